@@ -1,0 +1,125 @@
+"""Symbolic differentiation of scalar expressions, in reverse: one walk gives the gradients of all inputs."""
+
+from __future__ import annotations
+
+import math
+from typing import Callable, Sequence
+
+from . import expr as ex
+from .expr import Expr, call, where
+
+Rule = Callable[[Expr, Expr], Sequence["Expr | None"]]
+_LN2, _LN10 = math.log(2.0), math.log(10.0)
+
+
+def _select(e: Expr, g: Expr):
+    zero = ex.like(g, 0.0)
+    return None, where(e.args[0], g, zero), where(e.args[0], zero, g)
+
+
+def _extreme(e: Expr, g: Expr):
+    """At a tie each side gets half, as PyTorch has it."""
+    a, b = e.args
+    half, zero = g * 0.5, ex.like(g, 0.0)
+    a_wins = (a > b) if e.op == "max" else (a < b)
+    return where(a == b, half, where(a_wins, g, zero)), where(a == b, half, where(a_wins, zero, g))
+
+
+def _cast(e: Expr, g: Expr):
+    source = e.args[0].dtype
+    return (ex.cast(g, source),) if ex.is_float(source) and ex.is_float(e.dtype) else (None,)
+
+
+def sign(x: Expr) -> Expr:
+    """-1, 0 or 1; NaN for NaN."""
+    one, zero = ex.like(x, 1), ex.like(x, 0)
+    below = ex.neg(one) if ex.is_signed(x.dtype) else zero
+    found = where(x > 0, one, where(x < 0, below, zero))
+    return where(ex.isnan(x), x, found) if ex.is_float(x.dtype) else found
+
+
+def _pow(e: Expr, g: Expr):
+    """d/da is 0 where b is 0, and d/db is 0 where a is 0 and b is not negative, so that no 0·inf appears."""
+    a, b = e.args
+    to_a = where(b == 0, ex.like(a, 0.0), g * (b * call("pow", a, b - 1)))
+    to_b = where((a == 0) & (b >= 0), ex.like(a, 0.0), g * (e * call("log", a)))
+    return to_a, to_b
+
+
+# What reaches each argument, from the expression `e` and what reached it, `g`.  Rows in the order of DLMF chapter 4.
+RULES: dict[str, Rule] = {
+    "add": lambda e, g: (g, g),
+    "sub": lambda e, g: (g, -g),
+    "mul": lambda e, g: (g * e.args[1], g * e.args[0]),
+    "div": lambda e, g: (g / e.args[1], -(g * (e / e.args[1]))),
+    "neg": lambda e, g: (-g,),
+    "fma": lambda e, g: (g * e.args[1], g * e.args[0], g),
+    "abs": lambda e, g: (g * sign(e.args[0]),),
+    "sqrt": lambda e, g: (g / (e * 2.0),),
+    "copysign": lambda e, g: (g * sign(e.args[0]) * sign(e), None),
+    "select": _select,
+    "min": _extreme,
+    "max": _extreme,
+    "cast": _cast,
+    "floor": lambda e, g: (None,),
+    "ceil": lambda e, g: (None,),
+    "rint": lambda e, g: (None,),
+    "trunc": lambda e, g: (None,),
+    "call:exp": lambda e, g: (g * e,),
+    "call:exp2": lambda e, g: (g * e * _LN2,),
+    "call:expm1": lambda e, g: (g * (e + 1.0),),
+    "call:log": lambda e, g: (g / e.args[0],),
+    "call:log2": lambda e, g: (g / (e.args[0] * _LN2),),
+    "call:log10": lambda e, g: (g / (e.args[0] * _LN10),),
+    "call:log1p": lambda e, g: (g / (e.args[0] + 1.0),),
+    "call:sin": lambda e, g: (g * call("cos", e.args[0]),),
+    "call:cos": lambda e, g: (-(g * call("sin", e.args[0])),),
+    "call:tan": lambda e, g: (g * (e * e + 1.0),),
+    "call:asin": lambda e, g: (g * call("rsqrt", 1.0 - e.args[0] * e.args[0]),),
+    "call:acos": lambda e, g: (-(g * call("rsqrt", 1.0 - e.args[0] * e.args[0])),),
+    "call:atan": lambda e, g: (g / (e.args[0] * e.args[0] + 1.0),),
+    "call:sinh": lambda e, g: (g * call("cosh", e.args[0]),),
+    "call:cosh": lambda e, g: (g * call("sinh", e.args[0]),),
+    "call:tanh": lambda e, g: (g * (1.0 - e * e),),
+    "call:asinh": lambda e, g: (g * call("rsqrt", e.args[0] * e.args[0] + 1.0),),
+    "call:acosh": lambda e, g: (g * call("rsqrt", e.args[0] * e.args[0] - 1.0),),
+    "call:atanh": lambda e, g: (g / (1.0 - e.args[0] * e.args[0]),),
+    "call:sigmoid": lambda e, g: (g * (e * (1.0 - e)),),
+    "call:rsqrt": lambda e, g: (g * (e * e * e) * -0.5,),
+    "call:cbrt": lambda e, g: (g / (e * e * 3.0),),
+    "call:erf": lambda e, g: (g * (call("exp", -(e.args[0] * e.args[0])) * (2.0 / math.sqrt(math.pi))),),
+    "call:erfc": lambda e, g: (g * (call("exp", -(e.args[0] * e.args[0])) * (-2.0 / math.sqrt(math.pi))),),
+    "call:erfinv": lambda e, g: (g * (call("exp", e * e) * (math.sqrt(math.pi) / 2.0)),),
+    "call:lgamma": lambda e, g: (g * call("digamma", e.args[0]),),
+    "call:pow": _pow,
+    "call:atan2": lambda e, g: tuple(
+        g * (part / (e.args[0] * e.args[0] + e.args[1] * e.args[1])) for part in (e.args[1], -e.args[0])
+    ),
+    "call:hypot": lambda e, g: (g * (e.args[0] / e), g * (e.args[1] / e)),
+    "call:fmod": lambda e, g: (g, -(g * ex.trunc(e.args[0] / e.args[1]))),
+    "call:remainder": lambda e, g: (g, -(g * ex.floor(e.args[0] / e.args[1]))),
+}
+
+
+def gradients(outputs: Sequence[Expr], grads: Sequence[Expr], inputs: Sequence[Expr]) -> list[Expr | None]:
+    """The gradients of Σ grads·outputs with respect to the inputs; None where an output does not depend on one."""
+    arriving: dict[int, Expr] = {}
+
+    def arrive(e: Expr, g: Expr) -> None:
+        before = arriving.get(id(e))
+        arriving[id(e)] = g if before is None else before + g
+
+    for out, g in zip(outputs, grads):
+        if ex.is_float(out.dtype):
+            arrive(out, g)
+    wanted = {id(x) for x in inputs}
+    for e in reversed(list(ex.walk(outputs))):
+        g = arriving.get(id(e))
+        if g is None or not e.args or id(e) in wanted or e.dtype == "bool":
+            continue
+        if e.op not in RULES:
+            raise TypeError(f"no rule differentiates {e.op}; declare the derivative of the operation")
+        for argument, part in zip(e.args, RULES[e.op](e, g)):
+            if part is not None and ex.is_float(argument.dtype):
+                arrive(argument, part)
+    return [arriving.get(id(x)) for x in inputs]

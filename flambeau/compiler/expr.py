@@ -1,0 +1,425 @@
+"""Scalar expressions: what one element of a kernel computes.
+
+An operation's body is a Python function of scalars.  Calling it with `Expr` arguments records the expression;
+the same recording serves every processor (`lower.py`), symbolic differentiation (`differentiate.py`) and the key of
+the disk cache.  Expressions are typed, immutable and shared: building the same one twice gives the same object, so
+common subexpressions are computed once.
+
+Two levels of operations exist.  *Primitives* map to one LLVM instruction or intrinsic each.  *Math functions* (`exp`,
+`erf` …) stay whole until lowering, so that they can be differentiated by rule; `math.py` expands them.
+
+>>> x = input(0, "float32")
+>>> x * x + 1.0
+add(mul(in0, in0), 1.0)
+>>> (x * x) is (x * x)
+True
+"""
+
+from __future__ import annotations
+
+import math as _math
+import struct
+from typing import Callable, Iterable, Iterator
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+SIGNED = ("int8", "int16", "int32", "int64")
+UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+BITS = {"bool": 1, "uint8": 8, "int8": 8, "uint16": 16, "int16": 16, "uint32": 32, "int32": 32, "uint64": 64, "int64": 64,
+        "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}  # fmt: skip
+
+# One LLVM instruction or intrinsic each; the second column is what the result's dtype is.
+PRIMITIVES = {
+    **dict.fromkeys(("add", "sub", "mul", "div", "rem", "neg", "abs", "min", "max", "fma"), "same"),
+    **dict.fromkeys(("floor", "ceil", "rint", "trunc", "sqrt", "copysign"), "same"),
+    **dict.fromkeys(("and", "or", "xor", "not", "shl", "lshr", "ashr", "mulhi"), "same"),
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), "bool"),
+    "select": "second", "rarely": "second", "cast": "given", "bitcast": "given",
+}  # fmt: skip
+LEAVES = ("input", "output", "param", "const", "index", "fold")
+
+
+def is_float(dtype: str) -> bool:
+    return dtype in FLOATS
+
+
+def is_signed(dtype: str) -> bool:
+    return dtype in FLOATS or dtype in SIGNED
+
+
+class Expr:
+    """One node of an expression: an operation, its arguments, and the dtype of its value."""
+
+    __slots__ = ("op", "args", "dtype", "value", "__weakref__")
+
+    op: str
+    args: tuple["Expr", ...]
+    dtype: str
+    value: object  # leaves: the constant, or the number of the input or parameter; folds: see kernels.Fold
+
+    def __repr__(self) -> str:
+        if self.op == "const":
+            return repr(self.value)
+        if self.op in ("input", "param", "output"):
+            return f"{ {'input': 'in', 'param': 'p', 'output': 'out'}[self.op]}{self.value}"
+        if self.op in ("cast", "bitcast"):
+            return f"{self.op}[{self.dtype}]({self.args[0]!r})"
+        return f"{self.op}({', '.join(map(repr, self.args))})"
+
+    # Arithmetic.  Python numbers take the dtype of the expression they meet.
+    def __add__(self, other):
+        return add(self, other)
+
+    def __radd__(self, other):
+        return add(other, self)
+
+    def __sub__(self, other):
+        return sub(self, other)
+
+    def __rsub__(self, other):
+        return sub(other, self)
+
+    def __mul__(self, other):
+        return mul(self, other)
+
+    def __rmul__(self, other):
+        return mul(other, self)
+
+    def __truediv__(self, other):
+        return div(self, other)
+
+    def __rtruediv__(self, other):
+        return div(other, self)
+
+    def __neg__(self):
+        return neg(self)
+
+    def __pow__(self, other):
+        if isinstance(other, int) and 0 < other <= 4:
+            return self if other == 1 else self * self ** (other - 1)
+        return call("pow", self, other)
+
+    def __eq__(self, other):
+        return compare("eq", self, other)
+
+    def __ne__(self, other):
+        return compare("ne", self, other)
+
+    def __lt__(self, other):
+        return compare("lt", self, other)
+
+    def __le__(self, other):
+        return compare("le", self, other)
+
+    def __gt__(self, other):
+        return compare("gt", self, other)
+
+    def __ge__(self, other):
+        return compare("ge", self, other)
+
+    def __and__(self, other):
+        return bitwise("and", self, other)
+
+    def __or__(self, other):
+        return bitwise("or", self, other)
+
+    def __xor__(self, other):
+        return bitwise("xor", self, other)
+
+    def __invert__(self):
+        return make("not", (self,), self.dtype)
+
+    def __lshift__(self, other):
+        return bitwise("shl", self, other)
+
+    def __rshift__(self, other):
+        """Arithmetic for signed integers, logical for unsigned ones."""
+        return bitwise("ashr" if is_signed(self.dtype) else "lshr", self, other)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self):
+        raise TypeError("a traced value has no truth value: use where(condition, a, b) in place of if")
+
+
+_shared: dict[tuple, Expr] = {}
+
+
+def make(op: str, args: tuple[Expr, ...], dtype: str, value: object = None) -> Expr:
+    """The one expression of that form."""
+    key = (op, tuple(map(id, args)), dtype, _bits_of(value))
+    found = _shared.get(key)
+    if found is None:
+        found = _shared[key] = Expr.__new__(Expr)
+        found.op, found.args, found.dtype, found.value = op, args, dtype, value
+    return found
+
+
+def _bits_of(value):
+    """Tells -0.0 from 0.0, True from 1, and one NaN is as good as another."""
+    if isinstance(value, float):
+        return struct.pack("d", value)
+    return (type(value).__name__, value)
+
+
+def forget() -> None:
+    """Drop the table of shared expressions; called when a kernel has been built."""
+    _shared.clear()
+
+
+# --- leaves ----------------------------------------------------------------------------------------------------------
+def input(number: int, dtype: str) -> Expr:
+    """The element of input `number` at this place."""
+    return make("input", (), dtype, number)
+
+
+def param(number: int, dtype: str) -> Expr:
+    """Scalar argument `number`, the same for all elements."""
+    return make("param", (), dtype, number)
+
+
+def index(axis: int = 0) -> Expr:
+    """Where this element is: its number in the iteration (axis 0), or, in a row program, in its row (axis 1)."""
+    return make("index", (), "int64", axis)
+
+
+def const(value, dtype: str) -> Expr:
+    """A constant; integers wrap to the dtype's width as in C."""
+    if dtype == "bool":
+        value = bool(value)
+    elif is_float(dtype):
+        value = float(value)
+        if dtype == "float32" and _math.isfinite(value):
+            try:
+                value = struct.unpack("f", struct.pack("f", value))[0]
+            except OverflowError:
+                value = _math.copysign(_math.inf, value)
+    else:
+        bits = BITS[dtype]
+        value = int(value) & ((1 << bits) - 1)
+        if dtype in SIGNED and value >> (bits - 1):
+            value -= 1 << bits
+    return make("const", (), dtype, value)
+
+
+def like(x: Expr, value) -> Expr:
+    """`value` as an expression of x's dtype."""
+    return value if isinstance(value, Expr) else const(value, x.dtype)
+
+
+def _pair(op: str, a, b) -> tuple[Expr, Expr]:
+    if not isinstance(a, Expr):
+        a = like(b, a)
+    b = like(a, b)
+    if a.dtype != b.dtype:
+        raise TypeError(f"{op}: the operands are {a.dtype} and {b.dtype}; cast one of them")
+    return a, b
+
+
+def is_const(x: Expr, value) -> bool:
+    return x.op == "const" and x.value == value and _math.copysign(1, x.value) == _math.copysign(1, value)
+
+
+# --- primitives --------------------------------------------------------------------------------------------------------
+_FOLD: dict[str, Callable] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+}  # fmt: skip
+
+
+def _folded(op: str, a: Expr, b: Expr, dtype: str) -> Expr | None:
+    if a.op == b.op == "const" and op in _FOLD and a.dtype != "bool":
+        return const(_FOLD[op](a.value, b.value), dtype)
+    return None
+
+
+def add(a, b) -> Expr:
+    a, b = _pair("add", a, b)
+    if is_const(b, -0.0) or (not is_float(a.dtype) and is_const(b, 0)):
+        return a
+    return _folded("add", a, b, a.dtype) or make("add", (a, b), a.dtype)
+
+
+def sub(a, b) -> Expr:
+    a, b = _pair("sub", a, b)
+    if is_const(b, 0):
+        return a
+    return _folded("sub", a, b, a.dtype) or make("sub", (a, b), a.dtype)
+
+
+def mul(a, b) -> Expr:
+    a, b = _pair("mul", a, b)
+    if is_const(b, 1):
+        return a
+    if is_const(a, 1):
+        return b
+    if is_const(a, -1) and is_signed(a.dtype):
+        return neg(b)
+    if is_const(b, -1) and is_signed(a.dtype):
+        return neg(a)
+    return _folded("mul", a, b, a.dtype) or make("mul", (a, b), a.dtype)
+
+
+def div(a, b) -> Expr:
+    """Quotient; of integers, rounded towards zero (the caller rules out zero divisors)."""
+    a, b = _pair("div", a, b)
+    if is_const(b, 1):
+        return a
+    if a.op == b.op == "const" and is_float(a.dtype) and b.value != 0:
+        return const(a.value / b.value, a.dtype)
+    return make("div", (a, b), a.dtype)
+
+
+def rem(a, b) -> Expr:
+    """Remainder of the division rounded towards zero, of a's sign (integers only; floats: `call("fmod", …)`)."""
+    a, b = _pair("rem", a, b)
+    return make("rem", (a, b), a.dtype)
+
+
+def neg(x: Expr) -> Expr:
+    if x.op == "const":
+        return const(-x.value, x.dtype)
+    return x.args[0] if x.op == "neg" else make("neg", (x,), x.dtype)
+
+
+def fma(a: Expr, b, c) -> Expr:
+    """a·b + c, rounded once (floats)."""
+    b, c = like(a, b), like(a, c)
+    return make("fma", (a, b, c), a.dtype)
+
+
+def minimum(a, b) -> Expr:
+    """The smaller; NaN where either is NaN."""
+    a, b = _pair("min", a, b)
+    return make("min", (a, b), a.dtype)
+
+
+def maximum(a, b) -> Expr:
+    """The larger; NaN where either is NaN."""
+    a, b = _pair("max", a, b)
+    return make("max", (a, b), a.dtype)
+
+
+def compare(op: str, a, b) -> Expr:
+    """eq, lt … are False on NaN, ne is True."""
+    a, b = _pair(op, a, b)
+    return _folded(op, a, b, "bool") or make(op, (a, b), "bool")
+
+
+def bitwise(op: str, a, b) -> Expr:
+    a, b = _pair(op, a, b)
+    return make(op, (a, b), a.dtype)
+
+
+def where(condition: Expr, a, b) -> Expr:
+    """a where the condition holds, else b; both are computed."""
+    a, b = _pair("where", a, b)
+    if condition.op == "const":
+        return a if condition.value else b
+    return a if a is b else make("select", (condition, a, b), a.dtype)
+
+
+def rarely(condition: Expr, a, b) -> Expr:
+    """where(condition, a, b) for a condition that seldom holds: what only `a` needs is skipped where no lane needs it."""
+    a, b = _pair("rarely", a, b)
+    return make("rarely", (condition, a, b), a.dtype)
+
+
+def cast(x: Expr, dtype: str) -> Expr:
+    """Value conversion as in C; to bool: is not zero."""
+    if x.dtype == dtype:
+        return x
+    if dtype == "bool":
+        return compare("ne", x, 0)
+    if x.op == "const" and (_math.isfinite(x.value) or is_float(dtype)) and dtype not in ("float16", "bfloat16"):
+        return const(x.value, dtype)
+    return make("cast", (x,), dtype)
+
+
+def bitcast(x: Expr, dtype: str) -> Expr:
+    """The same bits read as another dtype of the same width."""
+    if BITS[x.dtype] != BITS[dtype]:
+        raise TypeError(f"bitcast: {x.dtype} and {dtype} differ in width")
+    return x if x.dtype == dtype else make("bitcast", (x,), dtype)
+
+
+def _unary(op: str) -> Callable[[Expr], Expr]:
+    def function(x: Expr) -> Expr:
+        return make(op, (x,), x.dtype)
+
+    function.__name__ = op
+    return function
+
+
+absolute, floor, ceil, rint, trunc, sqrt = map(_unary, ("abs", "floor", "ceil", "rint", "trunc", "sqrt"))
+
+
+def copysign(a: Expr, b) -> Expr:
+    """|a| with b's sign bit."""
+    a, b = _pair("copysign", a, b)
+    return make("copysign", (a, b), a.dtype)
+
+
+def mulhi(a: Expr, b) -> Expr:
+    """Upper half of the double-width product of two uint32."""
+    a, b = _pair("mulhi", a, b)
+    return make("mulhi", (a, b), a.dtype)
+
+
+def isnan(x: Expr) -> Expr:
+    return compare("ne", x, x)
+
+
+# --- math functions ------------------------------------------------------------------------------------------------------
+def call(name: str, *args) -> Expr:
+    """A math function by name: kept whole until lowering, where `math.EXPANSIONS[name]` writes it in primitives."""
+    first = next(a for a in args if isinstance(a, Expr))
+    args = tuple(like(first, a) for a in args)
+    for a in args:
+        if a.dtype != first.dtype or not is_float(a.dtype):
+            raise TypeError(f"{name}: arguments of one floating-point dtype expected, got {[a.dtype for a in args]}")
+    return make("call:" + name, args, first.dtype)
+
+
+# --- walking ---------------------------------------------------------------------------------------------------------------
+def walk(roots: Iterable[Expr]) -> Iterator[Expr]:
+    """Every expression under the roots once, arguments first."""
+    seen: set[int] = set()
+    stack = [(r, False) for r in reversed(list(roots))]
+    while stack:
+        e, ready = stack.pop()
+        if ready:
+            yield e
+        elif id(e) not in seen:
+            seen.add(id(e))
+            stack.append((e, True))
+            stack.extend((a, False) for a in reversed(e.args) if id(a) not in seen)
+
+
+def substitute(roots: list[Expr], replace: dict[Expr, Expr]) -> list[Expr]:
+    """The roots with some subexpressions replaced by others."""
+    new: dict[int, Expr] = {}
+    by_id = {id(k): v for k, v in replace.items()}
+
+    def build(e: Expr) -> None:
+        if id(e) in by_id:
+            new[id(e)] = by_id[id(e)]
+        else:
+            args = tuple(new[id(a)] for a in e.args)
+            new[id(e)] = e if all(a is b for a, b in zip(args, e.args)) else make(e.op, args, e.dtype, e.value)
+
+    for e in walk(roots):
+        build(e)
+    return [new[id(r)] for r in roots]
+
+
+def text(roots: Iterable[Expr]) -> str:
+    """A canonical spelling, a line a node: what the cache key hashes."""
+    number: dict[int, int] = {}
+    lines = []
+    roots = list(roots)
+    for e in walk(roots):
+        number[id(e)] = len(number)
+        value = e.value.hex() if isinstance(e.value, float) else e.value
+        lines.append(f"{e.op} {e.dtype} {value} {' '.join(str(number[id(a)]) for a in e.args)}")
+    return "\n".join(lines + ["-> " + " ".join(str(number[id(r)]) for r in roots)])

@@ -1,0 +1,230 @@
+"""What a kernel is, before anyone decides how a processor runs it.
+
+A kernel is a set of expressions and, for each operand, a dtype and how the innermost loop walks over it.  Sizes, strides and
+scalars are run-time values.  `schedule_cpu.py` and `schedule_gpu.py` turn the same kernel into loops or into threads.
+
+`Pointwise`: every output element is an expression of the input elements at the same place.
+`Row`: the same along one row at a time, where expressions may also hold folds over the row (sum, maximum, …); outputs are
+either as long as the row or one value a row.  A reduction is a row kernel whose outputs are all one value a row.
+`Indexed` (indexed.py): loads and stores at computed places, with loops.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, NamedTuple, Sequence
+
+from . import expr as ex
+from .expr import Expr
+
+# How the innermost loop walks over an operand.
+CONTIGUOUS, BROADCAST, STRIDED = "c", "b", "s"
+
+
+class Operand(NamedTuple):
+    dtype: str
+    access: str
+
+
+class Pointwise(NamedTuple):
+    """Outputs are expressions of `input` (numbered, in memory dtype), `param` and `index` leaves."""
+
+    name: str
+    outputs: tuple[Expr, ...]
+    output_access: tuple[str, ...]
+    inputs: tuple[Operand, ...]
+    params: tuple[str, ...]
+
+    def text(self) -> str:
+        return f"pointwise {self.output_access} {self.inputs} {self.params}\n{ex.text(self.outputs)}"
+
+
+class Row(NamedTuple):
+    """Outputs are expressions that may hold folds.  `lanes_along` says which loop is innermost in memory: the row ("r"), or
+    neighbouring rows ("k"); access patterns are along that loop."""
+
+    name: str
+    outputs: tuple[Expr, ...]
+    output_access: tuple[str, ...]
+    inputs: tuple[Operand, ...]
+    params: tuple[str, ...]
+    lanes_along: str
+
+    def text(self) -> str:
+        return f"row {self.lanes_along} {self.output_access} {self.inputs} {self.params}\n{ex.text(self.outputs)}"
+
+
+# --- folds -----------------------------------------------------------------------------------------------------------
+class FoldRule(NamedTuple):
+    """How a fold combines two partial results: `combine` holds an expression for each state, over `state` leaves
+    0 … n-1 (left) and n … 2n-1 (right)."""
+
+    init: tuple[Expr, ...]
+    combine: tuple[Expr, ...]
+    which: int
+
+    def __repr__(self) -> str:
+        return f"fold({', '.join(map(repr, self.init))}; {ex.text(self.combine)}; {self.which})"
+
+
+def state(number: int, dtype: str) -> Expr:
+    return ex.make("state", (), dtype, number)
+
+
+def fold(combine: Callable, init: Sequence, *elements: Expr) -> tuple[Expr, ...]:
+    """Combines the elements of a row, in any grouping: `combine(a, b)` takes and returns as many values as `elements`
+    has and must be associative and commutative, with `init` as its identity."""
+    n = len(elements)
+    left = [state(k, e.dtype) for k, e in enumerate(elements)]
+    right = [state(k + n, e.dtype) for k, e in enumerate(elements)]
+    combined = combine(*left, *right) if n == 1 else combine(tuple(left), tuple(right))
+    combined = (combined,) if n == 1 else tuple(combined)
+    start = tuple(ex.like(e, v) for e, v in zip(elements, init))
+    return tuple(ex.make("fold", tuple(elements), e.dtype, FoldRule(start, combined, k)) for k, e in enumerate(elements))
+
+
+def fold_key(e: Expr) -> tuple:
+    """Folds that share elements and rule are the states of one fold."""
+    return (tuple(map(id, e.args)), tuple(map(id, e.value.combine)))
+
+
+def length() -> Expr:
+    """How many elements are folded in all (int64)."""
+    return ex.make("length", (), "int64")
+
+
+def sum(x: Expr) -> Expr:
+    """Sum over the row."""
+    if x.dtype == "bool":
+        return fold(lambda a, b: a | b, (False,), x)[0]
+    return fold(ex.add, (-0.0 if ex.is_float(x.dtype) else 0,), x)[0]
+
+
+def prod(x: Expr) -> Expr:
+    return fold(ex.mul, (1,), x)[0]
+
+
+def max(x: Expr) -> Expr:
+    """Largest element of the row; NaN where one is."""
+    return fold(ex.maximum, (lowest(x.dtype),), x)[0]
+
+
+def min(x: Expr) -> Expr:
+    return fold(ex.minimum, (highest(x.dtype),), x)[0]
+
+
+def mean(x: Expr) -> Expr:
+    return sum(x) / ex.cast(length(), x.dtype)
+
+
+def any(x: Expr) -> Expr:
+    return fold(lambda a, b: a | b, (False,), ex.cast(x, "bool"))[0]
+
+
+def all(x: Expr) -> Expr:
+    return fold(lambda a, b: a & b, (True,), ex.cast(x, "bool"))[0]
+
+
+def _best(better: Callable[[Expr, Expr], Expr]) -> Callable:
+    def combine(a, b):
+        (value_a, index_a), (value_b, index_b) = a, b
+        tie = (value_a == value_b) if not ex.is_float(value_a.dtype) else (
+            (value_a == value_b) | (ex.isnan(value_a) & ex.isnan(value_b)))  # fmt: skip
+        wins = better(value_b, value_a)
+        if ex.is_float(value_a.dtype):
+            wins = wins | (ex.isnan(value_b) & ~ex.isnan(value_a))
+            wins = wins & ~(ex.isnan(value_a) & ~ex.isnan(value_b))
+        take = wins | (tie & (index_b < index_a))
+        return ex.where(take, value_b, value_a), ex.where(take, index_b, index_a)
+
+    return combine
+
+
+def max_index(x: Expr) -> tuple[Expr, Expr]:
+    """The largest element and where it first stands; a NaN counts as the largest."""
+    return fold(_best(lambda a, b: a > b), (lowest(x.dtype), NOWHERE), x, ex.index(1))
+
+
+def min_index(x: Expr) -> tuple[Expr, Expr]:
+    return fold(_best(lambda a, b: a < b), (highest(x.dtype), NOWHERE), x, ex.index(1))
+
+
+NOWHERE = (1 << 62) - 1
+
+
+def lowest(dtype: str):
+    if dtype == "bool":
+        return False
+    if ex.is_float(dtype):
+        return float("-inf")
+    return -(1 << (ex.BITS[dtype] - 1)) if ex.is_signed(dtype) else 0
+
+
+def highest(dtype: str):
+    if dtype == "bool":
+        return True
+    if ex.is_float(dtype):
+        return float("inf")
+    return (1 << (ex.BITS[dtype] - 1 if ex.is_signed(dtype) else ex.BITS[dtype])) - 1
+
+
+def folds_by_depth(outputs: Sequence[Expr]) -> list[list[Expr]]:
+    """The folds that each pass over the row computes: a fold comes after those its elements need."""
+    depth: dict[int, int] = {}
+    levels: list[list[Expr]] = []
+    for e in ex.walk(outputs):
+        below = _max([depth[id(a)] for a in e.args], 0)
+        depth[id(e)] = below + (e.op == "fold")
+        if e.op == "fold":
+            while len(levels) <= below:
+                levels.append([])
+            levels[below].append(e)
+    return levels
+
+
+def _max(values, default):
+    best = default
+    for v in values:
+        best = v if v > best else best
+    return best
+
+
+def varies(outputs: Sequence[Expr], row_inputs: Sequence[bool]) -> dict[int, bool]:
+    """For each expression, whether its value changes along the row."""
+    out: dict[int, bool] = {}
+    for e in ex.walk(outputs):
+        if e.op == "input":
+            out[id(e)] = row_inputs[e.value]
+        elif e.op == "index":
+            out[id(e)] = e.value == 1
+        elif e.op == "fold":
+            out[id(e)] = False
+        else:
+            out[id(e)] = True in [out[id(a)] for a in e.args]
+    return out
+
+
+class Stages(NamedTuple):
+    """A reduction that can run in two stages: over blocks of the row, then over the blocks' states."""
+
+    partial: tuple[Expr, ...]  # the states of one block
+    final: tuple[Expr, ...]  # the outputs, reading the states as inputs
+
+
+def stages(outputs: Sequence[Expr]) -> Stages | None:
+    """Split a reduction whose folds need no other fold; None where one pass depends on another."""
+    levels = folds_by_depth(outputs)
+    if len(levels) != 1:
+        return None
+    states: list[Expr] = []
+    replace: dict[Expr, Expr] = {}
+    groups: dict[tuple, list[Expr]] = {}
+    for e in levels[0]:
+        groups.setdefault(fold_key(e), []).append(e)
+    for members in groups.values():
+        rule = members[0].value
+        elements = [ex.input(len(states) + k, s.dtype) for k, s in enumerate(rule.combine)]
+        for k, s in enumerate(rule.combine):
+            states.append(ex.make("fold", members[0].args, s.dtype, FoldRule(rule.init, rule.combine, k)))
+        for e in members:
+            replace[e] = ex.make("fold", tuple(elements), e.dtype, e.value)
+    return Stages(tuple(states), tuple(ex.substitute(list(outputs), replace)))

@@ -1,0 +1,271 @@
+"""Expressions to LLVM instructions, over one element (GPU) or a vector of lanes (CPU).
+
+The same lowering serves every processor: nothing here knows of loops, threads or memory.  Rounding is decided here and
+only here: no fast-math flags, and a fused multiply-add only where the expression says `fma`, so all devices agree.
+"""
+
+from __future__ import annotations
+
+from typing import Container, Iterator
+
+from . import expr as ex
+from .expr import BITS, Expr
+from .irtext import Function, Value, float_literal
+
+REGISTER = {"bool": "i1", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double",
+            **{d: f"i{BITS[d]}" for d in ex.SIGNED + ex.UNSIGNED}}  # fmt: skip
+MEMORY = {**REGISTER, "bool": "i8"}
+ITEMSIZE = {d: max(BITS[d] // 8, 1) for d in BITS}
+_ICMP = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
+_INTRINSIC = {"floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc", "sqrt": "sqrt"}
+
+
+class Lowering:
+    """Writes expressions into a function; `lanes` is None for one element, else how many are computed at once."""
+
+    def __init__(self, function: Function, lanes: int | None):
+        self.f, self.lanes = function, lanes
+
+    # --- types ---
+    def vector(self, scalar: str) -> str:
+        return f"<{self.lanes} x {scalar}>" if self.lanes else scalar
+
+    def type(self, dtype: str) -> str:
+        return self.vector(REGISTER[dtype])
+
+    def suffix(self, dtype: str) -> str:
+        """How intrinsics spell the type: f32, v16f32, v16i64."""
+        scalar = {"float": "f32", "double": "f64", "half": "f16"}.get(REGISTER[dtype], REGISTER[dtype])
+        return f"v{self.lanes}{scalar}" if self.lanes else scalar
+
+    def constant(self, value, dtype: str) -> Value:
+        scalar = REGISTER[dtype]
+        if dtype == "bool":
+            text = "true" if value else "false"
+        else:
+            text = float_literal(value, scalar) if ex.is_float(dtype) else str(value)
+        return Value(self.type(dtype), f"splat ({scalar} {text})" if self.lanes else text)
+
+    def splat(self, value: Value) -> Value:
+        """One scalar value in every lane."""
+        if not self.lanes:
+            return value
+        type = self.vector(value.type)
+        one = self.f.op(type, f"insertelement {type} poison, {value}, i32 0")
+        return self.f.op(type, f"shufflevector {one}, {type} poison, <{self.lanes} x i32> zeroinitializer")
+
+    def iota(self, bits: int) -> Value:
+        return Value(f"<{self.lanes} x i{bits}>", "<" + ", ".join(f"i{bits} {k}" for k in range(self.lanes or 1)) + ">")
+
+    # --- memory: what stands there and what is computed with differ only for bool ---
+    def from_memory(self, value: Value, dtype: str) -> Value:
+        if dtype != "bool":
+            return value
+        return self.f.op(self.type("bool"), f"icmp ne {value}, zeroinitializer" if self.lanes else f"icmp ne {value}, 0")
+
+    def to_memory(self, value: Value, dtype: str) -> Value:
+        if dtype != "bool":
+            return value
+        type = self.vector("i8")
+        return self.f.op(type, f"zext {value} to {type}")
+
+    # --- expressions ---
+    def values(self, roots: list[Expr], leaves: dict[Expr, Value]) -> list[Value]:
+        """Instructions for the roots, given the values of their leaves; `leaves` also remembers what was computed."""
+        roots = expanded(roots, leaves)
+        for e in walk_until(roots, leaves):
+            if e in leaves:
+                continue
+            if e.op == "const":
+                leaves[e] = self.constant(e.value, e.dtype)
+            elif e.op == "rarely":
+                leaves[e] = self.rarely(e, leaves)
+            else:
+                leaves[e] = self.one(e, [leaves[a] for a in e.args])
+        return [leaves[r] for r in roots]
+
+    def one(self, e: Expr, args: list[Value]) -> Value:
+        method = getattr(self, "_" + e.op, None)
+        if method is not None:
+            return method(e, *args)
+        if e.op in _ICMP:
+            return self._compare(e, *args)
+        if e.op in _INTRINSIC:
+            return self.intrinsic(_INTRINSIC[e.op], e.dtype, *args)
+        raise TypeError(f"no lowering for {e.op} of {e.dtype}")
+
+    def rarely(self, e: Expr, leaves: dict[Expr, Value]) -> Value:
+        """A branch around the unlikely value, taken when any lane needs it."""
+        condition, likely = leaves[e.args[0]], leaves[e.args[2]]
+        needed = self.f.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", condition) if self.lanes else condition
+
+        def unlikely():
+            return [self.select(condition, self.values([e.args[1]], dict(leaves))[0], likely)]
+
+        return self.f.when(needed, unlikely, [likely])[0]
+
+    def intrinsic(self, name: str, dtype: str, *args: Value) -> Value:
+        return self.f.call(self.type(dtype), f"llvm.{name}.{self.suffix(dtype)}", *args)
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        return self.f.op(a.type, f"select {condition}, {a}, {b}")
+
+    def compare(self, predicate: str, a: Value, b: Value, floating: bool = False) -> Value:
+        return self.f.op(self.type("bool"), f"{'fcmp' if floating else 'icmp'} {predicate} {a}, {b.name}")
+
+    def _arithmetic(self, e: Expr, a: Value, b: Value) -> Value:
+        return self.f.binary(("f" if ex.is_float(e.dtype) else "") + e.op, a, b)
+
+    _add = _sub = _mul = _arithmetic
+
+    def _div(self, e: Expr, a: Value, b: Value) -> Value:
+        if ex.is_float(e.dtype):
+            return self.f.binary("fdiv", a, b)
+        a, b = self._no_trap(e.dtype, a, b)
+        return self.f.binary("sdiv" if ex.is_signed(e.dtype) else "udiv", a, b)
+
+    def _rem(self, e: Expr, a: Value, b: Value) -> Value:
+        a, b = self._no_trap(e.dtype, a, b)
+        return self.f.binary("srem" if ex.is_signed(e.dtype) else "urem", a, b)
+
+    def _no_trap(self, dtype: str, a: Value, b: Value) -> tuple[Value, Value]:
+        """Integer division stops the program on x/0 and on MIN/-1: divide by 1 there (MIN/-1 is MIN, as it wraps)."""
+        one, zero = self.constant(1, dtype), self.constant(0, dtype)
+        unsafe = self.compare("eq", b, zero)
+        if ex.is_signed(dtype):
+            lowest = self.constant(-(1 << (BITS[dtype] - 1)), dtype)
+            overflow = self.f.binary("and", self.compare("eq", a, lowest), self.compare("eq", b, self.constant(-1, dtype)))
+            unsafe = self.f.binary("or", unsafe, overflow)
+        return a, self.select(unsafe, one, b)
+
+    def _neg(self, e: Expr, x: Value) -> Value:
+        if ex.is_float(e.dtype):
+            return self.f.op(x.type, f"fneg {x}")
+        return self.f.binary("sub", self.constant(0, e.dtype), x)
+
+    def _abs(self, e: Expr, x: Value) -> Value:
+        if ex.is_float(e.dtype):
+            return self.intrinsic("fabs", e.dtype, x)
+        if not ex.is_signed(e.dtype):
+            return x
+        return self.f.call(x.type, f"llvm.abs.{self.suffix(e.dtype)}", x, Value("i1", "false"))
+
+    def _pick(self, e: Expr, a: Value, b: Value) -> Value:
+        order = {"max": "gt", "min": "lt"}[e.op]
+        if not ex.is_float(e.dtype):
+            sign = "s" if ex.is_signed(e.dtype) else "u"
+            return self.select(self.compare(sign + order, a, b), a, b)
+        chosen = self.select(self.compare("o" + order, a, b, True), a, b)  # b where b is NaN
+        return self.select(self.compare("uno", a, a, True), a, chosen)
+
+    _min = _max = _pick
+
+    def _fma(self, e: Expr, a: Value, b: Value, c: Value) -> Value:
+        return self.intrinsic("fma", e.dtype, a, b, c)
+
+    def _copysign(self, e: Expr, a: Value, b: Value) -> Value:
+        return self.intrinsic("copysign", e.dtype, a, b)
+
+    def _bits(self, e: Expr, a: Value, b: Value) -> Value:
+        return self.f.binary(e.op, a, b)
+
+    _and = _or = _xor = _shl = _lshr = _ashr = _bits
+
+    def _not(self, e: Expr, x: Value) -> Value:
+        return self.f.binary("xor", x, self.constant(True if e.dtype == "bool" else -1, e.dtype))
+
+    def _mulhi(self, e: Expr, a: Value, b: Value) -> Value:
+        wide, half = self.vector("i64"), self.vector("i32")
+        product = self.f.binary("mul", self.f.op(wide, f"zext {a} to {wide}"), self.f.op(wide, f"zext {b} to {wide}"))
+        return self.f.op(half, f"trunc {self.f.binary('lshr', product, self.constant(32, 'int64'))} to {half}")
+
+    def _compare(self, e: Expr, a: Value, b: Value) -> Value:
+        dtype = e.args[0].dtype
+        if ex.is_float(dtype):
+            return self.compare("une" if e.op == "ne" else "o" + e.op, a, b, True)
+        sign = "" if e.op in ("eq", "ne") else "s" if ex.is_signed(dtype) else "u"
+        return self.compare(sign + e.op, a, b)
+
+    def _select(self, e: Expr, condition: Value, a: Value, b: Value) -> Value:
+        return self.select(condition, a, b)
+
+    def _bitcast(self, e: Expr, x: Value) -> Value:
+        to = self.type(e.dtype)
+        return x if x.type == to else self.f.op(to, f"bitcast {x} to {to}")
+
+    def _cast(self, e: Expr, x: Value) -> Value:
+        return self.cast(x, e.args[0].dtype, e.dtype)
+
+    def cast(self, x: Value, src: str, dst: str) -> Value:
+        if src == dst:
+            return x
+        if dst == "bool":
+            return self.compare("une" if ex.is_float(src) else "ne", x, self.constant(0, src), ex.is_float(src))
+        if src == "bfloat16":
+            return self.cast(self._from_bfloat16(x), "float32", dst)
+        if dst == "bfloat16":
+            return self._to_bfloat16(self.cast(x, src, "float32"))
+        if {src, dst} == {"float16", "float64"} or (src == "float16" and not ex.is_float(dst)):
+            return self.cast(self.cast(x, src, "float32"), "float32", dst)
+        if dst == "float16" and not ex.is_float(src):
+            return self.cast(self.cast(x, src, "float32"), "float32", dst)
+        to = self.type(dst)
+        if ex.is_float(src) and ex.is_float(dst):
+            return self.f.op(to, f"{'fpext' if BITS[src] < BITS[dst] else 'fptrunc'} {x} to {to}")
+        if ex.is_float(dst):
+            return self.f.op(to, f"{'sitofp' if ex.is_signed(src) else 'uitofp'} {x} to {to}")
+        if ex.is_float(src):  # narrow integers keep the low bits of a wider conversion, as C compilers do
+            wide = "int64" if BITS[dst] > 32 or dst == "uint32" else "int32"
+            y = self.f.op(self.type(wide), f"fptosi {x} to {self.type(wide)}")
+            return self.cast(y, wide, dst)
+        if BITS[src] == BITS[dst]:
+            return x
+        if BITS[src] > BITS[dst]:
+            return self.f.op(to, f"trunc {x} to {to}")
+        return self.f.op(to, f"{'sext' if ex.is_signed(src) else 'zext'} {x} to {to}")
+
+    def _from_bfloat16(self, x: Value) -> Value:
+        wide, to = self.vector("i32"), self.vector("float")
+        bits = self.f.op(wide, f"zext {x} to {wide}")
+        return self.f.op(to, f"bitcast {self.f.binary('shl', bits, self.constant(16, 'int32'))} to {to}")
+
+    def _to_bfloat16(self, x: Value) -> Value:
+        """Nearest, ties to even, in integer arithmetic: the same bits everywhere; every NaN becomes 0x7FC0."""
+        f, number = self.f, lambda v: self.constant(v, "int32")
+        bits = f.op(self.vector("i32"), f"bitcast {x} to {self.vector('i32')}")
+        odd = f.binary("and", f.binary("lshr", bits, number(16)), number(1))
+        rounded = f.binary("lshr", f.binary("add", bits, f.binary("add", odd, number(0x7FFF))), number(16))
+        chosen = self.select(self.compare("uno", x, x, True), number(0x7FC0), rounded)
+        return f.op(self.vector("i16"), f"trunc {chosen} to {self.vector('i16')}")
+
+
+def walk_until(roots: list[Expr], known: Container[Expr]) -> Iterator[Expr]:
+    """Arguments first, not below what is known."""
+    seen: set[int] = set()
+    stack = [(r, False) for r in reversed(roots)]
+    while stack:
+        e, ready = stack.pop()
+        if ready:
+            yield e
+        elif id(e) not in seen and e not in known:
+            seen.add(id(e))
+            stack.append((e, True))
+            needed = (e.args[2], e.args[0]) if e.op == "rarely" else reversed(e.args)
+            stack.extend((a, False) for a in needed)
+
+
+def expanded(roots: list[Expr], known: Container[Expr] = ()) -> list[Expr]:
+    """The roots with their math functions written out in primitives, except below what is known."""
+    if not any(e.op.startswith("call:") for e in walk_until(roots, known)):
+        return roots
+    from .math import EXPANSIONS
+
+    new: dict[int, Expr] = {}
+    for e in walk_until(roots, known):
+        args = tuple(new.get(id(a), a) for a in e.args)
+        if e.op.startswith("call:"):
+            body = EXPANSIONS[e.op[5:]](*args)
+            new[id(e)] = expanded([body], known)[0]
+        else:
+            new[id(e)] = e if all(a is b for a, b in zip(args, e.args)) else ex.make(e.op, args, e.dtype, e.value)
+    return [new.get(id(r), r) for r in roots]

@@ -1,0 +1,328 @@
+"""Kernels as loops over vectors, for a CPU core.
+
+Every kernel has the signature `void k(char **data, const int64_t *geometry, const uint64_t *scalars)`: outputs come before
+inputs in `data`; `geometry` holds sizes, then strides in elements; each scalar takes 8 bytes (double, int64).  Work is
+split over threads by the caller, who shifts pointers and sizes.
+
+Vectors are explicit: one loop over whole vectors and one masked step for the rest, so that ten elements cost one vector
+instruction each way, and a sum groups its terms by the lane count alone, whatever the processor.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from . import expr as ex
+from .expr import Expr
+from .irtext import Function, Module, Value, i32, i64
+from .kernels import BROADCAST, CONTIGUOUS, STRIDED, Operand, Pointwise, Row, fold_key, folds_by_depth, varies
+from .lower import ITEMSIZE, MEMORY, REGISTER, Lowering
+
+SIGNATURE = "void @kernel(ptr noalias readonly %data, ptr noalias readonly %geometry, ptr noalias readonly %scalars)"
+VECTOR_BYTES = 64
+POINTWISE_HEAD = 3  # n0, n1, number of the first element
+ROW_HEAD = 6  # rows, r1, r0, elements folded in all, index of the first element, index step from row to row
+
+
+def lanes_for(outputs: Sequence[Expr], accesses: Sequence[str], most_registers: int = 4) -> int:
+    """Elements a step: several registers of the widest dtype hide latencies, but gathers and long bodies take fewer."""
+    widest, calls = 4, 0
+    for e in ex.walk(outputs):
+        widest = max(widest, ITEMSIZE[e.dtype])
+        calls += e.op.startswith("call:")
+    registers = 1 if STRIDED in accesses else 2 if calls else most_registers
+    return max(VECTOR_BYTES // widest, 8) * registers
+
+
+def module_for(kernel: Pointwise | Row, triple: str) -> Module:
+    module = Module(triple)
+    f = Function(module, "define " + SIGNATURE)
+    Frame(f, kernel).emit()
+    f.do("ret void")
+    return module
+
+
+class Frame:
+    """What the code of one kernel has at hand: its operands' pointers and strides, sizes and scalars."""
+
+    def __init__(self, f: Function, kernel):
+        self.f, self.kernel = f, kernel
+        self.operands = [Operand(o.dtype, a) for o, a in zip(kernel.outputs, kernel.output_access)] + list(kernel.inputs)
+        self.outputs = len(kernel.outputs)
+        pointer = Value("ptr", "%data")
+        self.base = [f.load("ptr", f.gep("ptr", pointer, i64(k)), 8) for k in range(len(self.operands))]
+        self.params = []
+        for k, dtype in enumerate(kernel.params):
+            place = f.gep("i64", Value("ptr", "%scalars"), i64(k))
+            slot, given = ("double", "float64") if ex.is_float(dtype) else ("i64", "int64")
+            self.params.append(Lowering(f, None).cast(f.load(slot, place, 8), given, dtype))
+
+    def geometry(self, k: int) -> Value:
+        return self.f.load("i64", self.f.gep("i64", Value("ptr", "%geometry"), i64(k)), 8)
+
+    def emit(self) -> None:
+        if isinstance(self.kernel, Pointwise):
+            pointwise(self)
+        else:
+            RowSchedule(self).emit()
+
+    # --- loads and stores of one vector; `mask` is None where every lane is inside ---
+    def load(self, low: Lowering, k: int, pointer: Value, stride: Value, mask: Value | None) -> Value:
+        dtype, access = self.operands[k]
+        scalar, size = MEMORY[dtype], ITEMSIZE[dtype]
+        if not low.lanes:
+            return low.from_memory(self.f.load(scalar, pointer, size), dtype)
+        type = low.vector(scalar)
+        if access == BROADCAST:
+            value = low.splat(self.f.load(scalar, pointer, size))
+        elif access == CONTIGUOUS and mask is None:
+            value = self.f.load(type, pointer, size)
+        elif access == CONTIGUOUS:
+            value = self.f.call(
+                type, f"llvm.masked.load.v{low.lanes}{self.spelled(scalar)}.p0", Value(f"ptr align {size}", pointer.name), mask,
+                Value(type, "zeroinitializer"))  # fmt: skip
+        else:
+            value = self.f.call(
+                type, f"llvm.masked.gather.v{low.lanes}{self.spelled(scalar)}.v{low.lanes}p0",
+                self.places(low, scalar, pointer, stride, size), mask or self.full(low), Value(type, "zeroinitializer"))  # fmt: skip
+        return low.from_memory(value, dtype)
+
+    def store(self, low: Lowering, k: int, value: Value, pointer: Value, stride: Value, mask: Value | None) -> None:
+        dtype, access = self.operands[k]
+        scalar, size = MEMORY[dtype], ITEMSIZE[dtype]
+        value = low.to_memory(value, dtype)
+        if not low.lanes or (access == CONTIGUOUS and mask is None):
+            self.f.store(value, pointer, size)
+        elif access == CONTIGUOUS:
+            self.f.call("void", f"llvm.masked.store.v{low.lanes}{self.spelled(scalar)}.p0", value,
+                        Value(f"ptr align {size}", pointer.name), mask)  # fmt: skip
+        else:
+            self.f.call("void", f"llvm.masked.scatter.v{low.lanes}{self.spelled(scalar)}.v{low.lanes}p0", value,
+                        self.places(low, scalar, pointer, stride, size), mask or self.full(low))  # fmt: skip
+
+    @staticmethod
+    def spelled(scalar: str) -> str:
+        return {"float": "f32", "double": "f64", "half": "f16"}.get(scalar, scalar)
+
+    def full(self, low: Lowering) -> Value:
+        return Value(low.vector("i1"), "splat (i1 true)")
+
+    def places(self, low: Lowering, scalar: str, pointer: Value, stride: Value, size: int) -> Value:
+        offsets = self.f.binary("mul", low.iota(64), low.splat(stride))
+        vector = Value(f"<{low.lanes} x ptr>", self.f.gep(scalar, pointer, offsets).name)
+        return Value(f"{vector.type} align {size}", vector.name)
+
+    def mask(self, low: Lowering, i: Value, n: Value) -> Value:
+        left = self.f.op("i32", f"trunc {self.f.binary('sub', n, i)} to i32")
+        return self.f.op(low.vector("i1"), f"icmp ugt {low.splat(left)}, {low.iota(32).name}")
+
+    def vectors(self, n: Value, lanes: int, carried: Sequence[Value], body) -> list[Value]:
+        """The loop over whole vectors, then the masked rest: `body(low, i, mask, carried)` returns the new carried."""
+        low = Lowering(self.f, lanes)
+        whole = self.f.binary("and", n, i64(-lanes))
+        carried = self.f.loop(i64(0), whole, i64(lanes), carried, lambda i, c: body(low, i, None, c))
+        rest = self.f.op("i1", f"icmp slt {whole}, {n.name}")
+        return self.f.when(rest, lambda: body(low, whole, self.mask(low, whole, n), carried), carried)
+
+
+def pointwise(frame: Frame) -> None:
+    """for j in n1: for i in n0 (vectors): load, compute, store."""
+    f, kernel = frame.f, frame.kernel
+    count = len(frame.operands)
+    n0, n1, first = (frame.geometry(k) for k in range(POINTWISE_HEAD))
+    inner = [frame.geometry(POINTWISE_HEAD + k) if frame.operands[k].access == STRIDED else i64(1) for k in range(count)]
+    outer = [frame.geometry(POINTWISE_HEAD + count + k) for k in range(count)]
+    lanes = lanes_for(kernel.outputs, [o.access for o in frame.operands])
+    uses_index = [e for e in ex.walk(kernel.outputs) if e.op == "index"]
+
+    def line(j: Value, _):
+        rows = [f.gep(MEMORY[o.dtype], b, f.mul(j, s)) for o, b, s in zip(frame.operands, frame.base, outer)]
+        start = f.add(first, f.mul(j, n0)) if uses_index else None
+
+        def step(low: Lowering, i: Value, mask: Value | None, _):
+            at = [p if o.access == BROADCAST else f.gep(MEMORY[o.dtype], p, f.mul(i, s))
+                  for o, p, s in zip(frame.operands, rows, inner)]  # fmt: skip
+            leaves: dict[Expr, Value] = {}
+            for e in ex.walk(kernel.outputs):
+                if e.op == "input":
+                    k = frame.outputs + e.value
+                    leaves[e] = frame.load(low, k, at[k], inner[k], mask)
+                elif e.op == "param":
+                    leaves[e] = low.splat(frame.params[e.value])
+                elif e.op == "index":
+                    leaves[e] = f.binary("add", low.splat(f.add(start, i)), low.iota(64))
+            for k, v in enumerate(low.values(list(kernel.outputs), leaves)):
+                frame.store(low, k, v, at[k], inner[k], mask)
+            return []
+
+        frame.vectors(n0, lanes, [], step)
+        return []
+
+    f.loop(i64(0), n1, i64(1), [], line)
+
+
+class RowSchedule:
+    """One row after another; folds first, pass by pass, then the outputs that vary along the row.
+
+    With lanes along the row, a fold keeps a state a lane and combines the lanes at the end.  With lanes across rows, each
+    lane is a row of its own and the loop over the row goes element by element.
+    """
+
+    def __init__(self, frame: Frame):
+        self.frame, self.f, self.kernel = frame, frame.f, frame.kernel
+        self.along = self.kernel.lanes_along == "r"
+        self.rows, self.r1, self.r0, self.total, self.first, self.step = (frame.geometry(k) for k in range(ROW_HEAD))
+        strides = [[frame.geometry(ROW_HEAD + 3 * k + d) for d in range(3)] for k in range(len(frame.operands))]
+        lane_axis = 2 if self.along else 0
+        for k, operand in enumerate(frame.operands):
+            if operand.access != STRIDED:
+                strides[k][lane_axis] = i64(1 if operand.access == CONTIGUOUS else 0)
+        self.strides = strides
+        inputs = frame.operands[frame.outputs :]
+        # Whether an input changes along the row is known where lanes run along it; elsewhere assume that it does.
+        self.varying = varies(self.kernel.outputs, [o.access != BROADCAST or not self.along for o in inputs])
+        self.lanes = lanes_for(self.kernel.outputs, [o.access for o in frame.operands])
+        self.levels = folds_by_depth(self.kernel.outputs)
+
+    def emit(self) -> None:
+        if self.along:
+            self.f.loop(i64(0), self.rows, i64(1), [], lambda k, _: self.row(None, k, None))
+        else:
+            self.frame.vectors(self.rows, self.lanes, [], lambda low, k, mask, _: self.row(low, k, mask))
+
+    def row(self, low: Lowering | None, k: Value, mask: Value | None):
+        """One row, or one vector of rows; `low` and `mask` belong to the lanes across rows."""
+        f, frame = self.f, self.frame
+        self.starts = [f.gep(MEMORY[o.dtype], b, f.mul(k, s[0])) for o, b, s in zip(frame.operands, frame.base, self.strides)]
+        self.row_mask, self.across = mask, low
+        first = f.add(self.first, f.mul(k, self.step))
+        scalar = low or Lowering(f, None)
+        self.first_index = low.splat(first) if low else first
+        if low:
+            lane = f.binary("mul", low.iota(64), low.splat(self.step))
+            self.first_index = f.binary("add", self.first_index, lane)
+        known: dict[Expr, Value] = {}
+        for e in ex.walk(self.kernel.outputs):
+            if e.op == "param":
+                known[e] = scalar.splat(frame.params[e.value])
+            elif e.op == "length":
+                known[e] = scalar.splat(self.total)
+            elif e.op == "input" and not self.varying[id(e)]:
+                known[e] = frame.load(scalar, frame.outputs + e.value, self.starts[frame.outputs + e.value], i64(0), None)
+        for folds in self.levels:
+            self.fold_pass(folds, known, scalar)
+        full = [e for e in self.kernel.outputs if self.varying[id(e)]]
+        for k, e in enumerate(self.kernel.outputs):
+            if not self.varying[id(e)]:
+                value = scalar.values([e], known)[0]
+                self.store_row_value(k, value, scalar)
+        if full:
+            self.each(scalar, [], lambda low, at, mask, leaves, _: self.store_pass(low, at, mask, leaves), full, known)
+        return []
+
+    def store_row_value(self, k: int, value: Value, scalar: Lowering) -> None:
+        if self.across:
+            self.frame.store(scalar, k, value, self.starts[k], self.strides[k][0], self.row_mask)
+        else:
+            dtype = self.frame.operands[k].dtype
+            self.f.store(scalar.to_memory(value, dtype), self.starts[k], ITEMSIZE[dtype])
+
+    def store_pass(self, low: Lowering, at: list[Value], mask: Value | None, leaves: dict) -> list[Value]:
+        for k, e in enumerate(self.kernel.outputs):
+            if self.varying[id(e)]:
+                self.frame.store(low, k, low.values([e], leaves)[0], at[k], self.strides[k][2 if self.along else 0], mask)
+        return []
+
+    def fold_pass(self, folds: list[Expr], known: dict[Expr, Value], scalar: Lowering) -> None:
+        """All folds of one depth in one walk over the row; adds their results to `known`."""
+        groups: dict[tuple, list[Expr]] = {}
+        for e in folds:
+            groups.setdefault(fold_key(e), []).append(e)
+        rules = [members[0].value for members in groups.values()]
+        elements = [members[0].args for members in groups.values()]
+        low = Lowering(self.f, self.lanes) if self.along else scalar
+        start = [low.constant(v.value, v.dtype) for rule in rules for v in rule.init]
+
+        def turn(low: Lowering, at, mask, leaves, carried):
+            values = low.values([x for xs in elements for x in xs], leaves)
+            new, position = [], 0
+            for rule in rules:
+                n = len(rule.init)
+                new += combined(low, rule, carried[position : position + n], values[position : position + n])
+                position += n
+            if mask is not None and self.along:
+                new = [low.select(mask, a, b) for a, b in zip(new, carried)]
+            return new
+
+        states = self.each(scalar, start, turn, [x for xs in elements for x in xs], known)
+        position = 0
+        for rule, members in zip(rules, groups.values()):
+            n = len(rule.init)
+            final = states[position : position + n]
+            position += n
+            if self.along:
+                final = self.across_lanes(rule, final)
+            for e in members:
+                known[e] = final[e.value.which]
+
+    def across_lanes(self, rule, states: list[Value]) -> list[Value]:
+        """Combine the lanes by halves: a fixed tree."""
+        lanes, f = self.lanes, self.f
+        while lanes > 1:
+            half = lanes // 2
+            low = Lowering(f, half if half > 1 else None)
+            if half > 1:
+                picks = [", ".join(f"i32 {k}" for k in range(part * half, (part + 1) * half)) for part in range(2)]
+                parts = [[f.op(low.vector(_scalar(s.type)), f"shufflevector {s}, {s.type} poison, <{half} x i32> <{pick}>")
+                          for s in states] for pick in picks]  # fmt: skip
+            else:
+                parts = [[f.op(_scalar(s.type), f"extractelement {s}, i32 {part}") for s in states] for part in range(2)]
+            states = combined(low, rule, parts[0], parts[1])
+            lanes = half
+        return states
+
+    def each(self, scalar: Lowering, carried, body, roots: list[Expr], known: dict[Expr, Value]):
+        """Walk over the row: `body(low, pointers, mask, leaves, carried)` at every step."""
+        f, frame = self.f, self.frame
+        needed = [e for e in ex.walk(roots)]
+
+        def one_turn(low: Lowering, r: Value, i: Value, mask: Value | None, carried):
+            row = f.mul(r, self.r0)
+            at = [f.gep(MEMORY[o.dtype], f.gep(MEMORY[o.dtype], p, f.mul(r, s[1])), f.mul(i, s[2]))
+                  for o, p, s in zip(frame.operands, self.starts, self.strides)]  # fmt: skip
+            leaves: dict[Expr, Value] = {}
+            for e, v in known.items():
+                leaves[e] = low.splat(v) if self.along else v
+            lane = 2 if self.along else 0
+            for e in needed:
+                if e.op == "input" and e not in leaves:
+                    k = frame.outputs + e.value
+                    leaves[e] = frame.load(low, k, at[k], self.strides[k][lane], mask)
+                elif e.op == "index" and e.value == 1:
+                    place = f.add(row, i)
+                    if self.along:
+                        place = f.binary("add", low.splat(f.add(place, self.first_index)), low.iota(64))
+                    else:
+                        place = f.binary("add", low.splat(place), self.first_index)
+                    leaves[e] = place
+            return body(low, at, mask, leaves, carried)
+
+        def line(r: Value, carried):
+            if self.along:
+                return frame.vectors(self.r0, self.lanes, carried, lambda low, i, mask, c: one_turn(low, r, i, mask, c))
+            return f.loop(i64(0), self.r0, i64(1), carried, lambda i, c: one_turn(scalar, r, i, self.row_mask, c))
+
+        return f.loop(i64(0), self.r1, i64(1), carried, line)
+
+
+def combined(low: Lowering, rule, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+    leaves: dict[Expr, Value] = {}
+    for root in rule.combine:
+        for e in ex.walk([root]):
+            if e.op == "state":
+                leaves[e] = (list(left) + list(right))[e.value]
+    return low.values(list(rule.combine), leaves)
+
+
+def _scalar(vector_type: str) -> str:
+    return vector_type[vector_type.index(" x ") + 3 : -1]

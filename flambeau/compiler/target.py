@@ -1,0 +1,113 @@
+"""Machine code from LLVM IR: for this processor in memory, for others as assembly or object code.
+
+llvmlite is imported at the first kernel that is not in memory yet, never at `import flambeau`.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import NamedTuple
+
+_lock = threading.RLock()
+
+
+class Target(NamedTuple):
+    """A processor that kernels are compiled for without running them here."""
+
+    triple: str
+    processor: str
+    convention: str
+    features: str = ""
+    level: int = 3
+
+
+TARGETS = {
+    "nvptx": Target("nvptx64-nvidia-cuda", "sm_80", "ptx_kernel "),
+    "amdgcn": Target("amdgcn-amd-amdhsa", "gfx942", "amdgpu_kernel "),
+    # Drivers optimise SPIR-V themselves.  LLVM must not: from `x & 15` in a loop it makes a 4-bit integer, which its SPIR-V
+    # back end takes for one of 8 bits.
+    "spirv": Target("spirv64-unknown-unknown", "", "spir_kernel ", level=0),
+}
+
+
+@functools.cache
+def llvm():
+    import llvmlite.binding as binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding
+
+
+@functools.cache
+def processor() -> tuple[str, str]:
+    """This CPU's name and features, as LLVM spells them; 512-bit vectors are wanted where they exist."""
+    binding = llvm()
+    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten() + ",-prefer-256-bit"
+
+
+@functools.cache
+def host_machine():
+    binding = llvm()
+    cpu, features = processor()
+    return binding.Target.from_default_triple().create_target_machine(
+        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="default"
+    )
+
+
+@functools.cache
+def _engine():
+    binding = llvm()
+    return binding.create_mcjit_compiler(binding.parse_assembly(""), host_machine())
+
+
+def machine(name: str):
+    """A new target machine of an accelerator (see TARGETS).  For one module only: LLVM's SPIR-V back end keeps in it
+    what it knows of the last one, and crashes on the next.
+    """
+    binding = llvm()
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    target = TARGETS[name]
+    return binding.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.processor, features=target.features, opt=target.level, reloc="default"
+    )
+
+
+def optimised(text: str, machine, level: int = 2):
+    """The verified, optimised module.  Kernels are written as vectors already: the loop vectoriser stays off."""
+    binding = llvm()
+    module = binding.parse_assembly(text)
+    module.verify()
+    options = binding.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def host_object(text: str) -> bytes:
+    """Object code for this processor."""
+    with _lock:
+        return host_machine().emit_object(optimised(text, host_machine()))
+
+
+def load(code: bytes, symbol: str) -> int:
+    """Place object code in memory for good; the address of `symbol`."""
+    with _lock:
+        engine = _engine()
+        engine.add_object_file(llvm().ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        address = engine.get_function_address(symbol)
+    if not address:
+        raise RuntimeError(f"flambeau.compiler: the object code has no function {symbol}")
+    return address
+
+
+def image(text: str, name: str) -> str | bytes:
+    """What the driver of an accelerator loads: PTX text, an AMDGCN object, SPIR-V."""
+    with _lock:
+        fresh = machine(name)
+        module = optimised(text, fresh, TARGETS[name].level)
+        return fresh.emit_assembly(module) if name == "nvptx" else fresh.emit_object(module)

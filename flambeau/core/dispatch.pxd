@@ -1,0 +1,72 @@
+"""From a call to a kernel: arguments, dtypes, iteration plans, launches."""
+from libc.stdint cimport int64_t, uint64_t
+from cpython.object cimport PyObject
+from .tensor cimport TensorBase, MAX_DIMS
+from .tape cimport Node, Slot
+
+cdef enum:
+    MAX_OPERANDS = 10         # inputs of a kernel; a kernel key has 6 bits for each
+    MAX_OUTPUTS = 4
+    MAX_PARAMS = 12
+    MAX_SLOTS = 22            # scalars of one launch
+
+cdef enum:                    # how the innermost loop walks over an operand
+    CONTIGUOUS = 0
+    BROADCAST = 1
+    STRIDED = 2
+    NUMBER = 3                # a Python number, passed by value
+
+ctypedef void (*kernel_t)(char** data, const int64_t* geometry, const uint64_t* scalars) noexcept nogil
+
+cdef struct Operand:
+    PyObject* tensor          # borrowed; NULL for a number
+    int category              # of a number: 0 bool, 1 int, 2 float, 3 complex
+    double real
+    int64_t whole
+
+cdef struct Kernel:
+    uint64_t key0
+    uint64_t key1
+    kernel_t run
+    signed char codes[MAX_OUTPUTS]
+
+cdef struct Table:
+    Kernel* entries
+    int room
+    int used
+
+cdef Kernel* look_up(Table* table, uint64_t key0, uint64_t key1) noexcept nogil
+cdef Kernel* insert(Table* table, uint64_t key0, uint64_t key1, kernel_t run, tuple codes) except NULL
+
+ctypedef object (*vectorcall_t)(PyObject* callable, PyObject** args, size_t nargs, PyObject* names)
+
+cdef class Op:
+    """What every operation has: a name, a signature, a compiled call."""
+    cdef vectorcall_t call
+    cdef readonly str name
+    cdef public object declaration
+    cdef dict __dict__        # __doc__, __signature__, __module__
+
+cdef class PointwiseOp(Op):
+    cdef int operands, params, outputs
+    cdef readonly tuple names       # of operands, then of params
+    cdef double defaults[MAX_PARAMS]
+    cdef int required               # how many of names have no default
+    cdef readonly bint differentiable
+    cdef unsigned int raw           # operands that take no part in type promotion
+    cdef Table table
+    cdef dict derivations           # which inputs want a gradient -> Derivation
+    cdef int read_params(self, dict params, double* values) except -1
+
+cdef struct Plan:
+    int rank                  # after merging; dimension 0 is the innermost
+    int64_t sizes[MAX_DIMS]
+    int64_t strides[MAX_OPERANDS + MAX_OUTPUTS][MAX_DIMS]
+    int64_t count
+
+cdef int read_operand(object x, Operand* o) except -1
+cdef int common_code(Operand* operands, int n, unsigned int raw) except -1
+cdef void pack(Operand* o, int code, uint64_t* slot) noexcept
+cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place)
+cdef void prepare_op(Op op, str name, vectorcall_t call)
+cdef object sum_to(TensorBase grad, object sizes)

@@ -1,0 +1,1056 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""From a call to a kernel: arguments, dtypes, iteration plans, launches.
+
+Here is the way of every pointwise call: `call_pointwise` reads the arguments, `run` finds the common dtype, the shape and
+the kernel (asking the compiler when it is new), launches it and, where a gradient is wanted, puts a node on the tape.
+"""
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF, Py_DECREF
+from .dtypes cimport BOOL, I64, F32, F64, C64, C128, CODES, NO_CODE, dtype, dtype_of, PROMOTED, CATEGORY, ITEMSIZE, size_from, \
+    default_code
+from .tensor cimport TensorBase, MAX_DIMS, alias, bare, set_rank, new_tensor, new_strided, pointer, wrote, same_shape, late, read_item
+from .tape cimport Node, Slot, keep, kept, clear_slot, grad_enabled, set_grad, wants_grad, attach, rebase, check_in_place
+from .parallel cimport parallel_for, num_threads
+cimport cython
+
+cdef extern from "Python.h":
+    Py_ssize_t PyVectorcall_NARGS(size_t n)
+    PyObject* PyVectorcall_Call(PyObject* callable, PyObject* args, PyObject* kwargs)
+    ctypedef struct RawType "PyTypeObject":
+        Py_ssize_t tp_vectorcall_offset
+        unsigned long tp_flags
+        void* tp_call
+    unsigned long Py_TPFLAGS_HAVE_VECTORCALL
+    unsigned long Py_TPFLAGS_METHOD_DESCRIPTOR
+    void PyType_Modified(PyTypeObject* t)
+    object PyMethod_New(object function, object instance)
+    bint PyFloat_Check(object o)
+    bint PyLong_Check(object o)
+    bint PyBool_Check(object o)
+    bint PyComplex_Check(object o)
+    long long PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
+    int PyUnicode_Compare(object a, object b)
+
+cdef enum: PARALLEL_FROM = 32768     # elements from which threads and giving up the GIL pay off
+
+
+# --- operations as callables ---------------------------------------------------------------------------------------------------
+cdef class Op:
+    """What every operation has: a name, a signature, a compiled call.
+
+    An operation is a function and, as an attribute of Tensor, a method: `__get__` binds it, and CPython skips even that
+    for types flagged as method descriptors.
+    """
+
+    @property
+    def __name__(self):
+        return self.name
+
+    @property
+    def __qualname__(self):
+        return self.name
+
+    def __get__(self, instance, owner):
+        return self if instance is None else PyMethod_New(self, instance)
+
+    def __repr__(self):
+        return f"<flambeau operation {self.name}>"
+
+    def __reduce__(self):
+        return self.name
+
+
+cdef void make_callable(type cls, Op example) noexcept:
+    """Let instances be called through their `call` field."""
+    cdef RawType* raw = <RawType*>cls
+    raw.tp_vectorcall_offset = <char*>&example.call - <char*><void*>example
+    raw.tp_call = <void*>PyVectorcall_Call
+    raw.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR
+    PyType_Modified(<PyTypeObject*>cls)
+
+
+cdef void prepare_op(Op op, str name, vectorcall_t call):
+    op.name = name
+    op.call = call
+    setattr(op, "__module__", "flambeau")
+
+
+# --- tables of kernels -----------------------------------------------------------------------------------------------------------
+cdef inline uint64_t mixed(uint64_t a, uint64_t b) noexcept nogil:
+    cdef uint64_t h = (a ^ (b * <uint64_t>0x9E3779B97F4A7C15)) * <uint64_t>0xD6E8FEB86659FD93
+    return h ^ (h >> 32)
+
+
+cdef Kernel* look_up(Table* table, uint64_t key0, uint64_t key1) noexcept nogil:
+    cdef int i
+    if table.room == 0:
+        return NULL
+    i = mixed(key0, key1) & (table.room - 1)
+    while table.entries[i].run != NULL:
+        if table.entries[i].key0 == key0 and table.entries[i].key1 == key1:
+            return &table.entries[i]
+        i = (i + 1) & (table.room - 1)
+    return NULL
+
+
+cdef Kernel* insert(Table* table, uint64_t key0, uint64_t key1, kernel_t run, tuple codes) except NULL:
+    """Open addressing, at most half full."""
+    cdef Kernel* old = table.entries
+    cdef int i, k, room = table.room
+    if (table.used + 1) * 2 > room:
+        table.entries = <Kernel*>calloc(max(room * 2, 8), sizeof(Kernel))
+        if table.entries == NULL:
+            table.entries = old
+            raise MemoryError
+        table.room = max(room * 2, 8)
+        for k in range(room):
+            if old[k].run != NULL:
+                i = mixed(old[k].key0, old[k].key1) & (table.room - 1)
+                while table.entries[i].run != NULL:
+                    i = (i + 1) & (table.room - 1)
+                table.entries[i] = old[k]
+        # the old entries stay: a thread without the GIL may be reading one
+    i = mixed(key0, key1) & (table.room - 1)
+    while table.entries[i].run != NULL:
+        i = (i + 1) & (table.room - 1)
+    table.entries[i].key0, table.entries[i].key1 = key0, key1
+    for k in range(len(codes)):
+        table.entries[i].codes[k] = codes[k]
+    table.entries[i].run = run
+    table.used += 1
+    return &table.entries[i]
+
+
+# --- operands and dtypes -----------------------------------------------------------------------------------------------------------
+cdef int read_operand(object x, Operand* o) except -1:
+    """A tensor or a Python number; 0 for anything else."""
+    cdef int overflow = 0
+    if isinstance(x, TensorBase):
+        o.tensor = <PyObject*>x
+        return 1
+    o.tensor = NULL
+    if PyFloat_Check(x):
+        o.category, o.real = 2, x
+        o.whole = 0
+    elif PyBool_Check(x):
+        o.category, o.whole, o.real = 0, x is True, x is True
+    elif PyLong_Check(x):
+        o.whole = PyLong_AsLongLongAndOverflow(x, &overflow)
+        if overflow:
+            raise OverflowError("a Python int that does not fit 64 bits met a tensor")
+        o.category, o.real = 1, <double>o.whole
+    elif PyComplex_Check(x):
+        o.category, o.real = 3, x.real
+    elif hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "ndim", 1) == 0:  # a NumPy scalar
+        return read_operand(x.item(), o)
+    else:
+        return 0
+    return 1
+
+
+cdef inline int combine(int higher, int lower) noexcept nogil:
+    """Dimensioned tensors outrank 0-dim ones, those outrank numbers: the lower matters only where its category is higher."""
+    if higher < 0:
+        return lower
+    if lower < 0:
+        return higher
+    if CATEGORY[higher] == 3:
+        return higher
+    if CATEGORY[higher] == 2:
+        if CATEGORY[lower] == 3:
+            return C128 if higher == F64 else C64
+        return higher
+    if higher == BOOL or CATEGORY[lower] >= 2:
+        return PROMOTED[higher][lower]
+    return higher
+
+
+cdef int common_code(Operand* operands, int n, unsigned int raw) except -1:
+    """The dtype that the operands are computed in, by PyTorch's rules of type promotion."""
+    cdef int full = -1, single = -1, number = -1, k, code
+    cdef TensorBase t
+    for k in range(n):
+        if raw >> k & 1:
+            continue
+        if operands[k].tensor != NULL:
+            t = <TensorBase>operands[k].tensor
+            if t.rank > 0:
+                full = t.code if full < 0 else PROMOTED[full][t.code]
+            else:
+                single = t.code if single < 0 else PROMOTED[single][t.code]
+        else:
+            code = operands[k].category
+            code = BOOL if code == 0 else I64 if code == 1 else default_code() if code == 2 else (
+                C128 if default_code() == F64 else C64)
+            number = code if number < 0 else PROMOTED[number][code]
+    return combine(combine(full, single), number)
+
+
+cdef void pack(Operand* o, int code, uint64_t* slot) noexcept:
+    """A number as the kernel takes it: a double, or an int64."""
+    cdef double real = o.real
+    cdef int64_t whole = o.whole
+    if CATEGORY[code] >= 2:
+        memcpy(slot, &real, 8)
+    else:
+        if o.category == 2:
+            whole = <int64_t>real
+        memcpy(slot, &whole, 8)
+
+
+def result_type(a, b) -> dtype:
+    """The dtype of an arithmetic operation on `a` and `b` (tensors or numbers)."""
+    cdef Operand operands[2]
+    if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
+        raise TypeError(f"result_type(): arguments must be Tensors or numbers, not {type(a).__name__} and {type(b).__name__}")
+    return dtype_of(common_code(operands, 2, 0))
+
+
+def common_dtype(values) -> dtype:
+    """The dtype that operands are computed in."""
+    cdef Operand operands[64]
+    cdef int n = 0
+    for v in values:
+        if n == 64 or not read_operand(v, &operands[n]):
+            raise TypeError(f"Tensors or numbers expected, not {type(v).__name__}")
+        n += 1
+    return dtype_of(common_code(operands, n, 0))
+
+
+# --- iteration plans -----------------------------------------------------------------------------------------------------------------
+cdef int broadcast(str who, int64_t* sizes, int* rank, TensorBase t, tuple names) except -1:
+    """Widen the shape so far by t's; RuntimeError where a size is neither equal nor 1."""
+    cdef int d, k, larger = t.rank if t.rank > rank[0] else rank[0]
+    cdef int64_t a, b
+    for k in range(larger):
+        d = larger - 1 - k
+        a = sizes[rank[0] - 1 - k] if k < rank[0] else 1
+        b = t.sizes[t.rank - 1 - k] if k < t.rank else 1
+        if a != b and a != 1 and b != 1:
+            raise RuntimeError(f"{who}(): The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton "
+                               f"dimension {d}: got shapes {list(size_from(rank[0], sizes))} and {list(t.shape)}")
+    cdef int64_t merged[MAX_DIMS]
+    for k in range(larger):
+        a = sizes[rank[0] - 1 - k] if k < rank[0] else 1
+        b = t.sizes[t.rank - 1 - k] if k < t.rank else 1
+        merged[larger - 1 - k] = b if a == 1 else a
+    memcpy(sizes, merged, larger * sizeof(int64_t))
+    rank[0] = larger
+    return 0
+
+
+cdef int make_plan(Plan* plan, int rank, const int64_t* sizes, PyObject** tensors, int n) except -1:
+    """Order the dimensions by the first tensor's strides, innermost first, and merge those that lie one after another."""
+    cdef int order[MAX_DIMS]
+    cdef int64_t key[MAX_DIMS]
+    cdef int used = 0, d, k, i, out = 0
+    cdef TensorBase t = <TensorBase>tensors[0]
+    cdef int64_t stride
+    plan.count = 1
+    for d in range(rank - 1, -1, -1):
+        plan.count *= sizes[d]
+        if sizes[d] == 1:
+            continue
+        stride = t.strides[d]
+        i = used
+        while i > 0 and key[i - 1] > stride:
+            key[i], order[i] = key[i - 1], order[i - 1]
+            i -= 1
+        key[i], order[i] = stride, d
+        used += 1
+    for i in range(used):
+        d = order[i]
+        plan.sizes[out] = sizes[d]
+        for k in range(n):
+            if tensors[k] == NULL:
+                continue
+            t = <TensorBase>tensors[k]
+            stride = 0
+            if d - (rank - t.rank) >= 0 and t.sizes[d - (rank - t.rank)] != 1:
+                stride = t.strides[d - (rank - t.rank)]
+            plan.strides[k][out] = stride
+        if out > 0 and mergeable(plan, out, tensors, n):
+            plan.sizes[out - 1] *= sizes[d]
+        else:
+            out += 1
+    if out == 0:
+        plan.sizes[0] = 1
+        for k in range(n):
+            plan.strides[k][0] = 1
+        out = 1
+    plan.rank = out
+    return 0
+
+
+cdef inline bint mergeable(Plan* plan, int d, PyObject** tensors, int n) noexcept nogil:
+    cdef int k
+    for k in range(n):
+        if tensors[k] != NULL and plan.strides[k][d] != plan.strides[k][d - 1] * plan.sizes[d - 1]:
+            return False
+    return True
+
+
+cdef struct Launch:
+    kernel_t run
+    Plan* plan
+    int operands              # outputs and inputs that have memory
+    int plan_index[MAX_OPERANDS + MAX_OUTPUTS]
+    char* data[MAX_OPERANDS + MAX_OUTPUTS]
+    int width[MAX_OPERANDS + MAX_OUTPUTS]
+    const uint64_t* scalars
+
+
+cdef void launch_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Run the plan with its outermost dimension restricted to [begin, end)."""
+    cdef Launch* launch = <Launch*>context
+    cdef Plan* plan = launch.plan
+    cdef int n = launch.operands, last = plan.rank - 1, k, d
+    cdef int64_t geometry[3 + 2 * (MAX_OPERANDS + MAX_OUTPUTS)]
+    cdef int64_t place[MAX_DIMS]
+    cdef char* data[MAX_OPERANDS + MAX_OUTPUTS]
+    cdef int64_t inner = 1
+    for d in range(last):
+        inner *= plan.sizes[d]
+    for k in range(n):
+        data[k] = launch.data[k] + begin * plan.strides[launch.plan_index[k]][last] * launch.width[k]
+        geometry[3 + k] = plan.strides[launch.plan_index[k]][0]
+        geometry[3 + n + k] = plan.strides[launch.plan_index[k]][1] if last >= 1 else 0
+    geometry[0] = plan.sizes[0] if last > 0 else end - begin
+    geometry[1] = 1 if last == 0 else plan.sizes[1] if last > 1 else end - begin
+    geometry[2] = begin * inner
+    if last < 2:
+        launch.run(data, geometry, launch.scalars)
+        return
+    for d in range(2, plan.rank):
+        place[d] = 0
+    while True:
+        launch.run(data, geometry, launch.scalars)
+        geometry[2] += geometry[0] * geometry[1]
+        d = 2
+        while d <= last:  # an odometer over the outer dimensions
+            place[d] += 1
+            for k in range(n):
+                data[k] += plan.strides[launch.plan_index[k]][d] * launch.width[k]
+            if place[d] < (plan.sizes[d] if d < last else end - begin):
+                break
+            for k in range(n):
+                data[k] -= plan.strides[launch.plan_index[k]][d] * launch.width[k] * place[d]
+            place[d] = 0
+            d += 1
+        if d > last:
+            return
+
+
+cdef void launch_plan(Launch* launch) noexcept:
+    """On the pool where there is work enough."""
+    cdef Plan* plan = launch.plan
+    cdef int64_t outer = plan.sizes[plan.rank - 1], grain
+    if plan.count == 0:
+        return
+    if plan.count < PARALLEL_FROM:
+        launch_range(launch, 0, outer)
+        return
+    grain = PARALLEL_FROM * outer // plan.count
+    grain = (grain + 1023) // 1024 * 1024 if plan.rank == 1 else grain if grain > 0 else 1
+    with nogil:
+        parallel_for(launch_range, launch, outer, grain)
+
+
+# --- pointwise operations ----------------------------------------------------------------------------------------------------------------
+cdef class PointwiseOp(Op):
+    """n operands (tensors or numbers), named scalar parameters, m results; see `ops/declare.py`."""
+
+    def __cinit__(self, str name, tuple operands, tuple params, tuple defaults, int outputs, declaration,
+                  bint differentiable=True, unsigned int raw=0):
+        cdef int k
+        if len(operands) > MAX_OPERANDS or outputs > MAX_OUTPUTS or len(params) > MAX_PARAMS:
+            raise ValueError(f"{name}: at most {MAX_OPERANDS} operands, {MAX_OUTPUTS} results, {MAX_PARAMS} parameters")
+        prepare_op(self, name, call_pointwise)
+        self.operands, self.params, self.outputs = len(operands), len(params), outputs
+        self.names = operands + params
+        self.required = len(operands) + len(params) - len(defaults)
+        for k in range(len(defaults)):
+            self.defaults[len(params) - len(defaults) + k] = defaults[k]
+        self.declaration = declaration
+        self.differentiable = differentiable
+        self.raw = raw
+        self.derivations = {}
+
+    def foreach(self, list inputs, *, list out, **params):
+        """The operation over lists of tensors of equal length: `inputs` holds a list for each operand, `out` a list for
+        each result, which is overwritten.  Nothing is recorded."""
+        cdef Operand operands[MAX_OPERANDS]
+        cdef PyObject* given[MAX_OUTPUTS]
+        cdef double values[MAX_PARAMS]
+        cdef Py_ssize_t i
+        cdef int k
+        cdef bint before = grad_enabled()
+        self.read_params(params, values)
+        if len(inputs) != self.operands or len(out) != self.outputs:
+            raise TypeError(f"{self.name}.foreach(): {self.operands} lists of inputs and {self.outputs} of results expected, "
+                            f"got {len(inputs)} and {len(out)}")
+        for column in inputs + out:
+            if len(column) != len(inputs[0]):
+                raise ValueError(f"{self.name}.foreach(): lists of one length expected, got {[len(c) for c in inputs + out]}")
+        set_grad(False)
+        try:
+            for i in range(len(inputs[0])):
+                for k in range(self.operands):
+                    if not read_operand((<list>inputs[k])[i], &operands[k]):
+                        raise TypeError(f"{self.name}.foreach(): a Tensor expected in list {k}")
+                for k in range(self.outputs):
+                    given[k] = <PyObject*>(<list>out[k])[i]
+                run(self, operands, values, given, True)
+        finally:
+            set_grad(before)
+
+    cdef int read_params(self, dict params, double* values) except -1:
+        cdef int k
+        for k in range(self.params):
+            values[k] = self.defaults[k]
+        for key, value in params.items():
+            if key not in self.names[self.operands:]:
+                raise TypeError(f"{self.name}() got an unexpected keyword argument '{key}'")
+            values[self.names.index(key) - self.operands] = value
+        if len(params) < self.required - self.operands:
+            raise TypeError(f"{self.name}() needs {self.names[self.operands:self.required]}, got {tuple(params)}")
+        return 0
+
+
+cdef class InPlaceOp(Op):
+    """`x.op_(…)`: the same operation, its result written over the first operand."""
+
+    cdef PointwiseOp op
+
+    def __cinit__(self, PointwiseOp op, str name):
+        prepare_op(self, name, call_in_place)
+        self.op = op
+
+
+cdef object call_pointwise(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    return parse(<PointwiseOp>callable, args, PyVectorcall_NARGS(flagged), names, False, (<PointwiseOp>callable).name)
+
+
+cdef object call_in_place(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    return parse((<InPlaceOp>callable).op, args, PyVectorcall_NARGS(flagged), names, True, (<InPlaceOp>callable).name)
+
+
+cdef object parse(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* names, bint in_place, str who):
+    cdef Operand operands[MAX_OPERANDS]
+    cdef double params[MAX_PARAMS]
+    cdef PyObject* given[MAX_OUTPUTS]
+    cdef PyObject* found[MAX_OPERANDS + MAX_PARAMS]
+    cdef int k, total = op.operands + op.params
+    cdef object out = None, value
+    if nargs > total:
+        raise TypeError(f"{who}() takes at most {total} positional arguments but {nargs} were given")
+    for k in range(total):
+        found[k] = args[k] if k < nargs else NULL
+    if names != NULL:
+        for k in range(len(<tuple>names)):
+            place_keyword(op, <object>(<tuple>names)[k], <object>args[nargs + k], found, who, &given[0])
+            if (<tuple>names)[k] == "out":
+                out = <object>args[nargs + k]
+    for k in range(op.operands):
+        if found[k] == NULL:
+            raise TypeError(f'{who}() missing 1 required positional argument: "{op.names[k]}"')
+        if not read_operand(<object>found[k], &operands[k]):
+            raise TypeError(f"{who}(): argument '{op.names[k]}' (position {k + 1}) must be Tensor or number, not "
+                            f"{type(<object>found[k]).__name__}")
+    for k in range(op.params):
+        if found[op.operands + k] == NULL:
+            if op.operands + k < op.required:
+                raise TypeError(f'{who}() missing 1 required argument: "{op.names[op.operands + k]}"')
+            params[k] = op.defaults[k]
+        else:
+            value = <object>found[op.operands + k]
+            try:
+                params[k] = value
+            except TypeError:
+                raise TypeError(f"{who}(): argument '{op.names[op.operands + k]}' must be Number, not "
+                                f"{type(value).__name__}") from None
+    if in_place:
+        if not isinstance(<object>found[0], TensorBase):
+            raise TypeError(f"{who}(): a Tensor expected, not {type(<object>found[0]).__name__}")
+        given[0] = found[0]
+        return run(op, operands, params, given, True)
+    if out is None:
+        return run(op, operands, params, NULL, False)
+    results = out if isinstance(out, (tuple, list)) else (out,)
+    if len(results) != op.outputs:
+        raise TypeError(f"{who}(): out= takes {op.outputs} tensors, got {len(results)}")
+    for k in range(op.outputs):
+        if not isinstance(results[k], TensorBase):
+            raise TypeError(f"{who}(): argument 'out' must be Tensor, not {type(results[k]).__name__}")
+        given[k] = <PyObject*>results[k]
+    return run(op, operands, params, given, False)
+
+
+cdef int place_keyword(PointwiseOp op, str key, object value, PyObject** found, str who, PyObject** given) except -1:
+    cdef int k
+    for k in range(op.operands + op.params):
+        if key == <str>op.names[k]:
+            if found[k] != NULL:
+                raise TypeError(f"{who}() got multiple values for argument '{key}'")
+            found[k] = <PyObject*>value
+            return 0
+    if key != "out":
+        raise TypeError(f"{who}() got an unexpected keyword argument '{key}'")
+    return 0
+
+
+cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place):
+    """Compute; `given` holds tensors to write to, or is NULL."""
+    cdef TensorBase first = None, t, out
+    cdef int k, n = op.operands, m = op.outputs, common, tensors = 0
+    cdef bint simple = True, taped = False
+    cdef bint taping = grad_enabled()
+    for k in range(n):
+        if operands[k].tensor != NULL:
+            t = <TensorBase>operands[k].tensor
+            tensors += 1
+            if taping and (t.requires or (t.base is not None and wants_grad(t))):
+                taped = True
+            if first is None:
+                first = t
+                if not t.contiguous:
+                    simple = False
+            elif simple and not (t.contiguous and same_shape(t, first)):
+                simple = False
+    if tensors == 1 and first.rank and op.raw == 0 and (n == 1 or numbers_fit(operands, n, first.code)):
+        common = first.code
+    else:
+        common = common_code(operands, n, op.raw)
+    if given != NULL:
+        return run_given(op, operands, params, given, in_place, common, taped)
+    if simple and first is not None:
+        results = run_simple(op, operands, params, common, first)
+    else:
+        results = run_general(op, operands, params, common, NULL)
+    if taped and op.differentiable:
+        record_pointwise(op, operands, params, results, common, None)
+    return results
+
+
+cdef inline bint numbers_fit(Operand* operands, int n, int code) noexcept nogil:
+    """Whether no number has a higher category than the one tensor."""
+    cdef int k
+    for k in range(n):
+        if operands[k].tensor == NULL and operands[k].category > CATEGORY[code]:
+            return False
+    return True
+
+
+cdef inline int fill_scalars(PointwiseOp op, Operand* operands, double* params, int common, uint64_t* scalars) noexcept:
+    """Numbers among the operands come first, then the parameters."""
+    cdef int k, count = 0
+    for k in range(op.operands):
+        if operands[k].tensor == NULL:
+            pack(&operands[k], common, &scalars[count])
+            count += 1
+    for k in range(op.params):
+        memcpy(&scalars[count], &params[k], 8)
+        count += 1
+    return count
+
+
+cdef object run_simple(PointwiseOp op, Operand* operands, double* params, int common, TensorBase first):
+    """All tensors contiguous and of one shape: one loop."""
+    cdef uint64_t key0 = 0, key1 = common
+    cdef int k, n = op.operands, m = op.outputs, memory = m
+    cdef uint64_t scalars[MAX_SLOTS]
+    cdef char* data[MAX_OPERANDS + MAX_OUTPUTS]
+    cdef int64_t geometry[3 + 2 * (MAX_OPERANDS + MAX_OUTPUTS)]
+    cdef TensorBase out, t
+    cdef Kernel* kernel
+    cdef int64_t count = first.count
+    for k in range(n):
+        if operands[k].tensor != NULL:
+            key0 = key0 << 6 | ((<TensorBase>operands[k].tensor).code << 2) | CONTIGUOUS
+        else:
+            key0 = key0 << 6 | (operands[k].category << 2) | NUMBER
+    for k in range(m):
+        key1 = key1 << 6 | (NO_CODE << 2) | CONTIGUOUS
+    kernel = look_up(&op.table, key0, key1)
+    if kernel == NULL:
+        kernel = compile_kernel(op, key0, key1)
+    if count >= PARALLEL_FROM:
+        return run_general(op, operands, params, common, NULL)
+    fill_scalars(op, operands, params, common, scalars)
+    if m == 1:
+        out = new_tensor(first.rank, first.sizes, kernel.codes[0])
+        data[0] = out.storage.data
+        results = out
+    else:
+        results = []
+        for k in range(m):
+            out = new_tensor(first.rank, first.sizes, kernel.codes[k])
+            data[k] = out.storage.data
+            results.append(out)
+        results = tuple(results)
+    for k in range(n):
+        if operands[k].tensor != NULL:
+            t = <TensorBase>operands[k].tensor
+            data[memory] = pointer(t)
+            memory += 1
+    geometry[0], geometry[1], geometry[2] = count, 1, 0
+    for k in range(memory):
+        geometry[3 + memory + k] = 0
+    if count:
+        kernel.run(data, geometry, scalars)
+    return results
+
+
+cdef object run_general(PointwiseOp op, Operand* operands, double* params, int common, PyObject** given):
+    """Broadcasting, strides, results that exist already, threads."""
+    cdef Plan plan
+    cdef Launch launch
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int rank = 0, k, n = op.operands, m = op.outputs, access
+    cdef uint64_t key0 = 0, key1 = common
+    cdef uint64_t scalars[MAX_SLOTS]
+    cdef PyObject* tensors[MAX_OPERANDS + MAX_OUTPUTS]
+    cdef TensorBase t, out, model = None
+    cdef Kernel* kernel
+    for k in range(n):
+        tensors[m + k] = operands[k].tensor
+        if operands[k].tensor != NULL:
+            t = <TensorBase>operands[k].tensor
+            broadcast(op.name, sizes, &rank, t, op.names)
+            if model is None or (model.rank < t.rank):
+                model = t
+    cdef list results = []
+    cdef int64_t strides[MAX_DIMS]
+    if given == NULL:
+        layout(strides, rank, sizes, operands, n)
+        out = new_geometry(rank, sizes, strides)  # dtype and storage follow when the kernel is known
+        for k in range(m):
+            tensors[k] = <PyObject*>out
+    else:
+        for k in range(m):
+            tensors[k] = given[k]
+    make_plan(&plan, rank, sizes, tensors, m + n)
+    launch.operands = 0
+    for k in range(m + n):
+        if tensors[k] == NULL:
+            key0 = key0 << 6 | (operands[k - m].category << 2) | NUMBER
+            continue
+        t = <TensorBase>tensors[k]
+        access = CONTIGUOUS if plan.strides[k][0] == 1 else BROADCAST if plan.strides[k][0] == 0 and k >= m else STRIDED
+        if k >= m:
+            key0 = key0 << 6 | (t.code << 2) | access
+        else:
+            key1 = key1 << 6 | ((NO_CODE if given == NULL else t.code) << 2) | access
+        launch.plan_index[launch.operands] = k
+        launch.width[launch.operands] = t.width
+        launch.operands += 1
+    kernel = look_up(&op.table, key0, key1)
+    if kernel == NULL:
+        kernel = compile_kernel(op, key0, key1)
+    launch.run = kernel.run
+    if given == NULL:
+        for k in range(m):
+            out = new_strided(rank, sizes, strides, kernel.codes[k])
+            results.append(out)
+            tensors[k] = <PyObject*>out
+            launch.width[k] = out.width
+    launch.plan = &plan
+    launch.operands = 0
+    for k in range(m + n):
+        if tensors[k] != NULL:
+            t = <TensorBase>tensors[k]
+            launch.data[launch.operands] = pointer(t)
+            launch.operands += 1
+    fill_scalars(op, operands, params, common, scalars)
+    launch.scalars = scalars
+    launch_plan(&launch)
+    if given != NULL:
+        return None
+    return results[0] if m == 1 else tuple(results)
+
+
+cdef TensorBase new_geometry(int rank, const int64_t* sizes, const int64_t* strides):
+    cdef TensorBase t = bare()
+    set_rank(t, rank)
+    memcpy(t.sizes, sizes, rank * sizeof(int64_t))
+    memcpy(t.strides, strides, rank * sizeof(int64_t))
+    return t
+
+
+cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* operands, int n) noexcept:
+    """Strides of a new result: those of the operands' dimensions in the order in which the first full-size one holds them."""
+    cdef TensorBase t, model = None
+    cdef int k, d, i, used = 0
+    cdef int order[MAX_DIMS]
+    cdef int64_t step = 1
+    for k in range(n):
+        if operands[k].tensor != NULL:
+            t = <TensorBase>operands[k].tensor
+            if t.rank == rank:
+                for d in range(rank):
+                    if t.sizes[d] != sizes[d]:
+                        break
+                else:
+                    model = t
+                    if not t.contiguous:
+                        break
+                    model = None
+                    break
+    for d in range(rank - 1, -1, -1):
+        i = used
+        if model is not None:
+            while i > 0 and model.strides[d] < model.strides[order[i - 1]] and sizes[d] > 1 and model.strides[d] > 0:
+                order[i] = order[i - 1]
+                i -= 1
+        order[i] = d
+        used += 1
+    for i in range(rank):
+        strides[order[i]] = step
+        if sizes[order[i]] > 1:
+            step *= sizes[order[i]]
+
+
+cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place, int common, bint taped):
+    """Results go into tensors that exist: checks, then the same way."""
+    cdef TensorBase out, t
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int rank = 0, k, j, code, n = op.operands, m = op.outputs
+    cdef list stand_ins = None
+    cdef bint differentiable = op.differentiable
+    for k in range(n):
+        if operands[k].tensor != NULL:
+            broadcast(op.name, sizes, &rank, <TensorBase>operands[k].tensor, op.names)
+    codes = result_codes(op, operands, common)
+    for k in range(m):
+        out = <TensorBase>given[k]
+        code = codes[k]
+        if CATEGORY[code] > CATEGORY[out.code] and not (out.code == BOOL and code == BOOL):
+            raise RuntimeError(f"{op.name}(): result type {dtype_of(code)} can't be cast to the desired output type {dtype_of(out.code)}")
+        if grad_enabled():
+            if in_place:
+                check_in_place(out, op.name)
+            elif taped or wants_grad(out):
+                raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but "
+                                   "one of the arguments requires grad.")
+        if not fits(out, rank, sizes):
+            if in_place:
+                raise RuntimeError(f"{op.name}_(): output with shape {list(out.shape)} doesn't match the broadcast shape "
+                                   f"{list(size_from(rank, sizes))}")
+            out.resize_(size_from(rank, sizes))
+        check_overlap(op, out, operands, n)
+        if out.storage.writable is False:
+            raise RuntimeError(f"{op.name}(): the output's memory is read-only")
+    run_general(op, operands, params, common, given)
+    for k in range(m):
+        wrote(<TensorBase>given[k])
+    if taped and in_place and differentiable and m == 1:
+        record_pointwise(op, operands, params, <object>given[0], common, <TensorBase>given[0])
+    return <object>given[0] if m == 1 else tuple([<object>given[k] for k in range(m)])
+
+
+cdef bint fits(TensorBase t, int rank, const int64_t* sizes) noexcept nogil:
+    cdef int d
+    if t.rank != rank:
+        return False
+    for d in range(rank):
+        if t.sizes[d] != sizes[d]:
+            return False
+    return True
+
+
+cdef int check_overlap(PointwiseOp op, TensorBase out, Operand* operands, int n) except -1:
+    """Each element is written once, and no input is partly under the output."""
+    cdef int d, k
+    cdef TensorBase t
+    cdef int64_t low, high, first, last
+    for d in range(out.rank):
+        if out.sizes[d] > 1 and out.strides[d] == 0:
+            raise RuntimeError(f"{op.name}(): unsupported operation: more than one element of the written-to tensor refers to a "
+                               "single memory location. Please clone() the tensor before performing the operation.")
+    for k in range(n):
+        if operands[k].tensor == NULL:
+            continue
+        t = <TensorBase>operands[k].tensor
+        if t.storage is not out.storage or t is out or t.count == 0 or out.count == 0:
+            continue
+        if not t.contiguous or not out.contiguous:
+            continue
+        low, high = out.offset * out.width, (out.offset + out.count) * out.width
+        first, last = t.offset * t.width, (t.offset + t.count) * t.width
+        if first < high and low < last and not (first == low and last == high):
+            raise RuntimeError(f"{op.name}(): unsupported operation: some elements of the input tensor and the written-to tensor "
+                               "refer to a single memory location. Please clone() the tensor before performing the operation.")
+    return 0
+
+
+cdef tuple result_codes(PointwiseOp op, Operand* operands, int common):
+    """The dtypes that the results would have of themselves."""
+    cdef uint64_t key0 = 0, key1 = common
+    cdef int k
+    for k in range(op.operands):
+        if operands[k].tensor != NULL:
+            key0 = key0 << 6 | ((<TensorBase>operands[k].tensor).code << 2)
+        else:
+            key0 = key0 << 6 | (operands[k].category << 2) | NUMBER
+    known = op.declaration.codes.get((key0, common))
+    if known is None:
+        known = op.declaration.result_codes(*describe(op, key0, key1))
+        op.declaration.codes[(key0, common)] = known
+    return known
+
+
+cdef tuple describe(PointwiseOp op, uint64_t key0, uint64_t key1):
+    """A key spelled out: inputs as (code, access), outputs as (code or NO_CODE, access), the common code."""
+    cdef int k
+    inputs = [((key0 >> 6 * (op.operands - 1 - k)) >> 2 & 15, (key0 >> 6 * (op.operands - 1 - k)) & 3) for k in range(op.operands)]
+    outputs = [((key1 >> 6 * (op.outputs - 1 - k)) >> 2 & 15, (key1 >> 6 * (op.outputs - 1 - k)) & 3) for k in range(op.outputs)]
+    return inputs, outputs, key1 >> 6 * op.outputs
+
+
+cdef Kernel* compile_kernel(PointwiseOp op, uint64_t key0, uint64_t key1) except NULL:
+    """Ask the compiler; it answers with the kernel's address and the results' dtypes."""
+    cdef uintptr_t address
+    address, codes = op.declaration.kernel(*describe(op, key0, key1))
+    return insert(&op.table, key0, key1, <kernel_t><void*>address, codes)
+
+
+# --- operators of Tensor ------------------------------------------------------------------------------------------------------------------
+cdef object binary_operator(object op, object a, object b):
+    cdef Operand operands[2]
+    cdef double params[MAX_PARAMS]
+    cdef PyObject* given[1]
+    cdef PointwiseOp pointwise
+    cdef int k
+    if isinstance(op, PointwiseOp):
+        pointwise = <PointwiseOp>op
+        if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
+            return NotImplemented
+        for k in range(pointwise.params):
+            params[k] = pointwise.defaults[k]
+        return run(pointwise, operands, params, NULL, False)
+    if isinstance(op, InPlaceOp):
+        pointwise = (<InPlaceOp>op).op
+        if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
+            return NotImplemented
+        for k in range(pointwise.params):
+            params[k] = pointwise.defaults[k]
+        given[0] = <PyObject*>a
+        return run(pointwise, operands, params, given, True)
+    if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
+        return NotImplemented
+    return op(a, b)
+
+
+cdef object unary_operator(object op, object a):
+    cdef Operand operand
+    if isinstance(op, PointwiseOp):
+        operand.tensor = <PyObject*>a
+        return run(<PointwiseOp>op, &operand, (<PointwiseOp>op).defaults, NULL, False)
+    return op(a)
+
+
+late.binary = binary_operator
+late.unary = unary_operator
+
+
+# --- the tape ----------------------------------------------------------------------------------------------------------------------------
+cdef class Derivation:
+    """How an operation's gradients are computed for one choice of inputs: which results are the incoming gradient itself, and
+    the operation that computes the others from gradients, inputs, outputs and parameters."""
+
+    cdef PointwiseOp op
+    cdef int count
+    cdef int kinds[MAX_OPERANDS]       # of op's operands: 0 gradient, 1 input, 2 output
+    cdef int numbers[MAX_OPERANDS]
+    cdef int params[MAX_PARAMS]        # op's parameters: which parameter of the forward operation
+    cdef tuple direct                  # for each input: the number of the gradient that it is, -1 computed, -2 none
+
+    def __cinit__(self, op, tuple sources, tuple params, tuple direct):
+        cdef int k
+        self.op, self.direct, self.count = op, direct, len(sources)
+        for k in range(len(sources)):
+            self.kinds[k], self.numbers[k] = sources[k]
+        for k in range(len(params)):
+            self.params[k] = params[k]
+
+
+@cython.no_gc
+@cython.freelist(64)
+cdef class PointwiseNode(Node):
+    """A recorded pointwise operation."""
+
+    cdef PointwiseOp op
+    cdef Derivation how
+    cdef int slots
+    cdef Slot* slot
+    cdef Slot few[3]
+    cdef Operand* numbers_          # operands that were numbers, by position in how.op's operands
+    cdef double* params
+    cdef object shapes              # for each input: None, or the shape its gradient is summed to
+    cdef signed char codes[MAX_OPERANDS]
+
+    def name(self):
+        return "".join([part.capitalize() for part in self.op.name.split("_")]) + "Backward0"
+
+    cdef list run(self, list grads):
+        cdef Operand operands[MAX_OPERANDS]
+        cdef double params[MAX_PARAMS]
+        cdef Derivation how = self.how
+        cdef list held = [], found = []
+        cdef int k, slot = 0, computed = 0
+        cdef TensorBase t
+        cdef object results = None, g
+        if how.op is not None:
+            for k in range(how.count):
+                if how.kinds[k] == 0:
+                    t = <TensorBase>grads[how.numbers[k]]
+                    if t is None:
+                        operands[k].tensor, operands[k].category, operands[k].real, operands[k].whole = NULL, 1, 0.0, 0
+                    else:
+                        operands[k].tensor = <PyObject*>t
+                elif self.numbers_ != NULL and self.numbers_[k].category >= 0:
+                    operands[k] = self.numbers_[k]
+                else:
+                    t = kept(&self.slot[slot], self)
+                    slot += 1
+                    held.append(t)
+                    operands[k].tensor = <PyObject*>t
+            for k in range(how.op.params):
+                params[k] = self.params[how.params[k]]
+            results = run(how.op, operands, params, NULL, False)
+        for k in range(self.op.operands):
+            number = <int>how.direct[k]
+            if number == -2:
+                g = None
+            elif number >= 0:
+                g = grads[number]
+            else:
+                g = results if how.op.outputs == 1 else (<tuple>results)[computed]
+                computed += 1
+            if g is not None:
+                if self.shapes is not None and self.shapes[k] is not None:
+                    g = sum_to(<TensorBase>g, self.shapes[k])
+                if (<TensorBase>g).code != self.codes[k]:
+                    g = g.to(dtype_of(self.codes[k]))
+            found.append(g)
+        results = None
+        return found
+
+    cdef void drop(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+
+    def __dealloc__(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+        if self.slot != self.few:
+            free(self.slot)
+        self.slots = 0
+        free(self.numbers_)
+        free(self.params)
+
+
+cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, object results, int common, TensorBase written) except -1:
+    """Put the call on the tape, keeping just what its derivative reads."""
+    cdef PointwiseNode node
+    cdef Derivation how
+    cdef TensorBase t, out
+    cdef int k, mask = 0, slot = 0, saved = 0
+    cdef bint shaped = False
+    out = <TensorBase>results if op.outputs == 1 else <TensorBase>results[0]
+    for k in range(op.operands):
+        if operands[k].tensor != NULL:
+            t = <TensorBase>operands[k].tensor
+            if t.requires and CATEGORY[t.code] >= 2:
+                mask |= 1 << k
+    if op.outputs == 1 and CATEGORY[out.code] < 2:
+        return 0
+    known = op.derivations.get(mask)
+    if known is None:
+        known = op.declaration.derivation(mask)
+        op.derivations[mask] = known
+    how = <Derivation>known
+    node = PointwiseNode.__new__(PointwiseNode)
+    node.op, node.how, node.outputs = op, how, op.outputs
+    node.set_edges(op.operands)
+    shapes = None
+    for k in range(op.operands):
+        if mask >> k & 1:
+            t = <TensorBase>operands[k].tensor
+            node.codes[k] = t.code
+            node.connect(k, t)
+            if not same_shape(t, out):
+                if shapes is None:
+                    shapes = [None] * op.operands
+                shapes[k] = size_from(t.rank, t.sizes)
+    node.shapes = shapes
+    for k in range(how.count):
+        saved += how.kinds[k] != 0
+    if saved:
+        if saved <= 3:
+            node.slot = node.few
+        else:
+            node.slot = <Slot*>calloc(saved, sizeof(Slot))
+        for k in range(how.count):
+            if how.kinds[k] == 1:
+                if operands[how.numbers[k]].tensor == NULL:
+                    if node.numbers_ == NULL:
+                        node.numbers_ = no_numbers(how.count)
+                    node.numbers_[k] = operands[how.numbers[k]]
+                    continue
+                t = <TensorBase>operands[how.numbers[k]].tensor
+                if t is written:  # overwritten: kept without its new history, its version tells if it is read
+                    t = alias(t, t.rank, t.sizes, t.strides, t.offset)
+                    keep(&node.slot[slot], t, -1)
+                    node.slot[slot].version -= 1
+                else:
+                    keep(&node.slot[slot], t, -1)
+                slot += 1
+            elif how.kinds[k] == 2:
+                keep(&node.slot[slot], <TensorBase>(results if op.outputs == 1 else results[how.numbers[k]]), how.numbers[k])
+                slot += 1
+        node.slots = slot
+    if op.params:
+        node.params = <double*>calloc(op.params, sizeof(double))
+        memcpy(node.params, params, op.params * sizeof(double))
+    if written is not None:
+        rebase(written, node, 0)
+    elif op.outputs == 1:
+        attach(out, node, 0)
+    else:
+        for k in range(op.outputs):
+            if CATEGORY[(<TensorBase>results[k]).code] >= 2:
+                attach(<TensorBase>results[k], node, k)
+    return 0
+
+
+cdef Operand* no_numbers(int n) except NULL:
+    cdef Operand* made = <Operand*>calloc(n, sizeof(Operand))
+    cdef int k
+    if made == NULL:
+        raise MemoryError
+    for k in range(n):
+        made[k].category = -1
+    return made
+
+
+cdef object sum_to_function = None
+
+
+def set_sum_to(function) -> None:
+    """The operation that sums a gradient to the shape of a broadcast operand."""
+    global sum_to_function
+    sum_to_function = function
+
+
+cdef object sum_to(TensorBase grad, object sizes):
+    return sum_to_function(grad, sizes)
+
+
+make_callable(PointwiseOp, PointwiseOp("", (), (), (), 1, None))
+make_callable(InPlaceOp, InPlaceOp(PointwiseOp("", (), (), (), 1, None), ""))

@@ -1,0 +1,206 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""dtype, device and Size: what describes a tensor."""
+from libc.stdint cimport int64_t
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
+
+cdef extern from "Python.h":
+    ctypedef object (*allocfunc)(PyTypeObject*, Py_ssize_t)
+    ctypedef struct RawType "PyTypeObject":
+        allocfunc tp_alloc
+
+# --- dtypes ------------------------------------------------------------------------------------------------------------
+cdef class dtype:
+    """The type of a tensor's elements, such as `flambeau.float32`."""
+
+    def __repr__(self):
+        return "flambeau." + self.name
+
+    def __reduce__(self):
+        return (_dtype_named, (self.name,))
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.category == 2
+
+    @property
+    def is_complex(self) -> bool:
+        return self.category == 3
+
+    @property
+    def is_signed(self) -> bool:
+        return self.code != BOOL and self.code != U8
+
+    def to_real(self):
+        return dtype_of(F32) if self.code == C64 else dtype_of(F64) if self.code == C128 else self
+
+
+def _dtype_named(name):
+    return by_name[name]
+
+
+by_name = {}
+cdef dtype _made
+for _code, (_name, _size, _category) in enumerate([
+        ("bool", 1, 0), ("uint8", 1, 1), ("int8", 1, 1), ("int16", 2, 1), ("int32", 4, 1), ("int64", 8, 1),
+        ("float16", 2, 2), ("bfloat16", 2, 2), ("float32", 4, 2), ("float64", 8, 2), ("complex64", 8, 3),
+        ("complex128", 16, 3)]):
+    _made = dtype.__new__(dtype)
+    _made.code, _made.name, _made.itemsize, _made.category = _code, _name, _size, _category
+    Py_INCREF(_made)
+    DTYPE_OBJECTS[_code] = <PyObject*>_made
+    CATEGORY[_code], ITEMSIZE[_code] = _category, _size
+    by_name[_name] = _made
+
+
+cdef int promote(int a, int b):
+    """PyTorch's lattice: the higher category wins; within one, the wider; uint8 with a signed integer needs one more bit."""
+    if CATEGORY[a] != CATEGORY[b]:
+        if CATEGORY[a] < CATEGORY[b]:
+            a, b = b, a
+        return C128 if a == C64 and b == F64 else a
+    if a == b:
+        return a
+    if a > b:
+        a, b = b, a
+    if a == U8:
+        return I16 if b == I8 else b
+    if a == F16 and b == BF16:
+        return F32
+    return b
+
+
+for _i in range(CODES):
+    for _j in range(CODES):
+        PROMOTED[_i][_j] = promote(_i, _j)
+
+cdef int _default = F32
+
+cdef int default_code() noexcept nogil:
+    return _default
+
+
+def get_default_dtype() -> dtype:
+    """The dtype that Python floats become: float32 unless `set_default_dtype` has changed it."""
+    return dtype_of(_default)
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Choose what Python floats become; TypeError unless it is a floating-point dtype."""
+    global _default
+    if d.category != 2:
+        raise TypeError(f"set_default_dtype(): only floating-point types are supported as the default type, got {d}")
+    _default = d.code
+
+
+cdef dtype as_dtype(object value, str who):
+    if isinstance(value, dtype):
+        return <dtype>value
+    if value is float:
+        return dtype_of(F64)
+    if value is int:
+        return dtype_of(I64)
+    if value is bool:
+        return dtype_of(BOOL)
+    if value is complex:
+        return dtype_of(C128)
+    raise TypeError(f"{who}(): argument 'dtype' must be flambeau.dtype, not {type(value).__name__}")
+
+
+def promote_types(type1: dtype, type2: dtype) -> dtype:
+    """The smallest dtype that holds both kinds of value without loss of category."""
+    return dtype_of(PROMOTED[type1.code][type2.code])
+
+
+# --- devices -----------------------------------------------------------------------------------------------------------
+cdef class device:
+    """Where a tensor's memory is: a type, such as "cpu", and an index or None."""
+
+    def __init__(self, type, index=None):
+        if isinstance(type, device):
+            self.type, self.index = (<device>type).type, (<device>type).index
+            return
+        if isinstance(type, int):
+            raise RuntimeError(f"device(): there is no accelerator, so no device number {type}")
+        name, _, number = type.partition(":")
+        if name not in ("cpu", "meta", "cuda", "opencl", "rocm"):
+            raise RuntimeError(f"device(): unknown device type '{name}'; expected one of cpu, cuda, opencl, rocm")
+        if number:
+            if not number.isdigit() or index is not None:
+                raise RuntimeError(f"device(): invalid device string: '{type}'")
+            index = int(number)
+        self.type, self.index = name, index
+
+    def __repr__(self):
+        return f"device(type='{self.type}')" if self.index is None else f"device(type='{self.type}', index={self.index})"
+
+    def __str__(self):
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other):
+        return isinstance(other, device) and self.type == (<device>other).type and self.index == (<device>other).index
+
+    def __hash__(self):
+        return hash((self.type, self.index))
+
+    def __reduce__(self):
+        return (device, (self.type, self.index))
+
+
+cpu_device = device("cpu")
+
+
+def check_device(value, who: str) -> None:
+    """RuntimeError unless `value` (a device, a string, None) is the CPU, the one device there is so far."""
+    if value is None or value is cpu_device:
+        return
+    d = value if isinstance(value, device) else device(value)
+    if d.type != "cpu":
+        raise RuntimeError(f"{who}(): device '{d}' is not available: this build runs on the CPU only")
+
+
+# --- shapes ------------------------------------------------------------------------------------------------------------
+class Size(tuple):
+    """The shape of a tensor: a tuple of ints with `numel()`."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return f"flambeau.Size({list(self)})"
+
+    def numel(self) -> int:
+        n = 1
+        for s in self:
+            n *= s
+        return n
+
+    def __getitem__(self, key):
+        found = tuple.__getitem__(self, key)
+        return Size(found) if isinstance(key, slice) else found
+
+    def __add__(self, other):
+        return Size(tuple.__add__(self, tuple(other)))
+
+    def __radd__(self, other):
+        return Size(tuple(other) + tuple(self))
+
+    def __mul__(self, count):
+        return Size(tuple.__mul__(self, count))
+
+    def __reduce__(self):
+        return (Size, (tuple(self),))
+
+
+cdef PyTypeObject* SIZE = <PyTypeObject*>Size
+
+cdef object size_from(int n, const int64_t* values):
+    """A Size of those numbers."""
+    cdef object made = (<RawType*>SIZE).tp_alloc(SIZE, n)
+    cdef object value
+    cdef int i
+    for i in range(n):
+        value = values[i]
+        Py_INCREF(value)
+        PyTuple_SET_ITEM(made, i, value)
+    return made

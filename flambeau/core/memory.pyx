@@ -1,0 +1,206 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The caching allocator and Storage, the bytes that tensors share.
+
+Freed blocks wait in a free list of their size class: 64-byte steps up to 4 KiB, then four classes a doubling.  Only code
+that holds the GIL allocates or frees, so the lists need no lock.  Blocks of 2 MiB and more ask for huge pages, which
+makes first touch several times cheaper.
+"""
+from libc.stdlib cimport free
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from posix.stdlib cimport posix_memalign
+from cpython.buffer cimport PyBuffer_FillInfo
+cimport cython
+
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    #ifdef MADV_HUGEPAGE
+    #define flambeau_huge(p, n) madvise((p), (n), MADV_HUGEPAGE)
+    #else
+    #define flambeau_huge(p, n) 0
+    #endif
+    """
+    int flambeau_huge(void* p, size_t n) nogil
+
+DEF SMALL = 64                 # classes of 64 bytes each
+DEF CLASSES = 256
+DEF ALIGNMENT = 64
+DEF HUGE_PAGE = 1 << 21
+
+cdef struct FreeBlock:
+    FreeBlock* next
+
+cdef FreeBlock* free_lists[CLASSES]
+cdef size_t cached_bytes = 0           # in free lists
+cdef size_t held_bytes = 0             # in storages
+cdef size_t peak_bytes = 0
+cdef size_t system_calls = 0
+cdef size_t cache_limit = <size_t>4 << 30
+
+
+class OutOfMemoryError(RuntimeError):
+    """An allocation was refused by the system; the message has the bytes asked for and held."""
+
+
+cdef inline int class_of(size_t nbytes) noexcept nogil:
+    cdef int power
+    if nbytes <= SMALL * ALIGNMENT:
+        return <int>((nbytes + ALIGNMENT - 1) // ALIGNMENT)
+    # four steps between two powers of two: at most a fifth of a block is unused
+    power = 63 - __builtin_clzll(nbytes - 1)
+    return SMALL + 1 + (power - 12) * 4 + <int>(((nbytes - 1) >> (power - 2)) & 3)
+
+
+cdef inline size_t class_bytes(int block) noexcept nogil:
+    cdef int power, quarter
+    if block <= SMALL:
+        return <size_t>(block if block > 0 else 1) * ALIGNMENT
+    power = 12 + (block - SMALL - 1) // 4
+    quarter = (block - SMALL - 1) % 4
+    return (<size_t>(5 + quarter)) << (power - 2)
+
+
+cdef extern from *:
+    int __builtin_clzll(unsigned long long x) nogil
+
+
+cdef char* acquire(size_t nbytes, int block) except NULL:
+    """A block of that class: a cached one, else a new one; under pressure the cache is given back first."""
+    global cached_bytes, held_bytes, peak_bytes, system_calls
+    cdef FreeBlock* head = free_lists[block]
+    cdef size_t size = class_bytes(block)
+    cdef void* memory = NULL
+    if head != NULL:
+        free_lists[block] = head.next
+        cached_bytes -= size
+    else:
+        if nbytes > <size_t>1 << 62:
+            raise OutOfMemoryError(refusal(nbytes))
+        system_calls += 1
+        if posix_memalign(&memory, HUGE_PAGE if size >= HUGE_PAGE else ALIGNMENT, size) != 0:
+            empty_cache()
+            if posix_memalign(&memory, ALIGNMENT, size) != 0:
+                raise OutOfMemoryError(refusal(nbytes))
+        if size >= HUGE_PAGE:
+            flambeau_huge(memory, size)
+        head = <FreeBlock*>memory
+    held_bytes += size
+    if held_bytes > peak_bytes:
+        peak_bytes = held_bytes
+    return <char*>head
+
+
+cdef void release(char* data, int block) noexcept:
+    global cached_bytes, held_bytes
+    cdef size_t size = class_bytes(block)
+    held_bytes -= size
+    if cached_bytes + size > cache_limit:
+        free(data)
+        return
+    (<FreeBlock*>data).next = free_lists[block]
+    free_lists[block] = <FreeBlock*>data
+    cached_bytes += size
+
+
+cdef str refusal(size_t nbytes):
+    return (f"flambeau: cannot allocate {nbytes} bytes on the CPU: tensors hold {held_bytes} bytes and the cache "
+            f"{cached_bytes} bytes")
+
+
+def empty_cache() -> None:
+    """Give every cached block back to the system."""
+    global cached_bytes
+    cdef FreeBlock* head
+    cdef int block
+    for block in range(CLASSES):
+        while free_lists[block] != NULL:
+            head = free_lists[block]
+            free_lists[block] = head.next
+            free(head)
+    cached_bytes = 0
+
+
+def memory_stats() -> dict:
+    """Bytes held by tensors, their peak, bytes cached for reuse, and how often the system was asked for memory."""
+    return {"allocated_bytes": held_bytes, "peak_allocated_bytes": peak_bytes, "cached_bytes": cached_bytes,
+            "system_allocations": system_calls}
+
+
+def reset_peak_memory_stats() -> None:
+    """Start measuring the peak anew."""
+    global peak_bytes
+    peak_bytes = held_bytes
+
+
+def set_cache_limit(nbytes: int) -> None:
+    """Most bytes that freed tensors leave cached; the default is 4 GiB."""
+    global cache_limit
+    if nbytes < 0:
+        raise ValueError(f"set_cache_limit(): nbytes must be at least 0, got {nbytes}")
+    cache_limit = nbytes
+    if cached_bytes > cache_limit:
+        empty_cache()
+
+
+cdef Storage new_storage(size_t nbytes):
+    cdef Storage s = Storage.__new__(Storage)
+    cdef int block = class_of(nbytes)
+    if block >= CLASSES or nbytes > <size_t>1 << 62:
+        raise OutOfMemoryError(refusal(nbytes))
+    s.data = acquire(nbytes, block)
+    s.block = block
+    s.length = nbytes
+    return s
+
+
+@cython.freelist(256)
+@cython.no_gc
+cdef class Storage:
+    """Bytes that tensors share; `UntypedStorage` in the public namespace.
+
+    Supports the buffer protocol: `memoryview(storage)` is a writable view of the bytes.
+    """
+
+    def __cinit__(self, nbytes=None):
+        self.block = -1
+        self.writable = True
+        if nbytes is not None:
+            if nbytes < 0:
+                raise RuntimeError(f"UntypedStorage(): nbytes must be at least 0, got {nbytes}")
+            if nbytes > (1 << 62):
+                raise OutOfMemoryError(refusal(1 << 62))
+            self.block = class_of(nbytes)
+            self.data = acquire(nbytes, self.block)
+            self.length = nbytes
+
+    def __dealloc__(self):
+        if self.block >= 0 and self.data != NULL:
+            release(self.data, self.block)
+
+    def nbytes(self) -> int:
+        return self.length
+
+    def size(self) -> int:
+        return self.length
+
+    def __len__(self):
+        return self.length
+
+    def data_ptr(self) -> int:
+        return <uintptr_t>self.data
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.data, self.length, not self.writable, flags)
+
+    def __repr__(self):
+        return f"<flambeau.UntypedStorage of {self.length} bytes>"
+
+
+def storage_from_address(address: int, nbytes: int, owner, writable: bool = True) -> Storage:
+    """Storage over memory that `owner` keeps alive."""
+    cdef Storage s = Storage.__new__(Storage)
+    s.data = <char*><uintptr_t>address
+    s.length = nbytes
+    s.owner = owner
+    s.writable = writable
+    return s

@@ -1,0 +1,26 @@
+/* One pool of worker threads for the process: it splits a range of indices over them.
+
+   Any function here may be called from any thread, with or without the GIL; nothing here touches Python. */
+#ifndef FLAMBEAU_POOL_H
+#define FLAMBEAU_POOL_H
+
+#include <stdint.h>
+
+/* Does the part [begin, end) of the work described by context. It may run on any thread. */
+typedef void (*flambeau_task)(void *context, int64_t begin, int64_t end);
+
+/* Calls task on disjoint ranges that cover [0, n), each starting at a multiple of grain, and returns when
+   all are done; the caller's thread takes part. The task gets the whole range in one call when n <= grain,
+   when there is only one thread, inside another task, and while another thread uses the pool. */
+void flambeau_parallel_for(flambeau_task task, void *context, int64_t n, int64_t grain);
+
+/* The number of threads that share a range, the caller's included. It is 1 until it is set. */
+int flambeau_get_num_threads(void);
+
+/* Sets it, to threads >= 1. The pool changes as it starts on its next range, so a task may call this. */
+void flambeau_set_num_threads(int threads);
+
+/* The number of CPUs this process may run on. */
+int flambeau_cpu_count(void);
+
+#endif

@@ -1,0 +1,800 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The tape: nodes, saved tensors, the engine.
+
+A tensor points to the node that made it, a node to the nodes (or leaf tensors) of its inputs.  Nothing points the other
+way, so there are no cycles: a node that needs its own output keeps an alias of it without history.  Chains of any length
+are freed without recursion, and the engine walks them with a queue ordered by age.
+"""
+from libc.stdlib cimport malloc, free, calloc, realloc
+from libc.stdint cimport uint64_t, int64_t
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_DECREF, Py_XDECREF
+from .memory cimport Storage
+from .dtypes cimport dtype_of, CATEGORY, size_from
+from .tensor cimport (
+    TensorBase, alias, late, same_shape, new_tensor, new_strided, pointer, OP_ADD, OP_IADD, operator_for,
+)
+from weakref import ref as _ref
+import threading
+cimport cython
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(object o)
+
+cdef extern from *:
+    """
+    static __thread int flambeau_grad_enabled = 1;
+    """
+    int flambeau_grad_enabled
+
+
+cdef bint grad_enabled() noexcept nogil:
+    return flambeau_grad_enabled
+
+
+cdef void set_grad(bint enabled) noexcept nogil:
+    global flambeau_grad_enabled
+    flambeau_grad_enabled = enabled
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are recorded in this thread."""
+    return grad_enabled()
+
+
+def _set_grad_enabled(bint enabled) -> bool:
+    """Set the mode of this thread; returns what it was."""
+    cdef bint before = grad_enabled()
+    set_grad(enabled)
+    return before
+
+
+cdef bint wants_grad(TensorBase t):
+    """Whether an operation on t is recorded (in grad mode)."""
+    if t.requires:
+        return True
+    if t.base is not None and t.fn_version != t.storage.version and not t.silent:
+        t.grad_fn_now()
+    return t.requires
+
+
+# --- freeing without recursion ---------------------------------------------------------------------------------------------
+# A node that dies does not drop its references at once: they join this list, and the outermost call works it off.
+cdef PyObject** doomed = NULL
+cdef Py_ssize_t doomed_count = 0, doomed_room = 0
+cdef bint draining = False
+
+
+cdef void give_up(PyObject* p):
+    """Drop a reference that may be the head of a long chain."""
+    global doomed, doomed_count, doomed_room
+    cdef PyObject** larger
+    if p == NULL:
+        return
+    if doomed_count == doomed_room:
+        larger = <PyObject**>realloc(doomed, (doomed_room * 2 + 64) * sizeof(PyObject*))
+        if larger == NULL:
+            Py_DECREF(<object>p)
+            return
+        doomed, doomed_room = larger, doomed_room * 2 + 64
+    doomed[doomed_count] = p
+    doomed_count += 1
+
+
+cdef void drain():
+    global draining, doomed_count
+    if draining:
+        return
+    draining = True
+    while doomed_count:
+        doomed_count -= 1
+        Py_DECREF(<object>doomed[doomed_count])
+    draining = False
+
+
+# --- saved tensors -----------------------------------------------------------------------------------------------------------
+cdef void keep(Slot* slot, TensorBase t, int output):
+    """Remember t for backward; `output` is -1 for an input of the node, else the number of the output it is."""
+    cdef TensorBase held = t
+    if output >= 0:  # without its history: node -> output -> node would be a cycle
+        held = alias(t, t.rank, t.sizes, t.strides, t.offset)
+    Py_INCREF(held)
+    slot.tensor = <PyObject*>held
+    slot.version = t.storage.version
+    slot.output = output
+
+
+cdef TensorBase kept(Slot* slot, Node node):
+    """The tensor again; RuntimeError when it has been written to since, or was freed."""
+    cdef TensorBase t, again
+    if slot.tensor == NULL:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+            "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+            "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+            "saved tensors after calling backward.")
+    t = <TensorBase>slot.tensor
+    if t.storage.version != slot.version and not t.silent:
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            f"[{dtype_of(t.code)} {list(t.shape)}], which is "
+            f"{'output ' + str(slot.output) if slot.output >= 0 else 'an input'} of {node.name()}, is at version "
+            f"{t.storage.version}; expected version {slot.version} instead. Hint: clone() the tensor before changing it.")
+    if slot.output >= 0 and grad_enabled():
+        again = alias(t, t.rank, t.sizes, t.strides, t.offset)
+        again.fn, again.output_number, again.requires = node, slot.output, True
+        return again
+    return t
+
+
+cdef void clear_slot(Slot* slot):
+    give_up(slot.tensor)
+    slot.tensor = NULL
+
+
+# --- nodes -------------------------------------------------------------------------------------------------------------------
+cdef uint64_t ages = 0
+
+
+@cython.no_gc
+cdef class Node:
+    """One recorded operation."""
+
+    def __cinit__(self):
+        global ages
+        ages += 1
+        self.sequence = ages
+        self.outputs = 1
+        self.targets = self.inline_targets
+        self.numbers = self.inline_numbers
+
+    def __dealloc__(self):
+        cdef int k
+        self.drop()
+        for k in range(self.edges):
+            give_up(self.targets[k])
+        if self.targets != self.inline_targets:
+            free(self.targets)
+            free(self.numbers)
+        drain()
+
+    cdef int set_edges(self, int n) except -1:
+        if n > INLINE_EDGES:
+            self.targets = <PyObject**>calloc(n, sizeof(PyObject*))
+            self.numbers = <int*>calloc(n, sizeof(int))
+            if self.targets == NULL or self.numbers == NULL:
+                raise MemoryError
+        self.edges = n
+        return 0
+
+    cdef void connect(self, int k, TensorBase t):
+        """Input k's gradient goes to where t comes from."""
+        cdef object target = t.grad_fn_now()
+        if target is None:
+            if not t.requires:
+                return
+            target = t
+            self.numbers[k] = 0
+        else:
+            self.numbers[k] = t.output_number
+        Py_INCREF(target)
+        self.targets[k] = <PyObject*>target
+
+    cdef list run(self, list grads):
+        """Gradients of the inputs from those of the outputs; either may hold None."""
+        raise RuntimeError(f"{self.name()} has no derivative")
+
+    cdef void drop(self):
+        """Let saved tensors go."""
+
+    def name(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self):
+        return f"<{self.name()} object at {hex(id(self))}>"
+
+    @property
+    def next_functions(self):
+        """For each input, the node that made it and which of its outputs it is; (None, 0) where no gradient flows."""
+        cdef int k
+        found = []
+        for k in range(self.edges):
+            if self.targets[k] == NULL:
+                found.append((None, 0))
+            else:
+                target = <object>self.targets[k]
+                found.append((AccumulateGrad(target) if isinstance(target, TensorBase) else target, self.numbers[k]))
+        return tuple(found)
+
+    @property
+    def metadata(self) -> dict:
+        if self.information is None:
+            self.information = {}
+        return self.information
+
+    def register_hook(self, hook):
+        """`hook(grad_inputs, grad_outputs)` runs after this node; what it returns replaces grad_inputs."""
+        if self.post_hooks is None:
+            self.post_hooks = []
+        return HookHandle(self.post_hooks, hook)
+
+    def register_prehook(self, hook):
+        """`hook(grad_outputs)` runs before this node; what it returns replaces grad_outputs."""
+        if self.pre_hooks is None:
+            self.pre_hooks = []
+        return HookHandle(self.pre_hooks, (-1, hook))
+
+    def _sequence_nr(self) -> int:
+        return self.sequence
+
+
+class HookHandle:
+    """Removes its hook on `remove()`, or at the end of a `with` block."""
+
+    __slots__ = ("hooks", "hook")
+
+    def __init__(self, hooks, hook):
+        self.hooks, self.hook = hooks, hook
+        hooks.append(hook)
+
+    def remove(self):
+        for k, found in enumerate(self.hooks):
+            if found is self.hook:
+                del self.hooks[k]
+                return
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.remove()
+
+
+class AccumulateGrad:
+    """Stands for a leaf in `next_functions`: where its gradient is added to `variable.grad`."""
+
+    def __init__(self, variable):
+        self.variable = variable
+
+    def name(self) -> str:
+        return "AccumulateGrad"
+
+    def __repr__(self):
+        return f"<AccumulateGrad object at {hex(id(self.variable))}>"
+
+    @property
+    def next_functions(self):
+        return ()
+
+
+cdef class FormulaNode(Node):
+    """An operation whose derivative is a Python function over operations: `formula(grads, *saved, *extra)`."""
+
+    def name(self) -> str:
+        return self.label
+
+    cdef list run(self, list grads):
+        cdef list arguments
+        cdef int k
+        arguments = [grads[0] if self.outputs == 1 else tuple(grads)]
+        for k in range(self.slots):
+            arguments.append(kept(&self.slot[k], self))
+        arguments.extend(self.extra)
+        found = self.formula(*arguments)
+        return list(found) if isinstance(found, (tuple, list)) else [found]
+
+    cdef void drop(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+
+    def __dealloc__(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+        free(self.slot)
+        self.slots = 0
+
+
+def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extra=(), written=None) -> None:
+    """Put an operation on the tape.
+
+    `formula(grad, *saved, *extra)` returns a gradient (or None) for each of `inputs`; with several outputs, `grad` is a
+    tuple.  `saved` are tensors (inputs or outputs); `extra` is anything else.  `written` is the input that an in-place
+    operation overwrote, which then gets the new history.
+    """
+    cdef FormulaNode node = FormulaNode.__new__(FormulaNode)
+    cdef int k, number
+    cdef TensorBase t
+    node.label, node.formula, node.extra = label, formula, extra
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    node.outputs = len(outputs)
+    node.set_edges(len(inputs))
+    for k in range(node.edges):
+        if inputs[k] is not None:
+            node.connect(k, <TensorBase?>inputs[k])
+    if saved:
+        node.slot = <Slot*>calloc(len(saved), sizeof(Slot))
+        node.slots = len(saved)
+        for k in range(node.slots):
+            t = <TensorBase?>saved[k]
+            number = -1
+            for j, out in enumerate(outputs):
+                if out is t:
+                    number = j
+            keep(&node.slot[k], t, number)
+    for k in range(node.outputs):
+        if outputs[k] is written and written is not None:
+            rebase(<TensorBase>written, node, k)
+        elif outputs[k] is not None and CATEGORY[(<TensorBase?>outputs[k]).code] >= 2:
+            attach(<TensorBase>outputs[k], node, k)
+
+
+def recording(*tensors) -> bool:
+    """Whether an operation on these is to be recorded."""
+    if not grad_enabled():
+        return False
+    for t in tensors:
+        if t is not None and isinstance(t, TensorBase) and wants_grad(<TensorBase>t):
+            return True
+    return False
+
+
+cdef int attach(TensorBase t, Node node, int number) except -1:
+    t.fn, t.output_number, t.requires = node, number, True
+    t.fn_version = t.storage.version
+    return 0
+
+
+# --- writing in place ----------------------------------------------------------------------------------------------------------
+cdef int check_in_place(TensorBase t, str who) except -1:
+    """RuntimeError where writing to t would lose a leaf's value; called in grad mode."""
+    if wants_grad(t) and t.grad_fn_now() is None:
+        raise RuntimeError(f"{who}(): a leaf Variable that requires grad is being used in an in-place operation.")
+    if t.base is not None and t.base.requires and t.base.fn is None and not t.silent:
+        raise RuntimeError(f"{who}(): a view of a leaf Variable that requires grad is being used in an in-place operation.")
+    return 0
+
+
+def _check_in_place(TensorBase t, str who):
+    if grad_enabled():
+        check_in_place(t, who)
+
+
+cdef int rebase(TensorBase t, Node node, int number) except -1:
+    """t was overwritten by `node`: give it, and the tensor it is a view of, their new history."""
+    cdef TensorBase base = t.base
+    cdef PatchNode patch
+    if base is None or t.silent:
+        return attach(t, node, number)
+    patch = PatchNode.__new__(PatchNode)
+    patch.inner, patch.number = node, number
+    patch.base_sizes, patch.base_strides = size_from(base.rank, base.sizes), tuple(size_from(base.rank, base.strides))
+    patch.sizes, patch.strides = size_from(t.rank, t.sizes), tuple(size_from(t.rank, t.strides))
+    patch.offset = t.offset - base.offset
+    patch.code = base.code
+    patch.own = -1
+    # the first edge is the base's own history, the others are the inner node's except the one to the old view
+    cdef int k, n = node.edges
+    patch.set_edges(n + 1)
+    patch.connect(0, base)
+    for k in range(n):
+        if node.targets[k] != NULL:
+            target = <object>node.targets[k]
+            if patch.own < 0 and comes_from(target, node.numbers[k], t):
+                patch.own = k
+                continue
+            Py_INCREF(target)
+            patch.targets[k + 1] = <PyObject*>target
+            patch.numbers[k + 1] = node.numbers[k]
+    attach(base, patch, 0)
+    t.fn_version = t.storage.version - 1  # stale: asked for, it becomes a view of the new base
+    t.requires = True
+    return 0
+
+
+cdef bint comes_from(object target, int number, TensorBase t):
+    return target is t.fn and number == t.output_number
+
+
+cdef class PatchNode(Node):
+    """History of a tensor after a part of it was overwritten: outside the part the gradient passes, inside it goes through
+    the node that wrote."""
+
+    cdef Node inner
+    cdef int number, own, code
+    cdef object base_sizes, base_strides, sizes, strides
+    cdef int64_t offset
+
+    def name(self) -> str:
+        return "CopySlices"
+
+    cdef list run(self, list grads):
+        cdef TensorBase grad = <TensorBase>grads[0]
+        cdef list inner
+        if grad is None:
+            return [None] * self.edges
+        whole = grad.new_empty_strided(self.base_sizes, self.base_strides)
+        whole.copy_(grad)
+        part = whole.as_strided(self.sizes, self.strides, self.offset)
+        wanted = [None] * self.inner.outputs
+        wanted[self.number] = part.clone()
+        inner = self.inner.run(wanted)
+        own = inner[self.own] if self.own >= 0 else None
+        if own is None:
+            part.zero_()
+        else:
+            part.copy_(own)
+        found = [whole]
+        for k in range(len(inner)):
+            found.append(None if k == self.own else inner[k])
+        return found
+
+    cdef void drop(self):
+        if self.inner is not None:
+            self.inner.drop()
+
+
+# --- the engine --------------------------------------------------------------------------------------------------------------
+cdef object engine_lock = threading.RLock()
+
+
+cdef struct Heap:
+    PyObject** items          # borrowed: the task's list of visited nodes owns them
+    Py_ssize_t count
+    Py_ssize_t room
+
+
+cdef int push(Heap* h, Node node) except -1:
+    """Ready nodes, the youngest first."""
+    cdef Py_ssize_t i, up
+    cdef PyObject** larger
+    if h.count == h.room:
+        larger = <PyObject**>realloc(h.items, (h.room * 2 + 64) * sizeof(PyObject*))
+        if larger == NULL:
+            raise MemoryError
+        h.items, h.room = larger, h.room * 2 + 64
+    i = h.count
+    h.count += 1
+    while i > 0:
+        up = (i - 1) // 2
+        if (<Node>h.items[up]).sequence >= node.sequence:
+            break
+        h.items[i] = h.items[up]
+        i = up
+    h.items[i] = <PyObject*>node
+    return 0
+
+
+cdef Node pop(Heap* h):
+    cdef Node top = <Node>h.items[0], last
+    cdef Py_ssize_t i = 0, down
+    h.count -= 1
+    if h.count == 0:
+        return top
+    last = <Node>h.items[h.count]
+    while True:
+        down = 2 * i + 1
+        if down >= h.count:
+            break
+        if down + 1 < h.count and (<Node>h.items[down + 1]).sequence > (<Node>h.items[down]).sequence:
+            down += 1
+        if (<Node>h.items[down]).sequence <= last.sequence:
+            break
+        h.items[i] = h.items[down]
+        i = down
+    h.items[i] = <PyObject*>last
+    return top
+
+
+cdef class Task:
+    """One backward pass."""
+
+    cdef list visited
+    cdef list overlaid        # scratch of an outer pass that this one met: (node, task, waiting, needed, arrived)
+    cdef dict leaves          # leaves with hooks, or asked for: leaf -> [edges still to come, gradient so far]
+    cdef dict captures        # node -> [(number of the output, place in `found`)]
+    cdef list found
+    cdef bint accumulate      # add to leaves' .grad
+    cdef bint selective       # only the leaves and nodes asked for
+    cdef bint create_graph
+    cdef bint retain
+
+    cdef int meet(self, Node node) except -1:
+        """First sight of a node in this pass."""
+        if node.task is not None:
+            if self.overlaid is None:
+                self.overlaid = []
+            self.overlaid.append((node, node.task, node.waiting, node.needed, node.arrived))
+        node.task = self
+        node.waiting = 0
+        node.needed = False
+        node.arrived = None
+        self.visited.append(node)
+        return 0
+
+    cdef int explore(self, list roots) except -1:
+        """Count the edges that will deliver a gradient to each node."""
+        cdef Node node, target
+        cdef Py_ssize_t position = 0
+        cdef int k
+        for root in roots:
+            if isinstance(root, Node) and (<Node>root).task is not self:
+                self.meet(<Node>root)
+        while position < len(self.visited):
+            node = <Node>self.visited[position]
+            position += 1
+            for k in range(node.edges):
+                if node.targets[k] == NULL:
+                    continue
+                if isinstance(<object>node.targets[k], Node):
+                    target = <Node>node.targets[k]
+                    if target.task is not self:
+                        self.meet(target)
+                    target.waiting += 1
+                else:
+                    self.expect(<TensorBase>node.targets[k])
+        return 0
+
+    cdef int expect(self, TensorBase leaf) except -1:
+        if leaf.hooks is not None or self.selective:
+            entry = self.leaves.get(leaf)
+            if entry is None:
+                self.leaves[leaf] = [1, None]
+            else:
+                entry[0] += 1
+        return 0
+
+    cdef int mark_needed(self, set wanted_leaves) except -1:
+        """Which nodes lead to something asked for: the oldest first, so that targets are marked before their users."""
+        cdef Node node
+        cdef int k
+        for node in sorted(self.visited, key=_age):
+            node.needed = node in self.captures
+            for k in range(node.edges):
+                if node.targets[k] == NULL:
+                    continue
+                target = <object>node.targets[k]
+                if (<Node>target).needed if isinstance(target, Node) else id(target) in wanted_leaves:
+                    node.needed = True
+        return 0
+
+    cdef int deliver(self, Heap* ready, object target, int number, object grad) except -1:
+        """Hand a gradient (or None) to where it goes."""
+        cdef Node node
+        if not isinstance(target, Node):
+            return self.deliver_leaf(<TensorBase>target, grad)
+        node = <Node>target
+        if grad is not None:
+            if node.arrived is None:
+                node.arrived = [None] * node.outputs
+            before = node.arrived[number]
+            if before is None:
+                node.arrived[number] = grad
+            else:
+                node.arrived[number] = late.binary(operator_for(OP_ADD), before, grad)
+        node.waiting -= 1
+        if node.waiting == 0:
+            push(ready, node)
+        return 0
+
+    cdef int deliver_leaf(self, TensorBase leaf, object grad) except -1:
+        if leaf.hooks is None and not self.selective:
+            if grad is not None:
+                # one reference is the caller's list, one its local, one the argument here
+                accumulate(leaf, <TensorBase>grad, self.create_graph)
+            return 0
+        entry = self.leaves[leaf]
+        if grad is not None:
+            entry[1] = grad if entry[1] is None else late.binary(operator_for(OP_ADD), entry[1], grad)
+        entry[0] -= 1
+        if entry[0] == 0 and entry[1] is not None:
+            grad, entry[1] = entry[1], None
+            self.finish_leaf(leaf, grad)
+        return 0
+
+    cdef int finish_leaf(self, TensorBase leaf, object grad) except -1:
+        """A leaf's whole gradient has arrived: hooks, then the caller's list or `.grad`."""
+        if leaf.hooks is not None:
+            for hook in list(leaf.hooks[0]):
+                changed = hook(grad)
+                if changed is not None:
+                    grad = changed
+        places = self.captures.get(leaf) if self.captures else None
+        if places is not None and not self.accumulate:
+            for _, place in places:
+                self.found[place] = grad
+        elif self.accumulate and (not self.selective or places is not None):
+            accumulate(leaf, <TensorBase>grad, self.create_graph)
+            if leaf.hooks is not None:
+                for hook in list(leaf.hooks[1]):
+                    hook(leaf)
+        return 0
+
+    cdef int execute(self, Heap* ready, Node node) except -1:
+        cdef list grads = node.arrived, results
+        cdef int k, n
+        cdef object grad
+        node.arrived = None
+        if grads is not None and node.pre_hooks is not None:
+            grads = before_node(node, grads)
+        if self.captures and node in self.captures and grads is not None:
+            for number, place in self.captures[node]:
+                if not self.accumulate:
+                    self.found[place] = grads[number]
+        if grads is None or (self.selective and not node.needed):
+            results = None
+        else:
+            results = node.run(grads)
+            if node.post_hooks is not None:
+                results = after_node(node, results, grads)
+            grads = None
+            if len(results) < node.edges:
+                raise RuntimeError(f"{node.name()} returned {len(results)} gradients for its {node.edges} inputs")
+        if not self.retain and results is not None:
+            node.drop()
+            node.released = True
+        for k in range(node.edges):
+            if node.targets[k] != NULL:
+                grad = None
+                if results is not None:
+                    grad = results[k]
+                    results[k] = None
+                self.deliver(ready, <object>node.targets[k], node.numbers[k], grad)
+        return 0
+
+    cdef int clean(self) except -1:
+        cdef Node node
+        for node in self.visited:
+            node.task = None
+            node.arrived = None
+        if self.overlaid is not None:
+            for node, task, waiting, needed, arrived in reversed(self.overlaid):
+                node.task, node.waiting, node.needed, node.arrived = task, waiting, needed, arrived
+        return 0
+
+
+def _age(Node node):
+    return node.sequence
+
+
+cdef list before_node(Node node, list grads):
+    """Hooks of tensors and of the node itself, on the gradients that arrived."""
+    for number, hook in list(node.pre_hooks):
+        if number >= 0:
+            if grads[number] is not None:
+                changed = hook(grads[number])
+                if changed is not None:
+                    grads[number] = changed
+        else:
+            changed = hook(tuple(grads))
+            if changed is not None:
+                grads = list(changed) if isinstance(changed, (tuple, list)) else [changed]
+    return grads
+
+
+cdef list after_node(Node node, list results, list grads):
+    for hook in list(node.post_hooks):
+        changed = hook(tuple(results), tuple(grads))
+        if changed is not None:
+            results = list(changed) if isinstance(changed, (tuple, list)) else [changed]
+    return results
+
+
+cdef int accumulate(TensorBase leaf, TensorBase grad, bint create_graph) except -1:
+    """leaf.grad += grad, taking over the gradient's memory where nobody else has it."""
+    cdef TensorBase mine
+    if leaf.grad_ is None:
+        if create_graph:
+            leaf.grad_ = grad
+        elif Py_REFCNT(grad) <= 3 and Py_REFCNT(grad.storage) == 1 and grad.contiguous and grad.code == leaf.code \
+                and grad.fn is None and not grad.requires:
+            leaf.grad_ = grad
+        else:
+            leaf.grad_ = (grad if grad.code == leaf.code else grad.to(dtype_of(leaf.code))).detach().clone()
+    elif create_graph:
+        leaf.grad_ = late.binary(operator_for(OP_ADD), leaf.grad_, grad)
+    else:
+        mine = <TensorBase>leaf.grad_
+        late.binary(operator_for(OP_IADD), mine, grad)
+    return 0
+
+
+def run_backward(list roots, list grads, bint retain, bint create_graph, list inputs=None, bint accumulate=True):
+    """Send `grads` back from `roots`.
+
+    With `inputs` (tensors), only what leads to them is computed, and their gradients are returned (None where nothing
+    arrived) or, with `accumulate`, added to their `.grad`.
+    """
+    cdef Task task = Task.__new__(Task)
+    cdef Heap ready
+    cdef TensorBase t
+    cdef Node node
+    cdef bint before = grad_enabled()
+    ready.items, ready.count, ready.room = NULL, 0, 0
+    task.visited, task.leaves, task.captures = [], {}, {}
+    task.accumulate, task.create_graph, task.retain = accumulate, create_graph, retain
+    task.selective = inputs is not None
+    cdef set wanted_leaves = set()
+    if inputs is not None:
+        task.found = [None] * len(inputs)
+        for place, given in enumerate(inputs):
+            t = <TensorBase?>given
+            target = t.grad_fn_now()
+            if target is None:
+                target = t
+                wanted_leaves.add(id(t))
+            elif accumulate:
+                raise RuntimeError("backward(): one of the inputs is not a leaf; use autograd.grad for its gradient")
+            task.captures.setdefault(target, []).append((t.output_number, place))
+    engine_lock.acquire()
+    try:
+        set_grad(create_graph)
+        starts = [(<TensorBase>r).grad_fn_now() for r in roots]
+        task.explore(starts)
+        for k in range(len(roots)):
+            if starts[k] is None:
+                task.expect(<TensorBase>roots[k])
+            else:
+                (<Node>starts[k]).waiting += 1
+        if inputs is not None:
+            task.mark_needed(wanted_leaves)
+        for k in range(len(roots)):
+            t = <TensorBase>roots[k]
+            grad = grads[k]
+            grads[k] = None
+            task.deliver(&ready, t if starts[k] is None else starts[k], t.output_number, grad)
+        grad = None
+        while ready.count:
+            node = pop(&ready)
+            task.execute(&ready, node)
+    finally:
+        task.clean()
+        set_grad(before)
+        free(ready.items)
+        engine_lock.release()
+    return task.found
+
+
+# --- hooks of tensors ---------------------------------------------------------------------------------------------------------
+def register_hook(TensorBase t, hook):
+    """`hook(grad)` runs when t's gradient is computed; what it returns, if anything, replaces the gradient."""
+    if not wants_grad(t):
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    cdef object fn = t.grad_fn_now()
+    cdef Node node
+    if fn is None:
+        if t.hooks is None:
+            t.hooks = ([], [])
+        return HookHandle(t.hooks[0], hook)
+    node = <Node>fn
+    if node.pre_hooks is None:
+        node.pre_hooks = []
+    return HookHandle(node.pre_hooks, (t.output_number, hook))
+
+
+def register_post_accumulate_grad_hook(TensorBase t, hook):
+    """`hook(leaf)` runs after a gradient was added to leaf.grad."""
+    if t.grad_fn_now() is not None or not t.requires:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    if t.hooks is None:
+        t.hooks = ([], [])
+    return HookHandle(t.hooks[1], hook)
+
+
+def retain_grad(TensorBase t) -> None:
+    """Let a result keep its gradient in `.grad`, as leaves do."""
+    if not wants_grad(t):
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    cdef object fn = t.grad_fn_now()
+    if fn is None or t.retains:
+        return
+    t.retains = True
+    weak = _ref(t)
+
+    def store(grad):
+        held = weak()
+        if held is not None:
+            accumulate(<TensorBase>held, <TensorBase>grad, grad_enabled())
+
+    register_hook(t, store)

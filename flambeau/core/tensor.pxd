@@ -1,0 +1,79 @@
+"""The compiled base of Tensor."""
+from libc.stdint cimport int64_t, uint64_t
+from .dtypes cimport dtype
+from .memory cimport Storage
+from cpython.object cimport PyObject
+
+cdef enum:
+    MAX_DIMS = 64             # as PyTorch and NumPy
+    INLINE_DIMS = 5           # shapes up to this rank need no memory of their own
+
+cdef class TensorBase:
+    cdef Storage storage
+    cdef int code
+    cdef int width          # bytes of one element
+    cdef int rank           # how many dimensions
+    cdef bint contiguous
+    cdef bint requires        # takes part in the tape: a leaf that asks for it, or a result with a grad_fn
+    cdef bint silent          # made by `.data`: writes do not count as changes of the storage
+    cdef bint retains
+    cdef int output_number    # which of grad_fn's outputs this is
+    cdef int64_t count        # how many elements
+    cdef int64_t offset       # elements from the storage's start
+    cdef int64_t* sizes
+    cdef int64_t* strides
+    cdef int64_t small[10]
+    cdef object fn            # Node, or None for a leaf
+    cdef object grad_
+    cdef object hooks
+    cdef TensorBase base      # what this is a view of
+    cdef uint64_t fn_version  # a view's grad_fn is stale when the storage's version is newer
+    cdef dict __dict__
+    cdef object __weakref__
+    cdef object grad_fn_now(self)
+
+# Operators of the Tensor class; dispatch.pyx fills the table with operations from the registry.
+cdef enum:
+    OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD, OP_POW, OP_MATMUL, OP_AND, OP_OR, OP_XOR, OP_LSHIFT, OP_RSHIFT
+    OP_LT, OP_LE, OP_GT, OP_GE, OP_EQ, OP_NE, OP_NEG, OP_ABS, OP_INVERT, OP_RSUB, OP_RDIV, OP_RPOW, OP_RFLOORDIV, OP_RMOD
+    OP_IADD, OP_ISUB, OP_IMUL, OP_IDIV, OP_IFLOORDIV, OP_IMOD, OP_IPOW, OP_IAND, OP_IOR, OP_IXOR, OP_RMATMUL
+    OP_RLSHIFT, OP_RRSHIFT, OP_ILSHIFT, OP_IRSHIFT, OPERATORS
+
+ctypedef object (*binary_t)(object op, object a, object b)
+ctypedef object (*unary_t)(object op, object a)
+ctypedef object (*getter_t)(TensorBase t, object key)
+ctypedef int (*setter_t)(TensorBase t, object key, object value) except -1
+ctypedef object (*refresh_t)(TensorBase t)
+
+cdef struct Late:             # what later rooms supply
+    binary_t binary
+    unary_t unary
+    getter_t getitem
+    setter_t setitem
+    refresh_t grad_fn
+
+cdef Late late
+cdef object operator_for(int number)
+
+cdef TensorBase bare()
+cdef int set_rank(TensorBase t, int ndim) except -1
+cdef TensorBase new_tensor(int ndim, const int64_t* sizes, int code)
+cdef TensorBase new_strided(int ndim, const int64_t* sizes, const int64_t* strides, int code)
+cdef TensorBase alias(TensorBase source, int ndim, const int64_t* sizes, const int64_t* strides, int64_t offset)
+cdef void find_contiguous(TensorBase t) noexcept
+cdef bint same_shape(TensorBase a, TensorBase b) noexcept nogil
+cdef int64_t as_int(object value, str who, str argument) except? -9223372036854775807
+cdef int parse_sizes(object given, int64_t* out, str who) except -1
+cdef int wrap_dim(int64_t dim, int ndim, str who) except -1
+cdef int parse_dims(object dims, int ndim, int* out, str who) except -1
+cdef object read_item(TensorBase t)
+
+cdef inline char* pointer(TensorBase t) noexcept nogil:
+    return t.storage.data + t.offset * t.width
+
+cdef inline void wrote(TensorBase t) noexcept:
+    if not t.silent:
+        t.storage.version += 1
+
+cdef inline bint is_tensor(object x):
+    return isinstance(x, TensorBase)

@@ -1,0 +1,722 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The compiled base of Tensor: a storage, an offset, sizes and strides.
+
+The public class `flambeau.Tensor` is a Python class over `TensorBase`, so that users can subclass it and set attributes.
+Methods that are operations are attached to it from the registry; what stands here is what a tensor *is*.
+"""
+from libc.stdlib cimport malloc, free
+from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint64_t, uintptr_t, int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF
+from .memory cimport Storage, new_storage
+from .dtypes cimport (
+    BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, dtype_of, ITEMSIZE, CATEGORY, dtype, as_dtype, size_from, default_code,
+)
+from . import dtypes as _dtypes
+from operator import index as _index
+
+cdef extern from "Python.h":
+    ctypedef object (*newfunc)(PyTypeObject*, object, PyObject*)
+    ctypedef struct RawType "PyTypeObject":
+        newfunc tp_new
+    bint PyLong_CheckExact(object o)
+    bint PyTuple_Check(object o)
+    bint PyList_Check(object o)
+
+cdef object cpu_device = _dtypes.cpu_device
+cdef object no_arguments = ()
+cdef PyTypeObject* TENSOR = <PyTypeObject*>TensorBase
+cdef object tensor_class = TensorBase
+
+
+def set_tensor_class(cls) -> None:
+    """The class of the tensors that operations return."""
+    global TENSOR, tensor_class
+    tensor_class = cls
+    TENSOR = <PyTypeObject*>cls
+
+
+# --- making tensors ------------------------------------------------------------------------------------------------------
+cdef TensorBase bare():
+    """A Tensor without storage or shape yet."""
+    return <TensorBase>((<RawType*>TENSOR).tp_new(TENSOR, no_arguments, NULL))
+
+
+cdef int set_rank(TensorBase t, int ndim) except -1:
+    """Room for that many sizes and strides."""
+    cdef int64_t* room
+    if t.sizes != NULL and t.sizes != t.small:
+        free(t.sizes)
+    if ndim <= INLINE_DIMS:
+        t.sizes = t.small
+        t.strides = t.small + INLINE_DIMS
+    else:
+        if ndim > MAX_DIMS:
+            t.sizes = NULL
+            raise RuntimeError(f"a tensor has at most {MAX_DIMS} dimensions, got {ndim}")
+        room = <int64_t*>malloc(2 * ndim * sizeof(int64_t))
+        if room == NULL:
+            t.sizes = NULL
+            raise MemoryError
+        t.sizes = room
+        t.strides = room + ndim
+    t.rank = ndim
+    return 0
+
+
+cdef TensorBase new_tensor(int ndim, const int64_t* sizes, int code):
+    """A contiguous tensor, its elements not set."""
+    cdef TensorBase t = bare()
+    cdef int64_t n = 1
+    cdef int d
+    set_rank(t, ndim)
+    for d in range(ndim - 1, -1, -1):
+        t.sizes[d] = sizes[d]
+        t.strides[d] = n
+        if sizes[d] > 1:
+            if n > (<int64_t>1 << 62) // sizes[d]:
+                raise RuntimeError(f"empty(): the shape {size_from(ndim, sizes)} has more elements than memory has places")
+            n *= sizes[d]
+    for d in range(ndim):
+        if sizes[d] == 0:
+            n = 0
+    t.count = n
+    t.code = code
+    t.width = ITEMSIZE[code]
+    t.contiguous = True
+    t.storage = new_storage(<size_t>n * t.width)
+    return t
+
+
+cdef TensorBase new_strided(int ndim, const int64_t* sizes, const int64_t* strides, int code):
+    """A tensor with that layout (no negative strides), its elements not set."""
+    cdef TensorBase t = bare()
+    cdef int64_t last = 0, n = 1
+    cdef int d
+    set_rank(t, ndim)
+    for d in range(ndim):
+        t.sizes[d], t.strides[d] = sizes[d], strides[d]
+        n *= sizes[d]
+        last += (sizes[d] - 1) * strides[d]
+    t.count = n
+    t.code = code
+    t.width = ITEMSIZE[code]
+    find_contiguous(t)
+    t.storage = new_storage(<size_t>((last + 1) if n else 0) * t.width)
+    return t
+
+
+cdef TensorBase alias(TensorBase source, int ndim, const int64_t* sizes, const int64_t* strides, int64_t offset):
+    """A tensor over the same storage; not a view for the tape until someone sets `base`."""
+    cdef TensorBase t = bare()
+    cdef int64_t n = 1
+    cdef int d
+    set_rank(t, ndim)
+    for d in range(ndim):
+        t.sizes[d], t.strides[d] = sizes[d], strides[d]
+        n *= sizes[d]
+    t.count = n
+    t.code = source.code
+    t.width = source.width
+    t.offset = offset
+    t.storage = source.storage
+    t.silent = source.silent
+    find_contiguous(t)
+    return t
+
+
+cdef void find_contiguous(TensorBase t) noexcept:
+    """Row-major without gaps; dimensions of size 1 may have any stride."""
+    cdef int64_t n = 1
+    cdef int d
+    t.contiguous = True
+    if t.count == 0:
+        return
+    for d in range(t.rank - 1, -1, -1):
+        if t.sizes[d] != 1:
+            if t.strides[d] != n:
+                t.contiguous = False
+                return
+            n *= t.sizes[d]
+
+
+cdef bint same_shape(TensorBase a, TensorBase b) noexcept nogil:
+    cdef int d
+    if a.rank != b.rank:
+        return False
+    for d in range(a.rank):
+        if a.sizes[d] != b.sizes[d]:
+            return False
+    return True
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------------
+cdef int64_t as_int(object value, str who, str argument) except? -9223372036854775807:
+    if PyLong_CheckExact(value):
+        return value
+    if isinstance(value, float) or isinstance(value, str) or value is None:
+        raise TypeError(f"{who}(): argument '{argument}' must be int, not {type(value).__name__}")
+    try:
+        return _index(value)
+    except TypeError:
+        raise TypeError(f"{who}(): argument '{argument}' must be int, not {type(value).__name__}") from None
+
+
+cdef int parse_sizes(object given, int64_t* out, str who) except -1:
+    """Sizes from an int or a sequence of ints; returns how many.  -1 is left for the caller to judge."""
+    cdef int n = 0
+    if PyLong_CheckExact(given):
+        out[0] = given
+        return 1
+    if not (PyTuple_Check(given) or PyList_Check(given)):
+        if hasattr(given, "__index__"):
+            out[0] = _index(given)
+            return 1
+        try:
+            given = tuple(given)
+        except TypeError:
+            raise TypeError(f"{who}(): argument 'size' must be a tuple of ints, not {type(given).__name__}") from None
+    for s in given:
+        if n == MAX_DIMS:
+            raise RuntimeError(f"{who}(): a tensor has at most {MAX_DIMS} dimensions, got {len(given)}")
+        out[n] = as_int(s, who, "size")
+        n += 1
+    return n
+
+
+cdef int wrap_dim(int64_t dim, int ndim, str who) except -1:
+    """A dimension counted from the front; 0-dim tensors take 0 and -1."""
+    cdef int n = ndim if ndim > 0 else 1
+    if dim < -n or dim >= n:
+        raise IndexError(f"{who}(): Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+    return <int>(dim + n if dim < 0 else dim)
+
+
+cdef int parse_dims(object dims, int ndim, int* out, str who) except -1:
+    """Dimensions from an int or a sequence, wrapped, no two the same; returns how many."""
+    cdef int n = 0, k, d
+    if PyLong_CheckExact(dims):
+        out[0] = wrap_dim(dims, ndim, who)
+        return 1
+    if not (PyTuple_Check(dims) or PyList_Check(dims)):
+        out[0] = wrap_dim(as_int(dims, who, "dim"), ndim, who)
+        return 1
+    for given in dims:
+        d = wrap_dim(as_int(given, who, "dim"), ndim, who)
+        for k in range(n):
+            if out[k] == d:
+                raise RuntimeError(f"{who}(): dim {d} appears multiple times in the list of dims")
+        out[n] = d
+        n += 1
+    return n
+
+
+# --- elements to Python ------------------------------------------------------------------------------------------------------
+cdef double half_value(uint16_t bits) noexcept:
+    """IEEE half to double."""
+    cdef int exponent = (bits >> 10) & 31
+    cdef double fraction = bits & 1023
+    cdef double value
+    if exponent == 31:
+        value = float("nan") if fraction else float("inf")
+    elif exponent == 0:
+        value = fraction * 2.0 ** -24
+    else:
+        value = (1.0 + fraction / 1024.0) * 2.0 ** (exponent - 15)
+    return -value if bits >> 15 else value
+
+
+cdef object value_at(const char* p, int code):
+    cdef uint32_t wide
+    cdef float f
+    if code == F32:
+        return <double>(<const float*>p)[0]
+    if code == F64:
+        return (<const double*>p)[0]
+    if code == I64:
+        return (<const int64_t*>p)[0]
+    if code == BOOL:
+        return (<const uint8_t*>p)[0] != 0
+    if code == I32:
+        return (<const int32_t*>p)[0]
+    if code == U8:
+        return (<const uint8_t*>p)[0]
+    if code == I8:
+        return (<const int8_t*>p)[0]
+    if code == I16:
+        return (<const int16_t*>p)[0]
+    if code == BF16:
+        wide = (<uint32_t>(<const uint16_t*>p)[0]) << 16
+        memcpy(&f, &wide, 4)
+        return <double>f
+    return half_value((<const uint16_t*>p)[0])
+
+
+cdef object read_item(TensorBase t):
+    if t.count != 1:
+        raise RuntimeError(f"a Tensor with {t.count} elements cannot be converted to Scalar")
+    return value_at(pointer(t), t.code)
+
+
+cdef object nested(TensorBase t, int d, int64_t offset):
+    if d == t.rank:
+        return value_at(t.storage.data + offset * t.width, t.code)
+    cdef int64_t i
+    return [nested(t, d + 1, offset + i * t.strides[d]) for i in range(t.sizes[d])]
+
+
+cdef PyObject* operators[OPERATORS]
+_operator_numbers = {
+    "add": OP_ADD, "sub": OP_SUB, "mul": OP_MUL, "div": OP_DIV, "floordiv": OP_FLOORDIV, "mod": OP_MOD, "pow": OP_POW,
+    "matmul": OP_MATMUL, "and": OP_AND, "or": OP_OR, "xor": OP_XOR, "lshift": OP_LSHIFT, "rshift": OP_RSHIFT,
+    "lt": OP_LT, "le": OP_LE, "gt": OP_GT, "ge": OP_GE, "eq": OP_EQ, "ne": OP_NE, "neg": OP_NEG, "abs": OP_ABS,
+    "invert": OP_INVERT, "rsub": OP_RSUB, "rdiv": OP_RDIV, "rpow": OP_RPOW, "rfloordiv": OP_RFLOORDIV, "rmod": OP_RMOD,
+    "rmatmul": OP_RMATMUL, "rlshift": OP_RLSHIFT, "rrshift": OP_RRSHIFT, "iadd": OP_IADD, "isub": OP_ISUB, "imul": OP_IMUL,
+    "idiv": OP_IDIV, "ifloordiv": OP_IFLOORDIV, "imod": OP_IMOD, "ipow": OP_IPOW, "iand": OP_IAND, "ior": OP_IOR,
+    "ixor": OP_IXOR, "ilshift": OP_ILSHIFT, "irshift": OP_IRSHIFT,
+}
+
+
+cdef object operator_for(int number):
+    return <object>operators[number]
+
+
+def set_operator(str name, op) -> None:
+    """Let the operator `name` ("add", "rsub", "iadd" …) of Tensor call `op`, an operation of the registry."""
+    Py_INCREF(op)
+    operators[<int>_operator_numbers[name]] = <PyObject*>op
+
+
+# --- the class ---------------------------------------------------------------------------------------------------------------
+cdef class TensorBase:
+    """What every tensor has; see `flambeau.Tensor`."""
+
+    def __dealloc__(self):
+        if self.sizes != NULL and self.sizes != self.small:
+            free(self.sizes)
+
+    # shape and memory
+    @property
+    def shape(self):
+        """Size of each dimension."""
+        return size_from(self.rank, self.sizes)
+
+    def size(self, dim=None):
+        """The shape, or the size of one dimension."""
+        if dim is None:
+            return size_from(self.rank, self.sizes)
+        if self.rank == 0:
+            raise IndexError("size(): Dimension specified as {} but tensor has no dimensions".format(dim))
+        return self.sizes[wrap_dim(as_int(dim, "size", "dim"), self.rank, "size")]
+
+    def stride(self, dim=None):
+        """Elements between neighbours along each dimension, or along one."""
+        if dim is None:
+            return tuple(size_from(self.rank, self.strides))
+        if self.rank == 0:
+            raise IndexError("stride(): Dimension specified as {} but tensor has no dimensions".format(dim))
+        return self.strides[wrap_dim(as_int(dim, "stride", "dim"), self.rank, "stride")]
+
+    def dim(self) -> int:
+        """How many dimensions."""
+        return self.rank
+
+    def ndimension(self) -> int:
+        return self.rank
+
+    @property
+    def ndim(self) -> int:
+        return self.rank
+
+    def numel(self) -> int:
+        """How many elements."""
+        return self.count
+
+    def nelement(self) -> int:
+        return self.count
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.width
+
+    @property
+    def itemsize(self) -> int:
+        return self.width
+
+    @property
+    def nbytes(self) -> int:
+        return self.count * self.width
+
+    def storage_offset(self) -> int:
+        return self.offset
+
+    def data_ptr(self) -> int:
+        """Address of the first element."""
+        return <uintptr_t>pointer(self) if self.count else 0
+
+    def untyped_storage(self):
+        return self.storage
+
+    @property
+    def dtype(self):
+        return dtype_of(self.code)
+
+    @property
+    def device(self):
+        return cpu_device
+
+    @property
+    def is_cpu(self) -> bool:
+        return True
+
+    @property
+    def is_cuda(self) -> bool:
+        return False
+
+    @property
+    def is_meta(self) -> bool:
+        return False
+
+    @property
+    def is_sparse(self) -> bool:
+        return False
+
+    @property
+    def is_quantized(self) -> bool:
+        return False
+
+    def get_device(self) -> int:
+        return -1
+
+    def is_floating_point(self) -> bool:
+        return CATEGORY[self.code] == 2
+
+    def is_complex(self) -> bool:
+        return CATEGORY[self.code] == 3
+
+    def is_signed(self) -> bool:
+        return self.code != BOOL and self.code != U8
+
+    def is_conj(self) -> bool:
+        return False
+
+    def is_neg(self) -> bool:
+        return False
+
+    @property
+    def _version(self) -> int:
+        return self.storage.version
+
+    @property
+    def _base(self):
+        return self.base
+
+    def _is_view(self) -> bool:
+        return self.base is not None
+
+    # the tape's side
+    @property
+    def is_leaf(self) -> bool:
+        return self.grad_fn_now() is None
+
+    cdef object grad_fn_now(self):
+        if self.base is not None and self.fn_version != self.storage.version and not self.silent:
+            return late.grad_fn(self)
+        return self.fn
+
+    @property
+    def grad_fn(self):
+        """The node of the tape that made this tensor, None for a leaf."""
+        return self.grad_fn_now()
+
+    @property
+    def output_nr(self) -> int:
+        return self.output_number
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are computed for this tensor."""
+        if self.base is not None and not self.requires:
+            self.grad_fn_now()
+        return self.requires
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad=True):
+        """Ask for gradients (or not) in place; RuntimeError for integer dtypes and for results of operations."""
+        cdef bint wanted = bool(requires_grad)
+        if wanted and CATEGORY[self.code] < 2:
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients, "
+                               f"requires_grad_() got a tensor of dtype {dtype_of(self.code)}")
+        if not wanted and self.grad_fn_now() is not None:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed "
+                               "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().")
+        self.requires = wanted
+        return self
+
+    @property
+    def grad(self):
+        """The gradient that backward() has accumulated here, or None."""
+        return self.grad_
+
+    @grad.setter
+    def grad(self, value):
+        cdef TensorBase g
+        if value is not None:
+            if not isinstance(value, TensorBase):
+                raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value).__name__}")
+            g = <TensorBase>value
+            if not same_shape(g, self):
+                raise RuntimeError(f"assigned grad has data of a different size: expected {self.shape}, got {g.shape}")
+            if g.code != self.code:
+                raise RuntimeError(f"assigned grad has data of a different type: expected {self.dtype}, got {g.dtype}")
+        self.grad_ = value
+
+    @grad.deleter
+    def grad(self):
+        self.grad_ = None
+
+    def retains_grad_flag(self):
+        return self.retains
+
+    @property
+    def data(self):
+        """The same elements outside the tape: writes through it are not noticed by the tape."""
+        cdef TensorBase t = alias(self, self.rank, self.sizes, self.strides, self.offset)
+        t.silent = True
+        return t
+
+    @data.setter
+    def data(self, value):
+        cdef TensorBase t
+        if not isinstance(value, TensorBase):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        t = <TensorBase>value
+        if self.requires and CATEGORY[t.code] < 2:
+            raise RuntimeError(f"data set to a tensor that requires gradients must be floating point, got {t.dtype}")
+        self._take(t)
+
+    def _take(self, TensorBase t):
+        """Become a tensor over t's storage with t's geometry; the tape's side stays."""
+        set_rank(self, t.rank)
+        memcpy(self.sizes, t.sizes, t.rank * sizeof(int64_t))
+        memcpy(self.strides, t.strides, t.rank * sizeof(int64_t))
+        self.storage, self.offset, self.count = t.storage, t.offset, t.count
+        self.code, self.width, self.contiguous = t.code, t.width, t.contiguous
+        return self
+
+    @staticmethod
+    def _make_subclass(cls, TensorBase data, requires_grad=False):
+        """A leaf of class `cls` that shares data's elements."""
+        cdef TensorBase t = <TensorBase>cls.__new__(cls)
+        t._take(data)
+        t.silent = data.silent
+        if requires_grad:
+            t.requires_grad_(True)
+        return t
+
+    def as_subclass(self, cls):
+        """The same elements as an instance of `cls`, a subclass of Tensor."""
+        cdef TensorBase t = <TensorBase>cls.__new__(cls)
+        t._take(self)
+        t.requires, t.fn, t.output_number, t.base = self.requires, self.fn, self.output_number, self.base
+        return t
+
+    # Python's protocols
+    def item(self):
+        """The one element as a Python number; RuntimeError unless there is exactly one."""
+        return read_item(self)
+
+    def tolist(self):
+        """Nested lists of Python numbers; a number for a 0-dim tensor."""
+        return nested(self, 0, self.offset)
+
+    def __len__(self):
+        if self.rank == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self.sizes[0]
+
+    def __bool__(self):
+        if self.count == 0:
+            raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+        if self.count != 1:
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        return bool(value_at(pointer(self), self.code))
+
+    def __int__(self):
+        return int(read_item(self))
+
+    def __float__(self):
+        return float(read_item(self))
+
+    def __complex__(self):
+        return complex(read_item(self))
+
+    def __index__(self):
+        if self.count != 1 or CATEGORY[self.code] > 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(value_at(pointer(self), self.code))
+
+    def __hash__(self):
+        return <Py_ssize_t>(<void*>self) >> 4
+
+    def __getitem__(self, key):
+        return late.getitem(self, key)
+
+    def __setitem__(self, key, value):
+        late.setitem(self, key, value)
+
+    def __delitem__(self, key):
+        raise TypeError("Tensor does not support deleting items")
+
+    def __iter__(self):
+        if self.rank == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    # operators
+    def __add__(self, other):
+        return late.binary(<object>operators[OP_ADD], self, other)
+
+    def __radd__(self, other):
+        return late.binary(<object>operators[OP_ADD], self, other)
+
+    def __iadd__(self, other):
+        return late.binary(<object>operators[OP_IADD], self, other)
+
+    def __sub__(self, other):
+        return late.binary(<object>operators[OP_SUB], self, other)
+
+    def __rsub__(self, other):
+        return late.binary(<object>operators[OP_RSUB], self, other)
+
+    def __isub__(self, other):
+        return late.binary(<object>operators[OP_ISUB], self, other)
+
+    def __mul__(self, other):
+        return late.binary(<object>operators[OP_MUL], self, other)
+
+    def __rmul__(self, other):
+        return late.binary(<object>operators[OP_MUL], self, other)
+
+    def __imul__(self, other):
+        return late.binary(<object>operators[OP_IMUL], self, other)
+
+    def __truediv__(self, other):
+        return late.binary(<object>operators[OP_DIV], self, other)
+
+    def __rtruediv__(self, other):
+        return late.binary(<object>operators[OP_RDIV], self, other)
+
+    def __itruediv__(self, other):
+        return late.binary(<object>operators[OP_IDIV], self, other)
+
+    def __floordiv__(self, other):
+        return late.binary(<object>operators[OP_FLOORDIV], self, other)
+
+    def __rfloordiv__(self, other):
+        return late.binary(<object>operators[OP_RFLOORDIV], self, other)
+
+    def __ifloordiv__(self, other):
+        return late.binary(<object>operators[OP_IFLOORDIV], self, other)
+
+    def __mod__(self, other):
+        return late.binary(<object>operators[OP_MOD], self, other)
+
+    def __rmod__(self, other):
+        return late.binary(<object>operators[OP_RMOD], self, other)
+
+    def __imod__(self, other):
+        return late.binary(<object>operators[OP_IMOD], self, other)
+
+    def __pow__(self, other, modulo):
+        return late.binary(<object>operators[OP_POW], self, other)
+
+    def __rpow__(self, other, modulo):
+        return late.binary(<object>operators[OP_RPOW], self, other)
+
+    def __ipow__(self, other):
+        return late.binary(<object>operators[OP_IPOW], self, other)
+
+    def __matmul__(self, other):
+        return late.binary(<object>operators[OP_MATMUL], self, other)
+
+    def __rmatmul__(self, other):
+        return late.binary(<object>operators[OP_RMATMUL], self, other)
+
+    def __and__(self, other):
+        return late.binary(<object>operators[OP_AND], self, other)
+
+    def __rand__(self, other):
+        return late.binary(<object>operators[OP_AND], self, other)
+
+    def __iand__(self, other):
+        return late.binary(<object>operators[OP_IAND], self, other)
+
+    def __or__(self, other):
+        return late.binary(<object>operators[OP_OR], self, other)
+
+    def __ror__(self, other):
+        return late.binary(<object>operators[OP_OR], self, other)
+
+    def __ior__(self, other):
+        return late.binary(<object>operators[OP_IOR], self, other)
+
+    def __xor__(self, other):
+        return late.binary(<object>operators[OP_XOR], self, other)
+
+    def __rxor__(self, other):
+        return late.binary(<object>operators[OP_XOR], self, other)
+
+    def __ixor__(self, other):
+        return late.binary(<object>operators[OP_IXOR], self, other)
+
+    def __lshift__(self, other):
+        return late.binary(<object>operators[OP_LSHIFT], self, other)
+
+    def __rlshift__(self, other):
+        return late.binary(<object>operators[OP_RLSHIFT], self, other)
+
+    def __ilshift__(self, other):
+        return late.binary(<object>operators[OP_ILSHIFT], self, other)
+
+    def __rshift__(self, other):
+        return late.binary(<object>operators[OP_RSHIFT], self, other)
+
+    def __rrshift__(self, other):
+        return late.binary(<object>operators[OP_RRSHIFT], self, other)
+
+    def __irshift__(self, other):
+        return late.binary(<object>operators[OP_IRSHIFT], self, other)
+
+    def __richcmp__(self, other, int which):
+        # Python numbers the comparisons < <= == != > >=
+        cdef int op
+        if which == 0:
+            op = OP_LT
+        elif which == 1:
+            op = OP_LE
+        elif which == 2:
+            op = OP_EQ
+        elif which == 3:
+            op = OP_NE
+        elif which == 4:
+            op = OP_GT
+        else:
+            op = OP_GE
+        return late.binary(<object>operators[op], self, other)
+
+    def __neg__(self):
+        return late.unary(<object>operators[OP_NEG], self)
+
+    def __pos__(self):
+        return self
+
+    def __abs__(self):
+        return late.unary(<object>operators[OP_ABS], self)
+
+    def __invert__(self):
+        return late.unary(<object>operators[OP_INVERT], self)

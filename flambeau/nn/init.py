@@ -1,0 +1,304 @@
+"""Initial values for parameters. Every function fills its tensor in place, outside of the graph, and returns
+it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import flambeau
+from flambeau import Tensor
+
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "dirac_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "sparse_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
+
+_GAINS = {
+    **dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d"), 1.0),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), 1.0),
+    "sigmoid": 1.0,
+    "tanh": 5.0 / 3,
+    "relu": math.sqrt(2.0),
+    "selu": 3.0 / 4,
+}
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor by which to scale a standard deviation so that signals keep theirs through a nonlinearity.
+
+    Args:
+        nonlinearity: 'linear', 'conv1d' ... 'conv_transpose3d', 'sigmoid', 'tanh', 'relu', 'leaky_relu' or
+            'selu'.
+        param: the slope, 0.01 by default, for 'leaky_relu'.
+
+    Raises:
+        ValueError: an unknown nonlinearity, or `param` is no number.
+
+    >>> from flambeau.nn import init
+    >>> init.calculate_gain("leaky_relu", 1.0)
+    1.0
+    """
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        if isinstance(slope, bool) or not isinstance(slope, (int, float)):
+            raise ValueError(f"negative_slope {param} not a valid number")
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity not in _GAINS:
+        raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+    return _GAINS[nonlinearity]
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
+    """Draw from U(a, b)."""
+    with flambeau.no_grad():
+        return tensor.uniform_(a, b, generator=generator)
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+    """Draw from N(mean, std²)."""
+    with flambeau.no_grad():
+        return tensor.normal_(mean, std, generator=generator)
+
+
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Any = None,
+) -> Tensor:
+    """Draw from N(mean, std²) restricted to [a, b], through the inverse of its distribution function.
+
+    Warns where the mean lies more than two deviations outside of [a, b].
+
+    >>> import flambeau
+    >>> from flambeau.nn import init
+    >>> bool(init.trunc_normal_(flambeau.empty(1000), a=-1.0, b=1.0).abs().max() <= 1)
+    True
+    """
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warnings.warn(
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
+            "The distribution of values may be incorrect.",
+            stacklevel=2,
+        )
+
+    def erf_at(x: float) -> float:
+        return math.erf((x - mean) / (std * math.sqrt(2.0)))
+
+    with flambeau.no_grad():
+        # erf(z / sqrt 2) of the result is uniform between its values at the two ends.
+        tensor.uniform_(erf_at(a), erf_at(b), generator=generator)
+        tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean)
+        return tensor.clamp_(min=a, max=b)
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """Fill with `val`."""
+    with flambeau.no_grad():
+        return tensor.fill_(val)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Fill with 1."""
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Fill with 0."""
+    with flambeau.no_grad():
+        return tensor.zero_()
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """Fill a 2-dimensional tensor with the identity matrix, so that a linear layer passes its input on.
+
+    Raises:
+        ValueError: the tensor has another number of dimensions.
+
+    >>> import flambeau
+    >>> from flambeau.nn import init
+    >>> init.eye_(flambeau.empty(2, 3))
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
+    _check_matrix(tensor)
+    with flambeau.no_grad():
+        tensor.zero_()
+        tensor.diagonal().fill_(1.0)
+    return tensor
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Fill a convolution's weight, of 3 to 5 dimensions, so that it passes on as many channels as it can.
+
+    Args:
+        tensor: of shape (out_channels, in_channels / groups, ...).
+        groups: the convolution's; each passes its own channels on.
+
+    Raises:
+        ValueError: another number of dimensions, or `groups` does not divide the first size.
+    """
+    if tensor.dim() not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    if tensor.size(0) % groups != 0:
+        raise ValueError("dim 0 must be divisible by groups")
+    per_group = tensor.size(0) // groups
+    centre = tuple(size // 2 for size in tensor.shape[2:])
+    with flambeau.no_grad():
+        tensor.zero_()
+        for group in range(groups):
+            for channel in range(min(per_group, tensor.size(1))):
+                tensor[(group * per_group + channel, channel, *centre)] = 1
+    return tensor
+
+
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
+    """How many inputs an output of this weight depends on, and how many outputs an input goes to."""
+    if tensor.dim() < 2:
+        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+    receptive_field = math.prod(tensor.shape[2:])
+    return tensor.size(1) * receptive_field, tensor.size(0) * receptive_field
+
+
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    modes = ["fan_in", "fan_out"]
+    if mode.lower() not in modes:
+        raise ValueError(f"Mode {mode.lower()} not supported, please use one of {modes}")
+    return _calculate_fan_in_and_fan_out(tensor)[modes.index(mode.lower())]
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Draw from U(-a, a) with a = gain · sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+
+    Raises:
+        ValueError: the tensor has fewer than 2 dimensions.
+    """
+    bound = math.sqrt(3.0) * _xavier_std(tensor, gain)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Draw from a normal distribution of variance gain² · 2 / (fan_in + fan_out) (Glorot and Bengio, 2010).
+
+    Raises:
+        ValueError: the tensor has fewer than 2 dimensions.
+    """
+    return normal_(tensor, 0.0, _xavier_std(tensor, gain), generator)
+
+
+def _xavier_std(tensor: Tensor, gain: float) -> float:
+    return gain * math.sqrt(2.0 / float(sum(_calculate_fan_in_and_fan_out(tensor))))
+
+
+def kaiming_uniform_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:
+    """Draw from U(-b, b) with b = gain · sqrt(3 / fan) (He et al., 2015).
+
+    Args:
+        tensor: a weight of at least 2 dimensions.
+        a: the slope of the leaky ReLU that follows.
+        mode: whether 'fan_in', to keep the variance forward, or 'fan_out', backward.
+        nonlinearity: see `calculate_gain`.
+
+    Raises:
+        ValueError: fewer than 2 dimensions, or an unknown mode or nonlinearity.
+    """
+    if _is_empty(tensor):
+        return tensor
+    bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:
+    """Draw from a normal distribution of variance gain² / fan (He et al., 2015); see `kaiming_uniform_`."""
+    if _is_empty(tensor):
+        return tensor
+    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+def _is_empty(tensor: Tensor) -> bool:
+    if 0 not in tensor.shape:
+        return False
+    warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+    return True
+
+
+def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    fan = _calculate_correct_fan(tensor, mode)
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+    """Fill with `gain` times a random matrix of orthonormal rows or columns (Saxe et al., 2013).
+
+    Args:
+        tensor: at least 2-dimensional; the dimensions after the first count as one.
+
+    Raises:
+        ValueError: the tensor has fewer than 2 dimensions.
+    """
+    if tensor.dim() < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0:
+        return tensor
+    rows = tensor.size(0)
+    columns = tensor.numel() // rows
+    with flambeau.no_grad():
+        gaussian = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)
+        q, r = flambeau.linalg.qr(gaussian.t() if rows < columns else gaussian)
+        # With R's diagonal made positive the factorisation is unique, and Q uniform among orthogonal
+        # matrices.
+        q = q * r.diagonal().sign()
+        tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape)).mul_(gain)
+    return tensor
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """Draw a 2-dimensional tensor from N(0, std²) and zero the fraction `sparsity` of each column (Martens,
+    2010).
+
+    Raises:
+        ValueError: the tensor has another number of dimensions.
+    """
+    _check_matrix(tensor)
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    with flambeau.no_grad():
+        tensor.normal_(0, std, generator=generator)
+        for column in range(columns):
+            tensor[flambeau.randperm(rows, generator=generator)[:zeros], column] = 0
+    return tensor
+
+
+def _check_matrix(tensor: Tensor) -> None:
+    if tensor.dim() != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")

@@ -1,0 +1,75 @@
+"""Dropout and its variants; they act in training mode only."""
+
+from __future__ import annotations
+
+from flambeau import Tensor
+
+from .. import functional as F
+from .module import Module
+
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
+
+
+class _Dropout(Module):
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        if p < 0 or p > 1:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        self.p = p
+        self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_Dropout):
+    """Zero each element with probability `p` and scale the others by 1/(1 - p) (Hinton et al., 2012).
+
+    Raises:
+        ValueError: `p` is outside of [0, 1].
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> nn.Dropout(0.5).eval()(flambeau.ones(3))
+    tensor([1., 1., 1.])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout(input, self.p, self.training, self.inplace)
+
+
+class Dropout1d(_Dropout):
+    """Zero whole channels of an input (N, C, L) or (C, L), each with probability `p` (Tompson et al.,
+    2015).
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout1d(input, self.p, self.training, self.inplace)
+
+
+class Dropout2d(_Dropout):
+    """Zero whole channels of an input (N, C, H, W), each with probability `p` (Tompson et al., 2015)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout2d(input, self.p, self.training, self.inplace)
+
+
+class Dropout3d(_Dropout):
+    """Zero whole channels of an input (N, C, D, H, W) or (C, D, H, W), each with probability `p`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.dropout3d(input, self.p, self.training, self.inplace)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout that keeps zero mean and unit variance, to go with SELU (Klambauer et al., 2017)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.alpha_dropout(input, self.p, self.training, self.inplace)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """AlphaDropout of whole channels of an input (N, C, ...)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -1,0 +1,680 @@
+"""`Module`, the base of everything in `flambeau.nn`: parameters, buffers, submodules and hooks."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import flambeau
+from flambeau import Tensor
+
+from ...utils.hooks import RemovableHandle
+from ..parameter import Buffer, Parameter
+from ._hooks import add_hook, call_with_hooks
+from ._state import StateDictMixin
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["Module"]
+
+
+def _typename(value: object) -> str:
+    cls = type(value)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _indent(text: str) -> str:
+    return text.replace("\n", "\n  ")
+
+
+class Module(StateDictMixin):
+    """A piece of a network: its parameters, its buffers, the modules it is made of, and a `forward`.
+
+    A subclass calls `super().__init__()`, assigns `Parameter`s, `Buffer`s and other modules as attributes,
+    which registers them, and defines `forward`. Calling the module runs its hooks and `forward`. They lie in
+    the dictionaries `_parameters`, `_buffers` and `_modules`, in the order of assignment.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> class Affine(nn.Module):
+    ...     def __init__(self, size):
+    ...         super().__init__()
+    ...         self.scale = nn.Parameter(flambeau.ones(size))
+    ...         self.inner = nn.Linear(size, size)
+    ...     def forward(self, x):
+    ...         return self.inner(x * self.scale)
+    >>> model = Affine(3)
+    >>> [name for name, _ in model.named_parameters()]
+    ['scale', 'inner.weight', 'inner.bias']
+    >>> model(flambeau.zeros(2, 3)).shape == (2, 3)
+    True
+    """
+
+    training: bool
+    # Whether a call has to look at hooks at all. Set on an instance by its first hook, on this class by a
+    # global one.
+    _hooked: bool = False
+    # A class that shares `__init__` with another base by multiple inheritance sets this to have that one
+    # called too.
+    call_super_init: bool = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init and (args or kwargs):
+            name = type(self).__name__
+            if kwargs:
+                raise TypeError(
+                    f"{name}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'"
+                )
+            raise TypeError(f"{name}.__init__() takes 1 positional argument but {len(args) + 1} were given")
+        # Straight into the dictionary: none of these can be a parameter, a buffer or a module.
+        self.__dict__.update(
+            training=True,
+            _parameters={},
+            _buffers={},
+            _non_persistent_buffers_set=set(),
+            _modules={},
+            _backward_pre_hooks=OrderedDict(),
+            _backward_hooks=OrderedDict(),
+            _forward_hooks=OrderedDict(),
+            _forward_hooks_with_kwargs=OrderedDict(),
+            _forward_hooks_always_called=OrderedDict(),
+            _forward_pre_hooks=OrderedDict(),
+            _forward_pre_hooks_with_kwargs=OrderedDict(),
+            _state_dict_hooks=OrderedDict(),
+            _state_dict_pre_hooks=OrderedDict(),
+            _load_state_dict_pre_hooks=OrderedDict(),
+            _load_state_dict_post_hooks=OrderedDict(),
+        )
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    # ------------------------------------------------------------------ the call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._hooked:
+            return call_with_hooks(self, args, kwargs)
+        return self.forward(*args, **kwargs)
+
+    def forward(self, *args: Any) -> Any:
+        """Compute the output; every subclass defines it. Call the module instead, so that hooks run.
+
+        Raises:
+            NotImplementedError: the class has no `forward` of its own.
+        """
+        raise NotImplementedError(
+            f'Module [{type(self).__name__}] is missing the required "forward" function'
+        )
+
+    # ------------------------------------------------------------------ attributes
+
+    def __getattr__(self, name: str) -> Any:
+        attributes = self.__dict__
+        for kind in ("_parameters", "_buffers", "_modules"):
+            members = attributes.get(kind)
+            if members is not None and name in members:
+                return members[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        attributes = self.__dict__
+        if "_parameters" not in attributes:  # before __init__
+            for cls, kind in ((Parameter, "parameters"), (Module, "module"), (Buffer, "buffer")):
+                if isinstance(value, cls):
+                    raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
+            object.__setattr__(self, name, value)
+        elif isinstance(value, Parameter):
+            self._forget(name, keep="_parameters")
+            self.register_parameter(name, value)
+        elif name in self._parameters:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{_typename(value)}' as parameter '{name}' "
+                    "(flambeau.nn.Parameter or None expected)"
+                )
+            self._parameters[name] = None
+        elif isinstance(value, Module):
+            self._forget(name, keep="_modules")
+            self._modules[name] = value
+        elif name in self._modules:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{_typename(value)}' as child module '{name}' "
+                    "(flambeau.nn.Module or None expected)"
+                )
+            self._modules[name] = None
+        elif isinstance(value, Buffer):
+            self.register_buffer(name, value, value.persistent)
+        elif name in self._buffers:
+            if value is not None and not isinstance(value, Tensor):
+                raise TypeError(
+                    f"cannot assign '{_typename(value)}' as buffer '{name}' "
+                    "(flambeau.nn.Buffer, flambeau.Tensor or None expected)"
+                )
+            self._buffers[name] = value
+        else:
+            object.__setattr__(self, name, value)
+
+    def _forget(self, name: str, keep: str) -> None:
+        """Remove the attribute `name` of whatever kind, other than from the dictionary `keep`."""
+        self.__dict__.pop(name, None)
+        for kind in ("_parameters", "_buffers", "_modules"):
+            if kind != keep:
+                self.__dict__[kind].pop(name, None)
+        self._non_persistent_buffers_set.discard(name)
+
+    def __delattr__(self, name: str) -> None:
+        for members in (self._parameters, self._buffers, self._modules):
+            if name in members:
+                del members[name]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        names = {*dir(type(self)), *self.__dict__, *self._parameters, *self._buffers, *self._modules}
+        return sorted(name for name in names if not name[0].isdigit())
+
+    # ------------------------------------------------------------------ registration
+
+    def _check_new_name(self, kind: str, name: str, members: str) -> None:
+        if members not in self.__dict__:
+            raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} name should be a string. Got {_typename(name)}")
+        if "." in name:
+            got = f", got: {name}" if kind == "module" else ""
+            raise KeyError(f'{kind} name can\'t contain "."{got}')
+        if name == "":
+            raise KeyError(f'{kind} name can\'t be empty string ""')
+        if hasattr(self, name) and name not in self.__dict__[members]:
+            raise KeyError(f"attribute '{name}' already exists")
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add a parameter, also reachable as the attribute `name`.
+
+        Args:
+            name: a non-empty string without a dot that names no other attribute.
+            param: a leaf; None keeps the place free: it is shown in no `state_dict`.
+
+        Raises:
+            AttributeError: before `Module.__init__`.
+            KeyError: an empty name, one with a dot, or one that is taken.
+            TypeError: `name` is no string, or `param` neither a Parameter nor None.
+            ValueError: `param` is not a leaf of the graph.
+        """
+        self._check_new_name("parameter", name, "_parameters")
+        if param is not None:
+            if not isinstance(param, Parameter):
+                raise TypeError(
+                    f"cannot assign '{_typename(param)}' object to parameter '{name}' "
+                    "(flambeau.nn.Parameter or None required)"
+                )
+            if param.grad_fn is not None:
+                raise ValueError(
+                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created "
+                    f"explicitly. To express '{name}' as a function of another Tensor, compute the value in "
+                    "the forward() method."
+                )
+        self._parameters[name] = param
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a tensor that is state but not trained, such as running statistics, also reachable as an
+        attribute.
+
+        Args:
+            name: as in `register_parameter`.
+            tensor: of any shape and dtype; it moves and changes dtype with the module. None keeps the place
+                free.
+            persistent: whether it is part of the `state_dict`.
+
+        Raises:
+            AttributeError, KeyError, TypeError: as in `register_parameter`.
+        """
+        self._check_new_name("buffer", name, "_buffers")
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{_typename(tensor)}' object to buffer '{name}' "
+                "(flambeau.Tensor or None required)"
+            )
+        self._buffers[name] = tensor
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a child module, also reachable as the attribute `name`; None keeps the place free.
+
+        Raises:
+            AttributeError, KeyError: as in `register_parameter`.
+            TypeError: `name` is no string, or `module` neither a Module nor None.
+        """
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{_typename(module)} is not a Module subclass")
+        self._check_new_name("module", name, "_modules")
+        self._modules[name] = module
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """The same as `add_module`."""
+        self.add_module(name, module)
+
+    # ------------------------------------------------------------------ members by dotted name
+
+    def get_submodule(self, target: str) -> Module:
+        """The submodule of that dotted name, such as `"encoder.0.linear"`; the module itself for `""`.
+
+        Raises:
+            AttributeError: a part of the name does not exist, or is not a Module.
+        """
+        module = self
+        for part in target.split(".") if target else ():
+            module = module._member(part, Module, "an nn.Module")
+        return module
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put `module` at that dotted name, in place of the submodule there if there is one.
+
+        Args:
+            target: the dotted name; all but its last part must exist.
+            module: the new submodule.
+            strict: demand that there be a submodule to replace.
+
+        Raises:
+            ValueError: an empty name, or `module` is not a Module.
+            AttributeError: a part of the name does not exist, or is not a Module.
+        """
+        if target == "":
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict or hasattr(parent, name):
+            parent._member(name, Module, "an nn.Module")
+        setattr(parent, name, module)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter of that dotted name; AttributeError where there is none."""
+        path, _, name = target.rpartition(".")
+        return self.get_submodule(path)._member(name, Parameter, "an nn.Parameter")
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer of that dotted name; AttributeError where there is none."""
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        buffer = module._member(name, object, "a buffer")
+        if name not in module._buffers:
+            raise AttributeError(f"`{name}` is not a buffer")
+        return buffer
+
+    def _member(self, name: str, cls: type, wanted: str) -> Any:
+        if not hasattr(self, name):
+            raise AttributeError(f"{self._get_name()} has no attribute `{name}`")
+        member = getattr(self, name)
+        if not isinstance(member, cls):
+            raise AttributeError(f"`{name}` is not {wanted}")
+        return member
+
+    # ------------------------------------------------------------------ iteration
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """All parameters, each once, in the order of registration; only the module's own with
+        `recurse=False`.
+        """
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """All parameters with their dotted names.
+
+        Args:
+            prefix: put before every name, with a dot.
+            recurse: whether to go into submodules.
+            remove_duplicate: whether a parameter registered in several places is given once only.
+
+        >>> from flambeau import nn
+        >>> [name for name, _ in nn.Sequential(nn.Linear(2, 2, bias=False)).named_parameters()]
+        ['0.weight']
+        """
+        return self._named_members(
+            lambda module: module._parameters.items(), prefix, recurse, remove_duplicate
+        )
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """All buffers, each once, in the order of registration; only the module's own with
+        `recurse=False`.
+        """
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """All buffers with their dotted names; the arguments are those of `named_parameters`."""
+        return self._named_members(lambda module: module._buffers.items(), prefix, recurse, remove_duplicate)
+
+    def _named_members(
+        self,
+        get_members_fn: Callable[[Module], Any],
+        prefix: str = "",
+        recurse: bool = True,
+        remove_duplicate: bool = True,
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        modules = (
+            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+            if recurse
+            else [(prefix, self)]
+        )
+        for path, module in modules:
+            for name, member in get_members_fn(module):
+                if member is None or id(member) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(member))
+                yield f"{path}.{name}" if path else name, member
+
+    def children(self) -> Iterator[Module]:
+        """The immediate submodules, each once."""
+        for _, module in self.named_children():
+            yield module
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The immediate submodules with their names, each once."""
+        seen: set[Module] = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """The module itself and all modules below it, each once, parents before children."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
+            yield module
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """The module itself, under the name `prefix`, and all modules below it with their dotted names.
+
+        Args:
+            memo: modules already seen, which are left out; it is added to.
+            prefix: put before every name.
+            remove_duplicate: whether a module reached in several ways is given once only.
+        """
+        if memo is None:
+            memo = set()
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module.named_modules(
+                    memo, f"{prefix}.{name}" if prefix else name, remove_duplicate
+                )
+
+    # ------------------------------------------------------------------ changing all of it
+
+    def apply(self, fn: Callable[[Module], Any]) -> Self:
+        """Call `fn` with every submodule, children before parents, and last with the module itself; return
+        it.
+        """
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def train(self, mode: bool = True) -> Self:
+        """Set `training` here and in all submodules; it matters to Dropout, BatchNorm and their like.
+
+        Raises:
+            ValueError: `mode` is not a bool.
+        """
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self) -> Self:
+        """The same as `train(False)`."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Set whether the parameters want gradients; return the module."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters, or fill them with zeros if `set_to_none` is false."""
+        for parameter in self.parameters():
+            grad = parameter.grad
+            if grad is None:
+                continue
+            if set_to_none:
+                parameter.grad = None
+            else:
+                if grad.grad_fn is not None:
+                    grad.detach_()
+                else:
+                    grad.requires_grad_(False)
+                grad.zero_()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Replace every parameter's and gradient's data, and every buffer, by `fn` of it. Parameters stay the
+        same objects.
+        """
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        for parameter in self._parameters.values():
+            if parameter is None:
+                continue
+            grad = parameter.grad
+            with flambeau.no_grad():
+                data = fn(parameter)
+                grad_data = None if grad is None else fn(grad)
+            parameter.data = data
+            if grad is not None:
+                grad.data = grad_data
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Move and convert all parameters and buffers in place, and return the module.
+
+        Called as `to(device=None, dtype=None, non_blocking=False)`, `to(dtype, non_blocking=False)`,
+        `to(tensor, non_blocking=False)` for that tensor's device and dtype, or with `memory_format=` for 4-
+        and 5-dimensional ones. A dtype applies to floating and complex tensors only; others are just moved.
+
+        Raises:
+            TypeError: the dtype is neither floating nor complex, or the arguments fit none of these forms.
+
+        >>> import flambeau
+        >>> flambeau.nn.Linear(2, 2).to(flambeau.float64).weight.dtype
+        flambeau.float64
+        """
+        device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(
+                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+            )
+
+        def convert(tensor: Tensor) -> Tensor:
+            wanted: dict[str, Any] = {"non_blocking": non_blocking}
+            if device is not None:
+                wanted["device"] = device
+            if dtype is not None and (tensor.is_floating_point() or tensor.is_complex()):
+                wanted["dtype"] = dtype
+            if memory_format is not None and tensor.dim() in (4, 5):
+                wanted["memory_format"] = memory_format
+            return tensor.to(**wanted)
+
+        return self._apply(convert)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Move all parameters and buffers to `device` without copying what is in them."""
+        return self._apply(lambda tensor: flambeau.empty_like(tensor, device=device), recurse=recurse)
+
+    def cpu(self) -> Self:
+        """Move all parameters and buffers to the CPU."""
+        return self._apply(lambda tensor: tensor.cpu())
+
+    def cuda(self, device: Any = None) -> Self:
+        """Move all parameters and buffers to an NVIDIA GPU, the current one by default."""
+        return self._apply(lambda tensor: tensor.cuda(device))
+
+    def type(self, dst_type: Any) -> Self:
+        """Cast all parameters and buffers, integer ones too, to `dst_type`."""
+        return self._apply(lambda tensor: tensor.type(dst_type))
+
+    def float(self) -> Self:
+        """Cast all floating parameters and buffers to float32."""
+        return self._cast(flambeau.float32)
+
+    def double(self) -> Self:
+        """Cast all floating parameters and buffers to float64."""
+        return self._cast(flambeau.float64)
+
+    def half(self) -> Self:
+        """Cast all floating parameters and buffers to float16."""
+        return self._cast(flambeau.float16)
+
+    def bfloat16(self) -> Self:
+        """Cast all floating parameters and buffers to bfloat16."""
+        return self._cast(flambeau.bfloat16)
+
+    def _cast(self, dtype: Any) -> Self:
+        return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+
+    # ------------------------------------------------------------------ hooks around the call
+
+    def register_forward_pre_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, args)` before every `forward`; it may return new arguments.
+
+        Args:
+            hook: returns None, or the new positional arguments: a tuple, or one value that is no tuple. With
+                `with_kwargs` it is called as `hook(module, args, kwargs)` and returns None or a pair of both.
+            prepend: whether it comes before the hooks registered so far, not after them.
+            with_kwargs: whether it is given the keyword arguments.
+        """
+        self._hooked = True
+        with_kwargs_flag = (self._forward_pre_hooks_with_kwargs, with_kwargs)
+        return add_hook(self._forward_pre_hooks, hook, prepend, with_kwargs=with_kwargs_flag)
+
+    def register_forward_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, args, output)` after every `forward`; it may return a new output.
+
+        Args:
+            hook: returns None, or what replaces the output. With `with_kwargs` it is called as
+                `hook(module, args, kwargs, output)`.
+            prepend: whether it comes before the hooks registered so far, not after them.
+            with_kwargs: whether it is given the keyword arguments.
+            always_call: whether it is called, with the output None, even if `forward` or a hook raises.
+        """
+        self._hooked = True
+        return add_hook(
+            self._forward_hooks,
+            hook,
+            prepend,
+            with_kwargs=(self._forward_hooks_with_kwargs, with_kwargs),
+            always_call=(self._forward_hooks_always_called, always_call),
+        )
+
+    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs are
+        computed.
+
+        `grad_input` has an entry for each positional argument, `grad_output` for each output: a tensor, or
+        None for what is no tensor (and for outputs without a gradient). If no input needs a gradient the hook
+        is called with those of the outputs, and all of `grad_input` is None. Inputs and outputs must not be
+        changed in place.
+
+        Args:
+            hook: returns None, or a tuple that replaces `grad_input`.
+            prepend: whether it comes before the hooks registered so far, not after them.
+        """
+        self._hooked = True
+        return add_hook(self._backward_hooks, hook, prepend)
+
+    def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Call `hook(module, grad_output)` when the gradients of the module's outputs are known.
+
+        Args:
+            hook: returns None, or a tuple that replaces `grad_output`.
+            prepend: whether it comes before the hooks registered so far, not after them.
+        """
+        self._hooked = True
+        return add_hook(self._backward_pre_hooks, hook, prepend)
+
+    # ------------------------------------------------------------------ repr
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        """What stands between the parentheses of the module's repr before its children; a subclass defines
+        it.
+        """
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        lines += [f"({name}): {_indent(repr(module))}" for name, module in self._modules.items()]
+        if len(lines) == 1 and extra:
+            return f"{self._get_name()}({lines[0]})"
+        body = "\n  " + "\n  ".join(lines) + "\n" if lines else ""
+        return f"{self._get_name()}({body})"
+
+
+def _parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]:
+    """Device, dtype, non_blocking and memory format from the arguments of `Module.to`."""
+    wanted = {
+        "device": None,
+        "dtype": None,
+        "non_blocking": False,
+        "memory_format": None,
+        "tensor": None,
+        **kwargs,
+    }
+    rest = list(args)
+    if rest and isinstance(rest[0], Tensor):
+        wanted["tensor"] = rest.pop(0)
+    elif rest and isinstance(rest[0], flambeau.dtype):
+        wanted["dtype"] = rest.pop(0)
+    elif rest:
+        wanted["device"] = rest.pop(0)
+        if rest and (rest[0] is None or isinstance(rest[0], flambeau.dtype)):
+            wanted["dtype"] = rest.pop(0)
+    if rest and isinstance(rest[0], bool):
+        wanted["non_blocking"] = rest.pop(0)
+    if (
+        rest
+        or len(wanted) > 5
+        or not (wanted["dtype"] is None or isinstance(wanted["dtype"], flambeau.dtype))
+    ):
+        raise TypeError(
+            "to() received an invalid combination of arguments; expected (device, dtype, non_blocking), "
+            f"(dtype, non_blocking) or (tensor, non_blocking), got {args} {kwargs}"
+        )
+    if wanted["tensor"] is not None:
+        wanted.update(device=wanted["tensor"].device, dtype=wanted["tensor"].dtype)
+    device = wanted["device"]
+    if device is not None and not isinstance(device, flambeau.device):
+        device = flambeau.device(device)
+    return device, wanted["dtype"], wanted["non_blocking"], wanted["memory_format"]

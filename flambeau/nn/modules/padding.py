@@ -1,0 +1,236 @@
+"""Padding of the spatial dimensions by a constant, by reflection, by the edge, or around."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flambeau import Tensor
+
+from .. import functional as F
+from .module import Module
+
+__all__ = [
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
+]
+
+
+class _Pad(Module):
+    _spatial: int
+    _mode: str
+
+    def __init__(self, padding: int | tuple[int, ...]) -> None:
+        super().__init__()
+        self.padding = tuple(padding) if isinstance(padding, Iterable) else (padding,) * (2 * self._spatial)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, self._mode)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _CircularPad(_Pad):
+    _mode = "circular"
+
+    def forward(self, input: Tensor) -> Tensor:
+        with_channels = self._spatial + 1
+        if input.dim() not in (with_channels, with_channels + 1):
+            raise ValueError(
+                f"expected {with_channels}D or {with_channels + 1}D input (got {input.dim()}D input)"
+            )
+        return F.pad(input, self.padding, self._mode)
+
+
+class CircularPad1d(_CircularPad):
+    """Pad (N, C, W) or (C, W) with values from the opposite end.
+
+    Args:
+        padding: one width for both ends, or (left, right).
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> nn.CircularPad1d((1, 2))(flambeau.tensor([[[1.0, 2.0, 3.0]]]))
+    tensor([[[3., 1., 2., 3., 1., 2.]]])
+    """
+
+    _spatial = 1
+
+
+class CircularPad2d(_CircularPad):
+    """Pad (N, C, H, W) or (C, H, W) with values from the opposite side; `padding` is (left, right, top,
+    bottom) or one.
+    """
+
+    _spatial = 2
+
+
+class CircularPad3d(_CircularPad):
+    """Pad (N, C, D, H, W) or (C, D, H, W) with values from the opposite side.
+
+    `padding` is (left, right, top, bottom, front, back) or one width for all.
+    """
+
+    _spatial = 3
+
+
+class _ConstantPad(_Pad):
+    def __init__(self, padding: int | tuple[int, ...], value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ConstantPad1d(_ConstantPad):
+    """Pad the last dimension with `value`; negative widths cut off.
+
+    Args:
+        padding: one width for both ends, or (left, right).
+        value: what to fill with.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> nn.ConstantPad1d((1, 2), 9.0)(flambeau.zeros(1, 2))
+    tensor([[9., 0., 0., 9., 9.]])
+    """
+
+    _spatial = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """Pad the last two dimensions with `value`; `padding` is (left, right, top, bottom) or one width for
+    all.
+    """
+
+    _spatial = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    """Pad the last three dimensions with `value`.
+
+    `padding` is (left, right, top, bottom, front, back) or one width for all.
+    """
+
+    _spatial = 3
+
+
+class _ZeroPad(_ConstantPad):
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class ZeroPad1d(_ZeroPad, ConstantPad1d):
+    """Pad the last dimension with zeros; `padding` is (left, right) or one width for both."""
+
+
+class ZeroPad2d(_ZeroPad, ConstantPad2d):
+    """Pad the last two dimensions with zeros; `padding` is (left, right, top, bottom) or one width for all.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> nn.ZeroPad2d(1)(flambeau.ones(1, 1, 1))
+    tensor([[[0., 0., 0.],
+             [0., 1., 0.],
+             [0., 0., 0.]]])
+    """
+
+
+class ZeroPad3d(_ZeroPad, ConstantPad3d):
+    """Pad the last three dimensions with zeros.
+
+    `padding` is (left, right, top, bottom, front, back) or one width for all.
+    """
+
+
+class _ReflectionPad(_Pad):
+    _mode = "reflect"
+
+
+class ReflectionPad1d(_ReflectionPad):
+    """Pad (N, C, W) or (C, W) with the values mirrored at the edge, which is not repeated.
+
+    Args:
+        padding: one width for both ends, or (left, right); less than W.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> nn.ReflectionPad1d(2)(flambeau.tensor([[1.0, 2.0, 3.0]]))
+    tensor([[3., 2., 1., 2., 3., 2., 1.]])
+    """
+
+    _spatial = 1
+
+
+class ReflectionPad2d(_ReflectionPad):
+    """Pad (N, C, H, W) or (C, H, W) with mirrored values; `padding` is (left, right, top, bottom) or one
+    width for all.
+    """
+
+    _spatial = 2
+
+
+class ReflectionPad3d(_ReflectionPad):
+    """Pad (N, C, D, H, W) or (C, D, H, W) with mirrored values.
+
+    `padding` is (left, right, top, bottom, front, back) or one width for all.
+    """
+
+    _spatial = 3
+
+
+class _ReplicationPad(_Pad):
+    _mode = "replicate"
+
+
+class ReplicationPad1d(_ReplicationPad):
+    """Pad (N, C, W) or (C, W) with the value at the edge.
+
+    Args:
+        padding: one width for both ends, or (left, right).
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> nn.ReplicationPad1d(2)(flambeau.tensor([[1.0, 2.0, 3.0]]))
+    tensor([[1., 1., 1., 2., 3., 3., 3.]])
+    """
+
+    _spatial = 1
+
+
+class ReplicationPad2d(_ReplicationPad):
+    """Pad (N, C, H, W) or (C, H, W) with the edge; `padding` is (left, right, top, bottom) or one width for
+    all.
+    """
+
+    _spatial = 2
+
+
+class ReplicationPad3d(_ReplicationPad):
+    """Pad (N, C, D, H, W) or (C, D, H, W) with the edge.
+
+    `padding` is (left, right, top, bottom, front, back) or one width for all.
+    """
+
+    _spatial = 3

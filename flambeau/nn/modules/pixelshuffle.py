@@ -1,0 +1,46 @@
+"""Trading channels for resolution."""
+
+from __future__ import annotations
+
+from flambeau import Tensor
+
+from .. import functional as F
+from .module import Module
+
+__all__ = ["PixelShuffle", "PixelUnshuffle"]
+
+
+class PixelShuffle(Module):
+    """Rearrange (*, C·r², H, W) to (*, C, H·r, W·r), r being `upscale_factor` (Shi et al., 2016).
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> nn.PixelShuffle(2)(flambeau.zeros(1, 8, 3, 3)).shape == (1, 2, 6, 6)
+    True
+    """
+
+    def __init__(self, upscale_factor: int) -> None:
+        super().__init__()
+        self.upscale_factor = upscale_factor
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pixel_shuffle(input, self.upscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"upscale_factor={self.upscale_factor}"
+
+
+class PixelUnshuffle(Module):
+    """Rearrange (*, C, H·r, W·r) to (*, C·r², H, W), r being `downscale_factor`: the inverse of
+    PixelShuffle.
+    """
+
+    def __init__(self, downscale_factor: int) -> None:
+        super().__init__()
+        self.downscale_factor = downscale_factor
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pixel_unshuffle(input, self.downscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"downscale_factor={self.downscale_factor}"

@@ -1,0 +1,269 @@
+"""Pooling layers: maximum and average, over windows or down to a given size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flambeau import Tensor
+
+from .. import functional as F
+from .module import Module
+
+__all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+]
+
+_size_t = int | tuple[int, ...]
+
+
+class _MaxPool(Module):
+    def __init__(
+        self,
+        kernel_size: _size_t,
+        stride: _size_t | None = None,
+        padding: _size_t = 0,
+        dilation: _size_t = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding = padding
+        self.dilation = dilation
+        self.return_indices = return_indices
+        self.ceil_mode = ceil_mode
+
+    def _pool(self, pool: Any, input: Tensor) -> Any:
+        return pool(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            ceil_mode=self.ceil_mode,
+            return_indices=self.return_indices,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+        )
+
+
+class MaxPool1d(_MaxPool):
+    """The largest value in each window of (N, C, L) or (C, L).
+
+    Args:
+        kernel_size: the window's size.
+        stride: the step from window to window, `kernel_size` by default.
+        padding: how far -inf is put on both sides; at most half of `kernel_size`.
+        dilation: the step within a window.
+        return_indices: whether to return the places of the maxima as well.
+        ceil_mode: whether the output's size is rounded up.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> nn.MaxPool1d(2)(flambeau.tensor([[[1.0, 2.0, 5.0, 4.0]]]))
+    tensor([[[2., 5.]]])
+    """
+
+    def forward(self, input: Tensor) -> Any:
+        return self._pool(F.max_pool1d, input)
+
+
+class MaxPool2d(_MaxPool):
+    """The largest value in each window of (N, C, H, W) or (C, H, W); see `MaxPool1d`. Sizes are one int or a
+    pair.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> nn.MaxPool2d(3, stride=2)(flambeau.zeros(1, 2, 9, 7)).shape == (1, 2, 4, 3)
+    True
+    """
+
+    def forward(self, input: Tensor) -> Any:
+        return self._pool(F.max_pool2d, input)
+
+
+class MaxPool3d(_MaxPool):
+    """The largest value in each window of (N, C, D, H, W) or (C, D, H, W); see `MaxPool1d`."""
+
+    def forward(self, input: Tensor) -> Any:
+        return self._pool(F.max_pool3d, input)
+
+
+class _AvgPool(Module):
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+def _single(value: _size_t) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, Iterable) else (value,)
+
+
+class AvgPool1d(_AvgPool):
+    """The mean of each window of (N, C, L) or (C, L).
+
+    Args:
+        kernel_size: the window's size.
+        stride: the step from window to window, `kernel_size` by default.
+        padding: how far zeros are put on both sides.
+        ceil_mode: whether the output's size is rounded up.
+        count_include_pad: whether those zeros count in the mean.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> nn.AvgPool1d(2)(flambeau.tensor([[[1.0, 2.0, 5.0, 4.0]]]))
+    tensor([[[1.5000, 4.5000]]])
+    """
+
+    def __init__(
+        self,
+        kernel_size: _size_t,
+        stride: _size_t | None = None,
+        padding: _size_t = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = _single(kernel_size)
+        self.stride = _single(stride if stride is not None else kernel_size)
+        self.padding = _single(padding)
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.avg_pool1d(
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
+        )
+
+
+class _AvgPoolNd(_AvgPool):
+    def __init__(
+        self,
+        kernel_size: _size_t,
+        stride: _size_t | None = None,
+        padding: _size_t = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+        self.divisor_override = divisor_override
+
+    def _pool(self, pool: Any, input: Tensor) -> Tensor:
+        return pool(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )
+
+
+class AvgPool2d(_AvgPoolNd):
+    """The mean of each window of (N, C, H, W) or (C, H, W); see `AvgPool1d`. Sizes are one int or a pair.
+
+    `divisor_override` is what sums are divided by in place of the window's size.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._pool(F.avg_pool2d, input)
+
+
+class AvgPool3d(_AvgPoolNd):
+    """The mean of each window of (N, C, D, H, W) or (C, D, H, W); see `AvgPool2d`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._pool(F.avg_pool3d, input)
+
+
+class _AdaptivePool(Module):
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_AdaptivePool):
+    """The means of `output_size` windows that cover the last dimension of (N, C, L) or (C, L)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool1d(input, self.output_size)
+
+
+class AdaptiveAvgPool2d(_AdaptivePool):
+    """The means of windows that cover (N, C, H, W) or (C, H, W), as many as `output_size` says: one int or a
+    pair.
+
+    None in the pair keeps that size of the input.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> nn.AdaptiveAvgPool2d((3, None))(flambeau.zeros(1, 2, 8, 9)).shape == (1, 2, 3, 9)
+    True
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(input, self.output_size)
+
+
+class AdaptiveAvgPool3d(_AdaptivePool):
+    """The means of windows that cover (N, C, D, H, W) or (C, D, H, W); see `AdaptiveAvgPool2d`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool3d(input, self.output_size)
+
+
+class _AdaptiveMaxPool(_AdaptivePool):
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+    """The maxima of `output_size` windows that cover the last dimension, with their places if
+    `return_indices`.
+    """
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+    """The maxima of windows that cover (N, C, H, W) or (C, H, W); see `AdaptiveAvgPool2d` and
+    `AdaptiveMaxPool1d`.
+    """
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """The maxima of windows that cover (N, C, D, H, W) or (C, D, H, W); see `AdaptiveMaxPool2d`."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)

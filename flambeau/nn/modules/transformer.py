@@ -1,0 +1,411 @@
+"""The transformer: encoder and decoder layers, their stacks, and the whole (Vaswani et al., 2017)."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import flambeau
+from flambeau import Tensor
+
+from .. import functional as F
+from .. import init
+from .attention import MultiheadAttention
+from .container import ModuleList
+from .dropout import Dropout
+from .linear import Linear
+from .module import Module
+from .normalization import LayerNorm
+
+__all__ = [
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+]
+
+
+def _activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    if callable(activation):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    return F.relu if activation == "relu" else F.gelu
+
+
+class TransformerEncoderLayer(Module):
+    """Self-attention, then a network of two linear layers, each with a residual connection and a LayerNorm.
+
+    Args:
+        d_model: the size of an input and output, a multiple of
+        nhead: the number of attention heads.
+        dim_feedforward: the size between the two linear layers.
+        dropout: the probability of dropout, of attention weights and after each part.
+        activation: 'relu', 'gelu', or a function of a tensor.
+        layer_norm_eps: the `eps` of the LayerNorms.
+        batch_first: whether inputs are (N, S, E), not (S, N, E).
+        norm_first: whether each part is normalised before it, not after adding (Xiong et al., 2020).
+        bias: whether linear layers and LayerNorms have biases.
+
+    Raises:
+        RuntimeError: an unknown `activation`.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> nn.TransformerEncoderLayer(8, 2, 16)(flambeau.zeros(5, 3, 8)).shape == (5, 3, 8)
+    True
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **factory)
+        self.linear1 = Linear(d_model, dim_feedforward, **factory)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, **factory)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, **factory)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, **factory)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.activation = _activation(activation)
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """The layer's output, of the shape of `src`; the masks are those of `MultiheadAttention.forward`."""
+
+        def attend(x: Tensor) -> Tensor:
+            attended, _ = self.self_attn(
+                x,
+                x,
+                x,
+                attn_mask=src_mask,
+                key_padding_mask=src_key_padding_mask,
+                need_weights=False,
+                is_causal=is_causal,
+            )
+            return self.dropout1(attended)
+
+        if self.norm_first:
+            x = src + attend(self.norm1(src))
+            return x + self._feed_forward(self.norm2(x))
+        x = self.norm1(src + attend(src))
+        return self.norm2(x + self._feed_forward(x))
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+
+class TransformerDecoderLayer(Module):
+    """Self-attention, then attention to the encoder's output, then a network of two linear layers.
+
+    Each part has a residual connection and a LayerNorm; the arguments are those of `TransformerEncoderLayer`.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> layer = nn.TransformerDecoderLayer(8, 2, 16)
+    >>> layer(flambeau.zeros(5, 3, 8), flambeau.zeros(7, 3, 8)).shape == (5, 3, 8)
+    True
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **factory)
+        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **factory)
+        self.linear1 = Linear(d_model, dim_feedforward, **factory)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, **factory)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, **factory)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, **factory)
+        self.norm3 = LayerNorm(d_model, layer_norm_eps, **factory)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.dropout3 = Dropout(dropout)
+        self.activation = _activation(activation)
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """The layer's output, of the shape of `tgt`; the masks are those of `MultiheadAttention.forward`."""
+
+        def attend(x: Tensor) -> Tensor:
+            attended, _ = self.self_attn(
+                x,
+                x,
+                x,
+                attn_mask=tgt_mask,
+                key_padding_mask=tgt_key_padding_mask,
+                need_weights=False,
+                is_causal=tgt_is_causal,
+            )
+            return self.dropout1(attended)
+
+        def look_up(x: Tensor) -> Tensor:
+            attended, _ = self.multihead_attn(
+                x,
+                memory,
+                memory,
+                attn_mask=memory_mask,
+                key_padding_mask=memory_key_padding_mask,
+                need_weights=False,
+                is_causal=memory_is_causal,
+            )
+            return self.dropout2(attended)
+
+        if self.norm_first:
+            x = tgt + attend(self.norm1(tgt))
+            x = x + look_up(self.norm2(x))
+            return x + self._feed_forward(self.norm3(x))
+        x = self.norm1(tgt + attend(tgt))
+        x = self.norm2(x + look_up(x))
+        return self.norm3(x + self._feed_forward(x))
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+
+class TransformerEncoder(Module):
+    """`num_layers` copies of an encoder layer, one after the other, and `norm` at the end.
+
+    Like in PyTorch the copies begin with the same values. `enable_nested_tensor` and `mask_check` are
+    accepted for PyTorch's sake; padded places are computed like all others.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), num_layers=2)
+    >>> encoder(flambeau.zeros(5, 3, 8)).shape == (5, 3, 8)
+    True
+    """
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = ModuleList(copy.deepcopy(encoder_layer) for _ in range(num_layers))
+        self.num_layers = num_layers
+        self.norm = norm
+        self.enable_nested_tensor = enable_nested_tensor
+        self.mask_check = mask_check
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:
+        """The output of the last layer; the masks are those of `MultiheadAttention.forward`."""
+        output = src
+        for layer in self.layers:
+            output = layer(
+                output, src_mask=mask, is_causal=bool(is_causal), src_key_padding_mask=src_key_padding_mask
+            )
+        return output if self.norm is None else self.norm(output)
+
+
+class TransformerDecoder(Module):
+    """`num_layers` copies of a decoder layer, one after the other, and `norm` at the end.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), num_layers=2)
+    >>> decoder(flambeau.zeros(5, 3, 8), flambeau.zeros(7, 3, 8)).shape == (5, 3, 8)
+    True
+    """
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = ModuleList(copy.deepcopy(decoder_layer) for _ in range(num_layers))
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """The output of the last layer; the masks are those of `MultiheadAttention.forward`."""
+        output = tgt
+        for layer in self.layers:
+            output = layer(
+                output,
+                memory,
+                tgt_mask=tgt_mask,
+                memory_mask=memory_mask,
+                tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask,
+                tgt_is_causal=bool(tgt_is_causal),
+                memory_is_causal=memory_is_causal,
+            )
+        return output if self.norm is None else self.norm(output)
+
+
+class Transformer(Module):
+    """An encoder of the source and a decoder of the target that attends to it.
+
+    Args:
+        d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias:
+            see `TransformerEncoderLayer`.
+        num_encoder_layers, num_decoder_layers: how many layers each has.
+        custom_encoder, custom_decoder: modules to take in place of the default ones.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> model = nn.Transformer(8, 2, 1, 1, 16)
+    >>> model(flambeau.zeros(7, 3, 8), flambeau.zeros(5, 3, 8)).shape == (5, 3, 8)
+    True
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = F.relu,
+        custom_encoder: Any = None,
+        custom_decoder: Any = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        options = (
+            d_model,
+            nhead,
+            dim_feedforward,
+            dropout,
+            activation,
+            layer_norm_eps,
+            batch_first,
+            norm_first,
+        )
+        factory: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
+        if custom_encoder is None:
+            layer: Module = TransformerEncoderLayer(*options, **factory)
+            norm = LayerNorm(d_model, layer_norm_eps, **factory)
+            custom_encoder = TransformerEncoder(layer, num_encoder_layers, norm)
+        self.encoder = custom_encoder
+        if custom_decoder is None:
+            layer = TransformerDecoderLayer(*options, **factory)
+            norm = LayerNorm(d_model, layer_norm_eps, **factory)
+            custom_decoder = TransformerDecoder(layer, num_decoder_layers, norm)
+        self.decoder = custom_decoder
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                init.xavier_uniform_(parameter)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """The decoder's output, of the shape of `tgt`; the masks are those of `MultiheadAttention.forward`.
+
+        Raises:
+            RuntimeError: source and target differ in batch size, or their last size is not `d_model`.
+        """
+        batch_dim = 0 if self.batch_first else 1
+        if src.dim() == 3 and src.size(batch_dim) != tgt.size(batch_dim):
+            raise RuntimeError("the batch number of src and tgt must be equal")
+        if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
+            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+        memory = self.encoder(
+            src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal
+        )
+        return self.decoder(
+            tgt,
+            memory,
+            tgt_mask=tgt_mask,
+            memory_mask=memory_mask,
+            tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask,
+            tgt_is_causal=tgt_is_causal,
+            memory_is_causal=memory_is_causal,
+        )
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """The causal mask (sz, sz): -inf above the diagonal, 0 elsewhere.
+
+        >>> from flambeau import nn
+        >>> nn.Transformer.generate_square_subsequent_mask(2)
+        tensor([[0., -inf],
+                [0., 0.]])
+        """
+        return flambeau.full((sz, sz), -math.inf, device=device, dtype=dtype).triu(diagonal=1)

@@ -1,0 +1,119 @@
+"""Clipping gradients, by their total norm or element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import flambeau
+from flambeau import Tensor
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+
+def _listed(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The norm of all tensors together, as if they were one vector; a 0-dimensional tensor.
+
+    Args:
+        tensors: one tensor or several, of any shapes.
+        norm_type: the p of the norm; `float("inf")` for the largest magnitude.
+        error_if_nonfinite: whether to raise where the norm is infinite or NaN.
+        foreach: accepted for PyTorch's sake; it changes nothing.
+
+    Raises:
+        RuntimeError: the norm is not finite, if `error_if_nonfinite`.
+    """
+    tensors = _listed(tensors)
+    norm_type = float(norm_type)
+    if not tensors:
+        return flambeau.tensor(0.0)
+    with flambeau.no_grad():
+        device = tensors[0].device
+        norms = [flambeau.linalg.vector_norm(tensor, norm_type).to(device) for tensor in tensors]
+        total = flambeau.linalg.vector_norm(flambeau.stack(norms), norm_type)
+    if error_if_nonfinite and not bool(total.isfinite()):
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
+            "cannot be clipped. To disable this error and scale the gradients by the non-finite norm anyway, set "
+            "`error_if_nonfinite=False`"
+        )
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scale all gradients by max_norm / total_norm if that is below 1, in place.
+
+    Args:
+        parameters: one tensor or several; those without a gradient are left out.
+        max_norm: the norm wanted.
+        total_norm: the norm there is, from `get_total_norm`.
+        foreach: accepted for PyTorch's sake; it changes nothing.
+    """
+    grads = [parameter.grad for parameter in _listed(parameters) if parameter.grad is not None]
+    with flambeau.no_grad():
+        # Multiplying by 1 where nothing is to be clipped spares a wait for the device's answer.
+        scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        for grad in grads:
+            grad.mul_(scale.to(grad.device))
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale all gradients, in place, so that their total norm is at most `max_norm`; return the norm before.
+
+    Args:
+        parameters: one tensor or several; those without a gradient are left out.
+        max_norm: the largest total norm.
+        norm_type: the p of the norm; `float("inf")` for the largest magnitude.
+        error_if_nonfinite: whether to raise where the norm is infinite or NaN.
+        foreach: accepted for PyTorch's sake; it changes nothing.
+
+    Raises:
+        RuntimeError: the norm is not finite, if `error_if_nonfinite`.
+
+    >>> import flambeau
+    >>> from flambeau.nn.utils import clip_grad_norm_
+    >>> x = flambeau.zeros(2, requires_grad=True)
+    >>> x.grad = flambeau.tensor([3.0, 4.0])
+    >>> clip_grad_norm_(x, 1.0)
+    tensor(5.)
+    >>> x.grad
+    tensor([0.6000, 0.8000])
+    """
+    parameters = _listed(parameters)
+    grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    total_norm = get_total_norm(grads, norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(parameters, max_norm, total_norm)
+    return total_norm
+
+
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
+    """Cut all gradients off at ±`clip_value`, in place.
+
+    Args:
+        parameters: one tensor or several; those without a gradient are left out.
+        clip_value: the largest magnitude.
+        foreach: accepted for PyTorch's sake; it changes nothing.
+    """
+    clip_value = float(clip_value)
+    with flambeau.no_grad():
+        for parameter in _listed(parameters):
+            if parameter.grad is not None:
+                parameter.grad.clamp_(min=-clip_value, max=clip_value)

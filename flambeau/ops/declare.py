@@ -1,0 +1,273 @@
+"""The declaration of a pointwise operation: a Python function of scalars becomes everything else.
+
+    @pointwise(reference="scipy.special.expit", int_to_float=True)
+    def sigmoid(x):
+        "Logistic function, 1 / (1 + exp(-x)), element by element."
+        return 1 / (1 + exp(-x))
+
+    @sigmoid.derivative                  # optional: without it the expression is differentiated
+    def _(grad, out):                    # names say what is read, and so what is saved
+        return grad * out * (1 - out)
+
+The body is traced once for each combination of dtypes; the compiler makes a kernel for each way of walking over memory
+that occurs; the derivative is a pointwise operation of its own, so it fuses, and differentiates again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Callable, Sequence
+
+from ..compiler import expr as ex
+from ..compiler import kernels as kn
+from ..compiler.expr import Expr
+from ..core import dispatch, dtypes
+from .registry import register
+
+CODE_NAMES = list(dtypes.by_name)
+CODES = {name: code for code, name in enumerate(CODE_NAMES)}
+NO_CODE, NUMBER = 15, 3
+ACCESS = (kn.CONTIGUOUS, kn.BROADCAST, kn.STRIDED)
+FLOATING = frozenset(ex.FLOATS)
+INTEGRAL = frozenset(("uint8", "int8", "int16", "int32", "int64"))
+BOOL = frozenset(("bool",))
+NUMERIC = FLOATING | INTEGRAL
+ALL = NUMERIC | BOOL
+
+
+def compute_dtype(dtype: str) -> str:
+    """Half types are computed in float32."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+class Pointwise:
+    """A declared body and the rules around it; `dispatch.PointwiseOp` asks it for kernels and derivatives."""
+
+    def __init__(
+        self,
+        name: str,
+        body: Callable,
+        operands: Sequence[str],
+        params: Sequence[str] = (),
+        *,
+        results: int = 1,
+        int_to_float: bool = False,
+        dtypes: frozenset[str] = ALL,
+        raw: Sequence[str] = (),
+        keeps: Sequence[int | None] | None = None,
+    ):
+        self.name, self.body = name, body
+        self.operands, self.params, self.results = tuple(operands), tuple(params), results
+        self.int_to_float, self.dtypes = int_to_float, dtypes
+        self.raw = frozenset(raw)  # operands that take no part in type promotion: a condition, a mask
+        self.keeps = keeps  # for each result: the operand whose dtype it has, None for the common one
+        self.derivative_body: Callable | None = None
+        self.op: dispatch.PointwiseOp | None = None
+        self.codes: dict = {}
+
+    # --- tracing ---
+    def common(self, code: int) -> str:
+        name = CODE_NAMES[code]
+        if self.int_to_float and name not in FLOATING and not name.startswith("complex"):
+            name = dtypes.get_default_dtype().name
+        if name not in self.dtypes:
+            raise NotImplementedError(
+                f'{self.name}(): "{self.name}" not implemented for \'{name}\'; it takes {sorted(self.dtypes)}'
+            )
+        return name
+
+    def operand_dtypes(self, inputs: Sequence[tuple[int, int]], common: str) -> list[str]:
+        """The dtype that the body sees each operand in."""
+        seen = []
+        for name, (code, access) in zip(self.operands, inputs):
+            raw = name in self.raw and access != NUMBER
+            seen.append(compute_dtype(CODE_NAMES[code]) if raw else compute_dtype(common))
+        return seen
+
+    def trace(self, operands: Sequence[Expr], params: Sequence[Expr]) -> tuple[Expr, ...]:
+        found = self.body(*operands, **dict(zip(self.params, params)))
+        return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+    def instance(self, inputs: Sequence[tuple[int, int]], code: int):
+        """The traced results for operands of these dtypes, and the dtype each result has in memory."""
+        common = self.common(code)
+        given: list[Expr] = []
+        scalars: list[str] = []
+        tensors: list[kn.Operand] = []
+        for dtype, (operand, access) in zip(self.operand_dtypes(inputs, common), inputs):
+            if access == NUMBER:
+                given.append(ex.param(len(scalars), dtype))
+                scalars.append(dtype)
+            else:
+                memory = CODE_NAMES[operand]
+                value = ex.input(len(tensors), memory)
+                given.append(ex.cast(value, dtype))
+                tensors.append(kn.Operand(memory, ACCESS[access]))
+        params = [ex.param(len(scalars) + k, "float64") for k in range(len(self.params))]
+        scalars += ["float64"] * len(self.params)
+        working = compute_dtype(common)
+        results = self.trace(given, [ex.cast(p, working) for p in params])
+        memory = []
+        for k, r in enumerate(results):
+            kept = self.keeps[k] if self.keeps else None
+            if kept is not None and inputs[kept][1] != NUMBER:
+                memory.append(CODE_NAMES[inputs[kept][0]])
+            else:
+                memory.append(common if r.dtype == working else r.dtype)
+        return results, memory, tensors, tuple(scalars)
+
+    def result_codes(self, inputs, outputs, code: int) -> tuple[int, ...]:
+        return tuple(CODES[d] for d in self.instance(inputs, code)[1])
+
+    def kernel(self, inputs, outputs, code: int) -> tuple[int, tuple[int, ...]]:
+        """Address and result dtypes of the kernel for operands of these dtypes and access patterns."""
+        from ..compiler import build
+
+        results, memory, tensors, scalars = self.instance(inputs, code)
+        wanted = [m if o == NO_CODE else CODE_NAMES[o] for m, (o, _) in zip(memory, outputs)]
+        stored = [ex.cast(ex.cast(r, m), w) for r, m, w in zip(results, memory, wanted)]
+        access = tuple(ACCESS[a] for _, a in outputs)
+        kernel = kn.Pointwise(self.name, tuple(stored), access, tuple(tensors), scalars)
+        return build.address(kernel), tuple(CODES[w] for w in wanted)
+
+    # --- derivatives ---
+    def derivative(self, body: Callable) -> Callable:
+        """Declare how gradients are computed: `body` names what it reads among grad (or grads), the operands, out (or
+        outs) and the parameters, and returns a gradient, or None, for each operand."""
+        self.derivative_body = body
+        return body
+
+    def gradients(self, mask: int, grads, operands, outs, params) -> list[Expr | None]:
+        """The gradient expression of each operand in `mask` (None for the others), over symbols of one dtype."""
+        if self.derivative_body is None:
+            from ..compiler.differentiate import gradients
+
+            wanted = [x for k, x in enumerate(operands) if mask >> k & 1]
+            results = self.trace(operands, params)
+            found = iter(gradients(results, grads, wanted))
+            exprs = [next(found) if mask >> k & 1 else None for k in range(len(operands))]
+            return self.through_outputs(exprs, results, operands, outs)
+        values = {"grad": grads[0], "grads": tuple(grads), "out": outs[0], "outs": tuple(outs)}
+        values.update(zip(self.operands, operands))
+        values.update(zip(self.params, params))
+        found = self.derivative_body(**{n: values[n] for n in inspect.signature(self.derivative_body).parameters})
+        found = list(found) if isinstance(found, (tuple, list)) else [found]
+        return [g if mask >> k & 1 else None for k, g in enumerate(found)]
+
+    @staticmethod
+    def through_outputs(exprs, results, operands, outs):
+        """Where a derivative contains the whole result (exp, tanh …), read the saved result instead of computing it."""
+        replace = {r: o for r, o in zip(results, outs) if r.args and r.op.startswith(("call:", "sqrt", "div"))}
+        some = [e for e in exprs if e is not None]
+        if not replace or not some:
+            return exprs
+        new = iter(ex.substitute(some, replace))
+        return [next(new) if e is not None else None for e in exprs]
+
+    def symbols(self, dtypes_of_operands: Sequence[str], dtype: str):
+        """Leaves standing for gradients, operands, outputs and parameters."""
+        grads = [ex.make("grad", (), dtype, k) for k in range(self.results)]
+        operands = [ex.make("operand", (), d, k) for k, d in enumerate(dtypes_of_operands)]
+        outs = [ex.make("out", (), dtype, k) for k in range(self.results)]
+        params = [ex.make("parameter", (), dtype, k) for k in range(len(self.params))]
+        return grads, operands, outs, params
+
+    def derivation(self, mask: int):
+        """How the tape computes the gradients of the operands in `mask`; see `dispatch.Derivation`."""
+        shape = ["bool" if n in self.raw else "float32" for n in self.operands]
+        symbols = self.symbols(shape, "float32")
+        exprs = self.gradients(mask, *symbols)
+        direct = tuple(-2 if e is None else e.value if e.op == "grad" else -1 for e in exprs)
+        computed = [e for e in exprs if e is not None and e.op != "grad"]
+        leaves = [e for e in ex.walk(computed) if e.op in ("grad", "operand", "out")]
+        used_params = [e.value for e in ex.walk(computed) if e.op == "parameter"]
+        if not computed:
+            return dispatch.Derivation(None, (), (), direct)
+        kinds = {"grad": 0, "operand": 1, "out": 2}
+        sources = tuple((kinds[e.op], e.value) for e in leaves)
+        names = [{"grad": "grad", "operand": "x", "out": "out"}[e.op] + str(e.value) for e in leaves]
+        raw = [n for n, e in zip(names, leaves) if e.op == "operand" and self.operands[e.value] in self.raw]
+        params = [f"p{k}" for k in used_params]
+
+        def body(*given: Expr, **scalars: Expr):
+            dtype = next(g.dtype for g, (kind, _) in zip(given, sources) if kind == 0)
+            at = dict(zip(sources, given))
+            shape = [at[1, k].dtype if (1, k) in at else ("bool" if n in self.raw else dtype)
+                     for k, n in enumerate(self.operands)]  # fmt: skip
+            grads, operands, outs, parameters = self.symbols(shape, dtype)
+            found = self.gradients(mask, grads, operands, outs, parameters)
+            replace = {(grads, operands, outs)[kind][k]: g for (kind, k), g in at.items()}
+            replace.update({parameters[k]: scalars[f"p{k}"] for k in used_params})
+            return tuple(ex.substitute([e for e in found if e is not None and e.op != "grad"], replace))
+
+        made = Pointwise(f"{self.name}_backward", body, names, params, results=len(computed), raw=raw,
+                         dtypes=self.dtypes)  # fmt: skip
+        return dispatch.Derivation(made.make_op(), sources, tuple(used_params), direct)
+
+    def make_op(self, defaults: Sequence[float] = (), differentiable: bool = True) -> dispatch.PointwiseOp:
+        raw = sum(1 << k for k, n in enumerate(self.operands) if n in self.raw)
+        self.op = dispatch.PointwiseOp(
+            self.name, self.operands, self.params, tuple(defaults), self.results, self, differentiable, raw
+        )
+        return self.op
+
+
+def pointwise(
+    *,
+    reference: str | None = None,
+    domain: tuple[float, float] = (-3.0, 3.0),
+    places: Sequence[str] | None = None,
+    also: Sequence[str] = (),
+    results: int = 1,
+    int_to_float: bool = False,
+    dtypes: frozenset[str] = ALL,
+    raw: Sequence[str] = (),
+    keeps: Sequence[int | None] | None = None,
+    in_place: bool = True,
+    differentiable: bool = True,
+    name: str | None = None,
+    **details,
+) -> Callable[[Callable], dispatch.PointwiseOp]:
+    """Declare a pointwise operation from a function of scalars.
+
+    Positional arguments of the function are operands (tensors or numbers, which take part in type promotion unless they
+    are `raw`); keyword-only arguments are scalar parameters.  `int_to_float`: integer inputs become the default dtype.
+    `places` are the dotted public names (default: the flat namespace and a method), `also` adds to them.
+    """
+
+    def make(body: Callable) -> dispatch.PointwiseOp:
+        signature = inspect.signature(body)
+        operands, params, defaults = [], [], []
+        for p in signature.parameters.values():
+            if p.kind is p.KEYWORD_ONLY:
+                params.append(p.name)
+                if p.default is not p.empty:
+                    defaults.append(float(p.default))
+            else:
+                operands.append(p.name)
+        own = name or body.__name__
+        declared = Pointwise(own, body, operands, params, results=results, int_to_float=int_to_float, dtypes=dtypes,
+                             raw=raw, keeps=keeps)  # fmt: skip
+        op = declared.make_op(defaults, differentiable)
+        op.__doc__, op.__signature__ = body.__doc__, public_signature(signature)
+        op.derivative = declared.derivative
+        written = None
+        spots = tuple(places) if places is not None else (own, f"Tensor.{own}")
+        spots += tuple(also)
+        if in_place:
+            written = dispatch.InPlaceOp(op, own + "_")
+            written.__doc__ = f"`{own}` in place: the result is written over the tensor itself, which is returned."
+        register(own, "pointwise", op, places=spots, in_place=written, body=body, reference=reference, domain=domain,
+                 differentiable=differentiable, dtypes=dtypes, int_to_float=int_to_float, operands=tuple(operands),
+                 raw=tuple(raw), **details)  # fmt: skip
+        return op
+
+    return make
+
+
+def public_signature(signature: inspect.Signature) -> inspect.Signature:
+    """The body's signature with parameters allowed by position too, and `out`."""
+    kinds = inspect.Parameter
+    parameters = [p.replace(kind=kinds.POSITIONAL_OR_KEYWORD, annotation=kinds.empty) for p in signature.parameters.values()]
+    out = kinds("out", kinds.KEYWORD_ONLY, default=None)
+    return inspect.Signature([*parameters, out])

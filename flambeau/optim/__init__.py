@@ -1,0 +1,21 @@
+"""Optimisers and learning-rate schedules."""
+
+from __future__ import annotations
+
+from . import lr_scheduler
+from ._optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from .adam import Adam
+from .adamw import AdamW
+from .rmsprop import RMSprop
+from .sgd import SGD
+
+__all__ = [
+    "Adam",
+    "AdamW",
+    "Optimizer",
+    "RMSprop",
+    "SGD",
+    "lr_scheduler",
+    "register_optimizer_step_post_hook",
+    "register_optimizer_step_pre_hook",
+]

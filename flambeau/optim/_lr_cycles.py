@@ -1,0 +1,215 @@
+"""Schedules in cycles, of the learning rate and of the momentum against it."""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ._lr_base import LRScheduler, check_optimizer, per_group, set_option
+from ._optimizer import Optimizer
+
+
+def _begin_momentum(scheduler: Any, optimizer: Optimizer, low: Any, high: Any, anew: bool) -> None:
+    """Prepares a schedule that cycles the momentum of each group between `low` and `high`."""
+    if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
+        raise ValueError(
+            f"{type(scheduler).__name__}: optimizer must support momentum or beta1 with `cycle_momentum` "
+            "option enabled"
+        )
+    scheduler.use_beta1 = "betas" in optimizer.defaults
+    scheduler.base_momentums = per_group("base_momentum", optimizer, low)
+    scheduler.max_momentums = per_group("max_momentum", optimizer, high)
+    if anew:
+        for group, b, m in zip(optimizer.param_groups, scheduler.base_momentums, scheduler.max_momentums):
+            _set_momentum(scheduler, group, m)
+            group["max_momentum"] = m
+            group["base_momentum"] = b
+
+
+def _set_momentum(scheduler: Any, group: dict[str, Any], value: float) -> None:
+    if scheduler.use_beta1:
+        group["betas"] = (value, *group["betas"][1:])
+    else:
+        group["momentum"] = value
+
+
+class OneCycleLR(LRScheduler):
+    """One cycle of the rate: up from `max_lr`/`div_factor` to `max_lr` in the first `pct_start` of all steps,
+    then down to the initial rate/`final_div_factor` (Smith and Topin, 2018).  Steps are batches here, not
+    epochs.
+
+    The number of steps is `total_steps`, or `epochs` × `steps_per_epoch`.  With `three_phase` the way down
+    first takes as long as the way up and ends at the initial rate.  `anneal_strategy` is `"cos"` or
+    `"linear"`.  With `cycle_momentum` the momentum, or the first of `betas`, goes from `max_momentum` to
+    `base_momentum` while the rate rises, and back.
+
+    Raises ValueError for options out of range, and in `step` after the last of `total_steps`.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float | list[float],
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float | list[float] = 0.85,
+        max_momentum: float | list[float] = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ) -> None:
+        check_optimizer(optimizer, self)
+        if total_steps is None and (epochs is None or steps_per_epoch is None):
+            raise ValueError("OneCycleLR: you must define either total_steps OR (epochs AND steps_per_epoch)")
+        counts = {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
+        for name, count in (counts if total_steps is None else {"total_steps": total_steps}).items():
+            if not isinstance(count, int) or count <= 0:
+                raise ValueError(f"OneCycleLR: expected positive integer {name}, but got {count}")
+        if not isinstance(pct_start, float) or not 0 <= pct_start <= 1:
+            raise ValueError(f"OneCycleLR: expected float between 0 and 1 pct_start, but got {pct_start}")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(
+                f"OneCycleLR: anneal_strategy must be one of 'cos' or 'linear', got {anneal_strategy!r}"
+            )
+        self.total_steps = epochs * steps_per_epoch if total_steps is None else total_steps
+        self.anneal_strategy = anneal_strategy
+        self.cycle_momentum = cycle_momentum
+        top, last = pct_start * self.total_steps - 1, self.total_steps - 1
+        # Each phase: its last step, and the keys of the rate and of the momentum at its end.
+        self.phases = [[top, "max_lr", "base_momentum"], [last, "min_lr", "max_momentum"]]
+        if three_phase:
+            self.phases.insert(1, [2 * top, "initial_lr", "max_momentum"])
+        if last_epoch == -1:
+            for group, highest in zip(optimizer.param_groups, per_group("max_lr", optimizer, max_lr)):
+                group["initial_lr"] = highest / div_factor
+                group["max_lr"] = highest
+                group["min_lr"] = group["initial_lr"] / final_div_factor
+        if cycle_momentum:
+            _begin_momentum(self, optimizer, base_momentum, max_momentum, anew=last_epoch == -1)
+        super().__init__(optimizer, last_epoch)
+
+    def _between(self, start: float, end: float, part: float) -> float:
+        if self.anneal_strategy == "linear":
+            return (end - start) * part + start
+        return end + (start - end) / 2.0 * (math.cos(math.pi * part) + 1)
+
+    def get_lr(self) -> list[Any]:
+        self._warn_outside_step()
+        t = self.last_epoch
+        if t > self.total_steps:
+            raise ValueError(
+                f"OneCycleLR: tried to step {t} times. The specified number of total steps is "
+                f"{self.total_steps}"
+            )
+        begin, lr, momentum = 0.0, "initial_lr", "max_momentum"
+        for end, next_lr, next_momentum in self.phases[:-1]:
+            if t <= end:
+                break
+            begin, lr, momentum = end, next_lr, next_momentum
+        else:
+            end, next_lr, next_momentum = self.phases[-1]
+        part = (t - begin) / (end - begin)
+        groups = self.optimizer.param_groups
+        if self.cycle_momentum:
+            for group in groups:
+                _set_momentum(self, group, self._between(group[momentum], group[next_momentum], part))
+        return [self._between(group[lr], group[next_lr], part) for group in groups]
+
+
+class CyclicLR(LRScheduler):
+    """The rate from `base_lr` to `max_lr` in `step_size_up` steps and back in `step_size_down`, over and over
+    (Smith, 2017).  Steps are batches here, not epochs.
+
+    The height of each cycle is scaled by `mode`: `"triangular"` not at all, `"triangular2"` by 1/2 each
+    cycle, `"exp_range"` by `gamma` each step; or by `scale_fn`, a function of the number of the cycle (from
+    1) or of steps, as `scale_mode`, `"cycle"` or `"iterations"`, says.  With `cycle_momentum` the momentum,
+    or the first of `betas`, goes the opposite way, between `max_momentum` and `base_momentum`.
+
+    `state_dict` has the attributes of a `scale_fn` object; a plain function cannot be saved and stands there
+    as None. Raises ValueError for an unknown `mode` and for an optimizer without momentum while
+    `cycle_momentum` is on.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: float | list[float],
+        max_lr: float | list[float],
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float | list[float] = 0.8,
+        max_momentum: float | list[float] = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        check_optimizer(optimizer, self)
+        if scale_fn is None and mode not in ("triangular", "triangular2", "exp_range"):
+            raise ValueError(
+                f"CyclicLR: mode is invalid and scale_fn is None: got mode={mode!r}, wanted 'triangular', "
+                "'triangular2' or 'exp_range'"
+            )
+        lowest = per_group("base_lr", optimizer, base_lr)
+        self.max_lrs = per_group("max_lr", optimizer, max_lr)
+        if last_epoch == -1:
+            for group, lr in zip(optimizer.param_groups, lowest):
+                set_option(group, "lr", lr)
+        self.total_size = float(step_size_up + (step_size_up if step_size_down is None else step_size_down))
+        self.step_ratio = step_size_up / self.total_size
+        self.mode = mode
+        self.gamma = gamma
+        self._scale_fn = scale_fn
+        self.scale_mode = scale_mode
+        if scale_fn is None:
+            self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
+        self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            _begin_momentum(self, optimizer, base_momentum, max_momentum, anew=last_epoch == -1)
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = lowest
+
+    def scale_fn(self, x: float) -> float:
+        """The scale of the height in cycle, or after steps, `x`."""
+        if self._scale_fn is not None:
+            return self._scale_fn(x)
+        if self.mode == "triangular":
+            return 1.0
+        return 1 / 2.0 ** (x - 1) if self.mode == "triangular2" else self.gamma**x
+
+    def get_lr(self) -> list[Any]:
+        self._warn_outside_step()
+        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        x = 1.0 + self.last_epoch / self.total_size - cycle  # in [0, 1): where in its cycle this step is
+        height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
+        scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
+        if self.cycle_momentum:
+            for group, low, high in zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums):
+                _set_momentum(self, group, high - (high - low) * height * scale)
+        return [
+            low + (high - low) * height * scale for low, high in zip(self.base_lrs, self.max_lrs, strict=True)
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        f = self._scale_fn
+        state["_scale_fn"] = (
+            None if f is None or isinstance(f, types.FunctionType) else dict(getattr(f, "__dict__", {}))
+        )
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        f = self._scale_fn
+        super().load_state_dict(state_dict)
+        self._scale_fn = f
+        if state_dict["_scale_fn"]:
+            f.__dict__.update(state_dict["_scale_fn"])

@@ -1,0 +1,396 @@
+"""The base class of all optimisers: parameter groups, state, checkpoints and hooks.
+
+An optimiser writes `step`; everything else is here.  The arithmetic of the steps is in
+`flambeau.ops.optimizer_steps`: one fused kernel that runs over the lists of all parameters of a group.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from typing import Any, TypeAlias
+
+import flambeau
+
+from ..utils.hooks import RemovableHandle
+
+Group: TypeAlias = dict[str, Any]
+Params: TypeAlias = Iterable[Any]  # of tensors, of (name, tensor) pairs, or of groups (dicts)
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()  # a default of this value must be given by every parameter group
+
+_global_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_post_hooks: OrderedDict[int, Callable] = OrderedDict()
+
+
+def _register(hooks: OrderedDict[int, Callable], hook: Callable, prepend: bool = False) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
+    """Calls `hook(optimizer, args, kwargs)` before every step of every optimiser.
+
+    The hook may return new `(args, kwargs)`.  The handle's `remove()` undoes the registration.
+    """
+    return _register(_global_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
+    """Calls `hook(optimizer, args, kwargs)` after every step of every optimiser.
+
+    The handle's `remove()` undoes the registration.
+    """
+    return _register(_global_post_hooks, hook)
+
+
+def _with_hooks(step: Callable) -> Callable:
+    """`step` between the hooks that are registered when it is called."""
+
+    @functools.wraps(step)
+    def hooked(self, *args, **kwargs):
+        self._opt_called = True  # the schedulers warn when they run before the first step
+        if not (self._step_pre_hooks or self._step_post_hooks or _global_pre_hooks or _global_post_hooks):
+            return step(self, *args, **kwargs)
+        for hook in (*_global_pre_hooks.values(), *self._step_pre_hooks.values()):
+            changed = hook(self, args, kwargs)
+            if changed is None:
+                continue
+            if not (isinstance(changed, tuple) and len(changed) == 2):
+                raise RuntimeError(
+                    f"{type(self).__name__}.step: a pre-hook must return None or a pair (args, kwargs), "
+                    f"got {changed!r}"
+                )
+            args, kwargs = changed
+        result = step(self, *args, **kwargs)
+        for hook in (*self._step_post_hooks.values(), *_global_post_hooks.values()):
+            hook(self, args, kwargs)
+        return result
+
+    return hooked
+
+
+class Optimizer:
+    """Base class: `params` to update, in groups, and `defaults` of the options a group does not give.
+
+    `params` is an iterable of tensors, of `(name, tensor)` pairs, or of dicts with a key `"params"` and
+    options of their own.  `param_groups` is a list of such dicts, with every option filled in; options may be
+    changed at any time. `state[p]` is the dict of what the optimiser remembers about the parameter `p`.
+
+    A subclass defines `step(closure=None)`; hooks are run around it.
+
+    Raises TypeError when `params` is a tensor, or holds anything that is not one; ValueError when it is
+    empty, a parameter is in two groups, or a parameter is the result of an operation (not a leaf).
+
+    >>> import flambeau
+    >>> weight = flambeau.ones(2, requires_grad=True)
+    >>> optimizer = flambeau.optim.SGD([weight], lr=0.1)
+    >>> (weight * 3).sum().backward()
+    >>> optimizer.step()
+    >>> weight.tolist() == flambeau.tensor([0.7, 0.7]).tolist()
+    True
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _with_hooks(cls.__dict__["step"])
+
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
+        if isinstance(params, flambeau.Tensor):
+            raise TypeError(
+                f"{type(self).__name__}: params must be an iterable of tensors or of dicts, got one tensor "
+                f"of shape {tuple(params.shape)}"
+            )
+        self.defaults = defaults
+        self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
+        self.param_groups: list[Group] = []
+        self._make_hooks()
+        groups = list(params)
+        if not groups:
+            raise ValueError(f"{type(self).__name__}: params is empty, wanted at least one parameter")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def _make_hooks(self) -> None:
+        self._step_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+        self._step_post_hooks: OrderedDict[int, Callable] = OrderedDict()
+        self._state_dict_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+        self._state_dict_post_hooks: OrderedDict[int, Callable] = OrderedDict()
+        self._load_state_dict_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+        self._load_state_dict_post_hooks: OrderedDict[int, Callable] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_hooks()
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines += ["", f"Parameter Group {i}"] if i else [f"Parameter Group {i}"]
+            lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
+        return "\n".join(lines) + "\n)"
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates all parameters from their gradients.  `closure`, when given, computes them again and its
+        loss is returned."""
+        raise NotImplementedError(f"{type(self).__name__} does not define step")
+
+    def _loss(self, closure: Callable[[], Any] | None) -> Any:
+        if closure is None:
+            return None
+        with flambeau.enable_grad():
+            return closure()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clears the gradients of all parameters: to None, or to zeros in place when `set_to_none` is False.
+
+        With None, parameters that get no gradient in the next backward pass are left out by the next step.
+        """
+        for group in self.param_groups:
+            if set_to_none:
+                for p in group["params"]:
+                    p.grad = None
+                continue
+            for p in group["params"]:
+                if p.grad is not None:
+                    if p.grad.grad_fn is not None:
+                        p.grad.detach_()
+                    else:
+                        p.grad.requires_grad_(False)
+                    p.grad.zero_()
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Adds parameters, with options of their own, to the optimiser.
+
+        Raises TypeError when `param_group` is not a dict or its `"params"` are not tensors in an ordered
+        collection, ValueError when an option without default is missing, a parameter is in a group already,
+        or is not a leaf.
+        """
+        where = f"{type(self).__name__}.add_param_group"
+        if not isinstance(param_group, dict):
+            raise TypeError(f"{where}: param_group must be a dict, got {type(param_group).__name__}")
+        params = param_group["params"]
+        if isinstance(params, flambeau.Tensor):
+            params = [params]
+        elif isinstance(params, (set, frozenset)):
+            raise TypeError(f"{where}: params must be in an ordered collection such as a list, got a set")
+        params = list(params)
+        names = [p[0] for p in params if isinstance(p, tuple)]
+        if names:
+            if len(names) != len(params):
+                raise ValueError(
+                    f"{where}: all parameters must be named or none, got {len(names)} names for "
+                    f"{len(params)} parameters"
+                )
+            params = [p[1] for p in params]
+        for i, p in enumerate(params):
+            if not isinstance(p, flambeau.Tensor):
+                raise TypeError(f"{where}: params[{i}] must be a tensor, got {type(p).__name__}")
+            if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
+                raise ValueError(
+                    f"{where}: can't optimize a non-leaf Tensor: params[{i}] of shape {tuple(p.shape)} is "
+                    "the result of an operation"
+                )
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(
+                    f"{where}: the option {name!r} has no default and must be given by the group"
+                )
+        if self.param_groups and bool(names) != ("param_names" in self.param_groups[0]):
+            raise ValueError(f"{where}: either all parameter groups have named parameters or none has")
+        if len(set(params)) != len(params):
+            warnings.warn(
+                f"{where}: the group contains duplicate parameters, which are updated twice", stacklevel=3
+            )
+        known = {p for group in self.param_groups for p in group["params"]}
+        if not known.isdisjoint(params):
+            raise ValueError(f"{where}: some parameters appear in more than one parameter group")
+
+        param_group["params"] = params
+        if names:
+            param_group["param_names"] = names
+        for name, default in self.defaults.items():
+            param_group.setdefault(name, default)
+        self.param_groups.append(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimiser's state as plain containers: `{"state": …, "param_groups": …}`.
+
+        Parameters are replaced by their number, counted through all groups.  The tensors are the optimiser's
+        own, not copies.
+        """
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self)
+        number: dict[Any, int] = {}
+        for group in self.param_groups:
+            for p in group["params"]:
+                number.setdefault(p, len(number))
+        groups = [{k: v for k, v in g.items() if k != "params"} for g in self.param_groups]
+        for group, packed in zip(self.param_groups, groups):
+            packed["params"] = [number[p] for p in group["params"]]
+        state = {number[k] if isinstance(k, flambeau.Tensor) else k: v for k, v in self.state.items()}
+        result = {"state": state, "param_groups": groups}
+        for hook in self._state_dict_post_hooks.values():
+            changed = hook(self, result)
+            if changed is not None:
+                result = changed
+        return result
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over the state and the options of `state_dict`, made by `state_dict()` of an optimiser with
+        groups of the same sizes.
+
+        State tensors are copied to the device of their parameter and, for floating-point parameters, to its
+        dtype. Raises ValueError when the numbers of groups or of parameters in a group differ.
+        """
+        where = f"{type(self).__name__}.load_state_dict"
+        state_dict = state_dict.copy()
+        for hook in self._load_state_dict_pre_hooks.values():
+            changed = hook(self, state_dict)
+            if changed is not None:
+                state_dict = changed
+        saved = deepcopy(state_dict["param_groups"])
+        if len(saved) != len(self.param_groups):
+            raise ValueError(
+                f"{where}: the loaded state has {len(saved)} parameter groups, the optimizer has "
+                f"{len(self.param_groups)}"
+            )
+        for i, (group, new) in enumerate(zip(self.param_groups, saved)):
+            if len(group["params"]) != len(new["params"]):
+                raise ValueError(
+                    f"{where}: parameter group {i} of the loaded state has {len(new['params'])} "
+                    f"parameters, that of the optimizer {len(group['params'])}"
+                )
+        owner = {
+            index: p
+            for group, new in zip(self.param_groups, saved)
+            for index, p in zip(new["params"], group["params"])
+        }
+        state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            p = owner.get(key)
+            state[key if p is None else p] = deepcopy(value) if p is None else _copy_state(value, p)
+        for group, new in zip(self.param_groups, saved):
+            new["params"] = group["params"]
+            if "param_names" in group:
+                new.setdefault("param_names", group["param_names"])
+        self.state, self.param_groups = state, saved
+        for hook in self._load_state_dict_post_hooks.values():
+            hook(self)
+
+    def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls `hook(optimizer, args, kwargs)` before each step; it may return new `(args, kwargs)`."""
+        return _register(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls `hook(optimizer, args, kwargs)` after each step."""
+        return _register(self._step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls `hook(optimizer)` before `state_dict()`."""
+        return _register(self._state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls `hook(optimizer, state_dict)` after `state_dict()`; it may return another dict in its
+        place."""
+        return _register(self._state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls `hook(optimizer, state_dict)` before `load_state_dict()`; it may return another dict in its
+        place."""
+        return _register(self._load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls `hook(optimizer)` after `load_state_dict()`."""
+        return _register(self._load_state_dict_post_hooks, hook, prepend)
+
+
+def _copy_state(value: Any, p: Any, key: str | None = None) -> Any:
+    """A copy of a state entry with its tensors where, and of the dtype, the parameter `p` is."""
+    if isinstance(value, flambeau.Tensor):
+        if key == "step":
+            return int(value)
+        dtype = p.dtype if p.is_floating_point() else value.dtype
+        return value.detach().to(device=p.device, dtype=dtype, copy=True)
+    if key == "step":
+        return int(value)
+    if isinstance(value, dict):
+        return {k: _copy_state(v, p, k) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_copy_state(v, p) for v in value)
+    return deepcopy(value)
+
+
+# What the optimisers of this package share.
+
+
+def check_nonnegative(name: str, **options: Any) -> None:
+    """Raises ValueError, naming optimiser and option, for an option that is negative or not a number."""
+    for option, value in options.items():
+        if not 0.0 <= value:
+            raise ValueError(f"Invalid {option} for {name}: got {value}, wanted a number >= 0")
+
+
+def check_fraction(name: str, **options: Any) -> None:
+    """Raises ValueError, naming optimiser and option, for an option outside [0, 1)."""
+    for option, value in options.items():
+        if not 0.0 <= value < 1.0:
+            raise ValueError(f"Invalid {option} for {name}: got {value}, wanted a number in [0, 1)")
+
+
+def check_rate(name: str, lr: Any) -> None:
+    """Raises ValueError for a learning rate that is negative, or a tensor of other than one element."""
+    if isinstance(lr, flambeau.Tensor) and lr.numel() != 1:
+        raise ValueError(f"Invalid lr for {name}: got a tensor of {lr.numel()} elements, wanted one element")
+    if not 0.0 <= lr:
+        raise ValueError(f"Invalid lr for {name}: got {lr}, wanted a number >= 0")
+
+
+def check_unavailable(name: str, **flags: bool) -> None:
+    """Raises ValueError for a flag that asks for what fused steps cannot give."""
+    for flag, value in flags.items():
+        if value:
+            raise ValueError(
+                f"{flag}=True is not available for {name}: its step is one fused kernel outside the tape"
+            )
+
+
+def run(kernel: Any, lists: list[list[Any]], options: dict[str, float]) -> None:
+    """Runs a step over the lists [parameters, gradients, *running means] and writes all but the gradients in
+    place.
+
+    Complex tensors are seen as real numbers in pairs, whose parts are updated independently.
+    """
+    if not lists[0]:
+        return
+    if any([p.is_complex() for p in lists[0]]):
+        with flambeau.no_grad():
+            lists = [
+                [flambeau.view_as_real(t) if t.is_complex() else t for t in tensors] for tensors in lists
+            ]
+    kernel.foreach(lists, out=[lists[0], *lists[2:]], **options)
+
+
+def bias_correction(beta: float, step: int) -> float:
+    """1 - beta^step, which undoes the pull of a running mean towards its start at zero (Kingma and Ba,
+    2015)."""
+    return 1.0 - math.pow(beta, step)

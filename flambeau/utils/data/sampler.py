@@ -1,0 +1,170 @@
+"""Samplers: the order in which samples are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+import flambeau
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Sampler(Generic[T_co]):
+    """Base class: a subclass defines `__iter__`, over the numbers of samples, and `__len__` if it can."""
+
+    def __iter__(self) -> Iterator[T_co]:
+        raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
+
+
+class SequentialSampler(Sampler[int]):
+    """The numbers of all samples of `data_source` in order."""
+
+    data_source: Sized
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler[int]):
+    """The numbers of samples of `data_source` at random.
+
+    Without `replacement` a permutation of all, or, with `num_samples`, of as many permutations as it takes;
+    with it, `num_samples` draws of any number.  `generator` None is the default generator.
+
+    Raises TypeError when `replacement` is no bool, ValueError when there is nothing to draw.
+    """
+
+    def __init__(
+        self,
+        data_source: Sized,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        generator: Any = None,
+    ) -> None:
+        self.data_source = data_source
+        self.replacement = replacement
+        self._num_samples = num_samples
+        self.generator = generator
+        if not isinstance(replacement, bool):
+            raise TypeError(
+                f"RandomSampler: replacement should be a boolean value, but got replacement={replacement}"
+            )
+        _check_count("RandomSampler", "num_samples", self.num_samples)
+
+    @property
+    def num_samples(self) -> int:
+        """How many numbers an iteration yields."""
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        n, left = len(self.data_source), self.num_samples
+        if self.replacement:
+            yield from flambeau.randint(n, (left,), generator=self.generator).tolist()
+            return
+        while left > 0:
+            yield from flambeau.randperm(n, generator=self.generator).tolist()[:left]
+            left -= n
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler[int]):
+    """The numbers in `indices` in random order.  `generator` None is the default generator."""
+
+    indices: Sequence[int]
+
+    def __init__(self, indices: Sequence[int], generator: Any = None) -> None:
+        self.indices = indices
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        for i in flambeau.randperm(len(self.indices), generator=self.generator).tolist():
+            yield self.indices[i]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
+    """`num_samples` draws of numbers from 0 to len(`weights`) - 1, i with a probability in proportion to
+    `weights[i]`.
+
+    `weights` need not add up to one.  `generator` None is the default generator.
+
+    Raises ValueError when `num_samples` is no positive integer, `replacement` no bool, or `weights` not of
+    one dimension.
+    """
+
+    def __init__(
+        self, weights: Any, num_samples: int, replacement: bool = True, generator: Any = None
+    ) -> None:
+        _check_count("WeightedRandomSampler", "num_samples", num_samples)
+        if not isinstance(replacement, bool):
+            raise ValueError(
+                "WeightedRandomSampler: replacement should be a boolean value, but got "
+                f"replacement={replacement}"
+            )
+        self.weights = flambeau.as_tensor(weights, dtype=flambeau.float64)
+        if self.weights.dim() != 1:
+            raise ValueError(
+                "WeightedRandomSampler: weights should be a 1d sequence but given weights have shape "
+                f"{tuple(self.weights.shape)}"
+            )
+        self.num_samples = num_samples
+        self.replacement = replacement
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        drawn = flambeau.multinomial(
+            self.weights, self.num_samples, self.replacement, generator=self.generator
+        )
+        yield from drawn.tolist()
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler[list[int]]):
+    """Lists of `batch_size` numbers of `sampler`; the last may be shorter, or is left out with `drop_last`.
+
+    Raises ValueError when `batch_size` is no positive integer or `drop_last` no bool.
+
+    >>> from flambeau.utils.data import BatchSampler
+    >>> list(BatchSampler(range(5), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, sampler: Sampler[int] | Iterable[int], batch_size: int, drop_last: bool) -> None:
+        _check_count("BatchSampler", "batch_size", batch_size)
+        if not isinstance(drop_last, bool):
+            raise ValueError(
+                f"BatchSampler: drop_last should be a boolean value, but got drop_last={drop_last}"
+            )
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+
+    def __iter__(self) -> Iterator[list[int]]:
+        numbers = iter(self.sampler)
+        while batch := list(islice(numbers, self.batch_size)):
+            if self.drop_last and len(batch) < self.batch_size:
+                return
+            yield batch
+
+    def __len__(self) -> int:
+        n = len(self.sampler)
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+
+def _check_count(function: str, name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise ValueError(f"{function}: {name} should be a positive integer value, but got {name}={value}")

@@ -1,0 +1,201 @@
+"""Loss layers: each against its formula in NumPy, for all reductions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau import nn
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((5, 4))
+Y = RNG.standard_normal((5, 4))
+P = RNG.uniform(0.05, 0.95, (5, 4))
+Q = RNG.uniform(0.05, 0.95, (5, 4))
+CLASSES = np.array([0, 3, 1, 1, 2])
+SIGNS = np.where(RNG.standard_normal((5, 4)) > 0, 1.0, -1.0)
+WEIGHT = np.array([0.5, 1.0, 2.0, 0.25])
+LOG_P = X - np.log(np.exp(X).sum(1, keepdims=True))
+PICKED = LOG_P[np.arange(5), CLASSES]
+COSINE = (X * Y).sum(1) / np.linalg.norm(X, axis=1) / np.linalg.norm(Y, axis=1)
+
+
+def weight():
+    return flambeau.tensor(WEIGHT)
+
+
+def bce(p, y):
+    return -(y * np.log(p) + (1 - y) * np.log(1 - p))
+
+
+def distance(a, b):
+    return np.linalg.norm(a - b + 1e-6, axis=1)
+
+
+def margin_terms(p, w):
+    picked = X[np.arange(5), CLASSES][:, None]
+    terms = np.maximum(0, 0.5 - picked + X) ** p * w[CLASSES][:, None]
+    terms[np.arange(5), CLASSES] = 0
+    return terms.sum(1) / 4
+
+
+def label_margin():
+    out = []
+    for row in X:
+        rest = [row[j] for j in (0, 3)]
+        out.append(sum(max(0, 1 - (row[t] - other)) for t in (1, 2) for other in rest) / 4)
+    return np.array(out)
+
+
+LABELS = np.array([[1, 2, -1, 0]] * 5)
+SIGMOID = 1 / (1 + np.exp(-X))
+# module, its arguments, inputs, the unreduced losses
+CASES = [
+    (nn.L1Loss, {}, (X, Y), np.abs(X - Y)),
+    (nn.MSELoss, {}, (X, Y), (X - Y) ** 2),
+    (
+        nn.SmoothL1Loss,
+        {"beta": 0.5},
+        (X, Y),
+        np.where(np.abs(X - Y) < 0.5, (X - Y) ** 2, np.abs(X - Y) - 0.25),
+    ),
+    (
+        nn.HuberLoss,
+        {"delta": 0.5},
+        (X, Y),
+        np.where(np.abs(X - Y) < 0.5, (X - Y) ** 2 / 2, 0.5 * (np.abs(X - Y) - 0.25)),
+    ),
+    (nn.BCELoss, {}, (P, Q), bce(P, Q)),
+    (nn.BCELoss, {"weight": weight}, (P, Q), bce(P, Q) * WEIGHT),
+    (nn.BCEWithLogitsLoss, {}, (X, Q), bce(SIGMOID, Q)),
+    (
+        nn.BCEWithLogitsLoss,
+        {"pos_weight": weight},
+        (X, Q),
+        -(WEIGHT * Q * np.log(SIGMOID) + (1 - Q) * np.log(1 - SIGMOID)),
+    ),
+    (nn.KLDivLoss, {}, (X, P), P * (np.log(P) - X)),
+    (nn.KLDivLoss, {"log_target": True}, (X, Y), np.exp(Y) * (Y - X)),
+    (nn.PoissonNLLLoss, {}, (X, P), np.exp(X) - P * X),
+    (nn.PoissonNLLLoss, {"log_input": False, "eps": 0.1}, (P, Q), P - Q * np.log(P + 0.1)),
+    (nn.GaussianNLLLoss, {}, (X, Y, P), (np.log(P) + (X - Y) ** 2 / P) / 2),
+    (
+        nn.GaussianNLLLoss,
+        {"full": True},
+        (X, Y, P),
+        (np.log(P) + (X - Y) ** 2 / P) / 2 + math.log(2 * math.pi) / 2,
+    ),
+    (nn.SoftMarginLoss, {}, (X, SIGNS), np.log1p(np.exp(-SIGNS * X))),
+    (nn.HingeEmbeddingLoss, {"margin": 0.5}, (X, SIGNS), np.where(SIGNS == 1, X, np.maximum(0, 0.5 - X))),
+    (
+        nn.CosineEmbeddingLoss,
+        {"margin": 0.1},
+        (X, Y, SIGNS[:, 0]),
+        np.where(SIGNS[:, 0] == 1, 1 - COSINE, np.maximum(0, COSINE - 0.1)),
+    ),
+    (nn.MarginRankingLoss, {"margin": 0.1}, (X, Y, SIGNS), np.maximum(0, -SIGNS * (X - Y) + 0.1)),
+    (nn.NLLLoss, {}, (LOG_P, CLASSES), -PICKED),
+    (nn.CrossEntropyLoss, {}, (X, CLASSES), -PICKED),
+    (
+        nn.CrossEntropyLoss,
+        {"label_smoothing": 0.2},
+        (X, CLASSES),
+        -0.8 * PICKED - 0.2 * LOG_P.mean(1),
+    ),
+    (nn.MultiMarginLoss, {"margin": 0.5}, (X, CLASSES), margin_terms(1, np.ones(4))),
+    (nn.MultiMarginLoss, {"margin": 0.5, "p": 2, "weight": weight}, (X, CLASSES), margin_terms(2, WEIGHT)),
+    (nn.MultiLabelMarginLoss, {}, (X, LABELS), label_margin()),
+    (nn.MultiLabelSoftMarginLoss, {}, (X, Q), bce(SIGMOID, Q).mean(1)),
+    (nn.MultiLabelSoftMarginLoss, {"weight": weight}, (X, Q), (bce(SIGMOID, Q) * WEIGHT).mean(1)),
+    (
+        nn.TripletMarginLoss,
+        {"margin": 0.5},
+        (X, Y, P),
+        np.maximum(0, distance(X, Y) - distance(X, P) + 0.5),
+    ),
+    (
+        nn.TripletMarginLoss,
+        {"swap": True},
+        (X, Y, P),
+        np.maximum(0, distance(X, Y) - np.minimum(distance(X, P), distance(Y, P)) + 1),
+    ),
+    (
+        nn.TripletMarginWithDistanceLoss,
+        {"distance_function": lambda: lambda a, b: (a - b).abs().sum(1)},
+        (X, Y, P),
+        np.maximum(0, np.abs(X - Y).sum(1) - np.abs(X - P).sum(1) + 1),
+    ),
+]
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize(
+    "case", CASES, ids=[f"{cls.__name__}-{'-'.join(options)}" for cls, options, *_ in CASES]
+)
+def test_values(case, reduction):
+    cls, options, inputs, expected = case
+    module = cls(**{k: v() if callable(v) else v for k, v in options.items()}, reduction=reduction)
+    out = module(*(flambeau.tensor(a) for a in inputs)).numpy()
+    if reduction != "none":
+        expected = getattr(np, reduction)(expected)
+    assert out.shape == np.shape(expected) and np.allclose(out, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("cls", [nn.NLLLoss, nn.CrossEntropyLoss])
+def test_class_weights_and_ignored_targets(cls):
+    module = cls(weight=weight(), ignore_index=1)
+    given = LOG_P if cls is nn.NLLLoss else X
+    kept = CLASSES != 1
+    w = WEIGHT[CLASSES][kept]
+    out = float(module(flambeau.tensor(given), flambeau.tensor(CLASSES)))
+    assert out == pytest.approx(-(PICKED[kept] * w).sum() / w.sum(), rel=1e-6)
+    assert list(module.state_dict()) == ["weight"] and list(module.parameters()) == []
+
+
+def test_kl_div_by_batch():
+    out = nn.KLDivLoss(reduction="batchmean")(flambeau.tensor(X), flambeau.tensor(P))
+    assert float(out) == pytest.approx((P * (np.log(P) - X)).sum() / 5)
+
+
+@pytest.mark.parametrize(
+    "size_average, reduce, reduction",
+    [
+        (None, False, "none"),
+        (True, False, "none"),
+        (False, None, "sum"),
+        (False, True, "sum"),
+        (True, True, "mean"),
+    ],
+)
+def test_deprecated_forms_of_reduction(size_average, reduce, reduction):
+    with pytest.warns(UserWarning, match=f"please use reduction='{reduction}' instead"):
+        module = nn.MSELoss(size_average=size_average, reduce=reduce)
+    assert module.reduction == reduction and repr(module) == "MSELoss()"
+
+
+def test_errors():
+    with pytest.raises(TypeError, match="delta must be a float or int, got: <class 'str'>"):
+        nn.HuberLoss(delta="1")
+    with pytest.raises(ValueError, match="only p == 1 and p == 2 supported"):
+        nn.MultiMarginLoss(p=3)
+    with pytest.raises(ValueError, match="expected weight to be None or 1D tensor, got 2D instead"):
+        nn.MultiMarginLoss(weight=flambeau.ones(1, 1))
+    for cls in (nn.TripletMarginLoss, nn.TripletMarginWithDistanceLoss):
+        with pytest.raises(
+            ValueError, match=f"{cls.__name__}: expected margin to be greater than 0, got 0 instead"
+        ):
+            cls(margin=0)
+
+
+def test_ctc_loss_of_one_label():
+    """Two frames, one label: the paths are (label, blank), (blank, label) and (label, label)."""
+    log_probs = flambeau.tensor(LOG_P[:2, None, :])
+    p = np.exp(LOG_P[:2])
+    expected = -math.log(p[0, 2] * p[1, 0] + p[0, 0] * p[1, 2] + p[0, 2] * p[1, 2])
+    lengths = flambeau.tensor([2]), flambeau.tensor([1])
+    assert float(nn.CTCLoss()(log_probs, flambeau.tensor([[2]]), *lengths)) == pytest.approx(expected)
+    too_long = flambeau.tensor([2]), flambeau.tensor([3])
+    assert float(nn.CTCLoss(zero_infinity=True)(log_probs, flambeau.tensor([[1, 2, 3]]), *too_long)) == 0
