@@ -8,7 +8,7 @@ from typing import Any
 
 import flambeau
 
-_PROFILES = {
+_PROFILES: dict[str, dict[str, float]] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
     "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
     "full": {"precision": 4, "threshold": math.inf, "edgeitems": 3, "linewidth": 80},
@@ -118,7 +118,7 @@ class _Number:
 
     def __init__(self, values: list[Any], floating: bool) -> None:
         self.floating = floating
-        self.scientific = False
+        self.scientific: bool | None = False
         self.whole = True
         self.width = 1
         if not floating:

@@ -473,9 +473,8 @@ def _start(mapped: memoryview, info: Any) -> int:
     header = mapped[info.header_offset : info.header_offset + 30]
     _require(len(header) == 30 and header[:4] == b"PK\x03\x04", f"entry {info.filename!r} has no header")
     start = info.header_offset + 30 + sum(struct.unpack("<HH", header[26:30]))
-    _require(
-        start + info.file_size <= len(mapped), f"entry {info.filename!r} reaches over the end of the file"
-    )
+    _require(start + info.file_size <= len(mapped), f"entry {info.filename!r} ends after the file")
+    _require(start % _ALIGNMENT == 0, f"entry {info.filename!r} is not aligned and cannot be mapped")
     return start
 
 
@@ -523,7 +522,7 @@ def _decode(node: Any, tensors: list[Any], depth: int) -> Any:
     if type(node) is not dict:
         return node
     tag = next(iter(node), "")
-    value = node.get(tag)
+    value: Any = node.get(tag)
     unknown = set(node) - {tag, "metadata" if tag == "OrderedDict" else tag}
     _require(len(node) > 0 and not unknown, f"a value has the tags {_short(', '.join(node))}")
     if tag == "tensor":
@@ -589,5 +588,5 @@ _LISTS: dict[str, Callable[[list[Any]], Any]] = {
 _DICTS: dict[str, Callable[[], Any]] = {"dict": dict, "OrderedDict": OrderedDict, "Counter": Counter}
 
 # The tags of the containers.
-_SEQUENCES = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
-_MAPPINGS = {dict: "dict", OrderedDict: "OrderedDict", Counter: "Counter"}
+_SEQUENCES: dict[Any, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
+_MAPPINGS: dict[Any, str] = {dict: "dict", OrderedDict: "OrderedDict", Counter: "Counter"}

@@ -31,7 +31,7 @@ class _Info:
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.dtype == self.dtype
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
 
 class finfo(_Info):

@@ -32,7 +32,18 @@ def nested(depth):
     "obj",
     [
         *(None, True, False, 0, -5, 2**63 - 1, 2**63, -(2**63), 10**5000, 0.1, -0.0, 1e-320, float("inf")),
-        *(-float("inf"), 3 - 4j, "", "é \0 \ud800", b"", b"\x00\xff", [], [1, [2, [3]]], (), (1, "a", (None,))),
+        *(
+            -float("inf"),
+            3 - 4j,
+            "",
+            "é \0 \ud800",
+            b"",
+            b"\x00\xff",
+            [],
+            [1, [2, [3]]],
+            (),
+            (1, "a", (None,)),
+        ),
         *({}, {"a": 1, 2: "b", 2.5: None, None: 1, (1, (b"x",)): 2}, {1, "a", None}, frozenset([1, (2, 3)])),
         *(range(3, 10**20, 7), Counter("abca"), {"dict": [["a", 1]]}, {"tensor": 0}, nested(100)),
     ],
@@ -49,7 +60,9 @@ def test_plain_objects(obj):
 
 
 def test_types_that_equality_does_not_tell_apart():
-    result = through([1, 1.0, True, flambeau.Size([2, 3]), slice(None, -1, 2), math.nan, complex(math.nan, -0.0)])
+    result = through(
+        [1, 1.0, True, flambeau.Size([2, 3]), slice(None, -1, 2), math.nan, complex(math.nan, -0.0)]
+    )
     assert [type(x) for x in result] == [int, float, bool, flambeau.Size, slice, float, complex]
     assert result[3] == flambeau.Size([2, 3]) and result[4] == slice(None, -1, 2)
     assert math.isnan(result[5]) and math.isnan(result[6].real) and math.copysign(1, result[6].imag) == -1
@@ -69,7 +82,15 @@ def test_dtypes(name):
 
 def test_layout_is_kept():
     x = flambeau.arange(24.0).reshape(4, 6)
-    for t in (x.t(), x[1:3, ::2], x[2], x[3, 4], flambeau.empty(0, 3), x[:0], flambeau.ones(1).expand(50, 60)):
+    for t in (
+        x.t(),
+        x[1:3, ::2],
+        x[2],
+        x[3, 4],
+        flambeau.empty(0, 3),
+        x[:0],
+        flambeau.ones(1).expand(50, 60),
+    ):
         result = through(t)
         assert result.shape == t.shape
         assert result.stride() == t.stride()
@@ -140,7 +161,7 @@ def test_cycles_and_depth_are_refused():
     assert through([twice, twice]) == [[1], [1]]
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
+# --- files --------------------------------------------------------------------------------------------------
 
 
 def test_paths(tmp_path):
@@ -210,7 +231,13 @@ def test_map_location():
     file = io.BytesIO()
     flambeau.save(flambeau.ones(2), file)
     calls = []
-    for location in ("cpu", flambeau.device("cpu"), {"cuda:0": "cpu"}, lambda s, d: s, lambda s, d: calls.append(d)):
+    for location in (
+        "cpu",
+        flambeau.device("cpu"),
+        {"cuda:0": "cpu"},
+        lambda s, d: s,
+        lambda s, d: calls.append(d),
+    ):
         file.seek(0)
         assert flambeau.load(file, map_location=location).tolist() == [1, 1]
     assert calls == ["cpu"]
@@ -218,7 +245,7 @@ def test_map_location():
         flambeau.load(file, map_location=3)
 
 
-# --- damaged and hostile files ---------------------------------------------------------------------------------------
+# --- damaged and hostile files ------------------------------------------------------------------------------
 
 
 def forged(structure, entries=(), compression=zipfile.ZIP_STORED):
@@ -378,7 +405,14 @@ def test_deep_nesting_is_refused(depth):
 
 
 def test_storages_must_be_there_and_of_their_size():
-    for entries, sizes in [([], [16]), (DATA, [15]), (DATA, [2**60]), (DATA, ["16"]), (DATA, [-16]), (DATA, [16, 16])]:
+    for entries, sizes in [
+        ([], [16]),
+        (DATA, [15]),
+        (DATA, [2**60]),
+        (DATA, ["16"]),
+        (DATA, [-16]),
+        (DATA, [16, 16]),
+    ]:
         with pytest.raises(RuntimeError, match="flambeau.load: "):
             flambeau.load(forged(document({"tensor": 0}, [spec()], sizes), entries))
 
@@ -393,7 +427,9 @@ def test_compressed_entries_are_refused():
 
 def test_entries_that_overlap_are_refused():
     """Many names for the same bytes: an archive that would grow by reading."""
-    content = forged(document([], [], [5000] * 2), [("storage/0", bytes(5000)), ("storage/1", b"")]).getvalue()
+    content = forged(
+        document([], [], [5000] * 2), [("storage/0", bytes(5000)), ("storage/1", b"")]
+    ).getvalue()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         first = archive.getinfo("storage/0").header_offset
     entry = content.rindex(b"PK\x01\x02")
@@ -440,7 +476,7 @@ def test_every_flipped_bit_of_the_data_is_noticed():
 
 @pytest.mark.parametrize("seed", range(300))
 def test_random_damage_never_gives_another_error(seed):
-    """Bytes changed, cut off or put in anywhere: the load gives RuntimeError, or the damage does not matter."""
+    """Bytes changed, cut off or put in anywhere: RuntimeError, or the damage does not matter."""
     rng = random.Random(seed)
     file = io.BytesIO()
     flambeau.save({"x": flambeau.arange(6.0).reshape(2, 3), "y": [1, (2.5, {"a": b"b"})]}, file)

@@ -175,7 +175,7 @@ FITS: dict[str, Fit] = {
     "tan": odd("tan", mp.tan, QUARTER_PI),
     "atan": odd("atan", mp.atan, 1),
     "asin": odd("asin", mp.asin, mp.mpf(0.5)),
-    "asinh": odd("asinh", mp.asinh, mp.mpf(0.5)),
+    "asinh": odd("asinh", mp.asinh, mp.mpf("0.54")),
     "atanh": odd("atanh", mp.atanh, mp.mpf(0.5)),
     "erf": Fit("erf(x) / x - 1, in x^2", lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
                lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), 0, 1),

@@ -61,6 +61,10 @@ def bits(x: Expr) -> Expr:
     return bitcast(x, LAYOUT[x.dtype].integer)
 
 
+def power_of_two(biased: Expr, dtype: str) -> Expr:
+    return bitcast(biased << LAYOUT[dtype].mantissa, dtype)
+
+
 def parts(name: str, dtype: str, count: int) -> tuple[float, ...]:
     """A positive constant as a sum of numbers of the dtype, largest first, the last rounded and the others rounded down.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from . import expr as ex
-from ._math_base import (INF, LAYOUT, NAN, Double, bits, clamp, constant, expansion, parts, plus, poly, quick_two_sum,
-                         times)
-from .expr import Expr, absolute, bitcast, copysign, fma, rarely, rint, sqrt, where
+from ._math_base import (INF, LAYOUT, NAN, Double, bits, clamp, constant, expansion, parts, plus, poly, power_of_two,
+                         quick_two_sum, times)
+from .expr import Expr, absolute, bitcast, copysign, fma, like, rarely, rint, sqrt, where
 
 
 # --- exponentials ----------------------------------------------------------------------------------------------------
@@ -36,10 +36,6 @@ def scaled(p: Expr, shifted: Expr) -> Expr:
     both = bits(shifted) - (layout.bits(layout.shifter) - 2 * layout.bias)  # n plus twice the bias
     half = bitcast(bitcast(both, layout.unsigned) >> 1, layout.integer)
     return p * power_of_two(half, p.dtype) * power_of_two(both - half, p.dtype)
-
-
-def power_of_two(biased: Expr, dtype: str) -> Expr:
-    return bitcast(biased << LAYOUT[dtype].mantissa, dtype)
 
 
 def near_power_of_two(shifted: Expr) -> Expr:
@@ -75,20 +71,6 @@ def expm1(x: Expr) -> Expr:
     p = fma(r * r, poly(r, "expm1"), low) + r
     y = fma(half, p, half - 0.5) * 2.0
     return where(absolute(x) < 2.0**-layout.mantissa, x, y)
-
-
-@expansion
-def tanh(x: Expr) -> Expr:
-    """1 - 2 / (exp(2|x|) + 1), or a polynomial for small x."""
-    a = absolute(x)
-    z = x * x
-    near = fma(x * z, poly(z, "tanh"), x)
-    doubled = a + a
-    shifted, r, _ = reduce_by_ln2(where(doubled > 40.0, 40.0, doubled))
-    p = fma(r * r, poly(r, "exp"), r)
-    power = near_power_of_two(shifted)
-    far = 1.0 - 2.0 / fma(power, p, power + 1.0)
-    return copysign(where(a < 0.625, near, far), x)
 
 
 @expansion
@@ -239,7 +221,7 @@ def pow(x: Expr, y: Expr) -> Expr:
     power = scaled(fma(r, poly(r, "exp2"), 1.0), shifted)
 
     extreme = (a == 0.0) | (a == INF) | y_infinite
-    value = where(extreme, where((a > 1.0) ^ (y > 0.0), 0.0, INF), power)
+    value = where(extreme, where((a > 1.0) ^ (y > 0.0), like(x, 0.0), INF), power)
     value = where(y_infinite & (a == 1.0), 1.0, value)
     half = y * 0.5
     odd = (rint(y) == y) & (rint(half) != half)

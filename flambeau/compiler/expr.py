@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math as _math
 import struct
-from typing import Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 SIGNED = ("int8", "int16", "int32", "int64")
@@ -54,7 +54,7 @@ class Expr:
     op: str
     args: tuple["Expr", ...]
     dtype: str
-    value: object  # leaves: the constant, or the number of the input or parameter; folds: see kernels.Fold
+    value: Any  # leaves: the constant, or the number of the input or parameter; folds: see kernels.Fold
 
     def __repr__(self) -> str:
         if self.op == "const":
@@ -313,6 +313,8 @@ def bitwise(op: str, a, b) -> Expr:
 
 def where(condition: Expr, a, b) -> Expr:
     """a where the condition holds, else b; both are computed."""
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
+        raise TypeError("where: one of the two choices must be a traced value; write like(x, number)")
     a, b = _pair("where", a, b)
     if condition.op == "const":
         return a if condition.value else b

@@ -1054,3 +1054,4 @@ cdef object sum_to(TensorBase grad, object sizes):
 
 make_callable(PointwiseOp, PointwiseOp("", (), (), (), 1, None))
 make_callable(InPlaceOp, InPlaceOp(PointwiseOp("", (), (), (), 1, None), ""))
+

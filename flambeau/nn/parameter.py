@@ -45,7 +45,7 @@ class Parameter(Tensor):
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
 
-    def __reduce_ex__(self, protocol: int) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple:
         return _rebuild, (type(self), self.data, self.requires_grad, self.__dict__)
 
 
@@ -88,7 +88,7 @@ class Buffer(Tensor):
             memo[id(self)] = copied.requires_grad_(self.requires_grad)
         return memo[id(self)]
 
-    def __reduce_ex__(self, protocol: int) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple:
         return _rebuild_buffer, (type(self), self.data, self.requires_grad, self.persistent)
 
 

@@ -68,8 +68,10 @@ class OneCycleLR(LRScheduler):
         check_optimizer(optimizer, self)
         if total_steps is None and (epochs is None or steps_per_epoch is None):
             raise ValueError("OneCycleLR: you must define either total_steps OR (epochs AND steps_per_epoch)")
-        counts = {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
-        for name, count in (counts if total_steps is None else {"total_steps": total_steps}).items():
+        counts: dict[str, Any] = {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
+        if total_steps is not None:
+            counts = {"total_steps": total_steps}
+        for name, count in counts.items():
             if not isinstance(count, int) or count <= 0:
                 raise ValueError(f"OneCycleLR: expected positive integer {name}, but got {count}")
         if not isinstance(pct_start, float) or not 0 <= pct_start <= 1:
@@ -78,12 +80,12 @@ class OneCycleLR(LRScheduler):
             raise ValueError(
                 f"OneCycleLR: anneal_strategy must be one of 'cos' or 'linear', got {anneal_strategy!r}"
             )
-        self.total_steps = epochs * steps_per_epoch if total_steps is None else total_steps
+        self.total_steps: int = math.prod(counts.values())
         self.anneal_strategy = anneal_strategy
         self.cycle_momentum = cycle_momentum
         top, last = pct_start * self.total_steps - 1, self.total_steps - 1
         # Each phase: its last step, and the keys of the rate and of the momentum at its end.
-        self.phases = [[top, "max_lr", "base_momentum"], [last, "min_lr", "max_momentum"]]
+        self.phases: list[Any] = [[top, "max_lr", "base_momentum"], [last, "min_lr", "max_momentum"]]
         if three_phase:
             self.phases.insert(1, [2 * top, "initial_lr", "max_momentum"])
         if last_epoch == -1:
@@ -136,6 +138,10 @@ class CyclicLR(LRScheduler):
     as None. Raises ValueError for an unknown `mode` and for an optimizer without momentum while
     `cycle_momentum` is on.
     """
+
+    use_beta1: bool
+    base_momentums: list[float]
+    max_momentums: list[float]
 
     def __init__(
         self,

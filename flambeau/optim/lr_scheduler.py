@@ -349,7 +349,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 raise ValueError(
                     f"CosineAnnealingWarmRestarts.step: expected non-negative epoch, but got {epoch}"
                 )
-            start, length = 0, self.T_0
+            start: float = 0
+            length = self.T_0
             if self.T_mult == 1:
                 start = epoch // self.T_0 * self.T_0
             else:
@@ -365,7 +366,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 class _Composite(LRScheduler):
     """A schedule made of others on the same optimizer, `self._schedulers`."""
 
-    def _adopt(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler]) -> None:
+    def _adopt(self, optimizer: Any, schedulers: Sequence[LRScheduler]) -> None:
         name = type(self).__name__
         for i, scheduler in enumerate(schedulers):
             if not hasattr(scheduler, "optimizer"):
@@ -424,7 +425,7 @@ class SequentialLR(_Composite):
         first._initial_step()
         self._last_lr = first.get_last_lr()
 
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]  # there are no jumps
         """Goes on by one epoch."""
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
@@ -462,7 +463,7 @@ class ChainedScheduler(_Composite):
             scheduler._initial_step()
         self._last_lr = group_rates(self.optimizer)
 
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]  # there are no jumps
         """Goes on by one epoch."""
         for scheduler in self._schedulers:
             scheduler.step()
@@ -532,7 +533,7 @@ class ReduceLROnPlateau(LRScheduler):
             bound = self.best - self.threshold if self.mode == "min" else self.best + self.threshold
         return value < bound if self.mode == "min" else value > bound
 
-    def step(self, metrics: Any, epoch: int | None = None) -> None:
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Takes the figure of one more epoch, a number or a tensor of one element."""
         value = float(metrics)
         if epoch is not None:

@@ -83,7 +83,8 @@ class SGD(Optimizer):
         return loss
 
     def _momentum_step(self, group: dict[str, Any], options: dict[str, float]) -> None:
-        new, known = [[], [], []], [[], [], []]  # parameters, gradients, buffers
+        new: list[list[Any]] = [[], [], []]  # parameters, gradients and buffers that are new
+        known: list[list[Any]] = [[], [], []]
         for p in group["params"]:
             g = p.grad
             if g is None:

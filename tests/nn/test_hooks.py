@@ -10,6 +10,7 @@ import pytest
 import flambeau
 from flambeau import nn
 from flambeau.nn.modules import _hooks
+from flambeau.nn.modules import module as module_hooks
 from flambeau.utils.hooks import RemovableHandle
 
 
@@ -128,9 +129,11 @@ def test_global_forward_hooks_come_first():
     module.register_forward_pre_hook(lambda m, args: order.append("own pre"))
     module.register_forward_hook(lambda m, args, out: order.append("own"))
     handles = [
-        _hooks.register_module_forward_pre_hook(lambda m, args: order.append("global pre")),
-        _hooks.register_module_forward_hook(lambda m, args, out: order.append("global")),
-        _hooks.register_module_forward_hook(lambda m, args, kw, out: order.append(kw), with_kwargs=True),
+        module_hooks.register_module_forward_pre_hook(lambda m, args: order.append("global pre")),
+        module_hooks.register_module_forward_hook(lambda m, args, out: order.append("global")),
+        module_hooks.register_module_forward_hook(
+            lambda m, args, kw, out: order.append(kw), with_kwargs=True
+        ),
     ]
     try:
         nn.Sequential(module)(1)
@@ -239,8 +242,8 @@ def test_backward_hook_runs_once_a_backward():
 def test_global_backward_hooks():
     seen = []
     handles = [
-        _hooks.register_module_full_backward_pre_hook(lambda m, go: seen.append("pre")),
-        _hooks.register_module_full_backward_hook(lambda m, gi, go: seen.append(type(m).__name__)),
+        module_hooks.register_module_full_backward_pre_hook(lambda m, go: seen.append("pre")),
+        module_hooks.register_module_full_backward_hook(lambda m, gi, go: seen.append(type(m).__name__)),
     ]
     try:
         x = flambeau.ones(1, requires_grad=True)

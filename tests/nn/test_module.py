@@ -88,7 +88,7 @@ def test_assignment_errors():
     net.mean = None
     assert net.mean is None
     with pytest.raises(AttributeError, match="'Net' object has no attribute 'nowhere'"):
-        net.nowhere
+        _ = net.nowhere
     with pytest.raises(AttributeError, match="nowhere"):
         del net.nowhere
 
@@ -289,7 +289,12 @@ def test_repr():
         ")"
     )
     assert repr(Described()) == (
-        "Described(\n  one\n  two\n  (inner): Linear(in_features=1, out_features=2, bias=True)\n  (empty): None\n)"
+        "Described(\n"
+        "  one\n"
+        "  two\n"
+        "  (inner): Linear(in_features=1, out_features=2, bias=True)\n"
+        "  (empty): None\n"
+        ")"
     )
 
 

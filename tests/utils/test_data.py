@@ -46,7 +46,7 @@ class Stream(data.IterableDataset):
         return self.n
 
 
-# --- datasets ---------------------------------------------------------------------------------------------------------
+# --- datasets -----------------------------------------------------------------------------------------------
 
 
 def test_tensor_dataset():
@@ -129,7 +129,7 @@ def test_datasets_are_generic():
         data.Dataset()[0]
 
 
-# --- samplers ---------------------------------------------------------------------------------------------------------
+# --- samplers -----------------------------------------------------------------------------------------------
 
 
 def seeded(seed=0):
@@ -189,7 +189,7 @@ def test_batch_sampler():
             data.BatchSampler(*args)
 
 
-# --- collation --------------------------------------------------------------------------------------------------------
+# --- collation ----------------------------------------------------------------------------------------------
 
 Pair = collections.namedtuple("Pair", "a b")
 
@@ -219,7 +219,10 @@ def test_collate_tensors_and_arrays():
 
 
 def test_collate_containers():
-    assert lists(data.default_collate([{"a": 1, "b": [2]}, {"a": 3, "b": [4]}])) == {"a": [1, 3], "b": [[2, 4]]}
+    assert lists(data.default_collate([{"a": 1, "b": [2]}, {"a": 3, "b": [4]}])) == {
+        "a": [1, 3],
+        "b": [[2, 4]],
+    }
     ordered = data.default_collate([collections.OrderedDict(b=1, a=2)] * 2)
     assert type(ordered) is collections.OrderedDict and list(ordered) == ["b", "a"]
     pair = data.default_collate([Pair(1, "x"), Pair(2, "y")])
@@ -245,7 +248,7 @@ def test_convert():
     assert data.default_convert(names) is names
 
 
-# --- the loader -------------------------------------------------------------------------------------------------------
+# --- the loader ---------------------------------------------------------------------------------------------
 
 
 def test_batches_in_order():
@@ -281,7 +284,9 @@ class ByHand(data.Dataset):
         lambda: dataset(4) + dataset(7),
     ],
 )
-@pytest.mark.parametrize("options", [{"batch_size": 3}, {"batch_sampler": [[0, -1, 1], [2]]}, {"batch_size": None}])
+@pytest.mark.parametrize(
+    "options", [{"batch_size": 3}, {"batch_sampler": [[0, -1, 1], [2]]}, {"batch_size": None}]
+)
 def test_batches_made_at_once_are_those_made_of_samples(make, options):
     fast = lists(list(data.DataLoader(make(), **options)))
     assert fast == lists(list(data.DataLoader(ByHand(make()), **options)))

@@ -251,10 +251,10 @@ def _spread(values: tuple, where: list[int], into: list) -> tuple:
     return tuple(into)
 
 
-_Identity: type | None = None
+_Identity: Any = None
 
 
-def _identity() -> type:
+def _identity() -> Any:
     """The autograd function that hands its gradients to a callback; made on first use, as most programs need
     none.
     """

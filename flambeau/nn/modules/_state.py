@@ -28,8 +28,6 @@ class _IncompatibleKeys(NamedTuple):
             return "<All keys matched successfully>"
         return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
-    __str__ = __repr__
-
 
 class _BoundHook:
     """A hook called with its module first; unlike a `partial`, it is copied and pickled along with the

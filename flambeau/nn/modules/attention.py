@@ -203,7 +203,8 @@ class MultiheadAttention(Module):
             )
         if attn is not None and attn.dim() not in (2, 3):
             raise AssertionError(
-                f"For {kind}, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn.dim()}-D tensor instead"
+                f"For {kind}, expected `attn_mask` to be `None`, 2-D or 3-D "
+                f"but found {attn.dim()}-D tensor instead"
             )
         for x, size in ((query, self.embed_dim), (key, self.kdim), (value, self.vdim)):
             if x.size(-1) != size:

@@ -100,9 +100,12 @@ class Sequential(_ModuleSequence):
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
-        named = args[0] if len(args) == 1 and isinstance(args[0], OrderedDict) else None
-        for name, module in named.items() if named is not None else enumerate(args):
-            self.add_module(str(name) if named is None else name, module)
+        if len(args) == 1 and isinstance(args[0], OrderedDict):
+            named = args[0]
+        else:
+            named = OrderedDict((str(i), module) for i, module in enumerate(args))
+        for name, module in named.items():
+            self.add_module(name, module)
 
     def forward(self, input: Any) -> Any:
         for module in self._modules.values():

@@ -11,13 +11,26 @@ from flambeau import Tensor
 
 from ...utils.hooks import RemovableHandle
 from ..parameter import Buffer, Parameter
-from ._hooks import add_hook, call_with_hooks
+from ._hooks import (
+    add_hook,
+    call_with_hooks,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+)
 from ._state import StateDictMixin
 
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Module"]
+__all__ = [
+    "Module",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+]
 
 
 def _typename(value: object) -> str:

@@ -167,9 +167,9 @@ class BatchNorm1d(_BatchNorm):
 
     >>> import flambeau
     >>> from flambeau import nn
-    >>> nn.BatchNorm1d(2)(flambeau.tensor([[1.0, 5.0], [1.0, 5.0]]))
-    tensor([[0., 0.],
-            [0., 0.]], grad_fn=<NativeBatchNormBackward0>)
+    >>> nn.BatchNorm1d(2, eps=1e-12, affine=False)(flambeau.tensor([[1.0, 5.0], [3.0, 9.0]]))
+    tensor([[-1., -1.],
+            [ 1.,  1.]])
     """
 
     _dims = (2, 3)

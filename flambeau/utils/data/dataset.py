@@ -24,7 +24,7 @@ class Dataset(Generic[T_co]):
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} does not define __getitem__")
 
-    def __add__(self, other: Dataset[T_co]) -> ConcatDataset[T_co]:
+    def __add__(self, other: Dataset[T_co]) -> Dataset[Any]:
         return ConcatDataset([self, other])
 
 
@@ -34,7 +34,7 @@ class IterableDataset(Dataset[T_co]):
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
 
-    def __add__(self, other: Dataset[T_co]) -> ChainDataset:
+    def __add__(self, other: Dataset[T_co]) -> Dataset[Any]:
         return ChainDataset([self, other])
 
 
@@ -75,7 +75,7 @@ class StackDataset(Dataset[Any]):
 
     datasets: tuple[Any, ...] | dict[str, Any]
 
-    def __init__(self, *args: Dataset[Any], **kwargs: Dataset[Any]) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         if bool(args) == bool(kwargs):
             raise ValueError(
                 "StackDataset: datasets should be given by position, for tuples, or by name, for dicts: got "
@@ -117,7 +117,7 @@ class ConcatDataset(Dataset[T_co]):
     Raises AssertionError when there is none or one of them is an IterableDataset.
     """
 
-    datasets: list[Dataset[T_co]]
+    datasets: list[Any]
     cumulative_sizes: list[int]
 
     def __init__(self, datasets: Iterable[Dataset[T_co]]) -> None:
@@ -177,7 +177,7 @@ class Subset(Dataset[T_co]):
     'e'
     """
 
-    dataset: Dataset[T_co]
+    dataset: Any
     indices: Sequence[int]
 
     def __init__(self, dataset: Dataset[T_co], indices: Sequence[int]) -> None:
@@ -212,9 +212,9 @@ def fetch(dataset: Any, indices: Iterable[Any]) -> list[Any]:
 # known.  It spares one small tensor per sample.
 
 
-def _inherits(dataset: Any, cls: type) -> bool:
+def _inherits(dataset: Any, cls: Any) -> bool:
     """Whether the dataset's samples are what `cls` says: no subclass redefines how they are fetched."""
-    mine = type(dataset)
+    mine: Any = type(dataset)
     same = mine.__getitem__ is cls.__getitem__
     return same and getattr(mine, "__getitems__", None) is getattr(cls, "__getitems__", None)
 
@@ -231,7 +231,7 @@ def _select(tensors: tuple[Any, ...], indices: list[Any]) -> list[Any] | None:
     return [t.index_select(0, index.to(t.device)) for t in tensors]
 
 
-def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) -> list[Subset[Any]]:
+def random_split(dataset: Any, lengths: Sequence[Any], generator: Any = None) -> list[Subset[Any]]:
     """Splits a dataset at random into subsets of `lengths`, which add up to its length, or are fractions that
     add up to 1.
 

@@ -161,7 +161,7 @@ class BatchSampler(Sampler[list[int]]):
             yield batch
 
     def __len__(self) -> int:
-        n = len(self.sampler)
+        n = len(self.sampler)  # type: ignore[arg-type]  # of a sampler that has a length
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
 

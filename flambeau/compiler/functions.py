@@ -1,0 +1,46 @@
+"""The math functions that bodies of operations may call, and the primitives, under their usual names."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from .expr import (  # noqa: F401
+    Expr,
+    absolute,
+    bitcast,
+    call,
+    cast,
+    ceil,
+    const,
+    copysign,
+    floor,
+    fma,
+    index,
+    is_float,
+    is_signed,
+    isnan,
+    like,
+    maximum,
+    minimum,
+    mulhi,
+    rem,
+    rint,
+    sqrt,
+    trunc,
+    where,
+)
+
+
+def _named(name: str) -> Callable[..., Expr]:
+    def function(*args: Expr) -> Expr:
+        return call(name, *args)
+
+    function.__name__ = name
+    return function
+
+
+exp, exp2, expm1, log, log2, log10, log1p = map(_named, ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p"))
+sin, cos, tan, asin, acos, atan, atan2 = map(_named, ("sin", "cos", "tan", "asin", "acos", "atan", "atan2"))
+sinh, cosh, tanh, asinh, acosh, atanh = map(_named, ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
+sigmoid, rsqrt, cbrt, erf, erfc, erfinv = map(_named, ("sigmoid", "rsqrt", "cbrt", "erf", "erfc", "erfinv"))
+pow, hypot, fmod, remainder, lgamma, digamma = map(_named, ("pow", "hypot", "fmod", "remainder", "lgamma", "digamma"))

@@ -1,0 +1,739 @@
+"""Arithmetic, rounding, comparisons, logic: pointwise operations of one or two lines."""
+
+from __future__ import annotations
+
+from ..compiler import expr as ex
+from ..compiler import functions as fn
+from ..compiler.differentiate import sign as sign_of
+from .declare import ALL, BOOL, FLOATING, INTEGRAL, NUMERIC, pointwise
+from .registry import library, register
+
+SPECIAL = ("special.", "Tensor.")
+
+
+@pointwise(reference="numpy.add")
+def add(input, other, *, alpha=1):
+    """input + alpha · other, element by element.
+
+    >>> import flambeau
+    >>> flambeau.add(flambeau.tensor([1, 2]), 10, alpha=2)
+    tensor([21, 22])
+    """
+    if input.dtype == "bool":
+        return input | other
+    return input + (other if ex.is_const(alpha, 1) else other * alpha)
+
+
+@pointwise(reference="numpy.subtract", dtypes=NUMERIC, also=("subtract", "Tensor.subtract"))
+def sub(input, other, *, alpha=1):
+    """input - alpha · other, element by element."""
+    return input - other * alpha
+
+
+@pointwise(places=("rsub",), in_place=False, dtypes=NUMERIC)
+def rsub(input, other, *, alpha=1):
+    """other - alpha · input."""
+    return other - input * alpha
+
+
+@pointwise(reference="numpy.multiply", also=("multiply", "Tensor.multiply"))
+def mul(input, other):
+    """Product, element by element.
+
+    >>> import flambeau
+    >>> flambeau.mul(flambeau.tensor([1., 2.]), 3)
+    tensor([3., 6.])
+    """
+    return input & other if input.dtype == "bool" else input * other
+
+
+@pointwise(int_to_float=True, reference="numpy.true_divide", places=("true_divide", "Tensor.true_divide"))
+def true_divide(input, other):
+    """Quotient in floating point, element by element."""
+    return input / other
+
+
+@pointwise(dtypes=NUMERIC, places=("_floor_quotient",), in_place=False)
+def floor_quotient(input, other):
+    """Quotient rounded down; the caller has ruled out integer zeros."""
+    if not fn.is_float(input.dtype):
+        quotient = input / other
+        if not fn.is_signed(input.dtype):
+            return quotient
+        inexact = quotient * other != input
+        below = inexact & ((input < 0) ^ (other < 0))
+        return fn.where(below, quotient - 1, quotient)
+    # As CPython's float_divmod: exact where the quotient is an integer.
+    modulus = fn.fmod(input, other)
+    quotient = (input - modulus) / other
+    adjusted = fn.where((modulus != 0) & ((modulus < 0) ^ (other < 0)), quotient - 1.0, quotient)
+    nearest = fn.floor(adjusted)
+    nearest = fn.where(adjusted - nearest > 0.5, nearest + 1.0, nearest)
+    rounded = fn.where(adjusted == 0, fn.copysign(fn.like(input, 0.0), input / other), nearest)
+    return fn.where(other == 0, input / other, rounded)
+
+
+@floor_quotient.derivative
+def _(grad):
+    return None, None
+
+
+@pointwise(dtypes=NUMERIC, places=("_trunc_quotient",), in_place=False)
+def trunc_quotient(input, other):
+    """Quotient rounded towards zero."""
+    return fn.trunc(input / other) if fn.is_float(input.dtype) else input / other
+
+
+@trunc_quotient.derivative
+def _(grad):
+    return None, None
+
+
+@pointwise(dtypes=NUMERIC, places=("_remainder",), in_place=False)
+def remainder_of(input, other):
+    """input - other · ⌊input / other⌋: of other's sign."""
+    if fn.is_float(input.dtype):
+        return fn.remainder(input, other)
+    rest = fn.rem(input, other)
+    if not fn.is_signed(input.dtype):
+        return rest
+    return fn.where((rest != 0) & ((rest < 0) ^ (other < 0)), rest + other, rest)
+
+
+@remainder_of.derivative
+def _(grad, input, other):
+    return grad, -(grad * fn.floor(input / other))
+
+
+@pointwise(dtypes=NUMERIC, places=("_fmod",), in_place=False)
+def fmod_of(input, other):
+    """input - other · trunc(input / other): of input's sign."""
+    return fn.fmod(input, other) if fn.is_float(input.dtype) else fn.rem(input, other)
+
+
+@fmod_of.derivative
+def _(grad, input, other):
+    return grad, -(grad * fn.trunc(input / other))
+
+
+@pointwise(reference="numpy.negative", dtypes=NUMERIC, also=("negative", "Tensor.negative"))
+def neg(input):
+    """-input, element by element."""
+    return -input
+
+
+@pointwise(name="abs", reference="numpy.abs", also=("absolute", "Tensor.absolute"))
+def absolute(input):
+    """Absolute value, element by element; its derivative at 0 is 0."""
+    return input if input.dtype == "bool" else fn.absolute(input)
+
+
+@pointwise(reference="numpy.sign")
+def sign(input):
+    """-1, 0 or 1 by the sign of each element."""
+    if input.dtype == "bool":
+        return input
+    found = sign_of(input)
+    return fn.where(fn.isnan(input), fn.like(input, 0.0), found) if fn.is_float(input.dtype) else found
+
+
+@sign.derivative
+def _(grad):
+    return grad * 0.0
+
+
+@pointwise(name="sgn")
+def sgn(input):
+    """The sign of each element; for real numbers the same as `sign`."""
+    return sign.declaration.body(input)
+
+
+@sgn.derivative
+def _(grad):
+    return grad * 0.0
+
+
+@pointwise(reference="numpy.signbit", in_place=False, differentiable=False)
+def signbit(input):
+    """Whether the sign bit is set: true for -0.0 too."""
+    if input.dtype == "bool":
+        return fn.const(False, "bool") & input
+    if not fn.is_float(input.dtype):
+        return input < 0 if fn.is_signed(input.dtype) else input != input
+    return fn.copysign(fn.like(input, 1.0), input) < 0
+
+
+@pointwise(int_to_float=True, reference="numpy.reciprocal", domain=(0.5, 3.0))
+def reciprocal(input):
+    """1 / input."""
+    return 1.0 / input
+
+
+@reciprocal.derivative
+def _(grad, out):
+    return -(grad * (out * out))
+
+
+@pointwise(reference="numpy.square")
+def square(input):
+    """input², element by element."""
+    return input & input if input.dtype == "bool" else input * input
+
+
+@pointwise(places=("_pow",), in_place=False, dtypes=ALL)
+def power(input, exponent):
+    """input ** exponent, element by element."""
+    if input.dtype == "bool":
+        return input | ~exponent
+    if fn.is_float(input.dtype):
+        return fn.pow(input, exponent)
+    result, factor, one = fn.like(input, 1), input, fn.like(exponent, 1)
+    for bit in range(ex.BITS[input.dtype] - fn.is_signed(input.dtype)):  # square and multiply
+        chosen = ((exponent >> fn.like(exponent, bit)) & one) == one
+        result = fn.where(chosen, result * factor, result)
+        factor = factor * factor
+    negative = fn.where(input == 1, one, fn.like(input, 0))
+    if fn.is_signed(input.dtype):
+        even = (exponent & one) == fn.like(exponent, 0)
+        negative = fn.where(input == -1, fn.where(even, one, fn.like(input, -1)), negative)
+        return fn.where(exponent < 0, negative, result)
+    return result
+
+
+@pointwise(int_to_float=True, reference="numpy.sqrt", domain=(0.1, 4.0))
+def sqrt(input):
+    """Square root; NaN below 0."""
+    return fn.sqrt(input)
+
+
+@pointwise(int_to_float=True, domain=(0.1, 4.0))
+def rsqrt(input):
+    """1 / √input."""
+    return fn.rsqrt(input)
+
+
+# --- rounding: derivatives are zero --------------------------------------------------------------------------------------
+def _rounding(name: str, function, reference: str, *also: str):
+    def body(input):
+        if not fn.is_float(input.dtype):
+            return input
+        return function(input)
+
+    body.__name__, body.__doc__ = name, f"{name} of each element, as a floating-point number; its derivative is 0."
+    op = pointwise(reference=reference, also=also, dtypes=NUMERIC)(body)
+
+    @op.derivative
+    def _(grad):
+        return grad * 0.0
+
+    return op
+
+
+floor = _rounding("floor", fn.floor, "numpy.floor")
+ceil = _rounding("ceil", fn.ceil, "numpy.ceil")
+trunc = _rounding("trunc", fn.trunc, "numpy.trunc", "fix", "Tensor.fix")
+
+
+@pointwise(places=("_round",), in_place=False, dtypes=NUMERIC)
+def rounded(input):
+    """Nearest integer, ties to even."""
+    return fn.rint(input) if fn.is_float(input.dtype) else input
+
+
+@rounded.derivative
+def _(grad):
+    return grad * 0.0
+
+
+@library("composite", reference="numpy.round")
+def round(input, *, decimals=0, out=None):  # noqa: A001
+    """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
+    if decimals == 0:
+        return rounded(input, out=out)
+    scale = 10.0 ** abs(decimals)
+    found = rounded(input * scale) / scale if decimals > 0 else rounded(input / scale) * scale
+    return found if out is None else out.resize_(found.shape).copy_(found)
+
+
+@pointwise(dtypes=FLOATING)
+def frac(input):
+    """The part after the point, with input's sign."""
+    return input - fn.trunc(input)
+
+
+@frac.derivative
+def _(grad):
+    return grad
+
+
+# --- extremes ------------------------------------------------------------------------------------------------------------
+@pointwise(reference="numpy.maximum", in_place=False)
+def maximum(input, other):
+    """The larger of the two, NaN where either is; at a tie the gradient is halved."""
+    return input | other if input.dtype == "bool" else fn.maximum(input, other)
+
+
+@pointwise(reference="numpy.minimum", in_place=False)
+def minimum(input, other):
+    """The smaller of the two, NaN where either is; at a tie the gradient is halved."""
+    return input & other if input.dtype == "bool" else fn.minimum(input, other)
+
+
+def _number_of(pick, input, other):
+    if not fn.is_float(input.dtype):
+        return pick(input, other)
+    return fn.where(fn.isnan(input), other, fn.where(fn.isnan(other), input, pick(input, other)))
+
+
+@pointwise(reference="numpy.fmax", in_place=False, dtypes=NUMERIC)
+def fmax(input, other):
+    """The larger of the two; a NaN loses to a number."""
+    return _number_of(fn.maximum, input, other)
+
+
+@fmax.derivative
+def _(grad, input, other):
+    first = (input >= other) | fn.isnan(other)
+    return fn.where(first, grad, fn.like(grad, 0.0)), fn.where(first, fn.like(grad, 0.0), grad)
+
+
+@pointwise(reference="numpy.fmin", in_place=False, dtypes=NUMERIC)
+def fmin(input, other):
+    """The smaller of the two; a NaN loses to a number."""
+    return _number_of(fn.minimum, input, other)
+
+
+@fmin.derivative
+def _(grad, input, other):
+    first = (input <= other) | fn.isnan(other)
+    return fn.where(first, grad, fn.like(grad, 0.0)), fn.where(first, fn.like(grad, 0.0), grad)
+
+
+@pointwise(dtypes=NUMERIC)
+def clamp_min(input, min):
+    """input, raised to min where it is less."""
+    return fn.maximum(input, min)
+
+
+@clamp_min.derivative
+def _(grad, input, min):
+    zero, inside = fn.like(grad, 0.0), input >= min
+    return fn.where(inside, grad, zero), fn.where(inside, zero, grad)
+
+
+@pointwise(dtypes=NUMERIC)
+def clamp_max(input, max):
+    """input, lowered to max where it is more."""
+    return fn.minimum(input, max)
+
+
+@clamp_max.derivative
+def _(grad, input, max):
+    zero, inside = fn.like(grad, 0.0), input <= max
+    return fn.where(inside, grad, zero), fn.where(inside, zero, grad)
+
+
+@pointwise(places=("_clamp",), dtypes=NUMERIC)
+def clamp_both(input, min, max):
+    """input, kept between min and max; max wins where they cross."""
+    return fn.minimum(fn.maximum(input, min), max)
+
+
+@clamp_both.derivative
+def _(grad, input, min, max):
+    zero = fn.like(grad, 0.0)
+    return (
+        fn.where((input >= min) & (input <= max), grad, zero),
+        fn.where((min < max) & (input < min), grad, zero),
+        fn.where((input > max) | (max < min), grad, zero),
+    )
+
+
+# --- comparisons and tests: bool results -----------------------------------------------------------------------------------
+def _comparison(name: str, reference: str, *also: str):
+    def body(input, other):
+        return ex.compare(name, input, other)
+
+    body.__name__ = name
+    body.__doc__ = f"Whether input {name} other, element by element (bool)."
+    return pointwise(reference=reference, differentiable=False, also=also)(body)
+
+
+eq = _comparison("eq", "numpy.equal")
+ne = _comparison("ne", "numpy.not_equal", "not_equal", "Tensor.not_equal")
+lt = _comparison("lt", "numpy.less", "less", "Tensor.less")
+le = _comparison("le", "numpy.less_equal", "less_equal", "Tensor.less_equal")
+gt = _comparison("gt", "numpy.greater", "greater", "Tensor.greater")
+ge = _comparison("ge", "numpy.greater_equal", "greater_equal", "Tensor.greater_equal")
+
+
+@pointwise(reference="numpy.isnan", in_place=False, differentiable=False)
+def isnan(input):
+    """Whether each element is not a number."""
+    return fn.isnan(input) if fn.is_float(input.dtype) else ex.compare("ne", input, input)
+
+
+@pointwise(reference="numpy.isinf", in_place=False, differentiable=False)
+def isinf(input):
+    """Whether each element is infinite."""
+    if not fn.is_float(input.dtype):
+        return ex.compare("ne", input, input)
+    return fn.absolute(input) == float("inf")
+
+
+@pointwise(reference="numpy.isfinite", in_place=False, differentiable=False)
+def isfinite(input):
+    """Whether each element is a finite number."""
+    if not fn.is_float(input.dtype):
+        return ex.compare("eq", input, input)
+    return fn.absolute(input) < float("inf")
+
+
+@pointwise(reference="numpy.isposinf", in_place=False, differentiable=False)
+def isposinf(input):
+    """Whether each element is +inf."""
+    return input == float("inf") if fn.is_float(input.dtype) else ex.compare("ne", input, input)
+
+
+@pointwise(reference="numpy.isneginf", in_place=False, differentiable=False)
+def isneginf(input):
+    """Whether each element is -inf."""
+    return input == float("-inf") if fn.is_float(input.dtype) else ex.compare("ne", input, input)
+
+
+@pointwise(in_place=False, places=("_isclose",), raw=())
+def close_to(input, other, *, rtol=1e-5, atol=1e-8, equal_nan=0):
+    """|input - other| <= atol + rtol · |other|, or equal."""
+    if not fn.is_float(input.dtype):
+        x, y = fn.cast(input, "float64"), fn.cast(other, "float64")
+        rtol, atol = fn.cast(rtol, "float64"), fn.cast(atol, "float64")
+        return (input == other) | (fn.absolute(x - y) <= atol + fn.absolute(rtol * y))
+    near = fn.absolute(input - other) <= atol + fn.absolute(rtol * other)
+    finite = (fn.absolute(input) < float("inf")) & (fn.absolute(other) < float("inf"))
+    both = (equal_nan != 0) & fn.isnan(input) & fn.isnan(other)
+    return (input == other) | (near & finite) | both
+
+
+def _logical(name: str, function, reference: str):
+    def body(input, other):
+        return function(fn.cast(input, "bool"), fn.cast(other, "bool"))
+
+    body.__name__, body.__doc__ = name, f"{name} of the elements taken as truth values (bool)."
+    return pointwise(reference=reference, differentiable=False)(body)
+
+
+logical_and = _logical("logical_and", lambda a, b: a & b, "numpy.logical_and")
+logical_or = _logical("logical_or", lambda a, b: a | b, "numpy.logical_or")
+logical_xor = _logical("logical_xor", lambda a, b: a ^ b, "numpy.logical_xor")
+
+
+@pointwise(reference="numpy.logical_not", differentiable=False)
+def logical_not(input):
+    """Whether each element is zero (bool)."""
+    return ~fn.cast(input, "bool")
+
+
+def _bits(name: str, function, reference: str, dtypes=INTEGRAL | BOOL):
+    def body(input, other):
+        return function(input, other)
+
+    body.__name__, body.__doc__ = name, f"{name} of the bits of integers, or of bools."
+    return pointwise(reference=reference, differentiable=False, dtypes=dtypes)(body)
+
+
+bitwise_and = _bits("bitwise_and", lambda a, b: a & b, "numpy.bitwise_and")
+bitwise_or = _bits("bitwise_or", lambda a, b: a | b, "numpy.bitwise_or")
+bitwise_xor = _bits("bitwise_xor", lambda a, b: a ^ b, "numpy.bitwise_xor")
+
+
+def _shifted(input, other, shift, far):
+    """A shift by the width or more, or by a negative count, leaves what `far` says."""
+    width = ex.BITS[input.dtype]
+    outside = other >= fn.like(other, width)
+    if fn.is_signed(input.dtype):
+        outside = outside | (other < 0)
+    return fn.where(outside, far, shift(input, fn.where(outside, fn.like(other, 0), other)))
+
+
+@pointwise(differentiable=False, dtypes=INTEGRAL)
+def bitwise_left_shift(input, other):
+    """input · 2^other, wrapping."""
+    return _shifted(input, other, lambda a, b: a << b, fn.like(input, 0))
+
+
+@pointwise(differentiable=False, dtypes=INTEGRAL)
+def bitwise_right_shift(input, other):
+    """⌊input / 2^other⌋."""
+    far = fn.where(input < 0, fn.like(input, -1), fn.like(input, 0)) if fn.is_signed(input.dtype) else fn.like(input, 0)
+    return _shifted(input, other, lambda a, b: a >> b, far)
+
+
+@pointwise(reference="numpy.invert", differentiable=False, dtypes=INTEGRAL | BOOL)
+def bitwise_not(input):
+    """The complement of each element's bits; of bools, the opposite."""
+    return ~input
+
+
+# --- choice ----------------------------------------------------------------------------------------------------------------
+@pointwise(places=("_where",), in_place=False, raw=("condition",))
+def where_of(condition, input, other):
+    """input where the condition holds, else other."""
+    return fn.where(fn.cast(condition, "bool"), input, other)
+
+
+@pointwise(places=("_masked_fill",), raw=("mask", "value"), keeps=(0,))
+def masked_value(input, mask, value):
+    """input, with value where the mask holds."""
+    return fn.where(mask, fn.cast(value, input.dtype), input)
+
+
+@masked_value.derivative
+def _(grad, mask):
+    zero = fn.like(grad, 0.0)
+    return fn.where(mask, zero, grad), None, fn.where(mask, grad, zero)
+
+
+@pointwise(places=("_identity",), in_place=False)
+def identity(input):
+    """A copy: `clone`, `to`, `copy_`, `contiguous`."""
+    return input
+
+
+# --- several operands ----------------------------------------------------------------------------------------------------------
+@pointwise(dtypes=NUMERIC)
+def addcmul(input, tensor1, tensor2, *, value=1):
+    """input + value · tensor1 · tensor2."""
+    return input + value * (tensor1 * tensor2)
+
+
+@pointwise(dtypes=FLOATING)
+def addcdiv(input, tensor1, tensor2, *, value=1):
+    """input + value · tensor1 / tensor2."""
+    return input + value * (tensor1 / tensor2)
+
+
+@pointwise(dtypes=FLOATING)
+def lerp(input, end, weight):
+    """input + weight · (end - input), computed from the nearer end."""
+    return fn.where(
+        fn.absolute(weight) < 0.5, input + weight * (end - input), end - (end - input) * (1.0 - weight)
+    )
+
+
+@lerp.derivative
+def _(grad, input, end, weight):
+    return grad * (1.0 - weight), grad * weight, grad * (end - input)
+
+
+@pointwise(reference="numpy.copysign", int_to_float=True)
+def copysign(input, other):
+    """|input| with other's sign."""
+    return fn.copysign(input, other)
+
+
+@copysign.derivative
+def _(grad, input, out):
+    ratio = fn.where(input == 0, fn.like(grad, 0.0), sign_of(input) * sign_of(out))
+    return grad * ratio, fn.like(grad, 0.0) * grad
+
+
+@pointwise(reference="numpy.heaviside", domain=(-2.0, 2.0))
+def heaviside(input, values):
+    """0 below zero, 1 above it, `values` at it."""
+    return fn.where(input == 0, values, fn.where(input < 0, fn.like(input, 0), fn.like(input, 1)))
+
+
+@heaviside.derivative
+def _(grad):
+    return None, None
+
+
+@library("composite")
+def positive(input):
+    """The tensor itself; RuntimeError for bool."""
+    if input.dtype.name == "bool":
+        raise RuntimeError("positive(): The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+def _no_integer_zero(name: str, input, other) -> None:
+    """Integers have no quotient by zero: RuntimeError, before any kernel runs."""
+    from ..core.dispatch import result_type
+    from ..core.tensor import TensorBase
+
+    if result_type(input, other).name in INTEGRAL:
+        zero = bool((other == 0).any()) if isinstance(other, TensorBase) else other == 0
+        if zero:
+            raise RuntimeError(f"{name}(): ZeroDivisionError: an element of argument 'other' is 0")
+
+
+def _checked(name: str, op, reference: str | None):
+    def function(input, other, *, out=None):
+        _no_integer_zero(name, input, other)
+        return op(input, other) if out is None else op(input, other, out=out)
+
+    def in_place(input, other):
+        _no_integer_zero(name, input, other)
+        return overwrite(input, op(input, other))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = op.__doc__ + "  Of integers: RuntimeError where a divisor is 0."
+    register(name, "composite", function, in_place=in_place, reference=reference, domain=(0.5, 3.0))
+    return function, in_place
+
+
+def overwrite(input, result):
+    """`copy_` with the checks of an in-place operation."""
+    if tuple(result.shape) != tuple(input.shape):
+        raise RuntimeError(f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(result.shape)}")
+    return input.copy_(result)
+
+
+floor_divide, floor_divide_ = _checked("floor_divide", floor_quotient, "numpy.floor_divide")
+remainder, remainder_ = _checked("remainder", remainder_of, "numpy.remainder")
+fmod, fmod_ = _checked("fmod", fmod_of, "numpy.fmod")
+
+
+def div(input, other, *, rounding_mode=None, out=None):
+    """Quotient, element by element: in floating point, or rounded by `rounding_mode` "trunc" or "floor".
+
+    RuntimeError for another mode, and for integer zeros where the quotient is rounded.
+    """
+    if rounding_mode is None:
+        return true_divide(input, other) if out is None else true_divide(input, other, out=out)
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(
+            f"div(): expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
+        )
+    _no_integer_zero("div", input, other)
+    op = trunc_quotient if rounding_mode == "trunc" else floor_quotient
+    return op(input, other) if out is None else op(input, other, out=out)
+
+
+def div_(input, other, *, rounding_mode=None):
+    """`div` in place."""
+    if rounding_mode is None:
+        return DIVIDE_IN_PLACE(input, other)
+    return overwrite(input, div(input, other, rounding_mode=rounding_mode))
+
+
+def pow(input, exponent, *, out=None):  # noqa: A001
+    """input ** exponent, element by element; RuntimeError for a negative integer exponent of integers."""
+    from ..core.tensor import TensorBase
+
+    if out is None and type(exponent) in (int, float) and isinstance(input, TensorBase):
+        if exponent == 2:
+            return square(input)
+        if input.is_floating_point():
+            if exponent == 0.5:
+                return sqrt(input)
+            if exponent == 1:
+                return input * 1.0
+            if exponent == -1:
+                return reciprocal(input)
+            if exponent == -0.5:
+                return rsqrt(input)
+            if exponent == 3:
+                return square(input) * input
+        elif type(exponent) is int and exponent < 0:
+            raise RuntimeError("pow(): Integers to negative integer powers are not allowed.")
+    return power(input, exponent) if out is None else power(input, exponent, out=out)
+
+
+def pow_(input, exponent):
+    """`pow` in place."""
+    return overwrite(input, pow(input, exponent))
+
+
+def clamp(input, min=None, max=None, *, out=None):
+    """input, kept between min and max (numbers or tensors; either may be None, not both)."""
+    given = {} if out is None else {"out": out}
+    if min is None:
+        if max is None:
+            raise RuntimeError("clamp(): At least one of 'min' or 'max' must not be None")
+        return clamp_max(input, max, **given)
+    return clamp_min(input, min, **given) if max is None else clamp_both(input, min, max, **given)
+
+
+def clamp_(input, min=None, max=None):
+    """`clamp` in place."""
+    return overwrite(input, clamp(input, min, max))
+
+
+def where(condition, input=None, other=None, *, out=None):
+    """input where the condition (bool) holds, else other; with the condition alone, its true indices as a tuple.
+
+    >>> import flambeau
+    >>> flambeau.where(flambeau.tensor([True, False]), 1.0, flambeau.tensor([5., 6.]))
+    tensor([1., 6.])
+    """
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    if condition.dtype.name not in ("bool", "uint8"):
+        raise RuntimeError(f"where(): expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}")
+    return where_of(condition, input, other) if out is None else where_of(condition, input, other, out=out)
+
+
+def _where_method(input, condition, other):
+    """input where the condition holds, else other."""
+    return where(condition, input, other)
+
+
+def masked_fill(input, mask, value):
+    """input, with `value` (a number or a 0-dim tensor) where the mask (bool) holds."""
+    _check_mask(mask, value)
+    return masked_value(input, mask, value)
+
+
+def masked_fill_(input, mask, value):
+    """`masked_fill` in place."""
+    _check_mask(mask, value)
+    return MASKED_IN_PLACE(input, mask, value)
+
+
+def _check_mask(mask, value) -> None:
+    if mask.dtype.name != "bool":
+        raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}")
+    if getattr(value, "ndim", 0):
+        raise RuntimeError(
+            f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+        )
+
+
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether |input - other| <= atol + rtol · |other|, element by element (bool)."""
+    if input.dtype != other.dtype:
+        raise RuntimeError(f"isclose(): {input.dtype} did not match {other.dtype}")
+    if rtol < 0 or atol < 0:
+        raise RuntimeError(f"isclose(): rtol and atol must be at least 0, got {rtol} and {atol}")
+    return close_to(input, other, rtol=rtol, atol=atol, equal_nan=float(equal_nan))
+
+
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False) -> bool:
+    """Whether all elements are close; see `isclose`."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+def equal(input, other) -> bool:
+    """Whether both tensors have the same shape and elements."""
+    return tuple(input.shape) == tuple(other.shape) and bool((input == other).all())
+
+
+def _in_place_of(op):
+    from ..core.dispatch import InPlaceOp
+
+    return InPlaceOp(op, op.name + "_")
+
+
+DIVIDE_IN_PLACE = _in_place_of(true_divide)
+MASKED_IN_PLACE = _in_place_of(masked_value)
+register("div", "composite", div, places=("div", "Tensor.div", "divide", "Tensor.divide"), in_place=div_,
+         reference="numpy.true_divide", domain=(0.5, 3.0))  # fmt: skip
+register("pow", "composite", pow, in_place=pow_, reference="numpy.power", domain=(0.2, 3.0))
+register("clamp", "composite", clamp, places=("clamp", "Tensor.clamp", "clip", "Tensor.clip"), in_place=clamp_)
+register("where", "composite", where, places=("where",))
+register("where_method", "composite", _where_method, places=("Tensor.where",))
+register("masked_fill", "composite", masked_fill, in_place=masked_fill_)
+register("isclose", "composite", isclose, differentiable=False)
+register("allclose", "composite", allclose, differentiable=False)
+register("equal", "composite", equal, differentiable=False)

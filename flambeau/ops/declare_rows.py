@@ -1,0 +1,179 @@
+"""The declaration of reductions and row programs: one row, written as maps and folds.
+
+    @row()
+    def softmax(x):
+        "Exponentials of a row, divided by their sum."
+        e = exp(x - kn.max(x))
+        return e / kn.sum(e)
+
+    @reduction()
+    def sum(x):
+        return kn.sum(x)
+
+A body sees one element of each input and folds over the row (`kernels.sum`, `max`, `fold` …).  Results that still vary
+along the row are as long as the row, others are one value a row.  A reduction whose folds are independent of each other is
+cut into blocks by `core/rows.pyx`; the two kernels for that come from the same body.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import namedtuple
+from typing import Callable, Sequence
+
+from ..compiler import expr as ex
+from ..compiler import kernels as kn
+from ..core import rows as core_rows
+from .declare import ACCESS, ALL, CODE_NAMES, CODES, FLOATING, NO_CODE, compute_dtype
+from .registry import register
+
+WHOLE, PARTIAL, FINAL = 0, 1, 2
+
+
+class Rows:
+    """A declared body and the rules around it; `rows.RowOp` asks it for kernels."""
+
+    def __init__(
+        self,
+        name: str,
+        body: Callable,
+        inputs: Sequence[str],
+        params: Sequence[str],
+        *,
+        dtypes: frozenset[str],
+        accumulate: Callable[[str], str],
+        result: Callable[[str], Sequence[str]] | None,
+        empty: str | None,
+    ):
+        self.name, self.body, self.inputs, self.params = name, body, tuple(inputs), tuple(params)
+        self.dtypes, self.accumulate, self.result, self.empty = dtypes, accumulate, result, empty
+
+    def working(self, common: int, wanted: int) -> str:
+        """The dtype of the result before a body changes it: the one asked for, else the rule's."""
+        name = CODE_NAMES[common] if wanted == NO_CODE else CODE_NAMES[wanted]
+        if CODE_NAMES[common] not in self.dtypes or name not in self.dtypes:
+            raise NotImplementedError(
+                f'{self.name}(): "{self.name}" not implemented for \'{name}\'; it takes {sorted(self.dtypes)}'
+            )
+        return name if wanted != NO_CODE else self.accumulate(name)
+
+    def check_empty(self, dtype) -> None:
+        """Raise where a row without elements has no result."""
+        if self.empty is not None:
+            raise IndexError(f"{self.name}(): {self.empty}")
+
+    def program(self, inputs: Sequence[str], working: str):
+        """The traced results, and the dtype each has in memory."""
+        compute = compute_dtype(working)
+        given = [ex.cast(ex.input(k, d), compute) for k, d in enumerate(inputs)]
+        params = {n: ex.cast(ex.param(k, "float64"), compute) for k, n in enumerate(self.params)}
+        found = self.body(*given, **params)
+        results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        memory = [working if r.dtype == compute else r.dtype for r in results]
+        return results, memory
+
+    def result_codes(self, common: int, wanted: int) -> tuple[int, ...]:
+        working = self.working(common, wanted)
+        return tuple(CODES[m] for m in self.program([working] * len(self.inputs), working)[1])
+
+    def state_codes(self, common: int, wanted: int) -> tuple[int, ...]:
+        working = self.working(common, wanted)
+        results, _ = self.program([working] * len(self.inputs), working)
+        return tuple(CODES[s.dtype] for s in kn.stages(results).partial)
+
+    def kernel(self, stage: int, along: bool, inputs, outputs, common: int, wanted: int):
+        """Address and result dtypes of the kernel for these dtypes, access patterns and stage."""
+        from ..compiler import build
+
+        working = self.working(common, wanted)
+        operands = tuple(kn.Operand(CODE_NAMES[code], ACCESS[access]) for code, access in inputs)
+        access = tuple(ACCESS[a] for a in outputs)
+        seen = [o.dtype for o in operands] if stage != FINAL else [working] * len(self.inputs)
+        results, memory = self.program(seen, working)
+        if stage == PARTIAL:
+            results = kn.stages(results).partial
+            memory = [r.dtype for r in results]
+        elif stage == FINAL:
+            results = kn.stages(results).final
+        stored = tuple(ex.cast(r, m) for r, m in zip(results, memory))
+        params = ("float64",) * len(self.params)
+        kernel = kn.Row(self.name, stored, access, operands, params, "r" if along else "k")
+        return build.address(kernel), tuple(CODES[m] for m in memory)
+
+    def derivative_of(self, op: core_rows.RowOp) -> Callable[[Callable], Callable]:
+        """A decorator: the function names what it reads among grad(s), inputs, out(s), sizes, dims, keepdim and
+        parameters, and returns a gradient for each input."""
+
+        def declare(formula: Callable) -> Callable:
+            wanted = list(inspect.signature(formula).parameters)
+            kinds = {n: (1, k) for k, n in enumerate(self.inputs)} | {"out": (2, 0)}
+            kinds |= {f"out{k}": (2, k) for k in range(4)}
+            saved = tuple(kinds[n] for n in wanted if n in kinds)
+            names = ["grad", *[n for n in wanted if n in kinds], "sizes", "dims", "keepdim", *self.params]
+            places = [names.index("grad" if n == "grads" else n) for n in wanted]
+
+            def call(*values):
+                return formula(*[values[p] for p in places])
+
+            op.set_formula(saved, call)
+            return formula
+
+        return declare
+
+
+def same(name: str) -> str:
+    return name
+
+
+def widened(name: str) -> str:
+    """Sums of integers and bools are int64."""
+    return name if name in FLOATING else "int64"
+
+
+def _declare(body: Callable, reduces: bool, kind: str, *, places, also, dtypes, accumulate, result, empty, reference, domain,
+             fields, name, method, **details):  # fmt: skip
+    signature = inspect.signature(body)
+    inputs = [p.name for p in signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
+    params = [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    own = name or body.__name__
+    declared = Rows(own, body, inputs, [p.name for p in params], dtypes=dtypes, accumulate=accumulate, result=result,
+                    empty=empty)  # fmt: skip
+    example = "float32" if "float32" in dtypes else sorted(dtypes)[0]
+    results, _ = declared.program([example] * len(inputs), accumulate(example))
+    varies = kn.varies(results, [True] * len(inputs))
+    full = tuple(varies[id(r)] for r in results)
+    ordered = any(e.op == "index" for e in ex.walk(results))
+    splits = not any(full) and kn.stages(results) is not None
+    names = namedtuple(own, fields) if fields else None
+    op = core_rows.RowOp(own, len(inputs), len(results), full, tuple(float(p.default) for p in params), declared, reduces,
+                         ordered, splits, (), None, names)  # fmt: skip
+    op.__doc__ = body.__doc__
+    op.derivative = declared.derivative_of(op)
+    spots = places if places is not None else (own, *((f"Tensor.{own}",) if method else ()))
+    register(own, kind, op, places=tuple(spots) + tuple(also), body=body, reference=reference, domain=domain, dtypes=dtypes,
+             differentiable=True, **details)  # fmt: skip
+    return op
+
+
+def reduction(*, places=None, also=(), dtypes=ALL, accumulate=same, result=None, empty=None, reference=None,
+              domain=(-3.0, 3.0), fields=None, name=None, method=True, **details):  # fmt: skip
+    """Declare a reduction, called as `op(input, dim=None, keepdim=False, *, dtype=None, out=None)`."""
+
+    def make(body: Callable) -> core_rows.RowOp:
+        return _declare(body, True, "reduction", places=places, also=also, dtypes=dtypes, accumulate=accumulate, result=result,
+                        empty=empty, reference=reference, domain=domain, fields=fields, name=name, method=method,
+                        **details)  # fmt: skip
+
+    return make
+
+
+def row(*, places=None, also=(), dtypes=FLOATING, accumulate=same, result=None, empty=None, reference=None,
+        domain=(-3.0, 3.0), fields=None, name=None, method=True, **details):  # fmt: skip
+    """Declare a row function, called as `op(input, dim, *, dtype=None)`."""
+
+    def make(body: Callable) -> core_rows.RowOp:
+        return _declare(body, False, "row", places=places, also=also, dtypes=dtypes, accumulate=accumulate, result=result,
+                        empty=empty, reference=reference, domain=domain, fields=fields, name=name, method=method,
+                        **details)  # fmt: skip
+
+    return make
