@@ -1,1 +1,93 @@
+"""flambeau: PyTorch built anew, Python first.
 
+    import flambeau as torch
+
+runs people's code: tensors, a tape, neural networks, optimisers, data loading.  Operations are declared once, in
+`flambeau.ops`; this file gathers them into one flat namespace and onto the Tensor class.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+__version__ = "0.1.0"
+
+from .core import dtypes as _dtypes
+from .core.dispatch import result_type
+from .core.dtypes import Size, device, dtype, get_default_dtype, promote_types, set_default_dtype
+from .core.memory import OutOfMemoryError
+from .core.memory import Storage as UntypedStorage
+from .core.parallel import get_num_threads, set_num_threads
+from ._tensor import Tensor
+from ._constants import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    e,
+    inf,
+    layout,
+    memory_format,
+    nan,
+    newaxis,
+    pi,
+    preserve_format,
+    strided,
+)
+
+globals().update(_dtypes.by_name)
+float, double, half = _dtypes.by_name["float32"], _dtypes.by_name["float64"], _dtypes.by_name["float16"]
+int, long, short = _dtypes.by_name["int32"], _dtypes.by_name["int64"], _dtypes.by_name["int16"]
+cfloat, cdouble = _dtypes.by_name["complex64"], _dtypes.by_name["complex128"]
+
+for _name in ("arithmetic", "functions", "activations", "reductions", "copying", "reduced", "optimizer_steps", "viewing", "creation",
+              "products", "joining", "shaping", "random_ops", "scans", "sorting", "padding", "einsum", "normalization", "losses",
+              "activation_functions", "embedding", "dropout", "attention", "resizing", "convolution", "pooling"):  # fmt: skip
+    if (Path(__file__).parent / "ops" / f"{_name}.py").exists():
+        importlib.import_module(f".ops.{_name}", __name__)
+
+from .ops.registry import published as _published
+
+globals().update(_published(""))
+for _name, _function in _published("Tensor.").items():
+    setattr(Tensor, _name, _function)
+
+from . import _operators  # noqa: F401
+from . import autograd, linalg, special, utils
+from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from .autograd import _tensor_backward as _backward
+from .autograd.grad_mode import is_inference_mode_enabled
+from ._typeinfo import finfo, iinfo
+from ._printing import set_printoptions
+from ._serialization import load, save
+
+Tensor.backward = _backward
+
+from . import nn, optim
+
+
+def is_tensor(obj: object) -> bool:
+    """Whether an object is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def numel(input: Tensor) -> int:
+    """How many elements a tensor has."""
+    return input.numel()
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether a tensor's dtype is a floating-point one."""
+    return input.is_floating_point()
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether a tensor's dtype is a complex one."""
+    return input.is_complex()
+
+
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether type promotion may put values of one dtype into a tensor of the other: categories never go down."""
+    order = {"bool": 0, "uint8": 1}
+    rank = lambda d: 3 if d.is_complex else 2 if d.is_floating_point else order.get(d.name, 1)
+    return rank(from_) <= rank(to)

@@ -122,8 +122,7 @@ def _moved(storage: Any, source: Any, target: Any) -> Any:
     return flat.to(target).untyped_storage()
 
 
-# --- writing
-# ---------------------------------------------------------------------------------------------------------
+# --- writing ------------------------------------------------------------------------------------------------
 
 
 class _Writer:
@@ -237,22 +236,15 @@ class _Writer:
 def _is_key(key: Any) -> bool:
     if type(key) is tuple:
         return all(map(_is_key, key))
-    return key is None or type(key) in (
-        bool,
-        int,
-        float,
-        complex,
-        str,
-        bytes,
-        flambeau.dtype,
-        flambeau.device,
-    )
+    plain = (bool, int, float, complex, str, bytes, flambeau.dtype, flambeau.device)
+    return key is None or type(key) in plain
 
 
 def _write(file: Any, structure: bytes, storages: list[memoryview]) -> None:
     import zipfile
 
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        position: Any = archive.fp
         entries = [(_STRUCTURE, memoryview(structure))]
         entries += [(f"storage/{i}", data) for i, data in enumerate(storages)]
         for name, data in entries:
@@ -260,7 +252,7 @@ def _write(file: Any, structure: bytes, storages: list[memoryview]) -> None:
             info.file_size = len(data)
             large = len(data) > 2**30  # far below the limit of 2 GiB, where an entry needs 64-bit sizes
             header = 30 + len(name) + (20 if large else 0)
-            padding = -(archive.fp.tell() + header + 4) % _ALIGNMENT
+            padding = -(position.tell() + header + 4) % _ALIGNMENT
             info.extra = struct.pack("<HH", _PADDING_ID, padding) + bytes(padding)
             with archive.open(info, "w", force_zip64=large) as entry:
                 entry.write(data)
@@ -285,8 +277,7 @@ def _replacing(path: str) -> Iterator[BinaryIO]:
         raise
 
 
-# --- reading
-# ---------------------------------------------------------------------------------------------------------
+# --- reading ------------------------------------------------------------------------------------------------
 
 
 class _Damaged(Exception):
@@ -300,25 +291,16 @@ def _require(condition: bool, what: str) -> None:
 
 @contextmanager
 def _damage_reported() -> Iterator[None]:
-    """Turns what the standard library raises for bytes that are no such archive or document into
-    RuntimeError.
+    """Raises RuntimeError for what the standard library raises when bytes are no such archive or document.
 
     Errors of reading as such, OSError, are left alone.
     """
     from zipfile import BadZipFile
 
+    values = (ValueError, TypeError, OverflowError, RecursionError)
     try:
         yield
-    except (
-        _Damaged,
-        BadZipFile,
-        struct.error,
-        ValueError,
-        TypeError,
-        EOFError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except (_Damaged, BadZipFile, EOFError, struct.error, *values) as error:
         raise RuntimeError(
             f"flambeau.load: not a file that flambeau.save wrote, or a damaged one: {error}"
         ) from error
@@ -437,7 +419,8 @@ def _check_tensor(spec: Any, storages: list[Any]) -> dict[str, Any]:
 
 
 def _dtype(name: Any) -> Any:
-    _require(type(name) is str and name in _DTYPES, f"unknown dtype {_short(name)}")
+    known = type(name) is str and name in _DTYPES and hasattr(flambeau, name)
+    _require(known, f"unknown dtype {_short(name)}")
     return getattr(flambeau, name)
 
 

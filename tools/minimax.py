@@ -180,9 +180,34 @@ FITS: dict[str, Fit] = {
     "erf": Fit("erf(x) / x - 1, in x^2", lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
                lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), 0, 1),
     "erf_far": Fit("-log(1 - erf(x))", lambda x: -mp.log(mp.erfc(x)), lambda x: mp.erfc(x) / mp.erf(x), 1, (3.93, 5.93)),
-    "erfc": Fit("(1 + 2 x) exp(x^2) erfc(x) - 1, in (x - 2) / (x + 2)",
-                lambda t: (1 + 2 * erfc_x(t)) * mp.exp(erfc_x(t) ** 2) * mp.erfc(erfc_x(t)) - 1, lambda t: ONE, -1, (0.68, 0.87), (28, 58)),
+    "erfc": Fit("(1 + 2 x) exp(x^2) erfc(x) - 5/4, in (x - 2) / (x + 2)",
+                lambda t: (1 + 2 * erfc_x(t)) * mp.exp(erfc_x(t) ** 2) * mp.erfc(erfc_x(t)) - 1.25, lambda t: ONE, -0.52, (0.68, 0.87), (29, 59)),
+    "erfinv": Fit("erfinv(x) / x - 1, in x^2", lambda z: mp.erfinv(mp.sqrt(z)) / mp.sqrt(z) - 1,
+                  lambda z: mp.sqrt(z) / mp.erfinv(mp.sqrt(z)), 0, 0.5),
+    "erfinv_far": Fit("erfinv(x) / w, w = sqrt(-log(1 - x^2))", lambda w: inverse_of_erf(w) / w, lambda w: w / inverse_of_erf(w),
+                      0.83, (4.02, 6.1)),
+    "lgamma": Fit("lgamma(2 + d) / d", lambda d: mp.loggamma(2 + d) / d, lambda d: d / mp.loggamma(2 + d), -0.5, 0.5),
+    "lgamma_far": Fit("(lgamma(y + 1/2) - y log(y) + y - log(2 pi) / 2) y, in 1/y^2",
+                      lambda v: gamma_rest(1 / mp.sqrt(v)), lambda v: mp.sqrt(v) / mp.loggamma(1 / mp.sqrt(v) + 0.5), 0, 0.25),
+    "digamma": Fit("digamma(1.5 + d) / (1.5 + d - x0), digamma(x0) = 0", lambda d: mp.digamma(1.5 + d) / (1.5 + d - DIGAMMA_ROOT),
+                   lambda d: (1.5 + d - DIGAMMA_ROOT) / mp.digamma(1.5 + d), -0.5, 0.5),
+    "digamma_far": Fit("(digamma(y + 1/2) - log(y)) y^2, in 1/y^2", lambda v: (mp.digamma(1 / mp.sqrt(v) + 0.5) + mp.log(v) / 2) / v,
+                       lambda v: v / mp.digamma(1 / mp.sqrt(v) + 0.5), 0, ONE / 2.25),
 }  # fmt: skip
+
+
+def inverse_of_erf(w):
+    """erfinv(sqrt(1 - exp(-w^2))), by Newton's iteration on the complement."""
+    e = mp.exp(-(w**2))
+    complement = e / (1 + mp.sqrt(1 - e))
+    return mp.findroot(lambda y: mp.log(mp.erfc(y) / complement), w)
+
+
+def gamma_rest(y):
+    return (mp.loggamma(y + 0.5) - y * mp.log(y) + y - mp.log(2 * mp.pi) / 2) * y
+
+
+DIGAMMA_ROOT = mp.findroot(mp.digamma, 1.4616)
 
 
 def erfc_x(t):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from . import expr as ex
 from ._math_base import (INF, LAYOUT, NAN, Double, bits, clamp, constant, expansion, parts, plus, poly, power_of_two,
                          quick_two_sum, times)
-from .expr import Expr, absolute, bitcast, copysign, fma, like, rarely, rint, sqrt, where
+from .expr import Expr, absolute, bitcast, copysign, fma, like, rarely, rint, where
 
 
 # --- exponentials ----------------------------------------------------------------------------------------------------
@@ -230,8 +230,3 @@ def pow(x: Expr, y: Expr) -> Expr:
     value = where(ex.isnan(x) | ex.isnan(y), NAN, value)
     value = where((y == 0.0) | (x == 1.0), 1.0, value)
     return rarely(irregular(x) | ~(absolute(y) < INF), value, power)
-
-
-@expansion
-def rsqrt(x: Expr) -> Expr:
-    return 1.0 / sqrt(x)

@@ -12,7 +12,7 @@ div(1.0, sqrt(in0))
 
 from __future__ import annotations
 
-from . import _math_explog, _math_hyperbolic, _math_trig  # noqa: F401  (each adds its functions to EXPANSIONS)
+from . import _math_arithmetic, _math_explog, _math_hyperbolic, _math_special, _math_trig  # noqa: F401  (each adds its functions to EXPANSIONS)
 from ._math_base import EXPANSIONS
 
 __all__ = ["EXPANSIONS"]

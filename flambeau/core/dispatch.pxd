@@ -53,6 +53,7 @@ cdef class PointwiseOp(Op):
     cdef double defaults[MAX_PARAMS]
     cdef int required               # how many of names have no default
     cdef readonly bint differentiable
+    cdef public bint casts          # copies: any dtype may go into any other, and results keep their shape
     cdef unsigned int raw           # operands that take no part in type promotion
     cdef Table table
     cdef dict derivations           # which inputs want a gradient -> Derivation
@@ -74,3 +75,4 @@ cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* oper
 cdef int broadcast(str who, int64_t* sizes, int* rank, TensorBase t, tuple names) except -1
 cdef void make_callable(type cls, Op example) noexcept
 cdef bint fits(TensorBase t, int rank, const int64_t* sizes) noexcept nogil
+cdef TensorBase copied(TensorBase source, int code, bint row_major)

@@ -613,15 +613,16 @@ cdef object run_general(PointwiseOp op, Operand* operands, double* params, int c
     cdef uint64_t key0 = 0, key1 = common
     cdef uint64_t scalars[MAX_SLOTS]
     cdef PyObject* tensors[MAX_OPERANDS + MAX_OUTPUTS]
-    cdef TensorBase t, out, model = None
+    cdef TensorBase t, out
     cdef Kernel* kernel
+    if given != NULL:
+        out = <TensorBase>given[0]
+        rank = out.rank
+        memcpy(sizes, out.sizes, rank * sizeof(int64_t))
     for k in range(n):
         tensors[m + k] = operands[k].tensor
-        if operands[k].tensor != NULL:
-            t = <TensorBase>operands[k].tensor
-            broadcast(op.name, sizes, &rank, t, op.names)
-            if model is None or (model.rank < t.rank):
-                model = t
+        if operands[k].tensor != NULL and given == NULL:
+            broadcast(op.name, sizes, &rank, <TensorBase>operands[k].tensor, op.names)
     cdef list results = []
     cdef int64_t strides[MAX_DIMS]
     if given == NULL:
@@ -720,18 +721,22 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
     cdef int rank = 0, k, j, code, n = op.operands, m = op.outputs
     cdef list stand_ins = None
     cdef bint differentiable = op.differentiable
+    if op.casts:
+        rank = (<TensorBase>given[0]).rank
+        memcpy(sizes, (<TensorBase>given[0]).sizes, rank * sizeof(int64_t))
     for k in range(n):
         if operands[k].tensor != NULL:
             broadcast(op.name, sizes, &rank, <TensorBase>operands[k].tensor, op.names)
-    codes = result_codes(op, operands, common)
+    codes = (common,) if op.casts else result_codes(op, operands, common)
     for k in range(m):
         out = <TensorBase>given[k]
         code = codes[k]
-        if CATEGORY[code] > CATEGORY[out.code] and not (out.code == BOOL and code == BOOL):
+        if CATEGORY[code] > CATEGORY[out.code] and not op.casts:
             raise RuntimeError(f"{op.name}(): result type {dtype_of(code)} can't be cast to the desired output type {dtype_of(out.code)}")
         if grad_enabled():
             if in_place:
                 check_in_place(out, op.name)
+                taped = taped or wants_grad(out)
             elif taped or wants_grad(out):
                 raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but "
                                    "one of the arguments requires grad.")
@@ -749,6 +754,67 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
     if taped and in_place and differentiable and m == 1:
         record_pointwise(op, operands, params, <object>given[0], common, <TensorBase>given[0])
     return <object>given[0] if m == 1 else tuple([<object>given[k] for k in range(m)])
+
+
+# --- copies ----------------------------------------------------------------------------------------------------------------
+cdef PointwiseOp identity = None
+
+
+def set_identity(PointwiseOp op) -> None:
+    """The operation that copies: `clone`, `to`, `copy_`, `contiguous` are this one."""
+    global identity
+    identity = op
+    op.casts = True
+
+
+cdef TensorBase copied(TensorBase source, int code, bint row_major):
+    """A copy of that dtype, on the tape; in the source's order of dimensions unless it is to be row-major."""
+    cdef Operand operand
+    cdef int64_t strides[MAX_DIMS]
+    cdef PyObject* given[1]
+    cdef TensorBase out
+    operand.tensor = <PyObject*>source
+    if row_major:
+        out = new_tensor(source.rank, source.sizes, code)
+    else:
+        layout(strides, source.rank, source.sizes, &operand, 1)
+        out = new_strided(source.rank, source.sizes, strides, code)
+    given[0] = <PyObject*>out
+    run_general(identity, &operand, NULL, source.code, given)
+    if grad_enabled() and wants_grad(source) and CATEGORY[code] >= 2:
+        record_pointwise(identity, &operand, NULL, out, source.code, None)
+    return out
+
+
+def contiguous(TensorBase input, memory_format=None) -> TensorBase:
+    """The tensor itself where its elements stand in row-major order without gaps, else a copy that does."""
+    return input if input.contiguous else copied(input, input.code, True)
+
+
+def clone(TensorBase input, *, memory_format=None) -> TensorBase:
+    """A copy with its own memory, on the tape."""
+    return copied(input, input.code, memory_format is not None and str(memory_format) == "flambeau.contiguous_format")
+
+
+def to_dtype(TensorBase input, d: dtype, copy: bool = False) -> TensorBase:
+    """The tensor itself where it has that dtype (and no copy is asked for), else a copy that has."""
+    cdef int code = (<dtype?>d).code
+    return input if code == input.code and not copy else copied(input, code, False)
+
+
+def copy_(TensorBase input, src, non_blocking=False) -> TensorBase:
+    """Overwrite the elements by those of `src` (a tensor that broadcasts to the shape, of any dtype, or a number)."""
+    cdef Operand operand
+    cdef PyObject* given[1]
+    if not read_operand(src, &operand):
+        raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
+    given[0] = <PyObject*>input
+    return run_given(identity, &operand, NULL, given, True, src_code(&operand), wants_grad(<TensorBase>src) and grad_enabled()
+                     if operand.tensor != NULL else False)
+
+
+cdef int src_code(Operand* operand):
+    return (<TensorBase>operand.tensor).code if operand.tensor != NULL else common_code(operand, 1, 0)
 
 
 cdef bint fits(TensorBase t, int rank, const int64_t* sizes) noexcept nogil:
@@ -1015,7 +1081,7 @@ cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, obj
                 keep(&node.slot[slot], <TensorBase>(results if op.outputs == 1 else results[how.numbers[k]]), how.numbers[k])
                 slot += 1
         node.slots = slot
-    if op.params:
+    if op.params and params != NULL:
         node.params = <double*>calloc(op.params, sizeof(double))
         memcpy(node.params, params, op.params * sizeof(double))
     if written is not None:

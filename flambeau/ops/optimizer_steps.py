@@ -8,15 +8,20 @@ Options that change which tensors there are have functions of their own; the oth
 
 from __future__ import annotations
 
-from ..compiler.expr import maximum, sqrt
+from ..compiler.functions import maximum, sqrt
+from .declare import FLOATING, pointwise
+
+_step = dict(places=(), in_place=False, differentiable=False, dtypes=FLOATING)
 
 
+@pointwise(name="sgd_step", results=1, **_step)
 def sgd(p, g, *, sign, weight_decay, lr):
     """Gradient descent."""
     g = sign * g + weight_decay * p
     return p - lr * g
 
 
+@pointwise(name="sgd_momentum_step", results=2, **_step)
 def sgd_momentum(p, g, buffer, *, sign, weight_decay, lr, momentum, fresh):
     """Gradient descent with momentum; `fresh`, 1 - dampening, is the weight of the gradient in the buffer."""
     g = sign * g + weight_decay * p
@@ -24,6 +29,7 @@ def sgd_momentum(p, g, buffer, *, sign, weight_decay, lr, momentum, fresh):
     return p - lr * buffer, buffer
 
 
+@pointwise(name="sgd_nesterov_step", results=2, **_step)
 def sgd_nesterov(p, g, buffer, *, sign, weight_decay, lr, momentum, fresh):
     """Gradient descent with Nesterov's momentum (Sutskever et al., 2013)."""
     g = sign * g + weight_decay * p
@@ -31,6 +37,7 @@ def sgd_nesterov(p, g, buffer, *, sign, weight_decay, lr, momentum, fresh):
     return p - lr * (g + momentum * buffer), buffer
 
 
+@pointwise(name="adam_step", results=3, **_step)
 def adam(p, g, m, v, *, sign, weight_decay, shrink, beta1, fresh1, beta2, fresh2, eps, step_size, root):
     """Adam (Kingma and Ba, 2015, algorithm 1) and, by `shrink`, AdamW (Loshchilov and Hutter, 2019).
 
@@ -44,6 +51,7 @@ def adam(p, g, m, v, *, sign, weight_decay, shrink, beta1, fresh1, beta2, fresh2
     return p - step_size * m / (sqrt(v) / root + eps), m, v
 
 
+@pointwise(name="adam_amsgrad_step", results=4, **_step)
 def adam_amsgrad(
     p, g, m, v, peak, *, sign, weight_decay, shrink, beta1, fresh1, beta2, fresh2, eps, step_size, root
 ):
@@ -56,6 +64,7 @@ def adam_amsgrad(
     return p - step_size * m / (sqrt(peak) / root + eps), m, v, peak
 
 
+@pointwise(name="rmsprop_step", results=2, **_step)
 def rmsprop(p, g, v, *, sign, weight_decay, lr, alpha, fresh, eps):
     """Division by the root of the running mean of squares (Tieleman and Hinton, 2012); `fresh` is 1 -
     alpha."""
@@ -64,6 +73,7 @@ def rmsprop(p, g, v, *, sign, weight_decay, lr, alpha, fresh, eps):
     return p - lr * g / (sqrt(v) + eps), v
 
 
+@pointwise(name="rmsprop_centered_step", results=3, **_step)
 def rmsprop_centered(p, g, v, mean, *, sign, weight_decay, lr, alpha, fresh, eps):
     """RMSprop by the estimated variance (Graves, 2013)."""
     g = sign * g + weight_decay * p
@@ -72,6 +82,7 @@ def rmsprop_centered(p, g, v, mean, *, sign, weight_decay, lr, alpha, fresh, eps
     return p - lr * g / (sqrt(v - mean * mean) + eps), v, mean
 
 
+@pointwise(name="rmsprop_momentum_step", results=3, **_step)
 def rmsprop_momentum(p, g, v, buffer, *, sign, weight_decay, lr, alpha, fresh, eps, momentum):
     """RMSprop whose steps have momentum."""
     g = sign * g + weight_decay * p
@@ -80,6 +91,7 @@ def rmsprop_momentum(p, g, v, buffer, *, sign, weight_decay, lr, alpha, fresh, e
     return p - lr * buffer, v, buffer
 
 
+@pointwise(name="rmsprop_centered_momentum_step", results=4, **_step)
 def rmsprop_centered_momentum(p, g, v, mean, buffer, *, sign, weight_decay, lr, alpha, fresh, eps, momentum):
     """Centered RMSprop whose steps have momentum."""
     g = sign * g + weight_decay * p

@@ -56,3 +56,17 @@ def library(kind: str, *places: str, **details: Any) -> Callable[[Callable], Cal
         return function
 
     return enter
+
+
+def published(prefix: str) -> dict[str, Callable]:
+    """The operations public at `prefix` ("" the flat namespace, "Tensor.", "nn.functional."), in-place forms included."""
+    found: dict[str, Callable] = {}
+    for entry in REGISTRY.values():
+        for place in entry.places:
+            head, _, name = place.rpartition(".")
+            if head != prefix.rstrip(".") or name.startswith("_"):
+                continue
+            found[name] = entry.function
+            if entry.in_place is not None and prefix in ("", "Tensor.", "nn.functional."):
+                found[name + "_"] = entry.in_place
+    return found

@@ -97,7 +97,7 @@ def _rebuilt(model: Any, entries: Any) -> Any:
         return kind(*entries) if hasattr(model, "_fields") else entries
     try:
         if isinstance(model, MutableMapping):
-            result = copy.copy(model)  # it may have attributes of its own
+            result: Any = copy.copy(model)  # it may have attributes of its own
             result.update(entries)
             return result
         if isinstance(model, MutableSequence):

@@ -146,7 +146,7 @@ class DataLoader:
     def __len__(self) -> int:
         if not isinstance(self.dataset, IterableDataset):
             return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
-        n = len(self.dataset)
+        n = len(self.dataset)  # type: ignore[arg-type]
         if self.batch_size is not None:
             n = n // self.batch_size if self.drop_last else -(-n // self.batch_size)
         self._promised = n

@@ -1,0 +1,41 @@
+"""Which operation each Python operator of Tensor calls."""
+
+from __future__ import annotations
+
+from .core.dispatch import InPlaceOp
+from .core.tensor import set_operator
+from .ops import arithmetic as a
+from .ops.registry import REGISTRY
+
+
+for _name, _op in {
+    "add": a.add, "sub": a.sub, "rsub": a.rsub, "mul": a.mul, "div": a.true_divide, "pow": a.pow, "floordiv": a.floor_divide,
+    "mod": a.remainder, "and": a.bitwise_and, "or": a.bitwise_or, "xor": a.bitwise_xor, "lshift": a.bitwise_left_shift,
+    "rshift": a.bitwise_right_shift, "lt": a.lt, "le": a.le, "gt": a.gt, "ge": a.ge, "eq": a.eq, "ne": a.ne, "neg": a.neg,
+    "abs": a.absolute, "invert": a.bitwise_not, "ifloordiv": a.floor_divide_, "imod": a.remainder_, "ipow": a.pow_,
+}.items():  # fmt: skip
+    set_operator(_name, _op)
+for _name, _op in {
+    "iadd": a.add, "isub": a.sub, "imul": a.mul, "idiv": a.true_divide, "iand": a.bitwise_and, "ior": a.bitwise_or,
+    "ixor": a.bitwise_xor, "ilshift": a.bitwise_left_shift, "irshift": a.bitwise_right_shift,
+}.items():  # fmt: skip
+    set_operator(_name, InPlaceOp(_op, _op.name + "_"))
+
+
+def _reversed_divide(self, other):
+    return a.true_divide(other, self)
+
+
+def _reversed_power(self, other):
+    return a.power(other, self)
+
+
+set_operator("rdiv", _reversed_divide)
+set_operator("rpow", _reversed_power)
+set_operator("rfloordiv", lambda self, other: a.floor_divide(other, self))
+set_operator("rmod", lambda self, other: a.remainder(other, self))
+set_operator("rlshift", lambda self, other: a.bitwise_left_shift(other, self))
+set_operator("rrshift", lambda self, other: a.bitwise_right_shift(other, self))
+if "matmul" in REGISTRY:
+    set_operator("matmul", REGISTRY["matmul"].function)
+    set_operator("rmatmul", lambda self, other: REGISTRY["matmul"].function(other, self))

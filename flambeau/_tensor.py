@@ -1,0 +1,146 @@
+"""The Tensor class: the compiled base, what needs Python, and the methods that the registry declares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .core import tape
+from .core.tensor import TensorBase, set_tensor_class
+
+
+class Tensor(TensorBase):
+    """A multi-dimensional array of elements of one dtype, which records what is done to it.
+
+    Make one with `flambeau.tensor`, `zeros`, `randn` …; its methods are the operations of the flat namespace.
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([[1., 2.], [3., 4.]], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([[2., 4.],
+            [6., 8.]])
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000  # NumPy leaves mixed arithmetic to us
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        if not args and not kwargs:
+            return TensorBase.__new__(cls)
+        from .core.create import empty, tensor
+
+        if all(isinstance(a, int) for a in args):
+            return empty(*args)
+        return tensor(*args, **kwargs).float() if not isinstance(args[0], TensorBase) else args[0]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if self.ndim == 0 and self.untyped_storage() is None:  # Tensor(): an empty one
+            from .core.create import empty
+
+            self._take(empty(0))
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        from ._printing import tensor_repr
+
+        return tensor_repr(self)
+
+    def __format__(self, spec: str) -> str:
+        if self.ndim == 0 and type(self) is Tensor:
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((self == element).any())
+
+    def __reversed__(self):
+        return self.flip(0) if self.ndim else self
+
+    def __deepcopy__(self, memo: dict) -> Tensor:
+        if not self.is_leaf:
+            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol")
+        if id(self) in memo:
+            return memo[id(self)]
+        storage = self.untyped_storage()
+        if id(storage) not in memo:  # tensors that share memory share it again
+            copied = type(storage)(storage.nbytes())
+            memoryview(copied)[:] = memoryview(storage)
+            memo[id(storage)] = copied
+            memo[id(copied)] = storage
+        from .core.create import empty
+
+        made = empty(0, dtype=self.dtype).set_(memo[id(storage)], self.storage_offset(), self.shape, self.stride())
+        if type(self) is not Tensor:
+            made = made.as_subclass(type(self))
+        made.requires_grad_(self.requires_grad)
+        if self.grad is not None:
+            made.grad = self.grad.__deepcopy__(memo)
+        made.__dict__.update({k: v for k, v in self.__dict__.items()})
+        memo[id(self)] = made
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        if not self.is_leaf:
+            raise RuntimeError("only leaf tensors can be pickled; call detach() first")
+        contents = self.detach().contiguous().untyped_storage()
+        start = self.detach().contiguous().storage_offset() * self.itemsize
+        raw = bytes(memoryview(contents)[start : start + self.nbytes])
+        return _rebuild, (type(self), raw, self.dtype, tuple(self.shape), self.requires_grad, dict(self.__dict__))
+
+    # the tape
+    def register_hook(self, hook):
+        """`hook(grad)` runs when this tensor's gradient is computed; a tensor it returns replaces the gradient."""
+        return tape.register_hook(self, hook)
+
+    def register_post_accumulate_grad_hook(self, hook):
+        """`hook(tensor)` runs after a gradient was added to this leaf's `.grad`."""
+        return tape.register_post_accumulate_grad_hook(self, hook)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of a result in `.grad`."""
+        tape.retain_grad(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether `retain_grad` was called."""
+        return bool(self.retains_grad_flag())
+
+    @property
+    def layout(self):
+        """How elements are stored: always `flambeau.strided`."""
+        from ._constants import strided
+
+        return strided
+
+    def apply_(self, function) -> Tensor:
+        """Replace each element by `function` of it (a Python call for each: slow)."""
+        flat = [function(v) for v in self.reshape(-1).tolist()]
+        from .core.create import tensor
+
+        return self.copy_(tensor(flat, dtype=self.dtype).reshape(self.shape))
+
+    def storage(self):
+        """The bytes under this tensor."""
+        return self.untyped_storage()
+
+    def is_shared(self) -> bool:
+        """Whether other processes see this memory: no."""
+        return False
+
+    def is_pinned(self) -> bool:
+        """Whether the memory is page-locked for an accelerator: no."""
+        return False
+
+
+def _rebuild(cls, raw, dtype, shape, requires_grad, attributes):
+    from .core.create import empty
+
+    made = empty(shape, dtype=dtype)
+    memoryview(made.untyped_storage())[: len(raw)] = raw
+    if cls is not Tensor:
+        made = made.as_subclass(cls)
+    made.requires_grad_(requires_grad)
+    made.__dict__.update(attributes)
+    return made
+
+
+set_tensor_class(Tensor)

@@ -1,0 +1,112 @@
+"""`autograd.Function`: operations that users differentiate by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.tape import _set_grad_enabled, record_function
+from ..core.tensor import TensorBase
+
+
+class Context:
+    """What `forward` leaves for `backward`."""
+
+    def __init__(self) -> None:
+        self._to_save: tuple = ()
+        self._node: Any = None
+        self._dirty: tuple = ()
+        self._constant: tuple = ()
+        self._materialize = True
+        self.needs_input_grad: tuple[bool, ...] = ()
+
+    def save_for_backward(self, *tensors: TensorBase | None) -> None:
+        """Keep inputs or outputs; `saved_tensors` gives them back and notices if they were changed."""
+        for t in tensors:
+            if t is not None and not isinstance(t, TensorBase):
+                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}")
+        self._to_save = tensors
+
+    @property
+    def saved_tensors(self) -> tuple:
+        """What `save_for_backward` kept; RuntimeError after the graph was freed."""
+        return self._to_save if self._node is None else self._node.saved()
+
+    def mark_dirty(self, *tensors: TensorBase) -> None:
+        """Say which inputs `forward` has overwritten."""
+        self._dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: TensorBase) -> None:
+        """Say which outputs have no gradient."""
+        self._constant = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether gradients that did not arrive come as zeros (the default) or as None."""
+        self._materialize = value
+
+
+class Function:
+    """An operation with its own derivative: subclass with static methods `forward(ctx, …)` and `backward(ctx, *grads)`,
+    and call `apply`.
+
+    With a static `setup_context(ctx, inputs, output)`, `forward` takes no ctx.
+
+    >>> import flambeau
+    >>> class Cube(flambeau.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x * x
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         x, = ctx.saved_tensors
+    ...         return grad * 3 * x * x
+    >>> x = flambeau.tensor(2., requires_grad=True)
+    >>> Cube.apply(x).backward()
+    >>> x.grad
+    tensor(12.)
+    """
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward "
+            "mode AD."
+        )
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward` unrecorded and put one node on the tape."""
+        ctx = Context()
+        ctx.needs_input_grad = tuple(isinstance(a, TensorBase) and a.requires_grad for a in args)
+        before = _set_grad_enabled(False)
+        try:
+            if "setup_context" in cls.__dict__ or hasattr(cls, "setup_context"):
+                found = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, found)
+            else:
+                found = cls.forward(ctx, *args, **kwargs)
+        finally:
+            _set_grad_enabled(before)
+        if not before or not any(ctx.needs_input_grad):
+            return found
+        many = isinstance(found, (tuple, list))
+        outputs = tuple(found) if many else (found,)
+        outputs = record_function(cls, ctx, args, outputs)
+        return type(found)(outputs) if many and type(found) is list else outputs if many else outputs[0]
+
+
+def once_differentiable(function):
+    """Decorate a `backward` that is not differentiable itself: its results have no history."""
+
+    def wrapper(ctx, *grads):
+        before = _set_grad_enabled(False)
+        try:
+            return function(ctx, *grads)
+        finally:
+            _set_grad_enabled(before)
+
+    return wrapper

@@ -1,0 +1,260 @@
+"""Functions over the reductions: those whose signature is more than (input, dim, keepdim)."""
+
+from __future__ import annotations
+
+import math
+
+from ..core import dispatch
+from ..core.tensor import TensorBase
+from . import reductions as r
+from .arithmetic import maximum, minimum
+from .arithmetic import clamp as _clamp
+from .functions import log_odds
+from .functions import numbers_only as _numbers_only
+from .reductions import restore
+from .registry import library, register
+
+
+def sum_to_size(input, *size):
+    """Sum over the dimensions along which a tensor of shape `size` would broadcast to this one."""
+    sizes = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    lead = input.ndim - len(sizes)
+    dims = tuple(range(lead)) + tuple(
+        d for d in range(lead, input.ndim) if sizes[d - lead] == 1 and input.shape[d] != 1
+    )
+    if lead < 0 or any(s != input.shape[lead + d] and s != 1 for d, s in enumerate(sizes)):
+        raise RuntimeError(f"sum_to_size(): size {list(sizes)} is not expandable to size {list(input.shape)}.")
+    if not dims:
+        return input
+    return r.sum_(input, dims, True).reshape(sizes) if lead else r.sum_(input, dims, True)
+
+
+dispatch.set_sum_to(sum_to_size)
+
+
+def _extreme(name: str, all_of, pair, best):
+    def function(input, dim=None, keepdim=False, *, out=None):
+        if dim is None and out is None:
+            return all_of(input)
+        if isinstance(dim, TensorBase):
+            return pair(input, dim) if out is None else pair(input, dim, out=out)
+        found = best.over((input,), dim, keepdim)
+        values, indices = (found.values.bool() if input.dtype.name == "bool" else found.values), found.indices
+        if out is not None:
+            return type(found)(out[0].resize_(values.shape).copy_(values), out[1].resize_(indices.shape).copy_(indices))
+        return found if input.dtype.name != "bool" else type(found)(values, indices)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"{name}(input): the {name} of all elements; {name}(input, dim, keepdim=False): values and indices along `dim` as a "
+        f"named tuple; {name}(input, other): element by element."
+    )
+    register(name, "composite", function)
+    return function
+
+
+max = _extreme("max", r.amax, maximum, r.max_with_index)  # noqa: A001
+min = _extreme("min", r.amin, minimum, r.min_with_index)  # noqa: A001
+
+
+def _arg(name: str, best):
+    def function(input, dim=None, keepdim=False):
+        if input.dtype.name == "bool":
+            raise NotImplementedError(f'{name}(): "{name}_cpu" not implemented for \'Bool\'')
+        if dim is None:
+            if input.numel() == 0:
+                raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
+            found = best.over((input.detach(),)).indices
+            return found.reshape([1] * input.ndim) if keepdim else found
+        return best.over((input.detach(),), dim, keepdim).indices
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Where the {name[3:]} stands (the first of equal ones), along `dim` or in the flattened tensor (int64)."
+    register(name, "composite", function, differentiable=False, reference=f"numpy.{name}")
+    return function
+
+
+argmax = _arg("argmax", r.max_with_index)
+argmin = _arg("argmin", r.min_with_index)
+
+
+@library("composite")
+def aminmax(input, *, dim=None, keepdim=False):
+    """Smallest and largest element as a named tuple (min, max)."""
+    from collections import namedtuple
+
+    return namedtuple("aminmax", ("min", "max"))(r.amin(input, dim, keepdim), r.amax(input, dim, keepdim))
+
+
+def _correction(dim, unbiased, correction):
+    """The three spellings of how many degrees of freedom are lost: dim may hold `unbiased` in the oldest one."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased is None else int(unbiased)
+    return dim, float(correction)
+
+
+def _spread(name: str, op, doc: str):
+    def function(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
+        dim, free = _correction(dim, unbiased, correction)
+        return op.over((input,), dim, keepdim, params=(free,), out=out)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    register(name, "composite", function)
+    return function
+
+
+var = _spread("var", r.variance, "Variance over `dim`: squared deviations over n - correction (default 1).")
+std = _spread("std", r.deviation, "Standard deviation over `dim`, the root of `var`.")
+
+
+@library("composite")
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """Variance and mean over `dim`."""
+    dim, free = _correction(dim, unbiased, correction)
+    return r.variance_and_mean.over((input,), dim, keepdim, params=(free,))
+
+
+@library("composite")
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """Standard deviation and mean over `dim`."""
+    dim, free = _correction(dim, unbiased, correction)
+    return r.deviation.over((input,), dim, keepdim, params=(free,)), r.mean(input, dim, keepdim)
+
+
+@library("composite", "logsumexp", "Tensor.logsumexp", "special.logsumexp")
+def logsumexp(input, dim, keepdim=False, *, out=None):
+    """log Σ exp(input) over `dim`, without overflow."""
+    x = input if input.is_floating_point() else input.to(dispatch.result_type(input, 1.0))
+    return r.log_sum_exp.over((x,), dim, keepdim, out=out)
+
+
+def _prod_gradient(grad, x, dim, keepdim):
+    """Product of all others: through cumulative products from both ends, right where elements are zero."""
+    if dim is None:
+        flat = x.reshape(-1)
+        return (_others(flat, 0) * grad).reshape(x.shape)
+    return _others(x, dim) * (grad if keepdim else grad.unsqueeze(dim))
+
+
+def _others(x, dim):
+    from .joining import cat
+
+    n = x.shape[dim]
+    if n == 0:
+        return x
+    one = x.new_ones([1 if d == dim % x.ndim else s for d, s in enumerate(x.shape)])
+    before = cat([one, x.narrow(dim, 0, n - 1)], dim).cumprod(dim)
+    after = cat([one, x.flip([dim]).narrow(dim, 0, n - 1)], dim).cumprod(dim).flip([dim])
+    return before * after
+
+
+@library("composite", reference="numpy.prod")
+def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
+    """Product over one `dim`, or of all elements; integers and bools give int64."""
+    from ..core import tape
+
+    if dtype is not None and input.dtype != dtype:
+        input = input.to(dtype)
+    if not tape.recording(input):
+        return r.product.over((input,), dim, keepdim, out=out)
+    found = r.product.over((input.detach(),), dim, keepdim)
+    if input.ndim == 0:
+        dim = None
+    tape.record("ProdBackward0", lambda g, x: (_prod_gradient(g, x, dim, keepdim) if x.ndim else g,), (input,), found, (input,))
+    return found
+
+
+def _number(p) -> float:
+    return {"fro": 2.0, "nuc": None, "inf": math.inf, "-inf": -math.inf}.get(p, p) if not isinstance(p, (int, float)) else p
+
+
+@library("composite", "norm", "Tensor.norm")
+def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    """The p-norm over `dim` (all by default): (Σ |x|^p)^(1/p), the largest |x| for inf, the count of non-zeros for 0."""
+    order = _number(2.0 if p is None else p)
+    if order is None:
+        raise RuntimeError("norm(): the nuclear norm needs linalg.svd, which is not there yet")
+    return vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
+
+
+def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
+    """The norm of order `ord` of vectors along `dim` (all dimensions flattened by default)."""
+    if not x.is_floating_point():
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}")
+    if dtype is not None:
+        x = x.to(dtype)
+    if ord == 2:
+        found = r.norm2.over((x,), dim, keepdim)
+    elif ord == math.inf:
+        found = r.amax(x.abs(), dim, keepdim)
+    elif ord == -math.inf:
+        found = r.amin(x.abs(), dim, keepdim)
+    elif ord == 0:
+        found = r.sum_((x != 0).to(x.dtype), dim, keepdim)
+    elif ord == 1:
+        found = r.sum_(x.abs(), dim, keepdim)
+    else:
+        found = r.sum_(x.abs() ** float(ord), dim, keepdim) ** (1.0 / ord)
+    return found if out is None else out.resize_(found.shape).copy_(found)
+
+
+register("vector_norm", "composite", vector_norm, places=("linalg.vector_norm",))
+
+
+@library("composite")
+def dist(input, other, p=2):
+    """The p-norm of input - other."""
+    return vector_norm(input - other, float(p))
+
+
+@library("composite")
+def nansum(input, dim=None, keepdim=False, *, dtype=None):
+    """Sum in which NaN counts as zero."""
+    return r.sum_(input.masked_fill(input.isnan(), 0) if input.is_floating_point() else input, dim, keepdim, dtype=dtype)
+
+
+@library("composite")
+def nanmean(input, dim=None, keepdim=False, *, dtype=None):
+    """Mean of the elements that are numbers."""
+    return nansum(input, dim, keepdim, dtype=dtype) / r.sum_((~input.isnan()).to(input.dtype), dim, keepdim)
+
+
+@library("composite", "nan_to_num", "Tensor.nan_to_num", reference="numpy.nan_to_num")
+def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
+    """NaN and infinities replaced by numbers: the dtype's largest and lowest for the infinities by default."""
+    from .._typeinfo import finfo
+
+    if not input.is_floating_point():
+        return input.clone()
+    limits = finfo(input.dtype)
+    return _numbers_only(
+        input, nan=0.0 if nan is None else nan, posinf=limits.max if posinf is None else posinf,
+        neginf=limits.min if neginf is None else neginf,
+    )  # fmt: skip
+
+
+@library("composite", "logit", "Tensor.logit", "special.logit", domain=(0.1, 0.9), reference="scipy.special.logit")
+def logit(input, eps=None):
+    """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
+    return log_odds(input if eps is None else _clamp(input, eps, 1 - eps))
+
+
+@library("composite", "float_power", "Tensor.float_power")
+def float_power(input, exponent):
+    """input ** exponent in float64."""
+    from ..core.dtypes import by_name
+
+    double = by_name["float64"]
+    first = input.to(double) if isinstance(input, TensorBase) else input
+    second = exponent.to(double) if isinstance(exponent, TensorBase) else float(exponent)
+    return first**second
+
+
+@library("composite")
+def addr(input, vec1, vec2, *, beta=1, alpha=1):
+    """beta · input + alpha · vec1 ⊗ vec2."""
+    outer = vec1.unsqueeze(1) * vec2.unsqueeze(0)
+    return input * beta + outer * alpha if beta != 0 else outer * alpha
