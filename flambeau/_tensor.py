@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .core import tape
-from .core.tensor import TensorBase, set_tensor_class
+from .core.tensor import TensorBase, inherit_operators, set_tensor_class
+
+_OPERATORS = frozenset(n for n in vars(TensorBase) if n.startswith("__") and n not in ("__doc__", "__new__"))
 
 
 class Tensor(TensorBase):
@@ -21,23 +23,28 @@ class Tensor(TensorBase):
             [6., 8.]])
     """
 
-    __slots__ = ()
     __array_priority__ = 1000  # NumPy leaves mixed arithmetic to us
 
     def __new__(cls, *args: Any, **kwargs: Any):
-        if not args and not kwargs:
-            return TensorBase.__new__(cls)
+        """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the default dtype."""
         from .core.create import empty, tensor
+        from .core.dtypes import get_default_dtype
 
-        if all(isinstance(a, int) for a in args):
-            return empty(*args)
-        return tensor(*args, **kwargs).float() if not isinstance(args[0], TensorBase) else args[0]
+        if args and isinstance(args[0], TensorBase):
+            made = args[0].detach()
+        elif all(isinstance(a, int) for a in args):
+            made = empty(*args) if args else empty(0)
+        else:
+            made = tensor(*args, **kwargs).to(get_default_dtype())
+        return made if cls is Tensor else made.as_subclass(cls)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not any(name in vars(cls) for name in _OPERATORS):
+            inherit_operators(cls)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if self.ndim == 0 and self.untyped_storage() is None:  # Tensor(): an empty one
-            from .core.create import empty
-
-            self._take(empty(0))
+        """Nothing is left to do: `__new__` has made the tensor."""
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         from ._printing import tensor_repr
@@ -144,3 +151,4 @@ def _rebuild(cls, raw, dtype, shape, requires_grad, attributes):
 
 
 set_tensor_class(Tensor)
+inherit_operators(Tensor)

@@ -131,6 +131,12 @@ CONSTANTS = {
     "2/ln2": 2 / LN2,
     "2/(3 ln2)": 2 / (3 * LN2),
     "pi/2": mp.pi / 2,
+    "pi": mp.pi,
+    "1/pi": 1 / mp.pi,
+    "log(2 pi)/2": mp.log(2 * mp.pi) / 2,
+    "digamma(2)": mp.digamma(2),
+    "digamma root": mp.findroot(mp.digamma, 1.4616),
+    "digamma(7/4) / (7/4 - root)": mp.digamma(1.75) / (1.75 - mp.findroot(mp.digamma, 1.4616)),
     "2/pi": 2 / mp.pi,
 }
 
@@ -182,32 +188,40 @@ FITS: dict[str, Fit] = {
     "erf_far": Fit("-log(1 - erf(x))", lambda x: -mp.log(mp.erfc(x)), lambda x: mp.erfc(x) / mp.erf(x), 1, (3.93, 5.93)),
     "erfc": Fit("(1 + 2 x) exp(x^2) erfc(x) - 5/4, in (x - 2) / (x + 2)",
                 lambda t: (1 + 2 * erfc_x(t)) * mp.exp(erfc_x(t) ** 2) * mp.erfc(erfc_x(t)) - 1.25, lambda t: ONE, -0.52, (0.68, 0.87), (29, 59)),
-    "erfinv": Fit("erfinv(x) / x - 1, in x^2", lambda z: mp.erfinv(mp.sqrt(z)) / mp.sqrt(z) - 1,
-                  lambda z: mp.sqrt(z) / mp.erfinv(mp.sqrt(z)), 0, 0.5),
-    "erfinv_far": Fit("erfinv(x) / w, w = sqrt(-log(1 - x^2))", lambda w: inverse_of_erf(w) / w, lambda w: w / inverse_of_erf(w),
-                      0.83, (4.02, 6.1)),
-    "lgamma": Fit("lgamma(2 + d) / d", lambda d: mp.loggamma(2 + d) / d, lambda d: d / mp.loggamma(2 + d), -0.5, 0.5),
+    "erfinv": Fit("erfinv(x) / x - 1, in -log(1 - x^2) - 3", lambda u: erfinv_ratio(u + 3) - 1, lambda u: 1 / erfinv_ratio(u + 3), -3, 3),
+    "erfinv_far": Fit("erfinv(x) / x - 2, in sqrt(-log(1 - x^2)) - 3", lambda u: erfinv_ratio((u + 3) ** 2) - 2,
+                      lambda u: 1 / erfinv_ratio((u + 3) ** 2), mp.sqrt(6) - 3, (1.1, 1.1)),
+    "erfinv_end": Fit("erfinv(x) / x - 4, in sqrt(-log(1 - x^2)) - 5", lambda u: erfinv_ratio((u + 5) ** 2) - 4,
+                      lambda u: 1 / erfinv_ratio((u + 5) ** 2), -1, 1.1, (None, 57)),
+    "lgamma": Fit("(lgamma(2 + d) / d - digamma(2)) / d", lambda d: (mp.loggamma(2 + d) / d - mp.digamma(2)) / d,
+                  lambda d: d**2 / mp.loggamma(2 + d), -0.5, 0.5),
     "lgamma_far": Fit("(lgamma(y + 1/2) - y log(y) + y - log(2 pi) / 2) y, in 1/y^2",
                       lambda v: gamma_rest(1 / mp.sqrt(v)), lambda v: mp.sqrt(v) / mp.loggamma(1 / mp.sqrt(v) + 0.5), 0, 0.25),
-    "digamma": Fit("digamma(1.5 + d) / (1.5 + d - x0), digamma(x0) = 0", lambda d: mp.digamma(1.5 + d) / (1.5 + d - DIGAMMA_ROOT),
-                   lambda d: (1.5 + d - DIGAMMA_ROOT) / mp.digamma(1.5 + d), -0.5, 0.5),
+    "digamma": Fit("(Q(7/4 + d) - Q(7/4)) / d, Q(x) = digamma(x) / (x - its zero)",
+                   lambda d: (digamma_slope(1.75 + d) - digamma_slope(mp.mpf(1.75))) / d,
+                   lambda d: d / digamma_slope(1.75 + d), -0.75, 0.75),
     "digamma_far": Fit("(digamma(y + 1/2) - log(y)) y^2, in 1/y^2", lambda v: (mp.digamma(1 / mp.sqrt(v) + 0.5) + mp.log(v) / 2) / v,
-                       lambda v: v / mp.digamma(1 / mp.sqrt(v) + 0.5), 0, ONE / 2.25),
+                       lambda v: v / mp.digamma(1 / mp.sqrt(v) + 0.5), 0, 0.25),
 }  # fmt: skip
 
 
-def inverse_of_erf(w):
-    """erfinv(sqrt(1 - exp(-w^2))), by Newton's iteration on the complement."""
-    e = mp.exp(-(w**2))
-    complement = e / (1 + mp.sqrt(1 - e))
-    return mp.findroot(lambda y: mp.log(mp.erfc(y) / complement), w)
+def erfinv_ratio(w):
+    """erfinv(x) / x for x = sqrt(1 - exp(-w)), from the complement, which keeps its digits near x = 1."""
+    if w < mp.mpf(10) ** -15:
+        return mp.sqrt(mp.pi) / 2
+    e = mp.exp(-w)
+    x = mp.sqrt(-mp.expm1(-w))
+    complement = e / (1 + x)
+    guess = mp.sqrt(w) if w > 1 else x
+    return mp.findroot(lambda y: mp.log(mp.erfc(y) / complement), guess) / x
+
+
+def digamma_slope(x):
+    return mp.digamma(x) / (x - CONSTANTS["digamma root"])
 
 
 def gamma_rest(y):
     return (mp.loggamma(y + 0.5) - y * mp.log(y) + y - mp.log(2 * mp.pi) / 2) * y
-
-
-DIGAMMA_ROOT = mp.findroot(mp.digamma, 1.4616)
 
 
 def erfc_x(t):

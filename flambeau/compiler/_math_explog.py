@@ -142,12 +142,17 @@ def log_limits(x: Expr, y: Expr) -> Expr:
     return rarely(irregular(x), limits, y)
 
 
-@expansion
-def log(x: Expr) -> Expr:
-    n, m, _ = split(wide_bits(x), x.dtype)
+def regular_log(x: Expr, pattern: Expr | None = None) -> Expr:
+    """log(x) of a positive normal number, or of one whose bits are given by `wide_bits`."""
+    n, m, _ = split(bits(x) if pattern is None else pattern, x.dtype)
     high, low = parts("ln2", x.dtype, 2)
     f = m - 1.0
-    return log_limits(x, fma(n, high, f + log_tail(f, n * low)))
+    return fma(n, high, f + log_tail(f, n * low))
+
+
+@expansion
+def log(x: Expr) -> Expr:
+    return log_limits(x, regular_log(x, wide_bits(x)))
 
 
 @expansion

@@ -180,12 +180,14 @@ def atan2(y: Expr, x: Expr) -> Expr:
     steep = ay > ax
     small, large = where(steep, ax, ay), where(steep, ay, ax)
     t = small / large
-    t = where(small == large, where(large == 0.0, 0.0, 1.0), t)
+    t = where(small == large, where(large == 0.0, large, 1.0), t)
     z = t * t
     a = fma(t * z, horner(z, COEFFICIENTS["atan", z.dtype]), t)
+    left = bits(x) < 0
     high, low = parts("pi/2", x.dtype, 2)
-    a = where(steep, (high - a) + low, a)
-    a = where(bits(x) < 0, (2 * high - a) + 2 * low, a)
+    axis = where(steep, high, where(left, like(x, 2 * high), 0.0))
+    axis_low = where(steep, low, where(left, like(x, 2 * low), 0.0))
+    a = (axis + where(steep ^ left, -a, a)) + axis_low
     return copysign(where(ex.isnan(x) | ex.isnan(y), NAN, a), y)
 
 

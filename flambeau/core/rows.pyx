@@ -280,7 +280,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     cdef bint two = op.splits and row.rank == 1 and (
         rows.r0 >= 2 * BLOCK if rows.along else rows.r0 >= 64 and rows.r0 * rows.k >= 4 * COLUMN_BLOCK)
     kernel = kernel_for(op, FINAL if two else WHOLE, rows.along, access, codes, n, m, common, wanted) if not two else NULL
-    result_codes = op.declaration.result_codes(common, wanted) if two else None
+    result_codes, state_codes = op.declaration.two_stage_codes(common, wanted) if two else (None, None)
     # results
     cdef list results = []
     for k in range(m):
@@ -303,7 +303,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
         t = <TensorBase>operands[k].tensor
         rows.data[m + k], rows.width[m + k] = pointer(t), t.width
     if two:
-        run_stages(op, &rows, access, codes, common, wanted)
+        run_stages(op, &rows, access, codes, common, wanted, state_codes)
     else:
         rows.run = kernel.run
         launch(&rows)
@@ -317,7 +317,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     return op.names(*results) if op.names is not None else tuple(results)
 
 
-cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, int wanted) except -1:
+cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, int wanted, tuple codes_of_states) except -1:
     """The row in blocks: a kernel that leaves the state of each block, then one that combines them."""
     cdef Rows part
     cdef Rows last
@@ -337,7 +337,6 @@ cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, i
             block = 16
     whole, tail = rows.r0 // block, rows.r0 % block
     blocks = whole + (tail > 0)
-    codes_of_states = op.declaration.state_codes(common, wanted)
     states = len(codes_of_states)
     count = blocks * rows.k
     for d in range(rows.outer):

@@ -28,8 +28,6 @@ cdef class TensorBase:
     cdef object hooks
     cdef TensorBase base      # what this is a view of
     cdef uint64_t fn_version  # a view's grad_fn is stale when the storage's version is newer
-    cdef dict __dict__
-    cdef object __weakref__
     cdef object grad_fn_now(self)
 
 # Operators of the Tensor class; dispatch.pyx fills the table with operations from the registry.

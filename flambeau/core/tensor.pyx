@@ -18,8 +18,15 @@ from operator import index as _index
 
 cdef extern from "Python.h":
     ctypedef object (*newfunc)(PyTypeObject*, object, PyObject*)
+    ctypedef struct PyNumberMethods:
+        pass
+    ctypedef struct PyMappingMethods:
+        pass
     ctypedef struct RawType "PyTypeObject":
         newfunc tp_new
+        PyNumberMethods* tp_as_number
+        PyMappingMethods* tp_as_mapping
+        void* tp_richcompare
     bint PyLong_CheckExact(object o)
     bint PyTuple_Check(object o)
     bint PyList_Check(object o)
@@ -27,6 +34,7 @@ cdef extern from "Python.h":
 cdef object cpu_device = _dtypes.cpu_device
 cdef object no_arguments = ()
 cdef PyTypeObject* TENSOR = <PyTypeObject*>TensorBase
+cdef RawType* BASE = <RawType*>TensorBase
 cdef object tensor_class = TensorBase
 
 
@@ -37,10 +45,18 @@ def set_tensor_class(cls) -> None:
     TENSOR = <PyTypeObject*>cls
 
 
+def inherit_operators(cls) -> None:
+    """Let a subclass that overrides no operator use the compiled ones directly; Python would look each up by name."""
+    cdef RawType* raw = <RawType*>cls
+    memcpy(raw.tp_as_number, BASE.tp_as_number, sizeof(PyNumberMethods))
+    raw.tp_as_mapping[0] = BASE.tp_as_mapping[0]
+    raw.tp_richcompare = BASE.tp_richcompare
+
+
 # --- making tensors ------------------------------------------------------------------------------------------------------
 cdef TensorBase bare():
-    """A Tensor without storage or shape yet."""
-    return <TensorBase>((<RawType*>TENSOR).tp_new(TENSOR, no_arguments, NULL))
+    """A Tensor without storage or shape yet: past the class's own `__new__`, which is for users."""
+    return <TensorBase>(BASE.tp_new(TENSOR, no_arguments, NULL))
 
 
 cdef int set_rank(TensorBase t, int ndim) except -1:
@@ -511,7 +527,7 @@ cdef class TensorBase:
     @staticmethod
     def _make_subclass(cls, TensorBase data, requires_grad=False):
         """A leaf of class `cls` that shares data's elements."""
-        cdef TensorBase t = <TensorBase>cls.__new__(cls)
+        cdef TensorBase t = <TensorBase>BASE.tp_new(<PyTypeObject*>cls, no_arguments, NULL)
         t._take(data)
         t.silent = data.silent
         if requires_grad:
@@ -520,7 +536,7 @@ cdef class TensorBase:
 
     def as_subclass(self, cls):
         """The same elements as an instance of `cls`, a subclass of Tensor."""
-        cdef TensorBase t = <TensorBase>cls.__new__(cls)
+        cdef TensorBase t = <TensorBase>BASE.tp_new(<PyTypeObject*>cls, no_arguments, NULL)
         t._take(self)
         t.requires, t.fn, t.output_number, t.base = self.requires, self.fn, self.output_number, self.base
         return t

@@ -75,7 +75,7 @@ _LEGACY = {"FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "f
 _LEGACY_NAMES = {v: k for k, v in _LEGACY.items()}
 
 
-def type(self, dtype=None, non_blocking=False):  # noqa: A001
+def legacy_type(self, dtype=None, non_blocking=False):
     """The legacy name of the tensor's type, or the tensor as another dtype (a dtype or such a name)."""
     if dtype is None:
         return "flambeau." + _LEGACY_NAMES[self.dtype.name]
@@ -104,7 +104,7 @@ def cuda(self, device=None, non_blocking=False, memory_format=None):
 
 
 register("to", "copy", to, places=("Tensor.to",))
-register("type", "copy", type, places=("Tensor.type",))
+register("type", "copy", legacy_type, places=("Tensor.type",))
 register("type_as", "copy", type_as, places=("Tensor.type_as",))
 register("cpu", "copy", cpu, places=("Tensor.cpu",))
 register("cuda", "copy", cuda, places=("Tensor.cuda",))

@@ -47,6 +47,7 @@ class Rows:
     ):
         self.name, self.body, self.inputs, self.params = name, body, tuple(inputs), tuple(params)
         self.dtypes, self.accumulate, self.result, self.empty = dtypes, accumulate, result, empty
+        self.known: dict = {}
 
     def working(self, common: int, wanted: int) -> str:
         """The dtype of the result before a body changes it: the one asked for, else the rule's."""
@@ -72,14 +73,16 @@ class Rows:
         memory = [working if r.dtype == compute else r.dtype for r in results]
         return results, memory
 
-    def result_codes(self, common: int, wanted: int) -> tuple[int, ...]:
-        working = self.working(common, wanted)
-        return tuple(CODES[m] for m in self.program([working] * len(self.inputs), working)[1])
-
-    def state_codes(self, common: int, wanted: int) -> tuple[int, ...]:
-        working = self.working(common, wanted)
-        results, _ = self.program([working] * len(self.inputs), working)
-        return tuple(CODES[s.dtype] for s in kn.stages(results).partial)
+    def two_stage_codes(self, common: int, wanted: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Dtypes of the results, and of the states that blocks leave."""
+        found = self.known.get((common, wanted))
+        if found is None:
+            working = self.working(common, wanted)
+            results, memory = self.program([working] * len(self.inputs), working)
+            states = kn.stages(results).partial
+            found = tuple(CODES[m] for m in memory), tuple(CODES[s.dtype] for s in states)
+            self.known[common, wanted] = found
+        return found
 
     def kernel(self, stage: int, along: bool, inputs, outputs, common: int, wanted: int):
         """Address and result dtypes of the kernel for these dtypes, access patterns and stage."""

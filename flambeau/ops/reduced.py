@@ -49,7 +49,7 @@ def _extreme(name: str, all_of, pair, best):
         f"{name}(input): the {name} of all elements; {name}(input, dim, keepdim=False): values and indices along `dim` as a "
         f"named tuple; {name}(input, other): element by element."
     )
-    register(name, "composite", function)
+    register(f"{name}_of", "composite", function, places=(name, f"Tensor.{name}"))
     return function
 
 

@@ -79,14 +79,14 @@ amax.derivative(_shared)
 amin.derivative(_shared)
 
 
-@reduction(places=("_argmax",), fields=("values", "indices"), name="max_with_index",
+@reduction(places=("_argmax",), fields=("values", "indices"), name="max",
            empty="Expected reduction dim to have non-zero size.")  # fmt: skip
 def max_with_index(input):
     """Largest element and where it first stands."""
     return kn.max_index(fn.cast(input, "uint8") if input.dtype == "bool" else input)
 
 
-@reduction(places=("_argmin",), fields=("values", "indices"), name="min_with_index",
+@reduction(places=("_argmin",), fields=("values", "indices"), name="min",
            empty="Expected reduction dim to have non-zero size.")  # fmt: skip
 def min_with_index(input):
     """Smallest element and where it first stands."""
@@ -234,7 +234,7 @@ def _(grad, input, out, sizes, dims, keepdim):
 
 
 # --- row functions -------------------------------------------------------------------------------------------------------
-@row(places=("_softmax",), name="softmax_of", reference="scipy.special.softmax")
+@row(places=("softmax", "Tensor.softmax", "special.softmax"), name="softmax", reference="scipy.special.softmax")
 def softmax_of(input):
     """Exponentials of a row, relative to its largest element, divided by their sum."""
     e = fn.exp(input - kn.max(input))
@@ -258,7 +258,7 @@ def _(grad, out, dims):
     return (softmax_backward.over((grad, out), dims),)
 
 
-@row(places=("_log_softmax",), name="log_softmax_of", reference="scipy.special.log_softmax")
+@row(places=("log_softmax", "Tensor.log_softmax", "special.log_softmax"), name="log_softmax", reference="scipy.special.log_softmax")
 def log_softmax_of(input):
     """input - log Σ exp(input), relative to the largest element."""
     shifted = input - kn.max(input)

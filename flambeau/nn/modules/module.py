@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import flambeau
 from flambeau import Tensor
 
+from ...core.module import ModuleBase, quicken
 from ...utils.hooks import RemovableHandle
 from ..parameter import Buffer, Parameter
 from ._hooks import (
@@ -42,7 +43,7 @@ def _indent(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 
-class Module(StateDictMixin):
+class Module(StateDictMixin, ModuleBase):
     """A piece of a network: its parameters, its buffers, the modules it is made of, and a `forward`.
 
     A subclass calls `super().__init__()`, assigns `Parameter`s, `Buffer`s and other modules as attributes,
@@ -105,10 +106,12 @@ class Module(StateDictMixin):
 
     # ------------------------------------------------------------------ the call
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._hooked:
-            return call_with_hooks(self, args, kwargs)
-        return self.forward(*args, **kwargs)
+    def _call_with_hooks(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return call_with_hooks(self, args, kwargs)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        quicken(cls, Module)
 
     def forward(self, *args: Any) -> Any:
         """Compute the output; every subclass defines it. Call the module instead, so that hooks run.

@@ -1,0 +1,34 @@
+"""Reading the arguments that every function which makes a tensor takes."""
+from libc.stdint cimport int64_t
+from cpython.object cimport PyObject
+from .dispatch cimport Op
+from .tensor cimport TensorBase
+
+cdef enum:                    # memory formats
+    NO_FORMAT = 0
+    CONTIGUOUS_FORMAT = 1
+    PRESERVE = 2
+    CHANNELS_LAST = 3
+    CHANNELS_LAST_3D = 4
+
+cdef struct Options:
+    int code                  # the dtype asked for, -1 for none
+    bint requires
+    int format
+    PyObject* out             # borrowed; NULL for none
+
+ctypedef object (*maker_t)(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names)
+
+cdef class Factory(Op):
+    """A function (or method) that makes a tensor."""
+    cdef maker_t make
+    cdef readonly tuple names       # of its own arguments, in order
+    cdef readonly int required      # so many of them have no default
+
+cdef Factory factory(str name, maker_t make, tuple names, int required, str doc)
+cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found, Options* o) except -1
+cdef int read_option(str who, object key, object value, Options* o) except -1
+cdef int resolve(Options* o, int code) noexcept
+cdef int check_requires(Options* o, int code, str who) except -1
+cdef object finish(TensorBase t, Options* o, str who)
+cdef int read_sizes(str who, PyObject** args, Py_ssize_t nargs, int64_t* sizes) except -1

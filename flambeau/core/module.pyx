@@ -1,0 +1,73 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""What runs at every call of an `nn.Module`: the call itself, and finding parameters as attributes.
+
+Parameters, buffers and submodules live in dictionaries of the instance, out of sight of Python's own attribute lookup,
+which would raise and catch an AttributeError on the way to `__getattr__`.  `ModuleBase` looks into the dictionaries right
+after the instance and the class.
+"""
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_DECREF
+
+cdef extern from "Python.h":
+    ctypedef PyObject* (*getattrofunc)(PyObject*, PyObject*) except NULL
+    ctypedef struct RawType "PyTypeObject":
+        getattrofunc tp_getattro
+    PyObject* _PyObject_GenericGetAttrWithDict(PyObject* o, PyObject* name, PyObject* d, int suppress)
+    PyObject* PyObject_GenericGetDict(PyObject* o, void* context) except NULL
+    PyObject* PyDict_GetItemWithError(PyObject* d, PyObject* key)
+    bint PyDict_Check(PyObject* o)
+    PyObject* PyErr_Occurred()
+    void Py_INCREF(PyObject* o)
+    object PyObject_VectorcallMethod(object name, PyObject** args, size_t nargs, PyObject* kwnames)
+    PyObject* PyTuple_GET_ITEM(object t, Py_ssize_t i)
+
+cdef enum: FEW = 8
+
+cdef tuple KINDS = ("_parameters", "_buffers", "_modules")
+
+
+cdef PyObject* find(PyObject* self, PyObject* name) except NULL:
+    """Instance, class, then the three dictionaries; at last `__getattr__`, which raises."""
+    cdef PyObject* found = _PyObject_GenericGetAttrWithDict(self, name, NULL, 1)
+    cdef PyObject* own
+    cdef PyObject* members
+    cdef object value
+    if found != NULL:
+        return found
+    if PyErr_Occurred() != NULL:
+        return NULL  # the exception is set
+    own = PyObject_GenericGetDict(self, NULL)
+    for kind in KINDS:
+        members = PyDict_GetItemWithError(own, <PyObject*>kind)
+        if members != NULL and PyDict_Check(members):
+            found = PyDict_GetItemWithError(members, name)
+            if found != NULL:
+                Py_INCREF(found)
+                Py_DECREF(<object>own)
+                return found
+    Py_DECREF(<object>own)
+    value = type(<object>self).__getattr__(<object>self, <object>name)
+    Py_INCREF(<PyObject*>value)
+    return <PyObject*>value
+
+
+def quicken(type cls, type base) -> None:
+    """Let instances of `cls` find their parameters the short way, unless the class has attribute hooks of its own."""
+    if cls.__getattr__ is base.__getattr__ and cls.__getattribute__ is object.__getattribute__:
+        (<RawType*>cls).tp_getattro = find
+
+
+cdef class ModuleBase:
+    """The call of a module: straight to `forward` while no hook is registered anywhere."""
+
+    def __call__(self, *args, **kwargs):
+        cdef PyObject* given[FEW + 1]
+        cdef Py_ssize_t k, n = len(args)
+        if self._hooked:
+            return self._call_with_hooks(args, kwargs)
+        if kwargs or n > FEW:
+            return self.forward(*args, **kwargs)
+        given[0] = <PyObject*>self
+        for k in range(n):
+            given[k + 1] = PyTuple_GET_ITEM(args, k)
+        return PyObject_VectorcallMethod("forward", given, n + 1, NULL)

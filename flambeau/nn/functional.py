@@ -1,0 +1,8 @@
+"""Functions of neural networks: what the registry declares at `nn.functional`."""
+
+from __future__ import annotations
+
+from ..ops.registry import published
+
+globals().update(published("nn.functional."))
+__all__ = sorted(published("nn.functional."))
