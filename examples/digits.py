@@ -28,7 +28,9 @@ class Net(nn.Module):
             nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
             nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
         )  # fmt: skip
-        self.head = nn.Sequential(nn.Flatten(), nn.Dropout(0.25), nn.Linear(32 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 10))
+        self.head = nn.Sequential(
+            nn.Flatten(), nn.Dropout(0.25), nn.Linear(32 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 10)
+        )
 
     def forward(self, x):
         return self.head(self.features(x))
@@ -47,7 +49,12 @@ def bar(done: int, total: int, text: str) -> None:
     """One line that grows, rewritten in place on a terminal, printed at the end elsewhere."""
     if sys.stderr.isatty() or done == total:
         filled = 30 * done // total
-        print(f"\r[{'█' * filled}{'·' * (30 - filled)}] {text}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        print(
+            f"\r[{'█' * filled}{'·' * (30 - filled)}] {text}",
+            end="\n" if done == total else "",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def accuracy(net: nn.Module, data) -> float:
@@ -79,7 +86,9 @@ def train(epochs: int, seed: int = 0):
             schedule.step()
             losses.append(loss.item())
         scores.append(accuracy(net, test))
-        bar(epoch + 1, epochs, f"epoch {epoch + 1}/{epochs}  loss {losses[-1]:.4f}  held out {scores[-1]:.2%}")
+        bar(
+            epoch + 1, epochs, f"epoch {epoch + 1}/{epochs}  loss {losses[-1]:.4f}  held out {scores[-1]:.2%}"
+        )
     return net, test, losses, scores
 
 
@@ -101,14 +110,23 @@ def draw(path: Path, net: nn.Module, test, losses: list[float], scores: list[flo
     axes.set_xlabel("step")
     axes.set_ylabel("cross-entropy")
     score = axes.twinx()
-    score.plot([steps * (k + 1) for k in range(len(scores))], [100 * s for s in scores], color="tab:blue", label="held out, %")
+    score.plot(
+        [steps * (k + 1) for k in range(len(scores))],
+        [100 * s for s in scores],
+        color="tab:blue",
+        label="held out, %",
+    )
     score.set_ylim(80, 100.5)
     left.suptitle(f"held-out accuracy {scores[-1]:.2%}")
     left.legend(loc="outside lower center", ncols=2)
     for k, panel in enumerate(right.subplots(4, 6).flat):
         said = int(chances[k].argmax())
         panel.imshow(images[k, 0].numpy(), cmap="gray_r")
-        panel.set_title(f"{said} ({chances[k, said].item():.0%})", fontsize=8, color="black" if said == int(digits[k]) else "red")
+        panel.set_title(
+            f"{said} ({chances[k, said].item():.0%})",
+            fontsize=8,
+            color="black" if said == int(digits[k]) else "red",
+        )
         panel.axis("off")
     right.suptitle("what the network says (its certainty)")
     figure.savefig(path, dpi=120)
@@ -123,7 +141,9 @@ def main() -> None:
     net, test, losses, scores = train(given.epochs)
     took = time.perf_counter() - began
     draw(given.picture, net, test, losses, scores)
-    print(f"held-out accuracy {scores[-1]:.2%} after {given.epochs} epochs, {took:.1f} s; picture: {given.picture.resolve()}")
+    print(
+        f"held-out accuracy {scores[-1]:.2%} after {given.epochs} epochs, {took:.1f} s; picture: {given.picture.resolve()}"
+    )
 
 
 if __name__ == "__main__":

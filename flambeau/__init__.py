@@ -64,30 +64,4 @@ from ._serialization import load, save
 Tensor.backward = _backward
 
 from . import nn, optim
-
-
-def is_tensor(obj: object) -> bool:
-    """Whether an object is a Tensor."""
-    return isinstance(obj, Tensor)
-
-
-def numel(input: Tensor) -> int:
-    """How many elements a tensor has."""
-    return input.numel()
-
-
-def is_floating_point(input: Tensor) -> bool:
-    """Whether a tensor's dtype is a floating-point one."""
-    return input.is_floating_point()
-
-
-def is_complex(input: Tensor) -> bool:
-    """Whether a tensor's dtype is a complex one."""
-    return input.is_complex()
-
-
-def can_cast(from_: dtype, to: dtype) -> bool:
-    """Whether type promotion may put values of one dtype into a tensor of the other: categories never go down."""
-    order = {"bool": 0, "uint8": 1}
-    rank = lambda d: 3 if d.is_complex else 2 if d.is_floating_point else order.get(d.name, 1)
-    return rank(from_) <= rank(to)
+from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel

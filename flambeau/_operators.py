@@ -7,7 +7,6 @@ from .core.tensor import set_operator
 from .ops import arithmetic as a
 from .ops.registry import REGISTRY
 
-
 for _name, _op in {
     "add": a.add, "sub": a.sub, "rsub": a.rsub, "mul": a.mul, "div": a.true_divide, "pow": a.pow, "floordiv": a.floor_divide,
     "mod": a.remainder, "and": a.bitwise_and, "or": a.bitwise_or, "xor": a.bitwise_xor, "lshift": a.bitwise_left_shift,

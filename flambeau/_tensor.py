@@ -64,7 +64,9 @@ class Tensor(TensorBase):
 
     def __deepcopy__(self, memo: dict) -> Tensor:
         if not self.is_leaf:
-            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol")
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol"
+            )
         if id(self) in memo:
             return memo[id(self)]
         storage = self.untyped_storage()
@@ -75,7 +77,9 @@ class Tensor(TensorBase):
             memo[id(copied)] = storage
         from .core.create import empty
 
-        made = empty(0, dtype=self.dtype).set_(memo[id(storage)], self.storage_offset(), self.shape, self.stride())
+        made = empty(0, dtype=self.dtype).set_(
+            memo[id(storage)], self.storage_offset(), self.shape, self.stride()
+        )
         if type(self) is not Tensor:
             made = made.as_subclass(type(self))
         made.requires_grad_(self.requires_grad)
@@ -91,7 +95,14 @@ class Tensor(TensorBase):
         contents = self.detach().contiguous().untyped_storage()
         start = self.detach().contiguous().storage_offset() * self.itemsize
         raw = bytes(memoryview(contents)[start : start + self.nbytes])
-        return _rebuild, (type(self), raw, self.dtype, tuple(self.shape), self.requires_grad, dict(self.__dict__))
+        return _rebuild, (
+            type(self),
+            raw,
+            self.dtype,
+            tuple(self.shape),
+            self.requires_grad,
+            dict(self.__dict__),
+        )
 
     # the tape
     def register_hook(self, hook):

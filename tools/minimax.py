@@ -1,19 +1,22 @@
 """Where the polynomial coefficients of the math functions come from.
 
-`python tools/minimax.py` fits every polynomial listed in `FITS` and writes `flambeau/compiler/_math_coefficients.py`;
-`python tools/minimax.py erf_small` fits and prints only those named.  Needs mpmath and SciPy; running flambeau needs neither.
+`python tools/minimax.py` fits every polynomial listed in `FITS` and writes
+`flambeau/compiler/_math_coefficients.py`; `python tools/minimax.py erf_small` fits and prints only those
+named. Needs mpmath and SciPy; running flambeau needs neither.
 
-A fit starts from the polynomial that interpolates the function at Chebyshev nodes, found in high precision.  Linear
-programming then finds the correction of its coefficients that makes the largest weighted error smallest.  Last, coefficients
-are rounded to the target dtype one by one, lowest power first, and those above are corrected again each time, so that they make up
-for the rounding.  (Brisebarre and Chevillard, "Efficient polynomial L-infinity approximations", ARITH 2007, is the idea.)
+A fit starts from the polynomial that interpolates the function at Chebyshev nodes, found in high precision.
+Linear programming then finds the correction of its coefficients that makes the largest weighted error
+smallest. Last, coefficients are rounded to the target dtype one by one, lowest power first, and those above
+are corrected again each time, so that they make up for the rounding. (Brisebarre and Chevillard, "Efficient
+polynomial L-infinity approximations", ARITH 2007, is the idea.)
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 import mpmath as mp
 import numpy as np
@@ -26,9 +29,9 @@ LN2 = mp.log(2)
 
 
 class Fit(NamedTuple):
-    """A polynomial P(x) ~ f(x) on [low, high]; |weight(x) (P(x) - f(x))| is at most 2^-bits, for float32 and float64.
+    """A polynomial P(x) ~ f(x) on [low, high] for which |weight(x) (P(x) - f(x))| is at most 2^-bits.
 
-    `high` too may be a pair.
+    `bits` has one number for float32 and one for float64; so may `high`.
     """
 
     formula: str
@@ -60,7 +63,7 @@ def interpolation(f, low, high, degree: int) -> list:
 def corrected(
     coefficients: list, fixed: int, grid: list, values: list, weights: list, scale
 ) -> tuple[list, float]:
-    """The coefficients from number `fixed` on changed so that the largest weighted error on the grid is least."""
+    """The coefficients, changed from number `fixed` on, so that the largest weighted error is least."""
     error = [w * (value(coefficients, x) - v) for x, v, w in zip(grid, values, weights)]
     unit = max(map(abs, error))
     free = range(fixed, len(coefficients))
@@ -96,7 +99,8 @@ def ends(fit: Fit, dtype: str) -> tuple:
 
 
 def fitted(fit: Fit, dtype: str) -> tuple[list, float]:
-    """Coefficients of the lowest degree that is good enough, rounded to the dtype, and the largest weighted error."""
+    """Coefficients of the lowest degree that is good enough, rounded to the dtype, and the largest weighted
+    error."""
     wanted = 2.0 ** -fit.bits[dtype == "float64"]
     low, high = ends(fit, dtype)
     tiny = (high - low) * mp.mpf(10) ** -22  # a removable singularity at 0 is approached, not met
@@ -123,6 +127,19 @@ def fitted(fit: Fit, dtype: str) -> tuple[list, float]:
     return coefficients, error
 
 
+def cbrt_guess() -> float:
+    """c such that bits -> 4/3 bias - c - bits / 3, in units of the exponent, is nearest to x^(-1/3)."""
+    x = np.linspace(1, 8, 10001)[:-1]
+    third = (np.floor(np.log2(x)) + x / 2 ** np.floor(np.log2(x)) - 1) / 3
+
+    def largest_error(c: float) -> float:
+        bits = -c - third
+        z = 2 ** np.floor(bits) * (1 + bits - np.floor(bits))
+        return np.abs(1 - x * z**3).max()
+
+    return min(np.linspace(0, 0.2, 2001), key=largest_error)
+
+
 CONSTANTS = {
     "ln2": LN2,
     "log2e": 1 / LN2,
@@ -134,11 +151,13 @@ CONSTANTS = {
     "pi": mp.pi,
     "1/pi": 1 / mp.pi,
     "log(2 pi)/2": mp.log(2 * mp.pi) / 2,
+    "cbrt guess": mp.mpf(round(cbrt_guess(), 4)),
     "digamma(2)": mp.digamma(2),
     "digamma root": mp.findroot(mp.digamma, 1.4616),
     "digamma(7/4) / (7/4 - root)": mp.digamma(1.75) / (1.75 - mp.findroot(mp.digamma, 1.4616)),
     "2/pi": 2 / mp.pi,
 }
+
 
 def odd(name: str, f: Callable, high, bits=(28, 57)) -> Fit:
     """x + x^3 P(x^2) ~ f(x) for an odd function of slope 1, on [0, high]."""
@@ -146,7 +165,14 @@ def odd(name: str, f: Callable, high, bits=(28, 57)) -> Fit:
     def ratio(z):
         return f(mp.sqrt(z)) / mp.sqrt(z)
 
-    return Fit(f"({name}(x) - x) / x^3, in x^2", lambda z: (ratio(z) - 1) / z, lambda z: z / ratio(z), 0, high**2, bits)
+    return Fit(
+        f"({name}(x) - x) / x^3, in x^2",
+        lambda z: (ratio(z) - 1) / z,
+        lambda z: z / ratio(z),
+        0,
+        high**2,
+        bits,
+    )
 
 
 def log_ratio(z):
@@ -161,48 +187,136 @@ QUARTER_PI = mp.pi / 4 * mp.mpf("1.01")  # rounding 2/pi moves the limits of lar
 LARGEST_S = (SQRT2 - 1) / (SQRT2 + 1)
 
 FITS: dict[str, Fit] = {
-    "exp": Fit("(exp(r) - 1 - r) / r^2", lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.exp(r), -HALF_LN2, HALF_LN2),
-    "expm1": Fit("(exp(r) - 1 - r) / r^2", lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.expm1(r), -HALF_LN2, HALF_LN2),
+    "exp": Fit(
+        "(exp(r) - 1 - r) / r^2",
+        lambda r: (mp.expm1(r) - r) / r**2,
+        lambda r: r**2 / mp.exp(r),
+        -HALF_LN2,
+        HALF_LN2,
+    ),
+    "expm1": Fit(
+        "(exp(r) - 1 - r) / r^2",
+        lambda r: (mp.expm1(r) - r) / r**2,
+        lambda r: r**2 / mp.expm1(r),
+        -HALF_LN2,
+        HALF_LN2,
+    ),
     "exp2": Fit("(2^r - 1) / r", lambda r: mp.expm1(r * LN2) / r, lambda r: r / mp.exp(r * LN2), -0.5, 0.5),
     "tanh": odd("tanh", mp.tanh, 0.626),
     "sinh": odd("sinh", mp.sinh, HALF_LN2),
-    "cosh": Fit("(cosh(r) - 1) / r^2, in r^2", lambda z: (mp.cosh(mp.sqrt(z)) - 1) / z, lambda z: z / mp.cosh(mp.sqrt(z)),
-                0, HALF_LN2**2),
-    "log": Fit("(log(1 + f) - f + f^2/2) / f^3", lambda f: (mp.log1p(f) - f + f**2 / 2) / f**3, lambda f: f**3 / mp.log1p(f),
-               1 / SQRT2 - 1, SQRT2 - 1, (28, None)),
-    "log_ratio": Fit("(log((1 + s) / (1 - s)) - 2 s) / s^3, in s^2", lambda z: (log_ratio(z) - 2) / z, lambda z: z / 2,
-                     0, LARGEST_S**2, (None, 58)),
-    "pow": Fit("(log2((1 + s) / (1 - s)) - 2 s/ln2 - 2 s^3/(3 ln2)) / s^5, in s^2",
-               lambda z: ((log_ratio(z) - 2) / z - mp.mpf(2) / 3) / z / LN2, lambda z: z**2 * LN2 / 2,
-               0, LARGEST_S**2, (36, 69)),
+    "cosh": Fit(
+        "(cosh(r) - 1) / r^2, in r^2",
+        lambda z: (mp.cosh(mp.sqrt(z)) - 1) / z,
+        lambda z: z / mp.cosh(mp.sqrt(z)),
+        0,
+        HALF_LN2**2,
+    ),
+    "log": Fit(
+        "(log(1 + f) - f + f^2/2) / f^3",
+        lambda f: (mp.log1p(f) - f + f**2 / 2) / f**3,
+        lambda f: f**3 / mp.log1p(f),
+        1 / SQRT2 - 1,
+        SQRT2 - 1,
+        (28, None),
+    ),
+    "log_ratio": Fit(
+        "(log((1 + s) / (1 - s)) - 2 s) / s^3, in s^2",
+        lambda z: (log_ratio(z) - 2) / z,
+        lambda z: z / 2,
+        0,
+        LARGEST_S**2,
+        (None, 58),
+    ),
+    "pow": Fit(
+        "(log2((1 + s) / (1 - s)) - 2 s/ln2 - 2 s^3/(3 ln2)) / s^5, in s^2",
+        lambda z: ((log_ratio(z) - 2) / z - mp.mpf(2) / 3) / z / LN2,
+        lambda z: z**2 * LN2 / 2,
+        0,
+        LARGEST_S**2,
+        (36, 69),
+    ),
     "sin": odd("sin", mp.sin, QUARTER_PI),
-    "cos": Fit("(cos(r) - 1 + r^2/2) / r^4, in r^2", lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2,
-               lambda z: z**2 / mp.cos(mp.sqrt(z)), 0, QUARTER_PI**2),
+    "cos": Fit(
+        "(cos(r) - 1 + r^2/2) / r^4, in r^2",
+        lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2,
+        lambda z: z**2 / mp.cos(mp.sqrt(z)),
+        0,
+        QUARTER_PI**2,
+    ),
     "tan": odd("tan", mp.tan, QUARTER_PI),
     "atan": odd("atan", mp.atan, 1),
     "asin": odd("asin", mp.asin, mp.mpf(0.5)),
     "asinh": odd("asinh", mp.asinh, mp.mpf("0.54")),
     "atanh": odd("atanh", mp.atanh, mp.mpf(0.5)),
-    "erf": Fit("erf(x) / x - 1, in x^2", lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
-               lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), 0, 1),
-    "erf_far": Fit("-log(1 - erf(x))", lambda x: -mp.log(mp.erfc(x)), lambda x: mp.erfc(x) / mp.erf(x), 1, (3.93, 5.93)),
-    "erfc": Fit("(1 + 2 x) exp(x^2) erfc(x) - 5/4, in (x - 2) / (x + 2)",
-                lambda t: (1 + 2 * erfc_x(t)) * mp.exp(erfc_x(t) ** 2) * mp.erfc(erfc_x(t)) - 1.25, lambda t: ONE, -0.52, (0.68, 0.87), (29, 59)),
-    "erfinv": Fit("erfinv(x) / x - 1, in -log(1 - x^2) - 3", lambda u: erfinv_ratio(u + 3) - 1, lambda u: 1 / erfinv_ratio(u + 3), -3, 3),
-    "erfinv_far": Fit("erfinv(x) / x - 2, in sqrt(-log(1 - x^2)) - 3", lambda u: erfinv_ratio((u + 3) ** 2) - 2,
-                      lambda u: 1 / erfinv_ratio((u + 3) ** 2), mp.sqrt(6) - 3, (1.1, 1.1)),
-    "erfinv_end": Fit("erfinv(x) / x - 4, in sqrt(-log(1 - x^2)) - 5", lambda u: erfinv_ratio((u + 5) ** 2) - 4,
-                      lambda u: 1 / erfinv_ratio((u + 5) ** 2), -1, 1.1, (None, 57)),
-    "lgamma": Fit("(lgamma(2 + d) / d - digamma(2)) / d", lambda d: (mp.loggamma(2 + d) / d - mp.digamma(2)) / d,
-                  lambda d: d**2 / mp.loggamma(2 + d), -0.5, 0.5),
-    "lgamma_far": Fit("(lgamma(y + 1/2) - y log(y) + y - log(2 pi) / 2) y, in 1/y^2",
-                      lambda v: gamma_rest(1 / mp.sqrt(v)), lambda v: mp.sqrt(v) / mp.loggamma(1 / mp.sqrt(v) + 0.5), 0, 0.25),
-    "digamma": Fit("(Q(7/4 + d) - Q(7/4)) / d, Q(x) = digamma(x) / (x - its zero)",
-                   lambda d: (digamma_slope(1.75 + d) - digamma_slope(mp.mpf(1.75))) / d,
-                   lambda d: d / digamma_slope(1.75 + d), -0.75, 0.75),
-    "digamma_far": Fit("(digamma(y + 1/2) - log(y)) y^2, in 1/y^2", lambda v: (mp.digamma(1 / mp.sqrt(v) + 0.5) + mp.log(v) / 2) / v,
-                       lambda v: v / mp.digamma(1 / mp.sqrt(v) + 0.5), 0, 0.25),
-}  # fmt: skip
+    "erf": Fit(
+        "erf(x) / x - 1, in x^2",
+        lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
+        lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)),
+        0,
+        1,
+    ),
+    "erf_far": Fit(
+        "-log(1 - erf(x))", lambda x: -mp.log(mp.erfc(x)), lambda x: mp.erfc(x) / mp.erf(x), 1, (3.93, 5.93)
+    ),
+    "erfc": Fit(
+        "(1 + 2 x) exp(x^2) erfc(x) - 5/4, in (x - 2) / (x + 2)",
+        lambda t: (1 + 2 * erfc_x(t)) * mp.exp(erfc_x(t) ** 2) * mp.erfc(erfc_x(t)) - 1.25,
+        lambda t: ONE,
+        -0.52,
+        (0.68, 0.87),
+        (29, 59),
+    ),
+    "erfinv": Fit(
+        "erfinv(x) / x - 1, in -log(1 - x^2) - 3",
+        lambda u: erfinv_ratio(u + 3) - 1,
+        lambda u: 1 / erfinv_ratio(u + 3),
+        -3,
+        3,
+    ),
+    "erfinv_far": Fit(
+        "erfinv(x) / x - 2, in sqrt(-log(1 - x^2)) - 3",
+        lambda u: erfinv_ratio((u + 3) ** 2) - 2,
+        lambda u: 1 / erfinv_ratio((u + 3) ** 2),
+        mp.sqrt(6) - 3,
+        1.1,
+    ),
+    "erfinv_end": Fit(
+        "erfinv(x) / x - 4, in sqrt(-log(1 - x^2)) - 5",
+        lambda u: erfinv_ratio((u + 5) ** 2) - 4,
+        lambda u: 1 / erfinv_ratio((u + 5) ** 2),
+        -1,
+        1.1,
+        (None, 57),
+    ),
+    "lgamma": Fit(
+        "(lgamma(2 + d) / d - digamma(2)) / d",
+        lambda d: (mp.loggamma(2 + d) / d - mp.digamma(2)) / d,
+        lambda d: d**2 / mp.loggamma(2 + d),
+        -0.5,
+        0.5,
+    ),
+    "lgamma_far": Fit(
+        "(lgamma(y + 1/2) - y log(y) + y - log(2 pi) / 2) y, in 1/y^2",
+        lambda v: gamma_rest(1 / mp.sqrt(v)),
+        lambda v: mp.sqrt(v) / mp.loggamma(1 / mp.sqrt(v) + 0.5),
+        0,
+        0.25,
+    ),
+    "digamma": Fit(
+        "(Q(7/4 + d) - Q(7/4)) / d, Q(x) = digamma(x) / (x - its zero)",
+        lambda d: (digamma_slope(1.75 + d) - digamma_slope(mp.mpf(1.75))) / d,
+        lambda d: d / digamma_slope(1.75 + d),
+        -0.75,
+        0.75,
+    ),
+    "digamma_far": Fit(
+        "(digamma(y + 1/2) - log(y)) y^2, in 1/y^2",
+        lambda v: (mp.digamma(1 / mp.sqrt(v) + 0.5) + mp.log(v) / 2) / v,
+        lambda v: v / mp.digamma(1 / mp.sqrt(v) + 0.5),
+        0,
+        0.25,
+    ),
+}
 
 
 def erfinv_ratio(w):
@@ -242,7 +356,10 @@ def main(names: list[str]) -> None:
             lines.append(f"    ({name!r}, {dtype!r}): (")
             lines += [f"        {float(c)!r}," for c in coefficients]
             lines.append("    ),")
-            print(f"{name} {dtype} degree {len(coefficients) - 1} error 2^{float(mp.log(error, 2)):.1f}", file=sys.stderr)
+            print(
+                f"{name} {dtype} degree {len(coefficients) - 1} error 2^{float(mp.log(error, 2)):.1f}",
+                file=sys.stderr,
+            )
     lines.append("}\n")
     lines.append("# Constants with more digits than any dtype holds.\nCONSTANTS: dict[str, str] = {")
     lines += [f'    "{name}": "{mp.nstr(constant, 60)}",' for name, constant in CONSTANTS.items()]

@@ -1,7 +1,7 @@
 """Writes docs/ulp.md: how far the math functions are from the true values.
 
-`python tools/ulp_table.py` measures them on the points of tests/compiler/test_math.py, but far more of them.  Needs what the
-tests need.
+`python tools/ulp_table.py` measures them on the points of tests/compiler/test_math.py, but far more of
+them. Needs what the tests need.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ import test_math as tests  # noqa: E402
 COUNTS = {"float32": 300_000, "float64": 4_000}  # points a group; mpmath is slow
 HEAD = """# Accuracy of the math functions
 
-Largest distance from the true value that was found, in units in the last place (ULP), with the argument it was found at. The
-points are random bit patterns (so that all exponents are covered), even samples of the intervals where a function does its work,
-and neighbourhoods known to be hard: multiples of pi/2, arguments near 1 of logarithms, powers near overflow and underflow. float32
-is compared with float64 results of NumPy and SciPy, float64 with mpmath. Rounding the true value costs up to 0.5 ULP by itself.
+Largest distance from the true value that was found, in units in the last place (ULP), with the argument it
+was found at. The points are random bit patterns (so that all exponents are covered), even samples of the
+intervals where a function does its work, and neighbourhoods known to be hard: multiples of pi/2, arguments
+near 1 of logarithms, powers near overflow and underflow. float32 is compared with float64 results of NumPy
+and SciPy, float64 with mpmath. Rounding the true value costs up to 0.5 ULP by itself.
 
-All functions follow C99 for zeros, infinities and NaN, and round to subnormal numbers where the result is one. `fmod` is exact;
-`remainder` is `fmod` and one rounded addition. For negative arguments `lgamma` and `digamma` have zeros between the
-poles; there the bound is 2 ULP of the largest term of the reflection formula, not of the value. `float16` and `bfloat16` are
-computed in float32 and rounded once more.
+All functions follow C99 for zeros, infinities and NaN, and round to subnormal numbers where the result is
+one. `fmod` is exact; `remainder` is `fmod` and one rounded addition. For negative arguments `lgamma` and
+`digamma` have zeros between the poles; there the bound is 2 ULP of the largest term of the reflection
+formula, not of the value. `float16` and `bfloat16` are computed in float32 and rounded once more.
 
 Written by `tools/ulp_table.py`.
 

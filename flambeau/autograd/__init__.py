@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from ..core import tape as _tape
 from ..core.tape import is_grad_enabled
@@ -30,7 +31,9 @@ def _start(outputs: Sequence, grads: Sequence, create_graph: bool, who: str) -> 
     roots, sent = [], []
     for k, (out, grad) in enumerate(zip(outputs, grads)):
         if not isinstance(out, TensorBase):
-            raise TypeError(f"{who}(): argument 'outputs' must be Tensors, got {type(out).__name__} at position {k}")
+            raise TypeError(
+                f"{who}(): argument 'outputs' must be Tensors, got {type(out).__name__} at position {k}"
+            )
         if grad is None:
             if not out.requires_grad:
                 raise RuntimeError(
@@ -43,7 +46,9 @@ def _start(outputs: Sequence, grads: Sequence, create_graph: bool, who: str) -> 
             grad = out.new_ones(out.shape)
         else:
             if not isinstance(grad, TensorBase):
-                raise TypeError(f"{who}(): gradients can be either Tensors or None, but got {type(grad).__name__}")
+                raise TypeError(
+                    f"{who}(): gradients can be either Tensors or None, but got {type(grad).__name__}"
+                )
             if tuple(grad.shape) != tuple(out.shape):
                 raise RuntimeError(
                     f"Mismatch in shape: grad_output[{k}] has a shape of {tuple(grad.shape)} and output[{k}] has a shape of "
@@ -116,7 +121,9 @@ def grad(
     grads = [None] * len(roots) if grad_outputs is None else _sequence(grad_outputs)
     for k, x in enumerate(wanted):
         if not isinstance(x, TensorBase):
-            raise TypeError(f"grad(): argument 'inputs' must be Tensors, got {type(x).__name__} at position {k}")
+            raise TypeError(
+                f"grad(): argument 'inputs' must be Tensors, got {type(x).__name__} at position {k}"
+            )
         if not x.requires_grad:
             raise RuntimeError("One of the differentiated Tensors does not require grad")
     roots, sent = _start(roots, grads, create_graph, "grad")
@@ -141,6 +148,11 @@ def _tensor_backward(self, gradient=None, retain_graph=None, create_graph=False,
             stacklevel=2,
         )
     if gradient is None and inputs is None and self.numel() == 1 and self.requires_grad:
-        _tape.run_backward([self], [self.new_ones(self.shape)], create_graph if retain_graph is None else retain_graph, create_graph)
+        _tape.run_backward(
+            [self],
+            [self.new_ones(self.shape)],
+            create_graph if retain_graph is None else retain_graph,
+            create_graph,
+        )
         return
     backward(self, gradient, retain_graph, create_graph, inputs)

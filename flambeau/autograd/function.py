@@ -23,7 +23,9 @@ class Context:
         """Keep inputs or outputs; `saved_tensors` gives them back and notices if they were changed."""
         for t in tensors:
             if t is not None and not isinstance(t, TensorBase):
-                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}")
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument is of type {type(t).__name__}"
+                )
         self._to_save = tensors
 
     @property

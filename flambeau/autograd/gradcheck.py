@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from ..core.tensor import TensorBase
 
@@ -63,10 +64,14 @@ def gradcheck(
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     wanted = [x for x in inputs if isinstance(x, TensorBase) and x.requires_grad]
     if not wanted:
-        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True.")
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True."
+        )
     for x in wanted:
         if x.dtype.name not in ("float64", "complex128"):
-            raise ValueError(f"gradcheck(): inputs must be float64 for differences to be exact enough, got {x.dtype}")
+            raise ValueError(
+                f"gradcheck(): inputs must be float64 for differences to be exact enough, got {x.dtype}"
+            )
     outputs = [o for o in _tensors(func(*inputs)) if o.requires_grad]
     places = [k for k, o in enumerate(_tensors(func(*inputs))) if o.requires_grad]
     if not outputs:
@@ -127,4 +132,6 @@ def gradgradcheck(
         found = grad(outs, [xs[k] for k in wanted], list(gs), create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None and g.requires_grad)
 
-    return gradcheck(gradients, (*inputs, *seeds), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)
+    return gradcheck(
+        gradients, (*inputs, *seeds), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception
+    )

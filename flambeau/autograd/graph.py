@@ -19,6 +19,8 @@ class GradientEdge(NamedTuple):
 def get_gradient_edge(tensor) -> GradientEdge:
     """The edge of a tensor; RuntimeError where it does not require grad."""
     if not tensor.requires_grad:
-        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients.")
+        raise RuntimeError(
+            "It is not possible to get the gradient edge for a Tensor that does not require gradients."
+        )
     node = tensor.grad_fn
     return GradientEdge(AccumulateGrad(tensor) if node is None else node, tensor.output_nr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import expr as ex
-from ._math_base import INF, LAYOUT, NAN, bits, expansion
+from ._math_base import CONSTANTS, INF, LAYOUT, NAN, bits, expansion
 from .expr import Expr, absolute, bitcast, cast, copysign, fma, like, rarely, sqrt, trunc, where
 
 
@@ -14,14 +14,15 @@ def rsqrt(x: Expr) -> Expr:
 
 @expansion
 def cbrt(x: Expr) -> Expr:
-    """x·z^2 where z = x^(-1/3) comes from a guess in the bits and an iteration of third order without divisions."""
+    """x·z^2, where z = x^(-1/3) comes from a guess in the bits and an iteration of third order, no
+    division."""
     layout = LAYOUT[x.dtype]
     a = absolute(x)
     small = a < layout.tiny
     scale = 3 * (layout.mantissa // 3 + 1)
     a = where(small, a * 2.0**scale, a)
-    # The bits of a number are about its logarithm; this offset makes the guess's largest error, 3.3 %, smallest.
-    offset = int((4 / 3 * layout.bias - 0.0695) * 2**20) << (layout.mantissa - 20)
+    # The bits of a number are about its logarithm.
+    offset = int((4 / 3 * layout.bias - float(CONSTANTS["cbrt guess"])) * 2**20) << (layout.mantissa - 20)
     high = bits(a) if x.dtype == "float32" else bits(a) >> 32
     third = cast(ex.mulhi(cast(high, "uint32"), 0x55555556), layout.integer)
     z = bitcast(offset - (third if x.dtype == "float32" else third << 32), x.dtype)
@@ -38,7 +39,7 @@ def cbrt(x: Expr) -> Expr:
 
 @expansion
 def hypot(x: Expr, y: Expr) -> Expr:
-    """sqrt(x^2 + y^2), scaled by a power of two where the squares would leave the range; infinite where x or y is."""
+    """sqrt(x^2 + y^2), scaled by a power of two where squares leave the range; infinite where x or y is."""
     ax, ay = absolute(x), absolute(y)
     swap = ax < ay
     large, small = where(swap, ay, ax), where(swap, ax, ay)
@@ -62,7 +63,7 @@ def fmod(x: Expr, y: Expr) -> Expr:
     ax, ay = absolute(x), absolute(y)
 
     def subtract(r: Expr, divisor: Expr) -> Expr:
-        """r less a whole number of divisors, for a quotient below 2^mantissa.  Rounding may make that number one too large."""
+        """r less a whole number of divisors, below 2^mantissa; rounding may make it one too large."""
         rest = fma(trunc(r / divisor), -divisor, r)
         return where(rest < 0.0, rest + divisor, rest)
 

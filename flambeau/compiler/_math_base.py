@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import struct
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 from . import expr as ex
 from ._math_coefficients import COEFFICIENTS, CONSTANTS
@@ -19,7 +21,7 @@ def expansion(function: Callable[..., Expr]) -> Callable[..., Expr]:
     return function
 
 
-# --- floating-point formats ------------------------------------------------------------------------------------------
+# --- floating-point formats ---------------------------------------------------------------------------------
 class Layout(NamedTuple):
     """How a dtype's bits are laid out."""
 
@@ -65,10 +67,12 @@ def power_of_two(biased: Expr, dtype: str) -> Expr:
     return bitcast(biased << LAYOUT[dtype].mantissa, dtype)
 
 
+@functools.cache
 def parts(name: str, dtype: str, count: int) -> tuple[float, ...]:
-    """A positive constant as a sum of numbers of the dtype, largest first, the last rounded and the others rounded down.
+    """A positive constant as a sum of numbers of the dtype, largest first.
 
-    So all are positive, and 0 times any of them takes no sign from x in x - 0·part.
+    The last is rounded and the others are rounded down: so all are positive, and 0 times any of them takes
+    no sign from x in x - 0·part.
     """
     layout = LAYOUT[dtype]
     rest, out = Fraction(CONSTANTS[name]), []
@@ -82,7 +86,7 @@ def parts(name: str, dtype: str, count: int) -> tuple[float, ...]:
 
 
 def poly(x: Expr, name: str) -> Expr:
-    """The polynomial of that name: even and odd powers apart, which halves the chain of dependent operations."""
+    """The polynomial of that name; even and odd powers apart, which halves the chain of operations."""
     c = COEFFICIENTS[name, x.dtype]
     return horner(x, c) if len(c) < 6 else fma(horner(x * x, c[1::2]), x, horner(x * x, c[0::2]))
 
@@ -94,13 +98,12 @@ def horner(x: Expr, coefficients) -> Expr:
     return y
 
 
-
 def clamp(x: Expr, low: float, high: float) -> Expr:
     """x between two bounds; NaN stays."""
     return where(x < low, low, where(x > high, high, x))
 
 
-# --- sums of two numbers ---
+# --- sums of two numbers ------------------------------------------------------------------------------------
 class Double(NamedTuple):
     """An unevaluated sum of two numbers, the second below the first's last bit (Dekker, 1971)."""
 
@@ -132,7 +135,6 @@ def plus(a: Double, b: Double) -> Double:
     return Double(s, e + (a.low + b.low))
 
 
-def constant(name: str, like: Expr) -> Double:
-    return Double(*(ex.const(v, like.dtype) for v in parts(name, like.dtype, 2)))
-
-
+def constant(name: str, x: Expr) -> Double:
+    """A constant for sums with x."""
+    return Double(*(ex.const(part, x.dtype) for part in parts(name, x.dtype, 2)))

@@ -5,12 +5,26 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from . import expr as ex
-from ._math_base import (INF, LAYOUT, NAN, Double, bits, clamp, constant, expansion, parts, plus, poly, power_of_two,
-                         quick_two_sum, times)
+from ._math_base import (
+    INF,
+    LAYOUT,
+    NAN,
+    Double,
+    bits,
+    clamp,
+    constant,
+    expansion,
+    parts,
+    plus,
+    poly,
+    power_of_two,
+    quick_two_sum,
+    times,
+)
 from .expr import Expr, absolute, bitcast, copysign, fma, like, rarely, rint, where
 
 
-# --- exponentials ----------------------------------------------------------------------------------------------------
+# --- exponentials -------------------------------------------------------------------------------------------
 class Reduced(NamedTuple):
     """x = n·ln2 + r + low, |r| <= ln2/2."""
 
@@ -75,23 +89,19 @@ def expm1(x: Expr) -> Expr:
 
 @expansion
 def sigmoid(x: Expr) -> Expr:
-    """1 / (1 + exp(-x)), both sides scaled by 2^-(n/2), as exp(-x) has a wider range than the result."""
-    layout = LAYOUT[x.dtype]
-    shifted, r, low = reduce_by_ln2(-clamp(x, EXP_RANGE[x.dtype][0], 40.0))
-    p = fma(r * r, poly(r, "expm1"), low) + r
-    n = bits(shifted) - layout.bits(layout.shifter)
-    half = n >> 1
-    top = power_of_two(layout.bias - half, x.dtype)
-    factor = power_of_two(n - half + layout.bias, x.dtype)
-    both = factor + top
-    bottom = fma(factor, p, both)
-    lost = fma(factor, p, both - bottom)
+    """1 / (1 + exp(-x)), or exp(x) where exp(-x) may be infinite and the result subnormal."""
+    shifted, r, _ = reduce_by_ln2(-where(x > 40.0, 40.0, x))
+    p = fma(r * r, poly(r, "exp"), r)
+    power = near_power_of_two(shifted)
+    rounded = power + 1.0
+    bottom = fma(power, p, rounded)
+    lost = fma(power, p, rounded - bottom)
     inverse = 1.0 / bottom
-    correction = fma(-bottom, inverse, 1.0) - lost * inverse
-    return top * fma(inverse, correction, inverse)
+    correction = fma(-lost, inverse, fma(-bottom, inverse, 1.0))
+    return rarely(x < EXP_RANGE[x.dtype][0] * 0.75, exp(x), fma(inverse, correction, inverse))
 
 
-# --- logarithms ------------------------------------------------------------------------------------------------------
+# --- logarithms ---------------------------------------------------------------------------------------------
 def irregular(x: Expr) -> Expr:
     """Not a positive normal number: zero, negative, subnormal, infinite or NaN."""
     layout = LAYOUT[x.dtype]
@@ -100,7 +110,7 @@ def irregular(x: Expr) -> Expr:
 
 
 def wide_bits(x: Expr) -> Expr:
-    """x's bits, where a positive subnormal number is given as a normal one whose exponent has gone below the range."""
+    """x's bits; a positive subnormal number is given as a normal one with an exponent below the range."""
     layout = LAYOUT[x.dtype]
     step = layout.mantissa + 1
     normalised = bits(x * 2.0**step) - (step << layout.mantissa)
@@ -188,7 +198,7 @@ def log10(x: Expr) -> Expr:
     return _log_base(x, parts("log10_2", x.dtype, 2), parts("log10e", x.dtype, 2))
 
 
-# --- powers ---
+# --- powers -------------------------------------------------------------------------------------------------
 def log2_double(x: Expr) -> Double:
     """log2(x) to half as many bits again as the dtype has, for x > 0.
 

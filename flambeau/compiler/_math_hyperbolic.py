@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from ._math_base import INF, LAYOUT, NAN, Double, expansion, bits, parts, poly, power_of_two, quick_two_sum, two_sum
+from ._math_base import (
+    INF,
+    LAYOUT,
+    NAN,
+    Double,
+    bits,
+    expansion,
+    parts,
+    poly,
+    power_of_two,
+    quick_two_sum,
+    two_sum,
+)
 from ._math_explog import log_tail, near_power_of_two, reduce_by_ln2, split
 from .expr import Expr, absolute, bitcast, copysign, fma, like, sqrt, where
 

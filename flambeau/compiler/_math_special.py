@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ._math_base import (COEFFICIENTS, INF, LAYOUT, NAN, Double, constant, expansion, horner, parts, poly, quick_two_sum,
-                         times, two_sum)
+from ._math_base import (
+    COEFFICIENTS,
+    INF,
+    LAYOUT,
+    NAN,
+    Double,
+    constant,
+    expansion,
+    horner,
+    parts,
+    poly,
+    quick_two_sum,
+    times,
+    two_sum,
+)
 from ._math_explog import log, log2_double, near_power_of_two, reduce_by_ln2, regular_log, scaled
 from .expr import Expr, absolute, copysign, fma, like, rarely, rint, sqrt, where
 
 
-# --- error functions -------------------------------------------------------------------------------------------------
+# --- error functions ----------------------------------------------------------------------------------------
 @expansion
 def erf(x: Expr) -> Expr:
     """x + x·P(x^2) for |x| < 1; beyond, 1 - exp(-Q(|x|))."""
@@ -26,8 +39,11 @@ def erf(x: Expr) -> Expr:
 
 @expansion
 def erfc(x: Expr) -> Expr:
-    """1 - erf(x) for |x| < 0.65; else exp(-a^2)·(5/4 + P((a - 2) / (a + 2))) / (1 + 2a), a = |x|; M. Shepherd and J. Laframboise, "Chebyshev approximation of
-    (1 + 2x) exp(x^2) erfc(x)", Mathematics of Computation 36, 1981."""
+    """1 - erf(x) for |x| < 0.65; else exp(-a^2)·(5/4 + P((a - 2) / (a + 2))) / (1 + 2a), a = |x|.
+
+    M. Shepherd and J. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc(x)", Mathematics of
+    Computation 36, 1981.
+    """
     a = absolute(x)
     limit = {"float32": 10.2, "float64": 27.5}[x.dtype]  # 0 from here
     a = where(a > limit, limit, a)
@@ -48,7 +64,10 @@ def erfc(x: Expr) -> Expr:
 
 @expansion
 def erfinv(x: Expr) -> Expr:
-    """x·P(-log(1 - x^2)), in other variables towards |x| = 1; M. Giles, "Approximating the erfinv function", 2010."""
+    """x·P(-log(1 - x^2)), in other variables near |x| = 1.
+
+    M. Giles, "Approximating the erfinv function", GPU Computing Gems, 2010.
+    """
     w = regular_log(fma(-x, x, 1.0))
     near = fma(x, horner(-3.0 - w, COEFFICIENTS["erfinv", x.dtype]), x)
     root = sqrt(-w)
@@ -61,9 +80,9 @@ def erfinv(x: Expr) -> Expr:
     return copysign(rarely(~(w > -6.0) | ~(a < 1.0), far, near), x)
 
 
-# --- gamma function --------------------------------------------------------------------------------------------------
+# --- gamma function -----------------------------------------------------------------------------------------
 class Folded(NamedTuple):
-    """Where x stands between integers: |x - n| for the nearest n, the same distance from a half, whether the latter is less."""
+    """Where x stands between integers: its distance from the nearest one and from the nearest half."""
 
     distance: Expr
     from_half: Expr
@@ -77,8 +96,12 @@ def folded(x: Expr) -> Folded:
 
 @expansion
 def lgamma(x: Expr) -> Expr:
-    """log|Gamma(x)|: around 2 a polynomial, to which smaller arguments are moved; from 2.5 on Stirling's series in x - 1/2;
-    for x < 0 the reflection formula.  Near its zeros at negative x the error is 2 ULP of 1, not of the value."""
+    """log|Gamma(x)|.
+
+    Around 2 a polynomial, to which smaller arguments are moved; from 2.5 on Stirling's series in x - 1/2;
+    for x < 0 the reflection formula, where the error is 2 ULP of the largest term rather than of a value
+    near zero.
+    """
     a = absolute(x)
     low, mid, far = a < 0.5, a < 1.5, a >= 2.5
     y = a - 0.5
@@ -104,7 +127,8 @@ def lgamma(x: Expr) -> Expr:
     place = folded(x)
     t = where(place.past_quarter, place.from_half, place.distance) * parts("pi", x.dtype, 1)[0]
     z = t * t
-    sine = where(place.past_quarter, fma(z * z, poly(z, "cos"), fma(z, -0.5, 1.0)), fma(t * z, poly(z, "sin"), t))
+    cosine = fma(z * z, poly(z, "cos"), fma(z, -0.5, 1.0))
+    sine = where(place.past_quarter, cosine, fma(t * z, poly(z, "sin"), t))
     reflected = where(a < 2.0**-60, value, -log(a * sine * parts("1/pi", x.dtype, 1)[0]) - value)
     special = where(a == INF, INF, where(x == 0.0, INF, where(x < 0.0, reflected, value)))
     return rarely(~((x > 0.0) & (x < INF)), special, value)
@@ -112,8 +136,11 @@ def lgamma(x: Expr) -> Expr:
 
 @expansion
 def digamma(x: Expr) -> Expr:
-    """Derivative of lgamma: (x - x0)·P(x) on [1, 2.5], x0 its zero; one step down to [0, 1]; from 2.5 on log(y) and a series in
-    1/y^2, y = x - 1/2; for x < 0 the reflection formula, whose error near zeros is 2 ULP of the terms, not of the value."""
+    """The derivative of lgamma.
+
+    (x - x0)·P(x) on [1, 2.5], where x0 is its zero; one step down to [0, 1]; from 2.5 on log(y) and a
+    series in 1/y^2, y = x - 1/2; for x < 0 the reflection formula, with an error of 2 ULP of its terms.
+    """
     a = where(x < 0.0, 1.0 - x, x)
     low, far = a < 1.0, a >= 2.5
     inverse = 1.0 / where(far, a - 0.5, a)
@@ -140,6 +167,5 @@ def digamma(x: Expr) -> Expr:
     cotangent = copysign(where(place.past_quarter, tangent * pi, pi / tangent), x - rint(x))
     reflected = where(rint(x) == x, NAN, value - cotangent)
     small = 2.0 ** (2 - LAYOUT[x.dtype].bias // 2)
-    special = where(x < 0.0, reflected, where(x < small, -1.0 / x, x))
-    special = where(absolute(x) < small, -1.0 / x, special)
+    special = where(absolute(x) < small, -1.0 / x, where(x < 0.0, reflected, x))
     return rarely(~((x > small) & (x < INF)), special, value)

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from . import expr as ex
-from ._math_base import INF, LAYOUT, NAN, bits, constant, expansion, horner, parts, poly, quick_two_sum, times, two_sum
+from ._math_base import (
+    INF,
+    LAYOUT,
+    NAN,
+    bits,
+    constant,
+    expansion,
+    horner,
+    parts,
+    poly,
+    quick_two_sum,
+    times,
+    two_sum,
+)
 from ._math_coefficients import COEFFICIENTS, TWO_OVER_PI
 from .expr import Expr, absolute, bitcast, cast, copysign, fma, like, rarely, sqrt, where
 
@@ -18,12 +32,12 @@ class Angle(NamedTuple):
     low: Expr
 
 
-# --- range reduction -------------------------------------------------------------------------------------------------
+# --- range reduction ----------------------------------------------------------------------------------------
 MODERATE = {"float32": 1e5, "float64": 1e8}  # up to here three parts of pi/2 are enough
 
 
 def moderate_angle(x: Expr) -> Angle:
-    """Cody and Waite's reduction; with fused multiply-adds the first difference is exact.  `low` is left at 0."""
+    """Cody and Waite's reduction; with fused multiply-adds the first difference is exact.  `low` is 0."""
     shifter = LAYOUT[x.dtype].shifter
     shifted = fma(x, parts("2/pi", x.dtype, 1)[0], shifter)
     n = shifted - shifter
@@ -45,11 +59,13 @@ def exact_angle(x: Expr) -> Angle:
 
 
 def any_angle(x: Expr) -> Angle:
-    """Payne and Hanek, "Radian reduction for trigonometric functions", 1983: |x| = m·2^e times those bits of 2/pi that
-    decide the product modulo 4, in words of 32 bits."""
+    """|x| = m·2^e times those bits of 2/pi that decide the product modulo 4, in words of 32 bits.
+
+    M. Payne and R. Hanek, "Radian reduction for trigonometric functions", ACM SIGNUM Newsletter 18, 1983.
+    """
     layout = LAYOUT[x.dtype]
     wide = x.dtype == "float64"
-    count = 6 if wide else 3  # words of the product: 2 bits of quarters, cancellation, the result's bits, slack
+    count = 6 if wide else 3  # words for the quarters, what may cancel, and the result
     pattern = cast(bitcast(absolute(x), layout.unsigned), "uint64")
     mantissa = (pattern & ((1 << layout.mantissa) - 1)) | (1 << layout.mantissa)
     padding = 64  # zero bits before 2/pi's, so that no position is negative
@@ -60,7 +76,7 @@ def any_angle(x: Expr) -> Angle:
     fraction = [(a << 2 | b >> 30) & 0xFFFFFFFF for a, b in zip(product, product[1:])]  # of a quarter turn
     negative = fraction[0] >= 1 << 31  # the nearest quarter is the next one
     fraction = [where(negative, a ^ 0xFFFFFFFF, a) for a in fraction]
-    quarters = cast((product[0] >> 30) + where(negative, 1, 0 * product[0]), layout.integer)
+    quarters = cast((product[0] >> 30) + cast(negative, "uint64"), layout.integer)
 
     def number(word: Expr, unit: int) -> Expr:
         """A word of so few bits that it is exact as a float, times 2^unit."""
@@ -82,7 +98,7 @@ def any_angle(x: Expr) -> Angle:
 
 
 def window(position: Expr, count: int, first_words: int) -> list[Expr]:
-    """`count` words of 64 zeros followed by the bits of 2/pi, from a bit position that lies in the first `first_words` words."""
+    """`count` words of 64 zeros and then the bits of 2/pi, from a bit position in the first `first_words`."""
     total = first_words + count
     digits = TWO_OVER_PI >> (1280 - (total * 32 - 64))
     words = [ex.const(digits >> (32 * (total - 1 - k)) & 0xFFFFFFFF, "uint64") for k in range(total)]
@@ -121,7 +137,7 @@ def with_angle(x: Expr, function: Callable[[Angle], Expr], moderate=moderate_ang
     return rarely(~(absolute(x) < MODERATE[x.dtype]), huge, function(moderate(x)))
 
 
-# --- sine, cosine, tangent -------------------------------------------------------------------------------------------
+# --- sine, cosine, tangent ----------------------------------------------------------------------------------
 def wave(angle: Angle) -> Expr:
     """Sine of an angle; adding a quarter makes it the cosine."""
     r = angle.r
@@ -160,7 +176,7 @@ def tan(x: Expr) -> Expr:
     return where(x == 0.0, x, with_angle(x, tangent, exact_angle))
 
 
-# --- inverses --------------------------------------------------------------------------------------------------------
+# --- inverses -----------------------------------------------------------------------------------------------
 @expansion
 def atan(x: Expr) -> Expr:
     """Beyond 1: pi/2 - atan(1/x)."""

@@ -22,7 +22,9 @@ def _version() -> bytes:
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     binding = target.llvm()
-    digest.update(repr((binding.llvm_version_info, binding.get_default_triple(), target.processor())).encode())
+    digest.update(
+        repr((binding.llvm_version_info, binding.get_default_triple(), target.processor())).encode()
+    )
     return digest.digest()
 
 

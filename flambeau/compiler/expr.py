@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import math as _math
 import struct
-from typing import Any, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 SIGNED = ("int8", "int16", "int32", "int64")
@@ -52,7 +53,7 @@ class Expr:
     __slots__ = ("op", "args", "dtype", "value", "__weakref__")
 
     op: str
-    args: tuple["Expr", ...]
+    args: tuple[Expr, ...]
     dtype: str
     value: Any  # leaves: the constant, or the number of the input or parameter; folds: see kernels.Fold
 
@@ -60,7 +61,7 @@ class Expr:
         if self.op == "const":
             return repr(self.value)
         if self.op in ("input", "param", "output"):
-            return f"{ {'input': 'in', 'param': 'p', 'output': 'out'}[self.op]}{self.value}"
+            return f"{ {'input': 'in', 'param': 'p', 'output': 'out'}[self.op] }{self.value}"
         if self.op in ("cast", "bitcast"):
             return f"{self.op}[{self.dtype}]({self.args[0]!r})"
         return f"{self.op}({', '.join(map(repr, self.args))})"
@@ -333,7 +334,11 @@ def cast(x: Expr, dtype: str) -> Expr:
         return x
     if dtype == "bool":
         return compare("ne", x, 0)
-    if x.op == "const" and (_math.isfinite(x.value) or is_float(dtype)) and dtype not in ("float16", "bfloat16"):
+    if (
+        x.op == "const"
+        and (_math.isfinite(x.value) or is_float(dtype))
+        and dtype not in ("float16", "bfloat16")
+    ):
         return const(x.value, dtype)
     return make("cast", (x,), dtype)
 
@@ -379,7 +384,9 @@ def call(name: str, *args) -> Expr:
     args = tuple(like(first, a) for a in args)
     for a in args:
         if a.dtype != first.dtype or not is_float(a.dtype):
-            raise TypeError(f"{name}: arguments of one floating-point dtype expected, got {[a.dtype for a in args]}")
+            raise TypeError(
+                f"{name}: arguments of one floating-point dtype expected, got {[a.dtype for a in args]}"
+            )
     return make("call:" + name, args, first.dtype)
 
 
@@ -408,7 +415,9 @@ def substitute(roots: list[Expr], replace: dict[Expr, Expr]) -> list[Expr]:
             new[id(e)] = by_id[id(e)]
         else:
             args = tuple(new[id(a)] for a in e.args)
-            new[id(e)] = e if all(a is b for a, b in zip(args, e.args)) else make(e.op, args, e.dtype, e.value)
+            new[id(e)] = (
+                e if all(a is b for a, b in zip(args, e.args)) else make(e.op, args, e.dtype, e.value)
+            )
 
     for e in walk(roots):
         build(e)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
 
 from .expr import (  # noqa: F401
     Expr,
@@ -39,8 +39,12 @@ def _named(name: str) -> Callable[..., Expr]:
     return function
 
 
-exp, exp2, expm1, log, log2, log10, log1p = map(_named, ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p"))
+exp, exp2, expm1, log, log2, log10, log1p = map(
+    _named, ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p")
+)
 sin, cos, tan, asin, acos, atan, atan2 = map(_named, ("sin", "cos", "tan", "asin", "acos", "atan", "atan2"))
 sinh, cosh, tanh, asinh, acosh, atanh = map(_named, ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
 sigmoid, rsqrt, cbrt, erf, erfc, erfinv = map(_named, ("sigmoid", "rsqrt", "cbrt", "erf", "erfc", "erfinv"))
-pow, hypot, fmod, remainder, lgamma, digamma = map(_named, ("pow", "hypot", "fmod", "remainder", "lgamma", "digamma"))
+pow, hypot, fmod, remainder, lgamma, digamma = map(
+    _named, ("pow", "hypot", "fmod", "remainder", "lgamma", "digamma")
+)

@@ -7,7 +7,8 @@ SSA name with its type; a `Function` collects instructions and knows the block i
 from __future__ import annotations
 
 import struct
-from typing import Callable, NamedTuple, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 
 class Value(NamedTuple):
@@ -95,7 +96,9 @@ class Function:
     def mul(self, a: Value, b: Value) -> Value:
         return self.binary("mul nsw", a, b)
 
-    def call(self, result: str, name: str, *arguments: Value, suffix: str = "", convention: str = "") -> Value:
+    def call(
+        self, result: str, name: str, *arguments: Value, suffix: str = "", convention: str = ""
+    ) -> Value:
         """Declare `name` for these types and call it."""
         self.module.declare(name, convention + result, [a.type for a in arguments], suffix)
         text = f"call {convention}{result} @{name}({', '.join(map(str, arguments))})"
@@ -143,7 +146,9 @@ class Function:
         self.start(after)
         return phis
 
-    def when(self, condition: Value, body: Callable[[], Sequence[Value]], otherwise: Sequence[Value] = ()) -> list[Value]:
+    def when(
+        self, condition: Value, body: Callable[[], Sequence[Value]], otherwise: Sequence[Value] = ()
+    ) -> list[Value]:
         """`if condition: body()`; returns the body's values, or `otherwise` where the condition is false."""
         yes, after, before = self.fresh("then"), self.fresh("after"), self.block
         self.branch_if(condition, yes, after)
@@ -153,5 +158,6 @@ class Function:
         self.branch(after)
         self.start(after)
         return [
-            self.op(v.type, f"phi {v.type} [ {v.name}, %{last} ], [ {o.name}, %{before} ]") for v, o in zip(values, otherwise)
+            self.op(v.type, f"phi {v.type} [ {v.name}, %{last} ], [ {o.name}, %{before} ]")
+            for v, o in zip(values, otherwise)
         ]

@@ -11,7 +11,8 @@ either as long as the row or one value a row.  A reduction is a row kernel whose
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from . import expr as ex
 from .expr import Expr
@@ -79,7 +80,10 @@ def fold(combine: Callable, init: Sequence, *elements: Expr) -> tuple[Expr, ...]
     combined = combine(*left, *right) if n == 1 else combine(tuple(left), tuple(right))
     combined = (combined,) if n == 1 else tuple(combined)
     start = tuple(ex.like(e, v) for e, v in zip(elements, init))
-    return tuple(ex.make("fold", tuple(elements), e.dtype, FoldRule(start, combined, k)) for k, e in enumerate(elements))
+    return tuple(
+        ex.make("fold", tuple(elements), e.dtype, FoldRule(start, combined, k))
+        for k, e in enumerate(elements)
+    )
 
 
 def fold_key(e: Expr) -> tuple:

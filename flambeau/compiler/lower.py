@@ -6,7 +6,7 @@ only here: no fast-math flags, and a fused multiply-add only where the expressio
 
 from __future__ import annotations
 
-from typing import Container, Iterator
+from collections.abc import Container, Iterator
 
 from . import expr as ex
 from .expr import BITS, Expr
@@ -55,13 +55,17 @@ class Lowering:
         return self.f.op(type, f"shufflevector {one}, {type} poison, <{self.lanes} x i32> zeroinitializer")
 
     def iota(self, bits: int) -> Value:
-        return Value(f"<{self.lanes} x i{bits}>", "<" + ", ".join(f"i{bits} {k}" for k in range(self.lanes or 1)) + ">")
+        return Value(
+            f"<{self.lanes} x i{bits}>", "<" + ", ".join(f"i{bits} {k}" for k in range(self.lanes or 1)) + ">"
+        )
 
     # --- memory: what stands there and what is computed with differ only for bool ---
     def from_memory(self, value: Value, dtype: str) -> Value:
         if dtype != "bool":
             return value
-        return self.f.op(self.type("bool"), f"icmp ne {value}, zeroinitializer" if self.lanes else f"icmp ne {value}, 0")
+        return self.f.op(
+            self.type("bool"), f"icmp ne {value}, zeroinitializer" if self.lanes else f"icmp ne {value}, 0"
+        )
 
     def to_memory(self, value: Value, dtype: str) -> Value:
         if dtype != "bool":
@@ -97,7 +101,11 @@ class Lowering:
     def rarely(self, e: Expr, leaves: dict[Expr, Value]) -> Value:
         """A branch around the unlikely value, taken when any lane needs it."""
         condition, likely = leaves[e.args[0]], leaves[e.args[2]]
-        needed = self.f.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", condition) if self.lanes else condition
+        needed = (
+            self.f.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", condition)
+            if self.lanes
+            else condition
+        )
 
         def unlikely():
             return [self.select(condition, self.values([e.args[1]], dict(leaves))[0], likely)]
@@ -134,7 +142,9 @@ class Lowering:
         unsafe = self.compare("eq", b, zero)
         if ex.is_signed(dtype):
             lowest = self.constant(-(1 << (BITS[dtype] - 1)), dtype)
-            overflow = self.f.binary("and", self.compare("eq", a, lowest), self.compare("eq", b, self.constant(-1, dtype)))
+            overflow = self.f.binary(
+                "and", self.compare("eq", a, lowest), self.compare("eq", b, self.constant(-1, dtype))
+            )
             unsafe = self.f.binary("or", unsafe, overflow)
         return a, self.select(unsafe, one, b)
 
@@ -176,8 +186,12 @@ class Lowering:
 
     def _mulhi(self, e: Expr, a: Value, b: Value) -> Value:
         wide, half = self.vector("i64"), self.vector("i32")
-        product = self.f.binary("mul", self.f.op(wide, f"zext {a} to {wide}"), self.f.op(wide, f"zext {b} to {wide}"))
-        return self.f.op(half, f"trunc {self.f.binary('lshr', product, self.constant(32, 'int64'))} to {half}")
+        product = self.f.binary(
+            "mul", self.f.op(wide, f"zext {a} to {wide}"), self.f.op(wide, f"zext {b} to {wide}")
+        )
+        return self.f.op(
+            half, f"trunc {self.f.binary('lshr', product, self.constant(32, 'int64'))} to {half}"
+        )
 
     def _compare(self, e: Expr, a: Value, b: Value) -> Value:
         dtype = e.args[0].dtype
@@ -200,7 +214,9 @@ class Lowering:
         if src == dst:
             return x
         if dst == "bool":
-            return self.compare("une" if ex.is_float(src) else "ne", x, self.constant(0, src), ex.is_float(src))
+            return self.compare(
+                "une" if ex.is_float(src) else "ne", x, self.constant(0, src), ex.is_float(src)
+            )
         if src == "bfloat16":
             return self.cast(self._from_bfloat16(x), "float32", dst)
         if dst == "bfloat16":
@@ -267,5 +283,7 @@ def expanded(roots: list[Expr], known: Container[Expr] = ()) -> list[Expr]:
             body = EXPANSIONS[e.op[5:]](*args)
             new[id(e)] = expanded([body], known)[0]
         else:
-            new[id(e)] = e if all(a is b for a, b in zip(args, e.args)) else ex.make(e.op, args, e.dtype, e.value)
+            new[id(e)] = (
+                e if all(a is b for a, b in zip(args, e.args)) else ex.make(e.op, args, e.dtype, e.value)
+            )
     return [new.get(id(r), r) for r in roots]

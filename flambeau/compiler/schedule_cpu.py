@@ -10,15 +10,17 @@ instruction each way, and a sum groups its terms by the lane count alone, whatev
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 from . import expr as ex
 from .expr import Expr
-from .irtext import Function, Module, Value, i32, i64
+from .irtext import Function, Module, Value, i64
 from .kernels import BROADCAST, CONTIGUOUS, STRIDED, Operand, Pointwise, Row, fold_key, folds_by_depth, varies
-from .lower import ITEMSIZE, MEMORY, REGISTER, Lowering
+from .lower import ITEMSIZE, MEMORY, Lowering, walk_until
 
-SIGNATURE = "void @kernel(ptr noalias readonly %data, ptr noalias readonly %geometry, ptr noalias readonly %scalars)"
+SIGNATURE = (
+    "void @kernel(ptr noalias readonly %data, ptr noalias readonly %geometry, ptr noalias readonly %scalars)"
+)
 VECTOR_BYTES = 64
 POINTWISE_HEAD = 3  # n0, n1, number of the first element
 ROW_HEAD = 6  # rows, r1, r0, elements folded in all, index of the first element, index step from row to row
@@ -47,7 +49,9 @@ class Frame:
 
     def __init__(self, f: Function, kernel):
         self.f, self.kernel = f, kernel
-        self.operands = [Operand(o.dtype, a) for o, a in zip(kernel.outputs, kernel.output_access)] + list(kernel.inputs)
+        self.operands = [Operand(o.dtype, a) for o, a in zip(kernel.outputs, kernel.output_access)] + list(
+            kernel.inputs
+        )
         self.outputs = len(kernel.outputs)
         pointer = Value("ptr", "%data")
         self.base = [f.load("ptr", f.gep("ptr", pointer, i64(k)), 8) for k in range(len(self.operands))]
@@ -87,7 +91,9 @@ class Frame:
                 self.places(low, scalar, pointer, stride, size), mask or self.full(low), Value(type, "zeroinitializer"))  # fmt: skip
         return low.from_memory(value, dtype)
 
-    def store(self, low: Lowering, k: int, value: Value, pointer: Value, stride: Value, mask: Value | None) -> None:
+    def store(
+        self, low: Lowering, k: int, value: Value, pointer: Value, stride: Value, mask: Value | None
+    ) -> None:
         dtype, access = self.operands[k]
         scalar, size = MEMORY[dtype], ITEMSIZE[dtype]
         value = low.to_memory(value, dtype)
@@ -130,14 +136,16 @@ def pointwise(frame: Frame) -> None:
     f, kernel = frame.f, frame.kernel
     count = len(frame.operands)
     n0, n1, first = (frame.geometry(k) for k in range(POINTWISE_HEAD))
-    inner = [frame.geometry(POINTWISE_HEAD + k) if frame.operands[k].access == STRIDED else i64(1) for k in range(count)]
+    inner = [
+        frame.geometry(POINTWISE_HEAD + k) if frame.operands[k].access == STRIDED else i64(1)
+        for k in range(count)
+    ]
     outer = [frame.geometry(POINTWISE_HEAD + count + k) for k in range(count)]
     lanes = lanes_for(kernel.outputs, [o.access for o in frame.operands])
-    uses_index = [e for e in ex.walk(kernel.outputs) if e.op == "index"]
 
     def line(j: Value, _):
         rows = [f.gep(MEMORY[o.dtype], b, f.mul(j, s)) for o, b, s in zip(frame.operands, frame.base, outer)]
-        start = f.add(first, f.mul(j, n0)) if uses_index else None
+        start = f.add(first, f.mul(j, n0))
 
         def step(low: Lowering, i: Value, mask: Value | None, _):
             at = [p if o.access == BROADCAST else f.gep(MEMORY[o.dtype], p, f.mul(i, s))
@@ -171,8 +179,12 @@ class RowSchedule:
     def __init__(self, frame: Frame):
         self.frame, self.f, self.kernel = frame, frame.f, frame.kernel
         self.along = self.kernel.lanes_along == "r"
-        self.rows, self.r1, self.r0, self.total, self.first, self.step = (frame.geometry(k) for k in range(ROW_HEAD))
-        strides = [[frame.geometry(ROW_HEAD + 3 * k + d) for d in range(3)] for k in range(len(frame.operands))]
+        self.rows, self.r1, self.r0, self.total, self.first, self.step = (
+            frame.geometry(k) for k in range(ROW_HEAD)
+        )
+        strides = [
+            [frame.geometry(ROW_HEAD + 3 * k + d) for d in range(3)] for k in range(len(frame.operands))
+        ]
         lane_axis = 2 if self.along else 0
         for k, operand in enumerate(frame.operands):
             if operand.access != STRIDED:
@@ -183,6 +195,19 @@ class RowSchedule:
         self.varying = varies(self.kernel.outputs, [o.access != BROADCAST or not self.along for o in inputs])
         self.lanes = lanes_for(self.kernel.outputs, [o.access for o in frame.operands])
         self.levels = folds_by_depth(self.kernel.outputs)
+        self.stashed = self.stash()
+
+    def stash(self) -> tuple[int, int, Expr] | None:
+        """(pass, output, expression): a costly expression that a fold computes and an output needs again is left in that
+        output's memory by the fold's pass and read back, so that softmax computes each exponential once."""
+        for k, out in enumerate(self.kernel.outputs):
+            for level in reversed(range(len(self.levels))):
+                seen = {id(e) for e in ex.walk([x for fold in self.levels[level] for x in fold.args])}
+                for e in reversed(list(ex.walk([out]))):
+                    costly = e.op.startswith("call:") and id(e) in seen and self.varying[id(e)]
+                    if costly and e.dtype == out.dtype and e is not out:
+                        return level, k, e
+        return None
 
     def emit(self) -> None:
         if self.along:
@@ -193,7 +218,10 @@ class RowSchedule:
     def row(self, low: Lowering | None, k: Value, mask: Value | None):
         """One row, or one vector of rows; `low` and `mask` belong to the lanes across rows."""
         f, frame = self.f, self.frame
-        self.starts = [f.gep(MEMORY[o.dtype], b, f.mul(k, s[0])) for o, b, s in zip(frame.operands, frame.base, self.strides)]
+        self.starts = [
+            f.gep(MEMORY[o.dtype], b, f.mul(k, s[0]))
+            for o, b, s in zip(frame.operands, frame.base, self.strides)
+        ]
         self.row_mask, self.across = mask, low
         first = f.add(self.first, f.mul(k, self.step))
         scalar = low or Lowering(f, None)
@@ -208,16 +236,24 @@ class RowSchedule:
             elif e.op == "length":
                 known[e] = scalar.splat(self.total)
             elif e.op == "input" and not self.varying[id(e)]:
-                known[e] = frame.load(scalar, frame.outputs + e.value, self.starts[frame.outputs + e.value], i64(0), None)
+                known[e] = frame.load(
+                    scalar, frame.outputs + e.value, self.starts[frame.outputs + e.value], i64(0), None
+                )
         for folds in self.levels:
             self.fold_pass(folds, known, scalar)
         full = [e for e in self.kernel.outputs if self.varying[id(e)]]
-        for k, e in enumerate(self.kernel.outputs):
+        for number, e in enumerate(self.kernel.outputs):
             if not self.varying[id(e)]:
-                value = scalar.values([e], known)[0]
-                self.store_row_value(k, value, scalar)
+                self.store_row_value(number, scalar.values([e], known)[0], scalar)
         if full:
-            self.each(scalar, [], lambda low, at, mask, leaves, _: self.store_pass(low, at, mask, leaves), full, known)
+            self.each(
+                scalar,
+                [],
+                lambda low, at, mask, leaves, _: self.store_pass(low, at, mask, leaves),
+                full,
+                known,
+                self.stashed,
+            )
         return []
 
     def store_row_value(self, k: int, value: Value, scalar: Lowering) -> None:
@@ -230,7 +266,9 @@ class RowSchedule:
     def store_pass(self, low: Lowering, at: list[Value], mask: Value | None, leaves: dict) -> list[Value]:
         for k, e in enumerate(self.kernel.outputs):
             if self.varying[id(e)]:
-                self.frame.store(low, k, low.values([e], leaves)[0], at[k], self.strides[k][2 if self.along else 0], mask)
+                self.frame.store(
+                    low, k, low.values([e], leaves)[0], at[k], self.strides[k][2 if self.along else 0], mask
+                )
         return []
 
     def fold_pass(self, folds: list[Expr], known: dict[Expr, Value], scalar: Lowering) -> None:
@@ -243,7 +281,13 @@ class RowSchedule:
         low = Lowering(self.f, self.lanes) if self.along else scalar
         start = [low.constant(v.value, v.dtype) for rule in rules for v in rule.init]
 
+        stashed = self.stashed if self.stashed and folds is self.levels[self.stashed[0]] else None
+
         def turn(low: Lowering, at, mask, leaves, carried):
+            if stashed:
+                _, k, e = stashed
+                leaves[e] = low.values([e], leaves)[0]
+                self.frame.store(low, k, leaves[e], at[k], self.strides[k][2 if self.along else 0], mask)
             values = low.values([x for xs in elements for x in xs], leaves)
             new, position = [], 0
             for rule in rules:
@@ -272,19 +316,26 @@ class RowSchedule:
             half = lanes // 2
             low = Lowering(f, half if half > 1 else None)
             if half > 1:
-                picks = [", ".join(f"i32 {k}" for k in range(part * half, (part + 1) * half)) for part in range(2)]
+                picks = [
+                    ", ".join(f"i32 {k}" for k in range(part * half, (part + 1) * half)) for part in range(2)
+                ]
                 parts = [[f.op(low.vector(_scalar(s.type)), f"shufflevector {s}, {s.type} poison, <{half} x i32> <{pick}>")
                           for s in states] for pick in picks]  # fmt: skip
             else:
-                parts = [[f.op(_scalar(s.type), f"extractelement {s}, i32 {part}") for s in states] for part in range(2)]
+                parts = [
+                    [f.op(_scalar(s.type), f"extractelement {s}, i32 {part}") for s in states]
+                    for part in range(2)
+                ]
             states = combined(low, rule, parts[0], parts[1])
             lanes = half
         return states
 
-    def each(self, scalar: Lowering, carried, body, roots: list[Expr], known: dict[Expr, Value]):
-        """Walk over the row: `body(low, pointers, mask, leaves, carried)` at every step."""
+    def each(
+        self, scalar: Lowering, carried, body, roots: list[Expr], known: dict[Expr, Value], stashed=None
+    ):
+        """Walk over the row: `body(low, pointers, mask, leaves, carried)` at every step; `stashed` is read back."""
         f, frame = self.f, self.frame
-        needed = [e for e in ex.walk(roots)]
+        everything = list(ex.walk(roots))
 
         def one_turn(low: Lowering, r: Value, i: Value, mask: Value | None, carried):
             row = f.mul(r, self.r0)
@@ -294,6 +345,11 @@ class RowSchedule:
             for e, v in known.items():
                 leaves[e] = low.splat(v) if self.along else v
             lane = 2 if self.along else 0
+            needed = everything
+            if stashed is not None:
+                _, k, e = stashed
+                leaves[e] = frame.load(low, k, at[k], self.strides[k][lane], mask)
+                needed = list(walk_until(roots, leaves))
             for e in needed:
                 if e.op == "input" and e not in leaves:
                     k = frame.outputs + e.value
@@ -309,8 +365,12 @@ class RowSchedule:
 
         def line(r: Value, carried):
             if self.along:
-                return frame.vectors(self.r0, self.lanes, carried, lambda low, i, mask, c: one_turn(low, r, i, mask, c))
-            return f.loop(i64(0), self.r0, i64(1), carried, lambda i, c: one_turn(scalar, r, i, self.row_mask, c))
+                return frame.vectors(
+                    self.r0, self.lanes, carried, lambda low, i, mask, c: one_turn(low, r, i, mask, c)
+                )
+            return f.loop(
+                i64(0), self.r0, i64(1), carried, lambda i, c: one_turn(scalar, r, i, self.row_mask, c)
+            )
 
         return f.loop(i64(0), self.r1, i64(1), carried, line)
 

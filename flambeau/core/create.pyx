@@ -236,7 +236,7 @@ cdef TensorBase like(str who, TensorBase model, int code, int format):
     cdef int order[MAX_DIMS]
     cdef int64_t strides[MAX_DIMS]
     cdef int64_t step = 1
-    cdef int d, i, used = 0
+    cdef int d, i, k, found
     cdef bint dense = True
     if format == CONTIGUOUS_FORMAT or format >= CHANNELS_LAST:
         return laid_out(who, model.rank, model.sizes, code, format)
@@ -244,20 +244,23 @@ cdef TensorBase like(str who, TensorBase model, int code, int format):
         if row_major(model):
             return new_tensor(model.rank, model.sizes, code)
         return new_strided(model.rank, model.sizes, model.strides, code)
-    for d in range(model.rank - 1, -1, -1):
-        i = used
-        while i > 0 and closer(model, d, order[i - 1]):
-            order[i] = order[i - 1]
-            i -= 1
-        order[i] = d
-        used += 1
-    for i in range(used):
-        d = order[i]
-        strides[d] = step
+    for k in range(model.rank):            # insertion sort, innermost first; a broadcast dimension is passed over
+        order[k] = d = model.rank - 1 - k
+        i = k
+        for found in range(k - 1, -1, -1):
+            if outside(model, order[found], d) > 0:
+                order[i], order[found] = order[found], d
+                i = found
+            elif outside(model, order[found], d) < 0:
+                break
+    for d in order[:model.rank]:
         if model.sizes[d] != 1:
             dense = dense and model.strides[d] == step
-            step *= model.sizes[d]
-    return new_strided(model.rank, model.sizes, model.strides if dense else strides, code)
+        strides[d] = step
+        step *= model.sizes[d]
+    if not dense:
+        return new_strided(model.rank, model.sizes, strides, code)
+    return new_strided(model.rank, model.sizes, model.strides, code)
 
 
 cdef bint row_major(TensorBase t) noexcept nogil:
@@ -272,9 +275,13 @@ cdef bint row_major(TensorBase t) noexcept nogil:
     return True
 
 
-cdef inline bint closer(TensorBase t, int a, int b) noexcept nogil:
-    """Whether dimension a belongs further in than b, which comes after it; broadcast dimensions stay where they are."""
-    return t.strides[a] > 0 and t.strides[b] > 0 and t.strides[a] < t.strides[b] and t.sizes[a] != 1
+cdef inline int outside(TensorBase t, int a, int b) noexcept nogil:
+    """1 where dimension a belongs further out than b, -1 where it belongs further in, 0 where its stride does not tell."""
+    if t.strides[a] == 0 or t.strides[b] == 0:
+        return 0
+    if t.strides[a] != t.strides[b]:
+        return 1 if t.strides[a] > t.strides[b] else -1
+    return 1 if t.sizes[a] > t.sizes[b] else 0
 
 
 # --- of a given size -----------------------------------------------------------------------------------------------------------

@@ -218,7 +218,7 @@ def _(grad, input):
     return fn.where(input < -3.0, _zero(grad), fn.where(input <= 3.0, middle, grad))
 
 
-@pointwise(places=("nn.functional.softshrink", ), dtypes=FLOATING, in_place=False)
+@pointwise(places=("nn.functional.softshrink",), dtypes=FLOATING, in_place=False)
 def softshrink(input, *, lambd=0.5):
     """x moved towards 0 by lambd; 0 within lambd of it."""
     moved = fn.where(input > lambd, input - lambd, fn.where(input < -lambd, input + lambd, input * 0.0))

@@ -219,7 +219,10 @@ def _rounding(name: str, function, reference: str, *also: str):
             return input
         return function(input)
 
-    body.__name__, body.__doc__ = name, f"{name} of each element, as a floating-point number; its derivative is 0."
+    body.__name__, body.__doc__ = (
+        name,
+        f"{name} of each element, as a floating-point number; its derivative is 0.",
+    )
     op = pointwise(reference=reference, also=also, dtypes=NUMERIC)(body)
 
     @op.derivative
@@ -464,7 +467,11 @@ def bitwise_left_shift(input, other):
 @pointwise(differentiable=False, dtypes=INTEGRAL)
 def bitwise_right_shift(input, other):
     """⌊input / 2^other⌋."""
-    far = fn.where(input < 0, fn.like(input, -1), fn.like(input, 0)) if fn.is_signed(input.dtype) else fn.like(input, 0)
+    far = (
+        fn.where(input < 0, fn.like(input, -1), fn.like(input, 0))
+        if fn.is_signed(input.dtype)
+        else fn.like(input, 0)
+    )
     return _shifted(input, other, lambda a, b: a >> b, far)
 
 
@@ -585,7 +592,9 @@ def _checked(name: str, op, reference: str | None):
 def overwrite(input, result):
     """`copy_` with the checks of an in-place operation."""
     if tuple(result.shape) != tuple(input.shape):
-        raise RuntimeError(f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(result.shape)}")
+        raise RuntimeError(
+            f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(result.shape)}"
+        )
     return input.copy_(result)
 
 
@@ -670,7 +679,9 @@ def where(condition, input=None, other=None, *, out=None):
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     if condition.dtype.name not in ("bool", "uint8"):
-        raise RuntimeError(f"where(): expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}")
+        raise RuntimeError(
+            f"where(): expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
+        )
     return where_of(condition, input, other) if out is None else where_of(condition, input, other, out=out)
 
 
@@ -730,7 +741,9 @@ MASKED_IN_PLACE = _in_place_of(masked_value)
 register("div", "composite", div, places=("div", "Tensor.div", "divide", "Tensor.divide"), in_place=div_,
          reference="numpy.true_divide", domain=(0.5, 3.0))  # fmt: skip
 register("pow", "composite", pow, in_place=pow_, reference="numpy.power", domain=(0.2, 3.0))
-register("clamp", "composite", clamp, places=("clamp", "Tensor.clamp", "clip", "Tensor.clip"), in_place=clamp_)
+register(
+    "clamp", "composite", clamp, places=("clamp", "Tensor.clamp", "clip", "Tensor.clip"), in_place=clamp_
+)
 register("where", "composite", where, places=("where",))
 register("where_method", "composite", _where_method, places=("Tensor.where",))
 register("masked_fill", "composite", masked_fill, in_place=masked_fill_)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..core import create
+
 try:
     from ..core import bridge
 except ImportError:
@@ -10,7 +11,7 @@ except ImportError:
 try:
     from ..core import random as generator
 except ImportError:
-    generator=None
+    generator = None
 from .registry import register
 
 _FUNCTIONS = (
@@ -22,10 +23,23 @@ for _name in _FUNCTIONS.split():
     if hasattr(create, _name):
         register(_name, "creation", getattr(create, _name), places=(_name,), differentiable=False)
 for _name in _METHODS.split():
-    if hasattr(create, _name): register(_name, "creation", getattr(create, _name), places=(f"Tensor.{_name}",), differentiable=False)
+    if hasattr(create, _name):
+        register(_name, "creation", getattr(create, _name), places=(f"Tensor.{_name}",), differentiable=False)
 for _name in ("from_numpy", "frombuffer", "from_dlpack"):
-    if hasattr(bridge, _name): register(_name, "bridge", getattr(bridge, _name), places=(_name,), differentiable=False)
+    if hasattr(bridge, _name):
+        register(_name, "bridge", getattr(bridge, _name), places=(_name,), differentiable=False)
 for _name in ("numpy", "__array__", "__dlpack__", "__dlpack_device__"):
-    if hasattr(bridge, _name): register(_name, "bridge", getattr(bridge, _name), places=(f"Tensor.{_name}",), differentiable=False)
-for _name in ("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state", "Generator", "default_generator", "randperm"):
-    if hasattr(generator, _name): register(_name, "random", getattr(generator, _name), places=(_name,), differentiable=False)
+    if hasattr(bridge, _name):
+        register(_name, "bridge", getattr(bridge, _name), places=(f"Tensor.{_name}",), differentiable=False)
+for _name in (
+    "manual_seed",
+    "seed",
+    "initial_seed",
+    "get_rng_state",
+    "set_rng_state",
+    "Generator",
+    "default_generator",
+    "randperm",
+):
+    if hasattr(generator, _name):
+        register(_name, "random", getattr(generator, _name), places=(_name,), differentiable=False)

@@ -16,7 +16,7 @@ that occurs; the derivative is a pointwise operation of its own, so it fuses, an
 from __future__ import annotations
 
 import inspect
-from typing import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from ..compiler import expr as ex
 from ..compiler import kernels as kn
@@ -72,7 +72,7 @@ class Pointwise:
             name = dtypes.get_default_dtype().name
         if name not in self.dtypes:
             raise NotImplementedError(
-                f'{self.name}(): "{self.name}" not implemented for \'{name}\'; it takes {sorted(self.dtypes)}'
+                f"{self.name}(): \"{self.name}\" not implemented for '{name}'; it takes {sorted(self.dtypes)}"
             )
         return name
 
@@ -144,20 +144,24 @@ class Pointwise:
 
             wanted = [x for k, x in enumerate(operands) if mask >> k & 1]
             results = self.trace(operands, params)
-            found = iter(gradients(results, grads, wanted))
-            exprs = [next(found) if mask >> k & 1 else None for k in range(len(operands))]
+            parts = iter(gradients(results, grads, wanted))
+            exprs = [next(parts) if mask >> k & 1 else None for k in range(len(operands))]
             return self.through_outputs(exprs, results, operands, outs)
         values = {"grad": grads[0], "grads": tuple(grads), "out": outs[0], "outs": tuple(outs)}
         values.update(zip(self.operands, operands))
         values.update(zip(self.params, params))
-        found = self.derivative_body(**{n: values[n] for n in inspect.signature(self.derivative_body).parameters})
+        found = self.derivative_body(
+            **{n: values[n] for n in inspect.signature(self.derivative_body).parameters}
+        )
         found = list(found) if isinstance(found, (tuple, list)) else [found]
         return [g if mask >> k & 1 else None for k, g in enumerate(found)]
 
     @staticmethod
     def through_outputs(exprs, results, operands, outs):
         """Where a derivative contains the whole result (exp, tanh …), read the saved result instead of computing it."""
-        replace = {r: o for r, o in zip(results, outs) if r.args and r.op.startswith(("call:", "sqrt", "div"))}
+        replace = {
+            r: o for r, o in zip(results, outs) if r.args and r.op.startswith(("call:", "sqrt", "div"))
+        }
         some = [e for e in exprs if e is not None]
         if not replace or not some:
             return exprs
@@ -256,7 +260,9 @@ def pointwise(
         spots += tuple(also)
         if in_place:
             written = dispatch.InPlaceOp(op, own + "_")
-            written.__doc__ = f"`{own}` in place: the result is written over the tensor itself, which is returned."
+            written.__doc__ = (
+                f"`{own}` in place: the result is written over the tensor itself, which is returned."
+            )
         register(own, "pointwise", op, places=spots, in_place=written, body=body, reference=reference, domain=domain,
                  differentiable=differentiable, dtypes=dtypes, int_to_float=int_to_float, operands=tuple(operands),
                  raw=tuple(raw), **details)  # fmt: skip
@@ -268,6 +274,9 @@ def pointwise(
 def public_signature(signature: inspect.Signature) -> inspect.Signature:
     """The body's signature with parameters allowed by position too, and `out`."""
     kinds = inspect.Parameter
-    parameters = [p.replace(kind=kinds.POSITIONAL_OR_KEYWORD, annotation=kinds.empty) for p in signature.parameters.values()]
+    parameters = [
+        p.replace(kind=kinds.POSITIONAL_OR_KEYWORD, annotation=kinds.empty)
+        for p in signature.parameters.values()
+    ]
     out = kinds("out", kinds.KEYWORD_ONLY, default=None)
     return inspect.Signature([*parameters, out])

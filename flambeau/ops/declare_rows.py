@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 from collections import namedtuple
-from typing import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from ..compiler import expr as ex
 from ..compiler import kernels as kn
@@ -42,11 +42,10 @@ class Rows:
         *,
         dtypes: frozenset[str],
         accumulate: Callable[[str], str],
-        result: Callable[[str], Sequence[str]] | None,
         empty: str | None,
     ):
         self.name, self.body, self.inputs, self.params = name, body, tuple(inputs), tuple(params)
-        self.dtypes, self.accumulate, self.result, self.empty = dtypes, accumulate, result, empty
+        self.dtypes, self.accumulate, self.empty = dtypes, accumulate, empty
         self.known: dict = {}
 
     def working(self, common: int, wanted: int) -> str:
@@ -54,7 +53,7 @@ class Rows:
         name = CODE_NAMES[common] if wanted == NO_CODE else CODE_NAMES[wanted]
         if CODE_NAMES[common] not in self.dtypes or name not in self.dtypes:
             raise NotImplementedError(
-                f'{self.name}(): "{self.name}" not implemented for \'{name}\'; it takes {sorted(self.dtypes)}'
+                f"{self.name}(): \"{self.name}\" not implemented for '{name}'; it takes {sorted(self.dtypes)}"
             )
         return name if wanted != NO_CODE else self.accumulate(name)
 
@@ -73,13 +72,20 @@ class Rows:
         memory = [working if r.dtype == compute else r.dtype for r in results]
         return results, memory
 
+    def split(self, results: Sequence[ex.Expr]) -> kn.Stages:
+        """The two stages of a reduction that `core/rows.pyx` was told it may cut."""
+        found = kn.stages(results)
+        if found is None:
+            raise RuntimeError(f"{self.name}: a reduction with folds over folds cannot be cut")
+        return found
+
     def two_stage_codes(self, common: int, wanted: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Dtypes of the results, and of the states that blocks leave."""
         found = self.known.get((common, wanted))
         if found is None:
             working = self.working(common, wanted)
             results, memory = self.program([working] * len(self.inputs), working)
-            states = kn.stages(results).partial
+            states = self.split(results).partial
             found = tuple(CODES[m] for m in memory), tuple(CODES[s.dtype] for s in states)
             self.known[common, wanted] = found
         return found
@@ -94,10 +100,10 @@ class Rows:
         seen = [o.dtype for o in operands] if stage != FINAL else [working] * len(self.inputs)
         results, memory = self.program(seen, working)
         if stage == PARTIAL:
-            results = kn.stages(results).partial
+            results = self.split(results).partial
             memory = [r.dtype for r in results]
         elif stage == FINAL:
-            results = kn.stages(results).final
+            results = self.split(results).final
         stored = tuple(ex.cast(r, m) for r, m in zip(results, memory))
         params = ("float64",) * len(self.params)
         kernel = kn.Row(self.name, stored, access, operands, params, "r" if along else "k")
@@ -133,13 +139,13 @@ def widened(name: str) -> str:
     return name if name in FLOATING else "int64"
 
 
-def _declare(body: Callable, reduces: bool, kind: str, *, places, also, dtypes, accumulate, result, empty, reference, domain,
+def _declare(body: Callable, reduces: bool, kind: str, *, places, also, dtypes, accumulate, empty, reference, domain,
              fields, name, method, **details):  # fmt: skip
     signature = inspect.signature(body)
     inputs = [p.name for p in signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
     params = [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
     own = name or body.__name__
-    declared = Rows(own, body, inputs, [p.name for p in params], dtypes=dtypes, accumulate=accumulate, result=result,
+    declared = Rows(own, body, inputs, [p.name for p in params], dtypes=dtypes, accumulate=accumulate,
                     empty=empty)  # fmt: skip
     example = "float32" if "float32" in dtypes else sorted(dtypes)[0]
     results, _ = declared.program([example] * len(inputs), accumulate(example))
@@ -158,24 +164,24 @@ def _declare(body: Callable, reduces: bool, kind: str, *, places, also, dtypes, 
     return op
 
 
-def reduction(*, places=None, also=(), dtypes=ALL, accumulate=same, result=None, empty=None, reference=None,
+def reduction(*, places=None, also=(), dtypes=ALL, accumulate=same, empty=None, reference=None,
               domain=(-3.0, 3.0), fields=None, name=None, method=True, **details):  # fmt: skip
     """Declare a reduction, called as `op(input, dim=None, keepdim=False, *, dtype=None, out=None)`."""
 
     def make(body: Callable) -> core_rows.RowOp:
-        return _declare(body, True, "reduction", places=places, also=also, dtypes=dtypes, accumulate=accumulate, result=result,
+        return _declare(body, True, "reduction", places=places, also=also, dtypes=dtypes, accumulate=accumulate,
                         empty=empty, reference=reference, domain=domain, fields=fields, name=name, method=method,
                         **details)  # fmt: skip
 
     return make
 
 
-def row(*, places=None, also=(), dtypes=FLOATING, accumulate=same, result=None, empty=None, reference=None,
+def row(*, places=None, also=(), dtypes=FLOATING, accumulate=same, empty=None, reference=None,
         domain=(-3.0, 3.0), fields=None, name=None, method=True, **details):  # fmt: skip
     """Declare a row function, called as `op(input, dim, *, dtype=None)`."""
 
     def make(body: Callable) -> core_rows.RowOp:
-        return _declare(body, False, "row", places=places, also=also, dtypes=dtypes, accumulate=accumulate, result=result,
+        return _declare(body, False, "row", places=places, also=also, dtypes=dtypes, accumulate=accumulate,
                         empty=empty, reference=reference, domain=domain, fields=fields, name=name, method=method,
                         **details)  # fmt: skip
 

@@ -19,7 +19,9 @@ def _function(name: str, what: str, domain=_EVERYWHERE, reference: str | None = 
 
     body.__name__ = name
     body.__doc__ = f"{what}, element by element; integers become the default dtype."
-    return pointwise(int_to_float=True, domain=domain, reference=reference or f"numpy.{name}", also=also)(body)
+    return pointwise(int_to_float=True, domain=domain, reference=reference or f"numpy.{name}", also=also)(
+        body
+    )
 
 
 exp = _function("exp", "e to the power of the input")
@@ -38,15 +40,27 @@ atan = _function("atan", "Arc tangent in radians", _EVERYWHERE, "numpy.arctan", 
 sinh = _function("sinh", "Hyperbolic sine")
 cosh = _function("cosh", "Hyperbolic cosine")
 tanh = _function("tanh", "Hyperbolic tangent")
-asinh = _function("asinh", "Inverse hyperbolic sine", _EVERYWHERE, "numpy.arcsinh", ("arcsinh", "Tensor.arcsinh"))
-acosh = _function("acosh", "Inverse hyperbolic cosine", (1.1, 4.0), "numpy.arccosh", ("arccosh", "Tensor.arccosh"))
-atanh = _function("atanh", "Inverse hyperbolic tangent", _UNIT, "numpy.arctanh", ("arctanh", "Tensor.arctanh"))
+asinh = _function(
+    "asinh", "Inverse hyperbolic sine", _EVERYWHERE, "numpy.arcsinh", ("arcsinh", "Tensor.arcsinh")
+)
+acosh = _function(
+    "acosh", "Inverse hyperbolic cosine", (1.1, 4.0), "numpy.arccosh", ("arccosh", "Tensor.arccosh")
+)
+atanh = _function(
+    "atanh", "Inverse hyperbolic tangent", _UNIT, "numpy.arctanh", ("arctanh", "Tensor.arctanh")
+)
 sigmoid = _function("sigmoid", "Logistic function, 1 / (1 + exp(-input))", _EVERYWHERE, "scipy.special.expit",
                     ("special.expit", "nn.functional.sigmoid"))  # fmt: skip
-erf = _function("erf", "Error function, 2/√π ∫₀ˣ exp(-t²) dt", _EVERYWHERE, "scipy.special.erf", ("special.erf",))
-erfc = _function("erfc", "1 - erf(input), exact for large inputs", _EVERYWHERE, "scipy.special.erfc", ("special.erfc",))
+erf = _function(
+    "erf", "Error function, 2/√π ∫₀ˣ exp(-t²) dt", _EVERYWHERE, "scipy.special.erf", ("special.erf",)
+)
+erfc = _function(
+    "erfc", "1 - erf(input), exact for large inputs", _EVERYWHERE, "scipy.special.erfc", ("special.erfc",)
+)
 erfinv = _function("erfinv", "Inverse of erf", _UNIT, "scipy.special.erfinv", ("special.erfinv",))
-lgamma = _function("lgamma", "Logarithm of |Γ(input)|", (0.3, 4.0), "scipy.special.gammaln", ("special.gammaln",))
+lgamma = _function(
+    "lgamma", "Logarithm of |Γ(input)|", (0.3, 4.0), "scipy.special.gammaln", ("special.gammaln",)
+)
 
 
 @pointwise(int_to_float=True, domain=(0.3, 4.0), reference="scipy.special.digamma", also=("special.digamma", "special.psi"),
@@ -82,7 +96,13 @@ def _(grad, input, other):
     return to_input, grad * (input / other)
 
 
-@pointwise(int_to_float=True, places=("special.xlog1py",), reference="scipy.special.xlog1py", domain=_POSITIVE, in_place=False)
+@pointwise(
+    int_to_float=True,
+    places=("special.xlog1py",),
+    reference="scipy.special.xlog1py",
+    domain=_POSITIVE,
+    in_place=False,
+)
 def xlog1py(input, other):
     """input · log(1 + other), 0 where input is 0 and other is a number."""
     zero = fn.like(input, 0.0)
@@ -155,7 +175,9 @@ def rad2deg(input):
 def numbers_only(input, *, nan=0.0, posinf=0.0, neginf=0.0):
     """NaN and infinities replaced."""
     inf = float("inf")
-    return fn.where(fn.isnan(input), nan, fn.where(input == inf, posinf, fn.where(input == -inf, neginf, input)))
+    return fn.where(
+        fn.isnan(input), nan, fn.where(input == inf, posinf, fn.where(input == -inf, neginf, input))
+    )
 
 
 @numbers_only.derivative
@@ -163,7 +185,9 @@ def _(grad, input):
     return fn.where(fn.absolute(input) < float("inf"), grad, fn.like(grad, 0.0))
 
 
-@pointwise(places=("_logit",), int_to_float=True, in_place=False, reference="scipy.special.logit", domain=(0.1, 0.9))
+@pointwise(
+    places=("_logit",), int_to_float=True, in_place=False, reference="scipy.special.logit", domain=(0.1, 0.9)
+)
 def log_odds(input):
     """log(x / (1 - x))."""
     return fn.log(input / (1.0 - input))
@@ -174,13 +198,27 @@ def _(grad, input):
     return grad / (input * (1.0 - input))
 
 
-@pointwise(int_to_float=True, places=("special.entr",), reference="scipy.special.entr", domain=_POSITIVE, in_place=False)
+@pointwise(
+    int_to_float=True,
+    places=("special.entr",),
+    reference="scipy.special.entr",
+    domain=_POSITIVE,
+    in_place=False,
+)
 def entr(input):
     """-x · log(x), 0 at 0, -inf below."""
     inside = -(input * fn.log(input))
-    return fn.where(input > 0, inside, fn.where(input == 0, fn.like(input, 0.0), fn.where(input < 0, fn.like(input, -math.inf), input)))
+    return fn.where(
+        input > 0,
+        inside,
+        fn.where(input == 0, fn.like(input, 0.0), fn.where(input < 0, fn.like(input, -math.inf), input)),
+    )
 
 
 @entr.derivative
 def _(grad, input):
-    return grad * fn.where(input > 0, -fn.log(input) - 1.0, fn.where(input == 0, fn.like(grad, math.inf), fn.like(grad, math.nan)))
+    return grad * fn.where(
+        input > 0,
+        -fn.log(input) - 1.0,
+        fn.where(input == 0, fn.like(grad, math.inf), fn.like(grad, math.nan)),
+    )

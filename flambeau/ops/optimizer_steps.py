@@ -8,10 +8,12 @@ Options that change which tensors there are have functions of their own; the oth
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..compiler.functions import maximum, sqrt
 from .declare import FLOATING, pointwise
 
-_step = dict(places=(), in_place=False, differentiable=False, dtypes=FLOATING)
+_step: dict[str, Any] = dict(places=(), in_place=False, differentiable=False, dtypes=FLOATING)
 
 
 @pointwise(name="sgd_step", results=1, **_step)

@@ -7,11 +7,10 @@ import math
 from ..core import dispatch
 from ..core.tensor import TensorBase
 from . import reductions as r
-from .arithmetic import maximum, minimum
 from .arithmetic import clamp as _clamp
+from .arithmetic import maximum, minimum
 from .functions import log_odds
 from .functions import numbers_only as _numbers_only
-from .reductions import restore
 from .registry import library, register
 
 
@@ -23,7 +22,9 @@ def sum_to_size(input, *size):
         d for d in range(lead, input.ndim) if sizes[d - lead] == 1 and input.shape[d] != 1
     )
     if lead < 0 or any(s != input.shape[lead + d] and s != 1 for d, s in enumerate(sizes)):
-        raise RuntimeError(f"sum_to_size(): size {list(sizes)} is not expandable to size {list(input.shape)}.")
+        raise RuntimeError(
+            f"sum_to_size(): size {list(sizes)} is not expandable to size {list(input.shape)}."
+        )
     if not dims:
         return input
     return r.sum_(input, dims, True).reshape(sizes) if lead else r.sum_(input, dims, True)
@@ -41,7 +42,9 @@ def _extreme(name: str, all_of, pair, best):
         found = best.over((input,), dim, keepdim)
         values, indices = (found.values.bool() if input.dtype.name == "bool" else found.values), found.indices
         if out is not None:
-            return type(found)(out[0].resize_(values.shape).copy_(values), out[1].resize_(indices.shape).copy_(indices))
+            return type(found)(
+                out[0].resize_(values.shape).copy_(values), out[1].resize_(indices.shape).copy_(indices)
+            )
         return found if input.dtype.name != "bool" else type(found)(values, indices)
 
     function.__name__ = function.__qualname__ = name
@@ -55,27 +58,6 @@ def _extreme(name: str, all_of, pair, best):
 
 max = _extreme("max", r.amax, maximum, r.max_with_index)  # noqa: A001
 min = _extreme("min", r.amin, minimum, r.min_with_index)  # noqa: A001
-
-
-def _arg(name: str, best):
-    def function(input, dim=None, keepdim=False):
-        if input.dtype.name == "bool":
-            raise NotImplementedError(f'{name}(): "{name}_cpu" not implemented for \'Bool\'')
-        if dim is None:
-            if input.numel() == 0:
-                raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
-            found = best.over((input.detach(),)).indices
-            return found.reshape([1] * input.ndim) if keepdim else found
-        return best.over((input.detach(),), dim, keepdim).indices
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Where the {name[3:]} stands (the first of equal ones), along `dim` or in the flattened tensor (int64)."
-    register(name, "composite", function, differentiable=False, reference=f"numpy.{name}")
-    return function
-
-
-argmax = _arg("argmax", r.max_with_index)
-argmin = _arg("argmin", r.min_with_index)
 
 
 @library("composite")
@@ -163,12 +145,21 @@ def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
     found = r.product.over((input.detach(),), dim, keepdim)
     if input.ndim == 0:
         dim = None
-    tape.record("ProdBackward0", lambda g, x: (_prod_gradient(g, x, dim, keepdim) if x.ndim else g,), (input,), found, (input,))
+    tape.record(
+        "ProdBackward0",
+        lambda g, x: (_prod_gradient(g, x, dim, keepdim) if x.ndim else g,),
+        (input,),
+        found,
+        (input,),
+    )
     return found
 
 
-def _number(p) -> float:
-    return {"fro": 2.0, "nuc": None, "inf": math.inf, "-inf": -math.inf}.get(p, p) if not isinstance(p, (int, float)) else p
+def _number(p) -> float | None:
+    """The order of a norm that has a name; None for the nuclear norm, which is none of vectors."""
+    if isinstance(p, (int, float)):
+        return float(p)
+    return {"fro": 2.0, "inf": math.inf, "-inf": -math.inf}.get(p)
 
 
 @library("composite", "norm", "Tensor.norm")
@@ -183,7 +174,9 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
     """The norm of order `ord` of vectors along `dim` (all dimensions flattened by default)."""
     if not x.is_floating_point():
-        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}")
+        raise RuntimeError(
+            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}"
+        )
     if dtype is not None:
         x = x.to(dtype)
     if ord == 2:
@@ -213,7 +206,9 @@ def dist(input, other, p=2):
 @library("composite")
 def nansum(input, dim=None, keepdim=False, *, dtype=None):
     """Sum in which NaN counts as zero."""
-    return r.sum_(input.masked_fill(input.isnan(), 0) if input.is_floating_point() else input, dim, keepdim, dtype=dtype)
+    return r.sum_(
+        input.masked_fill(input.isnan(), 0) if input.is_floating_point() else input, dim, keepdim, dtype=dtype
+    )
 
 
 @library("composite")
@@ -236,7 +231,9 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
     )  # fmt: skip
 
 
-@library("composite", "logit", "Tensor.logit", "special.logit", domain=(0.1, 0.9), reference="scipy.special.logit")
+@library(
+    "composite", "logit", "Tensor.logit", "special.logit", domain=(0.1, 0.9), reference="scipy.special.logit"
+)
 def logit(input, eps=None):
     """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
     return log_odds(input if eps is None else _clamp(input, eps, 1 - eps))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ..compiler import expr as ex
 from ..compiler import functions as fn
 from ..compiler import kernels as kn
-from ..core import dispatch
-from .declare import ALL, FLOATING, NUMERIC
-from .declare_rows import reduction, row, same, widened
-from .registry import register
+from .declare import FLOATING, NUMERIC
+from .declare_rows import reduction, row, widened
 
 
 def restore(value, sizes, dims, keepdim):
@@ -91,6 +88,18 @@ def max_with_index(input):
 def min_with_index(input):
     """Smallest element and where it first stands."""
     return kn.min_index(fn.cast(input, "uint8") if input.dtype == "bool" else input)
+
+
+@reduction(reference="numpy.argmax", dtypes=NUMERIC, empty="Expected reduction dim to have non-zero size.")
+def argmax(input):
+    """Where the largest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64)."""
+    return kn.max_index(input)[1]
+
+
+@reduction(reference="numpy.argmin", dtypes=NUMERIC, empty="Expected reduction dim to have non-zero size.")
+def argmin(input):
+    """Where the smallest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64)."""
+    return kn.min_index(input)[1]
 
 
 def _to_place(grads, out1, sizes, dims, keepdim):
@@ -234,7 +243,9 @@ def _(grad, input, out, sizes, dims, keepdim):
 
 
 # --- row functions -------------------------------------------------------------------------------------------------------
-@row(places=("softmax", "Tensor.softmax", "special.softmax"), name="softmax", reference="scipy.special.softmax")
+@row(
+    places=("softmax", "Tensor.softmax", "special.softmax"), name="softmax", reference="scipy.special.softmax"
+)
 def softmax_of(input):
     """Exponentials of a row, relative to its largest element, divided by their sum."""
     e = fn.exp(input - kn.max(input))
@@ -258,7 +269,11 @@ def _(grad, out, dims):
     return (softmax_backward.over((grad, out), dims),)
 
 
-@row(places=("log_softmax", "Tensor.log_softmax", "special.log_softmax"), name="log_softmax", reference="scipy.special.log_softmax")
+@row(
+    places=("log_softmax", "Tensor.log_softmax", "special.log_softmax"),
+    name="log_softmax",
+    reference="scipy.special.log_softmax",
+)
 def log_softmax_of(input):
     """input - log Σ exp(input), relative to the largest element."""
     shifted = input - kn.max(input)

@@ -29,8 +29,8 @@ for _name in _METHODS.split():
     if hasattr(views, _name):
         register(_name, "view", getattr(views, _name), places=(f"Tensor.{_name}",))
 for _name in _FUNCTIONS.split():
-  if hasattr(views, _name):
-    register(_name, "view", getattr(views, _name), places=(_name,))
+    if hasattr(views, _name):
+        register(_name, "view", getattr(views, _name), places=(_name,))
 register("broadcast_to", "view", views.broadcast_to)
 for _name in _INDEXING.split():
     if hasattr(indexing, _name):

@@ -6,9 +6,10 @@ import gc
 import threading
 import weakref
 
-import flambeau
 import numpy as np
 import pytest
+
+import flambeau
 from flambeau import autograd
 
 
@@ -52,7 +53,9 @@ def test_second_and_third_derivatives():
     first = autograd.grad(x.sin(), x, create_graph=True)[0]
     second = autograd.grad(first, x, create_graph=True)[0]
     third = autograd.grad(second, x)[0]
-    np.testing.assert_allclose([first.item(), second.item(), third.item()], [np.cos(0.7), -np.sin(0.7), -np.cos(0.7)], rtol=1e-14)
+    np.testing.assert_allclose(
+        [first.item(), second.item(), third.item()], [np.cos(0.7), -np.sin(0.7), -np.cos(0.7)], rtol=1e-14
+    )
 
 
 def test_backward_twice_needs_retain_graph():

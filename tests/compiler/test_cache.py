@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 from flambeau.compiler import cache
 
 PROGRAM = """
@@ -19,7 +20,9 @@ print((x * 3 + x.exp()).tolist(), build.statistics["compiled"], build.statistics
 
 def run(folder, **more):
     env = dict(os.environ, FLAMBEAU_CACHE_DIR=str(folder), **more)
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=env, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=env, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     values, compiled, loaded = done.stdout.rsplit(" ", 2)
     return values, int(compiled), int(loaded)
@@ -41,7 +44,11 @@ def test_damaged_entries_are_compiled_anew(tmp_path, damage):
             raw[len(raw) // 2] ^= 1
         elif damage == "other magic":
             raw[0] ^= 1
-        path.write_bytes({"empty": b"", "half": bytes(raw[: len(raw) // 2]), "text": b"not a kernel"}.get(damage, bytes(raw)))
+        path.write_bytes(
+            {"empty": b"", "half": bytes(raw[: len(raw) // 2]), "text": b"not a kernel"}.get(
+                damage, bytes(raw)
+            )
+        )
     again = run(tmp_path)
     assert again == cold
     assert run(tmp_path)[1] == 0  # and repaired
@@ -56,7 +63,10 @@ def test_an_unwritable_place_is_no_error(tmp_path):
 
 def test_several_processes_at_once(tmp_path):
     env = dict(os.environ, FLAMBEAU_CACHE_DIR=str(tmp_path))
-    started = [subprocess.Popen([sys.executable, "-c", PROGRAM], env=env, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    started = [
+        subprocess.Popen([sys.executable, "-c", PROGRAM], env=env, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
     values = {p.communicate(timeout=120)[0].rsplit(" ", 2)[0] for p in started}
     assert len(values) == 1 and not list(tmp_path.glob("*.tmp"))
     assert run(tmp_path)[1] == 0

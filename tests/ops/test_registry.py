@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 
-import flambeau
 import numpy as np
 import pytest
+
+import flambeau
 from flambeau.ops.registry import REGISTRY
 
 POINTWISE = [e for e in REGISTRY.values() if e.kind == "pointwise" and e.places]
@@ -60,11 +61,15 @@ def test_values(entry, dtype):
             call(entry, sample(entry, (3,), dtype))
         return
     arrays = sample(entry, (5, 37), dtype)
-    expected = np.asarray(reference(entry)(*[a.astype("float64") if a.dtype.kind == "f" else a for a in arrays]))
+    expected = np.asarray(
+        reference(entry)(*[a.astype("float64") if a.dtype.kind == "f" else a for a in arrays])
+    )
     got = call(entry, arrays).numpy()
     assert got.shape == expected.shape
     tolerance = 3e-6 if dtype == "float32" else 1e-12
-    np.testing.assert_allclose(got.astype("float64"), expected.astype("float64"), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(
+        got.astype("float64"), expected.astype("float64"), rtol=tolerance, atol=tolerance
+    )
 
 
 @pytest.mark.parametrize("entry", WITH_REFERENCE, ids=name_of)
@@ -112,7 +117,9 @@ def test_broadcasting(entry):
     got = call(entry, arrays)
     full = np.broadcast_shapes(*shapes)
     expected = call(entry, [np.array(np.broadcast_to(a, full)) for a in arrays])
-    for a, b in zip(got if isinstance(got, tuple) else (got,), expected if isinstance(expected, tuple) else (expected,)):
+    for a, b in zip(
+        got if isinstance(got, tuple) else (got,), expected if isinstance(expected, tuple) else (expected,)
+    ):
         assert tuple(a.shape) == full
         np.testing.assert_array_equal(a.numpy(), b.numpy())
     bad = [np.ones(s, a.dtype) for s, a in zip([(2, 3), (2, 4)], arrays)] + arrays[2:]
@@ -129,7 +136,9 @@ def test_empty_and_zero_dimensional(entry, shape):
         assert tuple(r.shape) == shape
 
 
-@pytest.mark.parametrize("entry", [e for e in POINTWISE if e.details["operands"] and e.function.name[0] != "_"], ids=name_of)
+@pytest.mark.parametrize(
+    "entry", [e for e in POINTWISE if e.details["operands"] and e.function.name[0] != "_"], ids=name_of
+)
 def test_out(entry):
     dtype = "float32" if supports(entry, "float32") else "int64"
     arrays = sample(entry, (3, 4), dtype)
@@ -165,11 +174,15 @@ def test_half_types_compute_in_float32(entry, dtype):
     arrays = sample(entry, (33,), "float32")
     halves = [flambeau.from_numpy(a) if a.dtype == bool else flambeau.from_numpy(a).to(kind) for a in arrays]
     got = entry.function(*halves, **required(entry))
-    wide = entry.function(*[h if h.dtype == flambeau.bool else h.to(flambeau.float32) for h in halves], **required(entry))
+    wide = entry.function(
+        *[h if h.dtype == flambeau.bool else h.to(flambeau.float32) for h in halves], **required(entry)
+    )
     for a, b in zip(got if isinstance(got, tuple) else (got,), wide if isinstance(wide, tuple) else (wide,)):
         if b.is_floating_point():
             assert a.dtype == kind
-        np.testing.assert_array_equal(a.to(flambeau.float32).numpy(), b.to(a.dtype).to(flambeau.float32).numpy())
+        np.testing.assert_array_equal(
+            a.to(flambeau.float32).numpy(), b.to(a.dtype).to(flambeau.float32).numpy()
+        )
 
 
 @pytest.mark.parametrize("entry", DIFFERENTIABLE, ids=name_of)
@@ -178,7 +191,9 @@ def test_gradients(entry):
         assert not any(d.startswith("float") for d in entry.details["dtypes"])
         return
     arrays = sample(entry, (2, 3), "float64", seed=3)
-    tensors = [flambeau.from_numpy(a) if a.dtype == bool else flambeau.from_numpy(a).requires_grad_() for a in arrays]
+    tensors = [
+        flambeau.from_numpy(a) if a.dtype == bool else flambeau.from_numpy(a).requires_grad_() for a in arrays
+    ]
     params = required(entry)
     function = lambda *xs: entry.function(*xs, **params)
     if not any(o.requires_grad for o in _all(function(*tensors))):
@@ -216,7 +231,9 @@ def test_reductions(entry, shape, dim):
     expected = np.asarray(reference(entry)(x, axis=dim))
     got = entry.function(flambeau.from_numpy(x.astype(dtype)), dim)
     assert tuple(got.shape) == expected.shape
-    np.testing.assert_allclose(got.numpy().astype("float64"), expected.astype("float64"), rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(
+        got.numpy().astype("float64"), expected.astype("float64"), rtol=1e-11, atol=1e-11
+    )
     kept = entry.function(flambeau.from_numpy(x), dim, True)
     assert kept.ndim == len(shape)
     strided = flambeau.from_numpy(np.ascontiguousarray(np.swapaxes(x, 0, -1))).transpose(0, -1)
