@@ -353,7 +353,7 @@ def main(names: list[str]) -> None:
             coefficients, error = fitted(fit, dtype)
             interval = "[" + ", ".join(mp.nstr(end, 6) for end in ends(fit, dtype)) + "]"
             lines.append(f"    # {fit.formula}, on {interval}: error 2^{float(mp.log(error, 2)):.1f}")
-            lines.append(f"    ({name!r}, {dtype!r}): (")
+            lines.append(f'    ("{name}", "{dtype}"): (')
             lines += [f"        {float(c)!r}," for c in coefficients]
             lines.append("    ),")
             print(
@@ -365,7 +365,7 @@ def main(names: list[str]) -> None:
     lines += [f'    "{name}": "{mp.nstr(constant, 60)}",' for name, constant in CONSTANTS.items()]
     lines += ["}\n", "# floor(2^1280 * 2/pi)"]
     with mp.workprec(1400):
-        lines.append(f"TWO_OVER_PI = {int(mp.floor(mp.mpf(2) ** 1281 / mp.pi)):#x}  # noqa: E501\n")
+        lines.append(f"TWO_OVER_PI = 0x{int(mp.floor(mp.mpf(2) ** 1281 / mp.pi)):X}  # noqa: E501\n")
     if names:
         print("\n".join(lines))
     else:

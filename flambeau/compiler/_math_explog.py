@@ -179,7 +179,7 @@ def log1p(x: Expr) -> Expr:
     return copysign(log_limits(u, fma(n, high, f + log_tail(f, n * low))), x)
 
 
-def _log_base(x: Expr, of_2: tuple[float, float], of_e: tuple[float, float]) -> Expr:
+def _log_base(x: Expr, of_2: tuple[float, ...], of_e: tuple[float, ...]) -> Expr:
     """n·log(2) + log(m)·log(e) in another base, whose log(2) and log(e) are given in two parts each."""
     n, m, _ = split(wide_bits(x), x.dtype)
     f = m - 1.0

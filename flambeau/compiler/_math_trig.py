@@ -131,7 +131,9 @@ def multiplied(words: list[Expr], factor: list[Expr]) -> list[Expr]:
     return out[::-1]
 
 
-def with_angle(x: Expr, function: Callable[[Angle], Expr], moderate=moderate_angle) -> Expr:
+def with_angle(
+    x: Expr, function: Callable[[Angle], Expr], moderate: Callable[[Expr], Angle] = moderate_angle
+) -> Expr:
     """function(angle) after the cheap reduction or, for huge x, the dear one."""
     huge = where(absolute(x) < INF, function(any_angle(x)), NAN)
     return rarely(~(absolute(x) < MODERATE[x.dtype]), huge, function(moderate(x)))
@@ -207,7 +209,7 @@ def atan2(y: Expr, x: Expr) -> Expr:
     return copysign(where(ex.isnan(x) | ex.isnan(y), NAN, a), y)
 
 
-def _asin_parts(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+def _asin_parts(x: Expr) -> tuple[Expr, Expr, Expr]:
     """(|x| > 1/2, t, asin(t) - t) where t is |x| or, beyond 1/2, sqrt((1 - |x|) / 2)."""
     a = absolute(x)
     far = a > 0.5

@@ -111,7 +111,7 @@ def numpy(TensorBase input not None, *, force=False):
     return as_array(input)
 
 
-def array(TensorBase self not None, dtype=None, copy=None):
+def __array__(TensorBase self not None, dtype=None, copy=None):
     """`Tensor.__array__`: what `numpy.asarray(tensor)` calls.  RuntimeError for a tensor that requires a gradient."""
     made = numpy(self)
     if dtype is not None and made.dtype != dtype:
@@ -121,7 +121,7 @@ def array(TensorBase self not None, dtype=None, copy=None):
     return made.copy() if copy else made
 
 
-def array_wrap(self, array, context=None, return_scalar=False):
+def __array_wrap__(self, array, context=None, return_scalar=False):
     """`Tensor.__array_wrap__`: results of NumPy's functions on tensors are tensors."""
     if numpy_kind(array) != ARRAY:
         array = numpy_module.asarray(array)
@@ -327,12 +327,12 @@ cdef void drop_capsule(object capsule) noexcept:
             v.deleter(v)
 
 
-def dlpack_device(TensorBase self not None):
+def __dlpack_device__(TensorBase self not None):
     """`Tensor.__dlpack_device__`: the kind and number of the device."""
     return (DL_CPU, 0)
 
 
-def dlpack(TensorBase self not None, *, stream=None, max_version=None, dl_device=None, copy=None):
+def __dlpack__(TensorBase self not None, *, stream=None, max_version=None, dl_device=None, copy=None):
     """`Tensor.__dlpack__`: a capsule through which another library shares the memory.
 
     `max_version` of at least (1, 0) asks for a versioned capsule.  BufferError for a tensor that requires a gradient, for

@@ -854,7 +854,7 @@ cdef int check_overlap(PointwiseOp op, TensorBase out, Operand* operands, int n)
 
 cdef tuple result_codes(PointwiseOp op, Operand* operands, int common):
     """The dtypes that the results would have of themselves."""
-    cdef uint64_t key0 = 0, key1 = common
+    cdef uint64_t key0 = 0, key1 = <uint64_t>common << 6 * op.outputs
     cdef int k
     for k in range(op.operands):
         if operands[k].tensor != NULL:

@@ -11,7 +11,7 @@ from .tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer
 from .elements cimport Value, read_value, load, store, check_fits
 from .bridge cimport ARRAY, NOT_NUMPY, numpy_kind, numpy_code, share_array
 from .bridge import from_numpy, from_dlpack, frombuffer
-from .create cimport Factory, Options, factory, bind, read_option, check_requires
+from .factory cimport Factory, Options, factory, bind, read_option, check_requires
 from .dispatch cimport Op
 import warnings
 
@@ -70,8 +70,8 @@ cdef int measure(str who, object data, Shape* shape) except -1:
 
 cdef int scan(str who, object data, int depth, int code) except -2:
     """The dtype that holds every element and `code`; -1 stands for none yet."""
-    cdef PyObject** items
-    cdef Py_ssize_t i, n
+    cdef Py_ssize_t i = 0
+    cdef PyObject* item
     cdef int found
     if PyFloat_CheckExact(data):
         found = default_code()
@@ -80,17 +80,16 @@ cdef int scan(str who, object data, int depth, int code) except -2:
     elif PyLong_CheckExact(data):
         found = I64
     elif PyList_Check(data) or PyTuple_Check(data):
-        n, items = PySequence_Fast_GET_SIZE(data), PySequence_Fast_ITEMS(data)
         if depth == MAX_DIMS:
             raise ValueError(f"{who}(): too many dimensions '{type(data).__name__}'")
-        for i in range(n):
-            if PyFloat_CheckExact(<object>items[i]) and code == default_code():
+        while i < PySequence_Fast_GET_SIZE(data):  # asked for anew: reading an element may run foreign code
+            item = PySequence_Fast_ITEMS(data)[i]
+            i += 1
+            if PyFloat_CheckExact(<object>item) and code == default_code():
                 continue
-            if PyLong_CheckExact(<object>items[i]) and code >= I64:
+            if PyLong_CheckExact(<object>item) and code >= I64:
                 continue
-            code = scan(who, <object>items[i], depth + 1, code)
-            if i >= PySequence_Fast_GET_SIZE(data):
-                break
+            code = scan(who, <object>item, depth + 1, code)
         return code
     elif isinstance(data, TensorBase):
         found = (<TensorBase>data).code

@@ -14,11 +14,9 @@ from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY,
 from .dtypes import device as _device, check_device
 from .tensor cimport TensorBase, new_tensor, pointer, as_int
 from .elements cimport Value, store, check_fits
-from .create cimport Factory, Options, factory, bind, resolve, check_requires, finish
+from .factory cimport Factory, Options, factory, bind, resolve, check_requires, finish
 from .dispatch cimport Op
 import os
-
-cdef enum: WORDS_AT_ONCE = 16             # blocks that a stream computes together
 
 
 # --- Philox --------------------------------------------------------------------------------------------------------------------

@@ -611,6 +611,8 @@ cdef object call_rows(PyObject* callable, PyObject** args, size_t flagged, PyObj
         dims[0] = wrap_dim(dim, (<TensorBase>x).rank, op.name)
         n = 1
     else:
+        if op.ordered and isinstance(dim, (tuple, list)):
+            raise TypeError(f"{op.name}(): argument 'dim' must be int, not {type(dim).__name__}")
         n = read_dims(dim, <TensorBase>x, dims, op.name)
     if d is not None:
         wanted = as_dtype(d, op.name).code

@@ -1174,3 +1174,408 @@ def as_strided(TensorBase input not None, size, stride, storage_offset=None):
 def detach(TensorBase input not None):
     """The same elements without history; writes to it are seen by the tape as writes to the input."""
     return alias(input, input.rank, input.sizes, input.strides, input.offset)
+
+
+# --- several parts at once --------------------------------------------------------------------------------------------------------------------
+@cython.no_gc
+cdef class SplitNode(Node):
+    """A tensor taken apart along a dimension; the pieces' gradients are put together in one pass."""
+
+    cdef str label
+    cdef int dim, code
+    cdef bint drop_dim
+    cdef object sizes
+    cdef list lengths
+
+    def name(self) -> str:
+        return self.label
+
+    cdef list run(self, list grads):
+        for g in grads:
+            if g is not None:
+                return [joined(grads, self)]
+        return [None]
+
+
+cdef TensorBase joined(list grads, SplitNode node):
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int rank = parse_sizes(node.sizes, sizes, "split"), k
+    cdef TensorBase out = new_tensor(rank, sizes, node.code), g
+    cdef Shape s
+    cdef int64_t a[4]
+    cdef bint recorded = False
+    if None in grads:
+        memset(out.storage.data, 0, out.count * out.width)
+    a[0], a[1], a[2] = node.dim, 0, 1
+    for k in range(len(grads)):
+        a[3] = node.lengths[k]
+        g = <TensorBase>grads[k]
+        if g is not None:
+            recorded = recorded or taped(g)
+            load_compact(&s, out)
+            if node.drop_dim:
+                select_cut(&s, a)
+            else:
+                slice_cut(&s, a)
+            copy_strided(out.storage.data + s.offset * out.width, s.strides, pointer(g), g.strides, g.rank, g.sizes, out.width)
+        a[1] += a[3]
+    if recorded:
+        back = unbind_back if node.drop_dim else split_back
+        record("CatBackward0", back, tuple(grads), out, (), (node.lengths, node.dim))
+    return out
+
+
+def split_back(grad, list lengths, int dim):
+    """Derivative of joining pieces: the pieces of the gradient."""
+    return split_with_sizes(grad, lengths, dim)
+
+
+def unbind_back(grad, list lengths, int dim):
+    return unbind(grad, dim)
+
+
+cdef tuple take_apart(TensorBase t, int dim, list lengths, bint drop_dim, str label):
+    """Pieces of these lengths one after another; with drop_dim all have length 1 and lose the dimension."""
+    cdef Shape s
+    cdef int64_t a[4]
+    cdef list pieces = []
+    cdef TensorBase piece
+    cdef SplitNode node
+    cdef int k
+    a[0], a[1], a[2] = dim, 0, 1
+    for k in range(len(lengths)):
+        a[3] = lengths[k]
+        load(&s, t)
+        if drop_dim:
+            select_cut(&s, a)
+        else:
+            slice_cut(&s, a)
+        pieces.append(view_of(t, &s))
+        a[1] += a[3]
+    if pieces and taped(t):
+        node = SplitNode.__new__(SplitNode)
+        node.label, node.dim, node.drop_dim, node.lengths = label, dim, drop_dim, lengths
+        node.sizes, node.code, node.outputs = size_from(t.rank, t.sizes), t.code, len(pieces)
+        node.set_edges(1)
+        node.connect(0, t)
+        for k in range(len(pieces)):
+            attach(<TensorBase>pieces[k], node, k)
+    return tuple(pieces)
+
+
+def split(TensorBase tensor not None, split_size_or_sections=None, dim=0, *, split_size=None):
+    """Pieces of `split_size_or_sections` elements (the last may be shorter), or of the lengths in that list."""
+    cdef object wanted = split_size if split_size_or_sections is None else split_size_or_sections
+    cdef int64_t size, length
+    cdef int d
+    if PyTuple_Check(wanted) or PyList_Check(wanted):
+        return split_with_sizes(tensor, wanted, dim)
+    size = as_int(wanted, "split", "split_size")
+    if tensor.rank == 0:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    d = read_dim(dim, tensor.rank, "split")
+    length = tensor.sizes[d]
+    if size < 0:
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+    if size == 0 and length > 0:
+        raise RuntimeError(f"split(): split_size can only be 0 if dimension size is 0, but got dimension size of {length}")
+    if length == 0:
+        return take_apart(tensor, d, [0], False, "SplitBackward0")
+    return take_apart(tensor, d, [min(size, length - k) for k in range(0, length, size)], False, "SplitBackward0")
+
+
+def split_with_sizes(TensorBase input not None, split_sizes, dim=0):
+    """Pieces of the given lengths, whose sum is the size of the dimension."""
+    cdef int d
+    cdef list lengths = [as_int(n, "split_with_sizes", "split_sizes") for n in split_sizes]
+    if input.rank == 0:
+        raise RuntimeError("split_with_sizes(): split expects at least a 1-dimensional tensor")
+    d = read_dim(dim, input.rank, "split_with_sizes")
+    for n in lengths:
+        if n < 0:
+            raise RuntimeError(f"split_with_sizes expects split_sizes have only non-negative entries, but got "
+                               f"split_sizes={lengths}")
+    if sum(lengths) != input.sizes[d]:
+        raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {input.sizes[d]} (input tensor's size at "
+                           f"dimension {d}), but got split_sizes={lengths}")
+    return take_apart(input, d, lengths, False, "SplitWithSizesBackward0")
+
+
+def chunk(TensorBase input not None, chunks, dim=0):
+    """At most `chunks` pieces of equal length; the last may be shorter."""
+    cdef int64_t n = as_int(chunks, "chunk", "chunks"), size
+    cdef int d
+    if input.rank == 0:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if n <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {n}")
+    d = read_dim(dim, input.rank, "chunk")
+    if input.sizes[d] == 0:
+        return take_apart(input, d, [0] * n, False, "SplitBackward0")
+    return split(input, (input.sizes[d] + n - 1) // n, d)
+
+
+def tensor_split(TensorBase input not None, indices_or_sections=None, dim=0, *, sections=None, indices=None):
+    """That many pieces of nearly equal length, or the pieces between the given positions."""
+    cdef object wanted = indices_or_sections
+    cdef int64_t n, length, start, stop
+    cdef int d
+    cdef list lengths = []
+    if wanted is None:
+        wanted = sections if indices is None else indices
+    if input.rank == 0:
+        raise RuntimeError("tensor_split(): expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    d = read_dim(dim, input.rank, "tensor_split")
+    length = input.sizes[d]
+    if isinstance(wanted, TensorBase):
+        wanted = (<TensorBase>wanted).tolist()
+    if PyTuple_Check(wanted) or PyList_Check(wanted):
+        return pieces_between(input, d, [as_int(i, "tensor_split", "indices") for i in wanted])
+    n = as_int(wanted, "tensor_split", "sections")
+    if n <= 0:
+        raise RuntimeError(f"tensor_split(): number of sections must be larger than 0, got {n}")
+    return take_apart(input, d, [length // n + (k < length % n) for k in range(n)], False, "SplitBackward0")
+
+
+cdef tuple pieces_between(TensorBase t, int dim, list places):
+    """Slices [0, places[0]), [places[0], places[1]) …, as Python's slices read them; they may overlap."""
+    cdef int64_t a[4]
+    cdef list found = []
+    before = 0
+    for place in places + [None]:
+        start, stop, _ = slice(before, place).indices(t.sizes[dim])
+        a[0], a[1], a[2], a[3] = dim, start, 1, max(stop - start, 0)
+        found.append(cut(t, slice_cut, a, "SliceBackward0"))
+        before = place
+    return tuple(found)
+
+
+def unbind(TensorBase input not None, dim=0):
+    """The parts along a dimension, each without it."""
+    cdef int d
+    if input.rank == 0:
+        raise IndexError(f"unbind(): Dimension specified as {dim} but tensor has no dimensions")
+    d = read_dim(dim, input.rank, "unbind")
+    return take_apart(input, d, [1] * input.sizes[d], True, "UnbindBackward0")
+
+
+cdef tuple split_along(TensorBase t, object wanted, int dim, str who):
+    """`tensor_split` that insists on pieces of equal length."""
+    if not (PyTuple_Check(wanted) or PyList_Check(wanted)):
+        n = as_int(wanted, who, "sections")
+        if n <= 0 or t.sizes[dim] % n:
+            raise RuntimeError(f"{who}(): attempted to split along dimension {dim}, but the size of the dimension {t.sizes[dim]} is "
+                               f"not divisible by the split_size {n}!")
+    return tensor_split(t, wanted, dim)
+
+
+def hsplit(TensorBase input not None, indices_or_sections):
+    """`tensor_split` along columns: dimension 1, or 0 of a vector; sections must be of equal length."""
+    if input.rank < 1:
+        raise RuntimeError("hsplit(): requires a tensor with at least 1 dimension, but got a tensor with 0 dimensions!")
+    return split_along(input, indices_or_sections, 0 if input.rank == 1 else 1, "hsplit")
+
+
+def vsplit(TensorBase input not None, indices_or_sections):
+    """`tensor_split` along rows, dimension 0 of at least 2; sections must be of equal length."""
+    if input.rank < 2:
+        raise RuntimeError(f"vsplit(): requires a tensor with at least 2 dimension, but got a tensor with {input.rank} dimensions!")
+    return split_along(input, indices_or_sections, 0, "vsplit")
+
+
+def dsplit(TensorBase input not None, indices_or_sections):
+    """`tensor_split` along depth, dimension 2 of at least 3; sections must be of equal length."""
+    if input.rank < 3:
+        raise RuntimeError(f"dsplit(): requires a tensor with at least 3 dimension, but got a tensor with {input.rank} dimensions!")
+    return split_along(input, indices_or_sections, 2, "dsplit")
+
+
+cdef TensorBase padded_view(TensorBase t, int rank, int behind):
+    """Dimensions of size 1 in front until there are `rank`, of which the last `behind` go to the end."""
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int d, new = rank - t.rank, front
+    if new <= 0:
+        return t
+    front = new - min(new, behind)
+    for d in range(rank):
+        sizes[d] = t.sizes[d - front] if front <= d < front + t.rank else 1
+    return viewed(t, rank, sizes, "ViewBackward0")
+
+
+cdef object at_least(tuple tensors, int rank, int behind, str who):
+    cdef list found = []
+    cdef bint several = len(tensors) != 1 or PyTuple_Check(tensors[0]) or PyList_Check(tensors[0])
+    for x in (tensors[0] if several and len(tensors) == 1 else tensors):
+        if not isinstance(x, TensorBase):
+            raise TypeError(f"{who}(): argument 'tensors' must be Tensors, not {type(x).__name__}")
+        found.append(padded_view(<TensorBase>x, rank, behind))
+    return tuple(found) if several else found[0]
+
+
+def atleast_1d(*tensors):
+    """0-dim tensors as vectors of one element; several tensors give a tuple."""
+    return at_least(tensors, 1, 0, "atleast_1d")
+
+
+def atleast_2d(*tensors):
+    """Tensors of fewer than two dimensions with new ones in front; several tensors give a tuple."""
+    return at_least(tensors, 2, 0, "atleast_2d")
+
+
+def atleast_3d(*tensors):
+    """Tensors of fewer than three dimensions with new ones: behind a matrix, on both sides of a vector."""
+    return at_least(tensors, 3, 1, "atleast_3d")
+
+
+# --- in place --------------------------------------------------------------------------------------------------------------------------------
+cdef TensorBase become(TensorBase input, TensorBase made):
+    """input takes over the geometry and the history of a view of it."""
+    (<object>input)._take(made)
+    wrote(input)
+    if made.fn is not None:
+        attach(input, <Node>made.fn, 0)
+    return input
+
+
+cdef int check(TensorBase t, str who) except -1:
+    if grad_enabled():
+        check_in_place(t, who)
+    return 0
+
+
+def squeeze_(TensorBase input not None, *dims, dim=None):
+    """`squeeze` in place: the tensor itself gets the new shape."""
+    check(input, "squeeze_")
+    return become(input, squeeze(input, *dims, dim=dim))
+
+
+def unsqueeze_(TensorBase input not None, dim):
+    """`unsqueeze` in place: the tensor itself gets the new shape."""
+    check(input, "unsqueeze_")
+    return become(input, unsqueeze(input, dim))
+
+
+def t_(TensorBase input not None):
+    """`t` in place: the tensor itself gets the new shape."""
+    check(input, "t_")
+    return become(input, t(input))
+
+
+def transpose_(TensorBase input not None, dim0, dim1):
+    """`transpose` in place: the tensor itself gets the new shape."""
+    check(input, "transpose_")
+    return become(input, transpose(input, dim0, dim1))
+
+
+def swapaxes_(TensorBase input not None, axis0, axis1):
+    """`swapaxes` in place."""
+    return transpose_(input, axis0, axis1)
+
+
+def swapdims_(TensorBase input not None, dim0, dim1):
+    """`swapdims` in place."""
+    return transpose_(input, dim0, dim1)
+
+
+def as_strided_(TensorBase input not None, size, stride, storage_offset=None):
+    """`as_strided` in place: the tensor itself gets the new shape."""
+    check(input, "as_strided_")
+    return become(input, as_strided(input, size, stride, storage_offset))
+
+
+def detach_(TensorBase input not None):
+    """Cut the tensor off from its history; RuntimeError for a view."""
+    if input.base is not None:
+        raise RuntimeError("detach_(): Can't detach views in-place. Use detach() instead.")
+    input.fn, input.requires, input.output_number = None, False, 0
+    return input
+
+
+def resize_(TensorBase input not None, *sizes, size=None, memory_format=None):
+    """Give the tensor another shape, contiguous, over the memory it has or, where that is too small, over more of it.
+
+    Elements keep their places; new ones are not set.  Where memory grows it is new memory: tensors that shared the old
+    keep that.  RuntimeError for tensors that require a gradient and for negative sizes.
+    """
+    cdef Shape s
+    cdef TensorBase made
+    cdef Storage larger
+    cdef int d
+    cdef int64_t n = 1, needed
+    if wants_grad(input):
+        raise RuntimeError("resize_(): cannot resize variables that require grad")
+    s.rank = read_sizes(sizes, size, s.sizes, "resize_", "size") if sizes or size is not None else 0
+    for d in range(s.rank):
+        if s.sizes[d] < 0:
+            raise RuntimeError(f"resize_(): negative sizes are not allowed, got {list(size_from(s.rank, s.sizes))}")
+        if s.sizes[d] > 0 and n > (<int64_t>1 << 58) // s.sizes[d]:
+            raise RuntimeError(f"resize_(): numel: integer multiplication overflow for {list(size_from(s.rank, s.sizes))}")
+        n *= s.sizes[d]
+    s.offset = input.offset
+    compact_strides(s.rank, s.sizes, s.strides)
+    needed = (input.offset + n) * input.width
+    if n and needed > <int64_t>input.storage.length:
+        larger = new_storage(<size_t>needed)
+        memcpy(larger.data, input.storage.data, input.storage.length)
+        larger.version = input.storage.version
+        input.storage = larger
+    made = alias(input, s.rank, s.sizes, s.strides, s.offset)
+    (<object>input)._take(made)
+    return input
+
+
+def resize_as_(TensorBase input not None, TensorBase the_template not None, *, memory_format=None):
+    """`resize_` to the shape of another tensor."""
+    return resize_(input, size=the_template.shape)
+
+
+def set_(TensorBase input not None, source=None, storage_offset=0, size=None, stride=None):
+    """Let the tensor lie over another storage (or another tensor's); without arguments it becomes empty.
+
+    RuntimeError where sizes and strides reach out of the storage, or the tensor requires a gradient.
+    """
+    cdef Shape s
+    cdef TensorBase made
+    cdef int64_t none = 0
+    if grad_enabled():
+        check_in_place(input, "set_")
+    if isinstance(source, TensorBase) and size is None:
+        made = <TensorBase>source
+        if made.code != input.code:
+            raise RuntimeError(f"set_(): the source must have dtype {dtype_of(input.code)}, got {dtype_of(made.code)}")
+        return (<object>input)._take(made)
+    made = new_tensor(1, &none, input.code)
+    if source is not None:
+        if isinstance(source, TensorBase):
+            source = (<TensorBase>source).storage
+        if not isinstance(source, Storage):
+            raise TypeError(f"set_(): argument 'source' must be Tensor or UntypedStorage, not {type(source).__name__}")
+        made.storage = <Storage>source
+        if size is None:
+            size = (made.storage.length // input.width,)
+        if stride is None:
+            s.rank = parse_sizes(size, s.sizes, "set_")
+            compact_strides(s.rank, s.sizes, s.strides)
+            stride = tuple(size_from(s.rank, s.strides))
+        read_geometry(made, size, stride, storage_offset, &s, "set_")
+        made = alias(made, s.rank, s.sizes, s.strides, s.offset)
+    return (<object>input)._take(made)
+
+
+def is_contiguous(TensorBase input not None, memory_format=None) -> bool:
+    """Whether the elements lie in row-major order without gaps; with `channels_last` (or `channels_last_3d`), whether they
+    lie in the order batch, height, width, channel."""
+    cdef int64_t n = 1
+    cdef int k, d
+    cdef str wanted = "" if memory_format is None else str(memory_format).rpartition(".")[2]
+    if wanted in ("", "contiguous_format", "preserve_format"):
+        return input.contiguous
+    if input.rank != (5 if wanted == "channels_last_3d" else 4):
+        return False
+    for k in range(input.rank):  # channels, then the others from the last to the first
+        d = 1 if k == 0 else input.rank - k if k < input.rank - 1 else 0
+        if input.sizes[d] != 1:
+            if input.strides[d] != n:
+                return input.count == 0
+            n *= input.sizes[d]
+    return True

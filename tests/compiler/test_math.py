@@ -1,5 +1,7 @@
-"""Math functions against independent references: NumPy and SciPy in float64 for float32, mpmath for
-float64."""
+"""Math functions against independent references.
+
+These are NumPy and SciPy in float64 for float32, and mpmath for float64.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,7 @@ mp.mp.prec = 160
 
 
 class Function(NamedTuple):
-    """References, intervals to look at closely, and the largest error measured (in ULP, for float32 and
-    float64)."""
+    """References, intervals to look at closely, and bounds of the error in ULP, just above those measured."""
 
     double: Callable  # on float64 arrays
     exact: Callable  # on mpmath numbers
@@ -36,8 +37,7 @@ class Function(NamedTuple):
 
 
 def capped(function: Callable, limit: float) -> Callable:
-    """mpmath's function with its argument kept within limits beyond which the result has no more digits to
-    tell."""
+    """mpmath's function, its argument kept within limits beyond which the result is out of range anyway."""
     return lambda x: function(max(min(x, mp.mpf(limit)), -mp.mpf(limit)))
 
 
@@ -153,15 +153,13 @@ def compiled(name: str, dtype: str) -> Callable[..., np.ndarray]:
 
 # --- points -------------------------------------------------------------------------------------------------
 def any_bits(generator: np.random.Generator, count: int, dtype: str) -> np.ndarray:
-    """Numbers whose bits are random: every exponent is as likely, with infinities, NaN and subnormal
-    numbers among them."""
+    """Numbers of random bits: every exponent is as likely; infinity, NaN, subnormal numbers are included."""
     width = np.dtype(dtype).itemsize
     return np.frombuffer(generator.bytes(count * width), dtype)
 
 
 def points(name: str, dtype: str, count: int, seed: int = 0) -> tuple[np.ndarray, ...]:
-    """Arguments to test: random bits, each interval evenly, magnitudes around 1, and the neighbourhoods
-    that are hard."""
+    """Arguments: random bits, each interval evenly, magnitudes around 1, and neighbourhoods that are hard."""
     generator = np.random.default_rng([zlib.crc32(name.encode()), seed])
     arity = 1 + (name in BINARY)
     intervals = (
@@ -201,8 +199,7 @@ def points(name: str, dtype: str, count: int, seed: int = 0) -> tuple[np.ndarray
 
 # --- references and errors ----------------------------------------------------------------------------------
 class Reference(NamedTuple):
-    """True values: the sum of two float64 numbers; where one is NaN, `known` says whether the function
-    really is NaN."""
+    """True values, each the sum of two float64 numbers; NaN where there is none."""
 
     high: np.ndarray
     low: np.ndarray
@@ -232,8 +229,7 @@ def reference(name: str, dtype: str, arguments: tuple[np.ndarray, ...]) -> Refer
 
 
 def ulp_errors(got: np.ndarray, true: Reference) -> np.ndarray:
-    """Distance from the true value in units of its last place; infinity counts as the number after the
-    largest."""
+    """Distance from the true value in units of its last place; infinity stands next to the largest number."""
     largest = float(np.finfo(got.dtype).max)
     high, low = np.clip(true.high, -largest, largest), np.where(np.abs(true.high) > largest, 0.0, true.low)
     unit = np.spacing(np.abs(high).astype(got.dtype)).astype(np.float64)
@@ -244,8 +240,7 @@ def ulp_errors(got: np.ndarray, true: Reference) -> np.ndarray:
 
 
 def defined(name: str, dtype: str, arguments: tuple[np.ndarray, ...], true: Reference) -> np.ndarray:
-    """Where the reference has a value; elsewhere (NaN, poles, infinities) the table of special cases
-    speaks."""
+    """Where the reference has a value; elsewhere (NaN, poles, infinities) the tables below speak."""
     keep = np.isfinite(true.high) | (np.isinf(true.high) & np.isfinite(np.stack(arguments)).all(0))
     if name in ("lgamma", "digamma"):
         keep &= arguments[0] > 0
@@ -338,22 +333,23 @@ KEEP_ZERO = "expm1 log1p sin tan asin atan sinh tanh asinh atanh erf erfinv cbrt
 PAIRS = [
     *(("pow", x, 0.0, 1.0) for x in (0.0, -0.0, 1.0, -2.0, INF, -INF, NAN)),
     *(("pow", 1.0, y, 1.0) for y in (0.0, -3.5, INF, -INF, NAN)),
-    ("pow", 0.0, -3.0, INF), ("pow", -0.0, -3.0, -INF), ("pow", -0.0, -2.0, INF), ("pow", -0.0, 3.0,
-    -0.0), ("pow", -0.0, 2.0, 0.0), ("pow", 0.0, -INF, INF), ("pow", -1.0, INF, 1.0), ("pow", -1.0, -INF,
-    1.0), ("pow", 0.5, INF, 0.0), ("pow", 0.5, -INF, INF), ("pow", -2.0, INF, INF), ("pow", 2.0, -INF,
-    0.0), ("pow", INF, 2.0, INF), ("pow", INF, -2.0, 0.0), ("pow", -INF, 3.0, -INF), ("pow", -INF, 2.5,
-    INF), ("pow", -INF, -3.0, -0.0), ("pow", -8.0, 1 / 3, NAN), ("pow", -2.0, 3.0, -8.0), ("pow", NAN,
-    1.0, NAN), ("pow", 2.0, NAN, NAN), ("pow", 10.0, 3.0, 1000.0), ("atan2", 0.0, 0.0, 0.0), ("atan2",
-    -0.0, 0.0, -0.0), ("atan2", 0.0, -0.0, math.pi), ("atan2", -0.0, -0.0, -math.pi), ("atan2", 0.0, -1.0,
-    math.pi), ("atan2", -0.0, -1.0, -math.pi), ("atan2", 1.0, 0.0, math.pi / 2), ("atan2", -1.0, -0.0,
-    -math.pi / 2), ("atan2", -INF, 1.0, -math.pi / 2), ("atan2", 1.0, INF, 0.0), ("atan2", -1.0, -INF,
-    -math.pi), ("atan2", NAN, 1.0, NAN), ("atan2", 1.0, NAN, NAN), ("atan2", NAN, INF, NAN), ("hypot",
-    3.0, -4.0, 5.0), ("hypot", 0.0, -0.0, 0.0), ("hypot", INF, NAN, INF), ("hypot", NAN, -INF, INF),
-    ("hypot", NAN, 1.0, NAN), ("fmod", 5.5, INF, 5.5), ("fmod", -0.0, 1.0, -0.0), ("fmod", 1.0, 0.0, NAN),
-    ("fmod", INF, 2.0, NAN), ("fmod", INF, INF, NAN), ("fmod", 1.0, NAN, NAN), ("fmod", -6.0, 3.0, -0.0),
+    ("pow", 0.0, -3.0, INF), ("pow", -0.0, -3.0, -INF), ("pow", -0.0, -2.0, INF),
+    ("pow", -0.0, 3.0, -0.0), ("pow", -0.0, 2.0, 0.0), ("pow", 0.0, -INF, INF), ("pow", -1.0, INF, 1.0),
+    ("pow", -1.0, -INF, 1.0), ("pow", 0.5, INF, 0.0), ("pow", 0.5, -INF, INF), ("pow", -2.0, INF, INF),
+    ("pow", 2.0, -INF, 0.0), ("pow", INF, 2.0, INF), ("pow", INF, -2.0, 0.0), ("pow", -INF, 3.0, -INF),
+    ("pow", -INF, 2.5, INF), ("pow", -INF, -3.0, -0.0), ("pow", -8.0, 1 / 3, NAN),
+    ("pow", -2.0, 3.0, -8.0), ("pow", NAN, 1.0, NAN), ("pow", 2.0, NAN, NAN), ("pow", 10.0, 3.0, 1000.0),
+    ("atan2", 0.0, 0.0, 0.0), ("atan2", -0.0, 0.0, -0.0), ("atan2", 0.0, -0.0, math.pi),
+    ("atan2", -0.0, -0.0, -math.pi), ("atan2", 0.0, -1.0, math.pi), ("atan2", -0.0, -1.0, -math.pi),
+    ("atan2", 1.0, 0.0, math.pi / 2), ("atan2", -1.0, -0.0, -math.pi / 2),
+    ("atan2", -INF, 1.0, -math.pi / 2), ("atan2", 1.0, INF, 0.0), ("atan2", -1.0, -INF, -math.pi),
+    ("atan2", NAN, 1.0, NAN), ("atan2", 1.0, NAN, NAN), ("atan2", NAN, INF, NAN),
+    ("hypot", 3.0, -4.0, 5.0), ("hypot", 0.0, -0.0, 0.0), ("hypot", INF, NAN, INF),
+    ("hypot", NAN, -INF, INF), ("hypot", NAN, 1.0, NAN),
+    ("fmod", 5.5, INF, 5.5), ("fmod", -0.0, 1.0, -0.0), ("fmod", 1.0, 0.0, NAN), ("fmod", INF, 2.0, NAN),
+    ("fmod", INF, INF, NAN), ("fmod", 1.0, NAN, NAN), ("fmod", -6.0, 3.0, -0.0),
     ("remainder", -1.0, 3.0, 2.0), ("remainder", 1.0, -3.0, -2.0), ("remainder", -1.0, INF, INF),
     ("remainder", 1.0, 0.0, NAN),
-,
 ]  # fmt: skip
 
 
@@ -408,7 +404,7 @@ def test_atan2_on_the_diagonals_at_infinity(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ("sin", "cos", "tan"))
 def test_huge_angles(name, dtype):
-    """Among them the float64 number nearest to a multiple of pi/2 (Muller, "Elementary Functions", chapter 11)."""
+    """Among them the float64 number nearest to a multiple of pi/2: Muller, "Elementary Functions", ch. 11."""
     x = np.array(
         [1e5, 99999.0, 1e8, 1e9, 1e15, 1e22, 1e30, 3e38, 6381956970095103.0 * 2.0**797, 1e300, 1.7e308]
     )

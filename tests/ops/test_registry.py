@@ -85,6 +85,9 @@ def test_integer_values(entry, dtype):
     if entry.details["int_to_float"]:
         assert got.dtype == flambeau.float32
         arrays = [a.astype("float64") for a in arrays]
+    if entry.name == "sign" and dtype == "bool":  # NumPy has no sign of bools
+        assert got.tolist() == arrays[0].tolist()
+        return
     with np.errstate(all="ignore"):
         expected = np.asarray(reference(entry)(*arrays)).astype(got.numpy().dtype)
     np.testing.assert_allclose(got.numpy(), expected, rtol=3e-6, atol=1e-6)
@@ -137,7 +140,7 @@ def test_empty_and_zero_dimensional(entry, shape):
 
 
 @pytest.mark.parametrize(
-    "entry", [e for e in POINTWISE if e.details["operands"] and e.function.name[0] != "_"], ids=name_of
+    "entry", [e for e in POINTWISE if not e.places[0].startswith("_")], ids=name_of
 )
 def test_out(entry):
     dtype = "float32" if supports(entry, "float32") else "int64"
@@ -226,6 +229,10 @@ def test_gradients_broadcast(entry):
 @pytest.mark.parametrize("shape,dim", [((7,), None), ((3, 50), 1), ((50, 3), 0), ((4, 5, 6), (0, 2)), ((2, 3, 4), -2),
                                        ((33000,), 0), ((5000, 70), 0), ((2, 40000), 1)])  # fmt: skip
 def test_reductions(entry, shape, dim):
+    if entry.name.startswith("arg") and isinstance(dim, tuple):
+        with pytest.raises(TypeError, match="must be int"):
+            entry.function(flambeau.ones(*shape), dim)
+        return
     dtype = "float64"
     x = np.random.default_rng(0).uniform(0.9, 1.1, shape) * np.random.default_rng(1).choice([-1, 1], shape)
     expected = np.asarray(reference(entry)(x, axis=dim))

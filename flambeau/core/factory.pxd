@@ -1,4 +1,4 @@
-"""Reading the arguments that every function which makes a tensor takes."""
+"""What the functions that make tensors share."""
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
 from .dispatch cimport Op
@@ -32,3 +32,10 @@ cdef int resolve(Options* o, int code) noexcept
 cdef int check_requires(Options* o, int code, str who) except -1
 cdef object finish(TensorBase t, Options* o, str who)
 cdef int read_sizes(str who, PyObject** args, Py_ssize_t nargs, int64_t* sizes) except -1
+cdef void no_options(Options* o) noexcept
+cdef int bind_sizes(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, Options* o, int64_t* sizes) except -1
+cdef int64_t size_at(str who, object given, Py_ssize_t k, str argument=*) except -1
+cdef int read_tuple(str who, object given, int64_t* sizes) except -1
+cdef int read_strides(str who, object given, int rank, const int64_t* sizes, int64_t* strides) except -1
+cdef TensorBase laid_out(str who, int rank, const int64_t* sizes, int code, int format)
+cdef TensorBase like(str who, TensorBase model, int code, int format)
