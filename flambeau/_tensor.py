@@ -27,7 +27,8 @@ class Tensor(TensorBase):
 
     def __new__(cls, *args: Any, **kwargs: Any):
         """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the default dtype."""
-        from .core.create import empty, tensor
+        from .core.create import empty
+        from .core.literal import tensor
         from .core.dtypes import get_default_dtype
 
         if args and isinstance(args[0], TensorBase):
@@ -132,7 +133,7 @@ class Tensor(TensorBase):
     def apply_(self, function) -> Tensor:
         """Replace each element by `function` of it (a Python call for each: slow)."""
         flat = [function(v) for v in self.reshape(-1).tolist()]
-        from .core.create import tensor
+        from .core.literal import tensor
 
         return self.copy_(tensor(flat, dtype=self.dtype).reshape(self.shape))
 

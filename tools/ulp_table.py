@@ -21,7 +21,8 @@ Largest distance from the true value that was found, in units in the last place 
 was found at. The points are random bit patterns (so that all exponents are covered), even samples of the
 intervals where a function does its work, and neighbourhoods known to be hard: multiples of pi/2, arguments
 near 1 of logarithms, powers near overflow and underflow. float32 is compared with float64 results of NumPy
-and SciPy, float64 with mpmath. Rounding the true value costs up to 0.5 ULP by itself.
+and SciPy (erfinv, lgamma and digamma with mpmath), float64 with mpmath. Rounding the true value costs up to
+0.5 ULP by itself.
 
 All functions follow C99 for zeros, infinities and NaN, and round to subnormal numbers where the result is
 one. `fmod` is exact; `remainder` is `fmod` and one rounded addition. For negative arguments `lgamma` and

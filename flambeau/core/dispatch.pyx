@@ -748,11 +748,14 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
         check_overlap(op, out, operands, n)
         if out.storage.writable is False:
             raise RuntimeError(f"{op.name}(): the output's memory is read-only")
+    cdef TensorBase original = None
+    if taped and in_place and differentiable and m == 1:
+        original = overwritten_input(op, operands, <TensorBase>given[0])
     run_general(op, operands, params, common, given)
     for k in range(m):
         wrote(<TensorBase>given[k])
     if taped and in_place and differentiable and m == 1:
-        record_pointwise(op, operands, params, <object>given[0], common, <TensorBase>given[0])
+        record_pointwise(op, operands, params, <object>given[0], common, <TensorBase>given[0], original)
     return <object>given[0] if m == 1 else tuple([<object>given[k] for k in range(m)])
 
 
@@ -815,6 +818,16 @@ def copy_(TensorBase input, src, non_blocking=False) -> TensorBase:
 
 cdef int src_code(Operand* operand):
     return (<TensorBase>operand.tensor).code if operand.tensor != NULL else common_code(operand, 1, 0)
+
+
+cdef TensorBase overwritten_input(PointwiseOp op, Operand* operands, TensorBase out):
+    """A copy of what an in-place operation is about to overwrite, where its derivative reads that."""
+    cdef Derivation how = derivation_for(op, operands)
+    cdef int k
+    for k in range(how.count):
+        if how.kinds[k] == 1 and operands[how.numbers[k]].tensor == <PyObject*>out:
+            return copied(out, out.code, False)
+    return None
 
 
 cdef bint fits(TensorBase t, int rank, const int64_t* sizes) noexcept nogil:
@@ -1021,26 +1034,39 @@ cdef class PointwiseNode(Node):
         free(self.params)
 
 
-cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, object results, int common, TensorBase written) except -1:
-    """Put the call on the tape, keeping just what its derivative reads."""
-    cdef PointwiseNode node
-    cdef Derivation how
-    cdef TensorBase t, out
-    cdef int k, mask = 0, slot = 0, saved = 0
-    cdef bint shaped = False
-    out = <TensorBase>results if op.outputs == 1 else <TensorBase>results[0]
+cdef inline int wanted_inputs(PointwiseOp op, Operand* operands):
+    """Bit k: operand k wants a gradient."""
+    cdef int k, mask = 0
+    cdef TensorBase t
     for k in range(op.operands):
         if operands[k].tensor != NULL:
             t = <TensorBase>operands[k].tensor
             if t.requires and CATEGORY[t.code] >= 2:
                 mask |= 1 << k
-    if op.outputs == 1 and CATEGORY[out.code] < 2:
-        return 0
+    return mask
+
+
+cdef Derivation derivation_for(PointwiseOp op, Operand* operands):
+    cdef int mask = wanted_inputs(op, operands)
     known = op.derivations.get(mask)
     if known is None:
         known = op.declaration.derivation(mask)
         op.derivations[mask] = known
-    how = <Derivation>known
+    return <Derivation>known
+
+
+cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, object results, int common, TensorBase written,
+                          TensorBase original=None) except -1:
+    """Put the call on the tape, keeping just what its derivative reads."""
+    cdef PointwiseNode node
+    cdef Derivation how
+    cdef TensorBase t, out
+    cdef int k, mask, slot = 0, saved = 0
+    out = <TensorBase>results if op.outputs == 1 else <TensorBase>results[0]
+    if op.outputs == 1 and CATEGORY[out.code] < 2:
+        return 0
+    mask = wanted_inputs(op, operands)
+    how = derivation_for(op, operands)
     node = PointwiseNode.__new__(PointwiseNode)
     node.op, node.how, node.outputs = op, how, op.outputs
     node.set_edges(op.operands)
@@ -1070,12 +1096,7 @@ cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, obj
                     node.numbers_[k] = operands[how.numbers[k]]
                     continue
                 t = <TensorBase>operands[how.numbers[k]].tensor
-                if t is written:  # overwritten: kept without its new history, its version tells if it is read
-                    t = alias(t, t.rank, t.sizes, t.strides, t.offset)
-                    keep(&node.slot[slot], t, -1)
-                    node.slot[slot].version -= 1
-                else:
-                    keep(&node.slot[slot], t, -1)
+                keep(&node.slot[slot], original if t is written else t, -1)
                 slot += 1
             elif how.kinds[k] == 2:
                 keep(&node.slot[slot], <TensorBase>(results if op.outputs == 1 else results[how.numbers[k]]), how.numbers[k])

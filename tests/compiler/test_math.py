@@ -83,7 +83,7 @@ FUNCTIONS = {
         special.expit,
         capped(lambda x: 1 / (1 + mp.exp(-x)), 2000),
         ((-110, 40), (-750, 40), (-5, 5)),
-        (1.9, 1.75),
+        (1.65, 1.6),
     ),
     "sin": Function(np.sin, mp.sin, ((-7, 7), (-1e5, 1e5), (-1e9, 1e9)), (1.6, 1.55)),
     "cos": Function(np.cos, mp.cos, ((-7, 7), (-1e5, 1e5), (-1e9, 1e9)), (1.6, 1.5)),
