@@ -1,9 +1,10 @@
-"""From nothing to the 100th training step of a small network: import time and whole time, for any PyTorch-like module.
+"""From nothing to the 100th training step of a small network: import time and whole time, for any
+PyTorch-like module.
 
     python benchmarks/startup.py flambeau torch
 
-Each run is a process of its own; flambeau runs with an empty kernel cache and with a warm one.  Seconds, the least of
-three runs each.
+Each run is a process of its own; flambeau runs with an empty kernel cache and with a warm one.  Seconds, the
+least of three runs each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Train a small convolutional network on real handwritten digits, and draw how it went.
 
-The 1,797 images of 8×8 pixels come with scikit-learn (Alpaydin and Kaynak, 1998).  A fifth is held out; the seed is
-fixed.  Prints the held-out accuracy and where the picture is.
+The 1,797 images of 8×8 pixels come with scikit-learn (Alpaydin and Kaynak, 1998).  A fifth is held out; the
+seed is fixed.  Prints the held-out accuracy and where the picture is.
 
     python examples/digits.py --picture digits.png
 """
@@ -25,9 +25,14 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
-            nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
-        )  # fmt: skip
+            nn.Conv2d(1, 16, 3, padding=1),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3, padding=1),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        )
         self.head = nn.Sequential(
             nn.Flatten(), nn.Dropout(0.25), nn.Linear(32 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 10)
         )

@@ -40,9 +40,34 @@ float, double, half = _dtypes.by_name["float32"], _dtypes.by_name["float64"], _d
 int, long, short = _dtypes.by_name["int32"], _dtypes.by_name["int64"], _dtypes.by_name["int16"]
 cfloat, cdouble = _dtypes.by_name["complex64"], _dtypes.by_name["complex128"]
 
-for _name in ("arithmetic", "functions", "activations", "reductions", "copying", "reduced", "optimizer_steps", "viewing", "creation",
-              "products", "joining", "shaping", "random_ops", "scans", "sorting", "padding", "einsum", "normalization", "losses",
-              "activation_functions", "embedding", "dropout", "attention", "resizing", "convolution", "pooling"):  # fmt: skip
+for _name in (
+    "arithmetic",
+    "functions",
+    "activations",
+    "reductions",
+    "copying",
+    "reduced",
+    "optimizer_steps",
+    "viewing",
+    "creation",
+    "products",
+    "joining",
+    "shaping",
+    "random_ops",
+    "scans",
+    "sorting",
+    "padding",
+    "einsum",
+    "normalization",
+    "losses",
+    "activation_functions",
+    "embedding",
+    "dropout",
+    "attention",
+    "resizing",
+    "convolution",
+    "pooling",
+):
     if (Path(__file__).parent / "ops" / f"{_name}.py").exists():
         importlib.import_module(f".ops.{_name}", __name__)
 

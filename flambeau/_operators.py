@@ -8,16 +8,44 @@ from .ops import arithmetic as a
 from .ops.registry import REGISTRY
 
 for _name, _op in {
-    "add": a.add, "sub": a.sub, "rsub": a.rsub, "mul": a.mul, "div": a.true_divide, "pow": a.pow, "floordiv": a.floor_divide,
-    "mod": a.remainder, "and": a.bitwise_and, "or": a.bitwise_or, "xor": a.bitwise_xor, "lshift": a.bitwise_left_shift,
-    "rshift": a.bitwise_right_shift, "lt": a.lt, "le": a.le, "gt": a.gt, "ge": a.ge, "eq": a.eq, "ne": a.ne, "neg": a.neg,
-    "abs": a.absolute, "invert": a.bitwise_not, "ifloordiv": a.floor_divide_, "imod": a.remainder_, "ipow": a.pow_,
-}.items():  # fmt: skip
+    "add": a.add,
+    "sub": a.sub,
+    "rsub": a.rsub,
+    "mul": a.mul,
+    "div": a.true_divide,
+    "pow": a.pow,
+    "floordiv": a.floor_divide,
+    "mod": a.remainder,
+    "and": a.bitwise_and,
+    "or": a.bitwise_or,
+    "xor": a.bitwise_xor,
+    "lshift": a.bitwise_left_shift,
+    "rshift": a.bitwise_right_shift,
+    "lt": a.lt,
+    "le": a.le,
+    "gt": a.gt,
+    "ge": a.ge,
+    "eq": a.eq,
+    "ne": a.ne,
+    "neg": a.neg,
+    "abs": a.absolute,
+    "invert": a.bitwise_not,
+    "ifloordiv": a.floor_divide_,
+    "imod": a.remainder_,
+    "ipow": a.pow_,
+}.items():
     set_operator(_name, _op)
 for _name, _op in {
-    "iadd": a.add, "isub": a.sub, "imul": a.mul, "idiv": a.true_divide, "iand": a.bitwise_and, "ior": a.bitwise_or,
-    "ixor": a.bitwise_xor, "ilshift": a.bitwise_left_shift, "irshift": a.bitwise_right_shift,
-}.items():  # fmt: skip
+    "iadd": a.add,
+    "isub": a.sub,
+    "imul": a.mul,
+    "idiv": a.true_divide,
+    "iand": a.bitwise_and,
+    "ior": a.bitwise_or,
+    "ixor": a.bitwise_xor,
+    "ilshift": a.bitwise_left_shift,
+    "irshift": a.bitwise_right_shift,
+}.items():
     set_operator(_name, InPlaceOp(_op, _op.name + "_"))
 
 

@@ -122,7 +122,7 @@ def _moved(storage: Any, source: Any, target: Any) -> Any:
     return flat.to(target).untyped_storage()
 
 
-# --- writing ------------------------------------------------------------------------------------------------
+# --- writing ------------------------------
 
 
 class _Writer:
@@ -277,7 +277,7 @@ def _replacing(path: str) -> Iterator[BinaryIO]:
         raise
 
 
-# --- reading ------------------------------------------------------------------------------------------------
+# --- reading ------------------------------
 
 
 class _Damaged(Exception):

@@ -26,10 +26,12 @@ class Tensor(TensorBase):
     __array_priority__ = 1000  # NumPy leaves mixed arithmetic to us
 
     def __new__(cls, *args: Any, **kwargs: Any):
-        """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the default dtype."""
+        """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the
+        default dtype.
+        """
         from .core.create import empty
-        from .core.literal import tensor
         from .core.dtypes import get_default_dtype
+        from .core.literal import tensor
 
         if args and isinstance(args[0], TensorBase):
             made = args[0].detach()
@@ -107,7 +109,9 @@ class Tensor(TensorBase):
 
     # the tape
     def register_hook(self, hook):
-        """`hook(grad)` runs when this tensor's gradient is computed; a tensor it returns replaces the gradient."""
+        """`hook(grad)` runs when this tensor's gradient is computed; a tensor it returns replaces the
+        gradient.
+        """
         return tape.register_hook(self, hook)
 
     def register_post_accumulate_grad_hook(self, hook):

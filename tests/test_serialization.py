@@ -161,7 +161,7 @@ def test_cycles_and_depth_are_refused():
     assert through([twice, twice]) == [[1], [1]]
 
 
-# --- files --------------------------------------------------------------------------------------------------
+# --- files ------------------------------
 
 
 def test_paths(tmp_path):
@@ -245,7 +245,7 @@ def test_map_location():
         flambeau.load(file, map_location=3)
 
 
-# --- damaged and hostile files ------------------------------------------------------------------------------
+# --- damaged and hostile files ------------------------------
 
 
 def forged(structure, entries=(), compression=zipfile.ZIP_STORED):

@@ -15,9 +15,19 @@ from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 
 __all__ = [
-    "Function", "GradcheckError", "backward", "enable_grad", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode",
-    "is_grad_enabled", "no_grad", "set_grad_enabled",
-]  # fmt: skip
+    "Function",
+    "GradcheckError",
+    "backward",
+    "enable_grad",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "is_grad_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]
 
 
 def _sequence(given) -> list:
@@ -74,8 +84,9 @@ def backward(
 ) -> None:
     """Add the gradients of `tensors` to the `.grad` of the leaves they depend on (or of `inputs` alone).
 
-    `grad_tensors` weights each tensor; it may be left out for tensors of one element.  RuntimeError for tensors without
-    history, for shapes that differ, and when the graph was freed by an earlier call without `retain_graph`.
+    `grad_tensors` weights each tensor; it may be left out for tensors of one element.  RuntimeError for
+    tensors without history, for shapes that differ, and when the graph was freed by an earlier call without
+    `retain_graph`.
 
     >>> import flambeau
     >>> x = flambeau.tensor([1., 2.], requires_grad=True)

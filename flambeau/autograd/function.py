@@ -47,8 +47,8 @@ class Context:
 
 
 class Function:
-    """An operation with its own derivative: subclass with static methods `forward(ctx, …)` and `backward(ctx, *grads)`,
-    and call `apply`.
+    """An operation with its own derivative: subclass with static methods `forward(ctx, …)` and `backward(ctx,
+    *grads)`, and call `apply`.
 
     With a static `setup_context(ctx, inputs, output)`, `forward` takes no ctx.
 

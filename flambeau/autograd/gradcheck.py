@@ -49,10 +49,11 @@ def gradcheck(
     fast_mode: bool = False,
     **others: Any,
 ) -> bool:
-    """Compare the gradients of `func` at `inputs` (float64 tensors) with central differences, element by element.
+    """Compare the gradients of `func` at `inputs` (float64 tensors) with central differences, element by
+    element.
 
-    True where |tape - difference| <= atol + rtol · |difference| everywhere; else GradcheckError, or False with
-    `raise_exception=False`.
+    True where |tape - difference| <= atol + rtol · |difference| everywhere; else GradcheckError, or False
+    with `raise_exception=False`.
 
     >>> import flambeau
     >>> x = flambeau.tensor([0.5, 2.], dtype=flambeau.float64, requires_grad=True)

@@ -21,7 +21,7 @@ def expansion(function: Callable[..., Expr]) -> Callable[..., Expr]:
     return function
 
 
-# --- floating-point formats ---------------------------------------------------------------------------------
+# --- floating-point formats ------------------------------
 class Layout(NamedTuple):
     """How a dtype's bits are laid out."""
 
@@ -103,7 +103,7 @@ def clamp(x: Expr, low: float, high: float) -> Expr:
     return where(x < low, low, where(x > high, high, x))
 
 
-# --- sums of two numbers ------------------------------------------------------------------------------------
+# --- sums of two numbers ------------------------------
 class Double(NamedTuple):
     """An unevaluated sum of two numbers, the second below the first's last bit (Dekker, 1971)."""
 

@@ -24,7 +24,7 @@ from ._math_base import (
 from .expr import Expr, absolute, bitcast, copysign, fma, like, rarely, rint, where
 
 
-# --- exponentials -------------------------------------------------------------------------------------------
+# --- exponentials ------------------------------
 class Reduced(NamedTuple):
     """x = n·ln2 + r + low, |r| <= ln2/2."""
 
@@ -101,7 +101,7 @@ def sigmoid(x: Expr) -> Expr:
     return rarely(x < EXP_RANGE[x.dtype][0] * 0.75, exp(x), fma(inverse, correction, inverse))
 
 
-# --- logarithms ---------------------------------------------------------------------------------------------
+# --- logarithms ------------------------------
 def irregular(x: Expr) -> Expr:
     """Not a positive normal number: zero, negative, subnormal, infinite or NaN."""
     layout = LAYOUT[x.dtype]
@@ -198,7 +198,7 @@ def log10(x: Expr) -> Expr:
     return _log_base(x, parts("log10_2", x.dtype, 2), parts("log10e", x.dtype, 2))
 
 
-# --- powers -------------------------------------------------------------------------------------------------
+# --- powers ------------------------------
 def log2_double(x: Expr) -> Double:
     """log2(x) to half as many bits again as the dtype has, for x > 0.
 

@@ -23,7 +23,7 @@ from ._math_explog import log, log2_double, near_power_of_two, reduce_by_ln2, re
 from .expr import Expr, absolute, copysign, fma, like, rarely, rint, sqrt, where
 
 
-# --- error functions ----------------------------------------------------------------------------------------
+# --- error functions ------------------------------
 @expansion
 def erf(x: Expr) -> Expr:
     """x + x·P(x^2) for |x| < 1; beyond, 1 - exp(-Q(|x|))."""
@@ -80,7 +80,7 @@ def erfinv(x: Expr) -> Expr:
     return copysign(rarely(~(w > -6.0) | ~(a < 1.0), far, near), x)
 
 
-# --- gamma function -----------------------------------------------------------------------------------------
+# --- gamma function ------------------------------
 class Folded(NamedTuple):
     """Where x stands between integers: its distance from the nearest one and from the nearest half."""
 

@@ -32,7 +32,7 @@ class Angle(NamedTuple):
     low: Expr
 
 
-# --- range reduction ----------------------------------------------------------------------------------------
+# --- range reduction ------------------------------
 MODERATE = {"float32": 1e5, "float64": 1e8}  # up to here three parts of pi/2 are enough
 
 
@@ -84,8 +84,11 @@ def any_angle(x: Expr) -> Angle:
 
     both = fraction[0] << 32 | fraction[1]
     if wide:
-        chunks = [number(both >> 32, -32), number(both & 0xFFFFFFFF, -64),
-                  number(fraction[2], -96) + number(fraction[3], -128)]  # fmt: skip
+        chunks = [
+            number(both >> 32, -32),
+            number(both & 0xFFFFFFFF, -64),
+            number(fraction[2], -96) + number(fraction[3], -128),
+        ]
     else:
         chunks = [number(both >> 40, -24), number((both >> 16) & 0xFFFFFF, -48), number(both & 0xFFFF, -64)]
     top = quick_two_sum(chunks[0], chunks[1])
@@ -139,7 +142,7 @@ def with_angle(
     return rarely(~(absolute(x) < MODERATE[x.dtype]), huge, function(moderate(x)))
 
 
-# --- sine, cosine, tangent ----------------------------------------------------------------------------------
+# --- sine, cosine, tangent ------------------------------
 def wave(angle: Angle) -> Expr:
     """Sine of an angle; adding a quarter makes it the cosine."""
     r = angle.r
@@ -178,7 +181,7 @@ def tan(x: Expr) -> Expr:
     return where(x == 0.0, x, with_angle(x, tangent, exact_angle))
 
 
-# --- inverses -----------------------------------------------------------------------------------------------
+# --- inverses ------------------------------
 @expansion
 def atan(x: Expr) -> Expr:
     """Beyond 1: pi/2 - atan(1/x)."""

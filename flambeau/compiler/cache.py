@@ -1,9 +1,9 @@
 """The disk cache: object code under the digest of what it was made from.
 
-An entry is a file `<digest>.k`: a magic word, the SHA-256 of the code, the code.  Writers make a temporary file and rename
-it, so a reader never sees half an entry and several processes may write at once; an entry that does not match its
-checksum counts as absent and is replaced.  A folder that cannot be written is no error: kernels are then compiled anew in
-each process.
+An entry is a file `<digest>.k`: a magic word, the SHA-256 of the code, the code.  Writers make a temporary
+file and rename it, so a reader never sees half an entry and several processes may write at once; an entry
+that does not match its checksum counts as absent and is replaced.  A folder that cannot be written is no
+error: kernels are then compiled anew in each process.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ def _pow(e: Expr, g: Expr):
     return to_a, to_b
 
 
-# What reaches each argument, from the expression `e` and what reached it, `g`.  Rows in the order of DLMF chapter 4.
+# What reaches each argument, from the expression `e` and what reached it, `g`.  Rows in the order of DLMF
+# chapter 4.
 RULES: dict[str, Rule] = {
     "add": lambda e, g: (g, g),
     "sub": lambda e, g: (g, -g),
@@ -102,7 +103,9 @@ RULES: dict[str, Rule] = {
 
 
 def gradients(outputs: Sequence[Expr], grads: Sequence[Expr], inputs: Sequence[Expr]) -> list[Expr | None]:
-    """The gradients of Σ grads·outputs with respect to the inputs; None where an output does not depend on one."""
+    """The gradients of Σ grads·outputs with respect to the inputs; None where an output does not depend on
+    one.
+    """
     arriving: dict[int, Expr] = {}
 
     def arrive(e: Expr, g: Expr) -> None:

@@ -1,12 +1,13 @@
 """Scalar expressions: what one element of a kernel computes.
 
 An operation's body is a Python function of scalars.  Calling it with `Expr` arguments records the expression;
-the same recording serves every processor (`lower.py`), symbolic differentiation (`differentiate.py`) and the key of
-the disk cache.  Expressions are typed, immutable and shared: building the same one twice gives the same object, so
-common subexpressions are computed once.
+the same recording serves every processor (`lower.py`), symbolic differentiation (`differentiate.py`) and the
+key of the disk cache.  Expressions are typed, immutable and shared: building the same one twice gives the
+same object, so common subexpressions are computed once.
 
-Two levels of operations exist.  *Primitives* map to one LLVM instruction or intrinsic each.  *Math functions* (`exp`,
-`erf` …) stay whole until lowering, so that they can be differentiated by rule; `math.py` expands them.
+Two levels of operations exist.  *Primitives* map to one LLVM instruction or intrinsic each.  *Math functions*
+(`exp`, `erf` …) stay whole until lowering, so that they can be differentiated by rule; `math.py` expands
+them.
 
 >>> x = input(0, "float32")
 >>> x * x + 1.0
@@ -25,8 +26,21 @@ from typing import Any
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
-BITS = {"bool": 1, "uint8": 8, "int8": 8, "uint16": 16, "int16": 16, "uint32": 32, "int32": 32, "uint64": 64, "int64": 64,
-        "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}  # fmt: skip
+BITS = {
+    "bool": 1,
+    "uint8": 8,
+    "int8": 8,
+    "uint16": 16,
+    "int16": 16,
+    "uint32": 32,
+    "int32": 32,
+    "uint64": 64,
+    "int64": 64,
+    "float16": 16,
+    "bfloat16": 16,
+    "float32": 32,
+    "float64": 64,
+}
 
 # One LLVM instruction or intrinsic each; the second column is what the result's dtype is.
 PRIMITIVES = {
@@ -34,8 +48,11 @@ PRIMITIVES = {
     **dict.fromkeys(("floor", "ceil", "rint", "trunc", "sqrt", "copysign"), "same"),
     **dict.fromkeys(("and", "or", "xor", "not", "shl", "lshr", "ashr", "mulhi"), "same"),
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), "bool"),
-    "select": "second", "rarely": "second", "cast": "given", "bitcast": "given",
-}  # fmt: skip
+    "select": "second",
+    "rarely": "second",
+    "cast": "given",
+    "bitcast": "given",
+}
 LEAVES = ("input", "output", "param", "const", "index", "fold")
 
 
@@ -167,7 +184,7 @@ def forget() -> None:
     _shared.clear()
 
 
-# --- leaves ----------------------------------------------------------------------------------------------------------
+# --- leaves ------------------------------
 def input(number: int, dtype: str) -> Expr:
     """The element of input `number` at this place."""
     return make("input", (), dtype, number)
@@ -220,12 +237,18 @@ def is_const(x: Expr, value) -> bool:
     return x.op == "const" and x.value == value and _math.copysign(1, x.value) == _math.copysign(1, value)
 
 
-# --- primitives --------------------------------------------------------------------------------------------------------
+# --- primitives ------------------------------
 _FOLD: dict[str, Callable] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
-}  # fmt: skip
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}
 
 
 def _folded(op: str, a: Expr, b: Expr, dtype: str) -> Expr | None:
@@ -323,7 +346,9 @@ def where(condition: Expr, a, b) -> Expr:
 
 
 def rarely(condition: Expr, a, b) -> Expr:
-    """where(condition, a, b) for a condition that seldom holds: what only `a` needs is skipped where no lane needs it."""
+    """where(condition, a, b) for a condition that seldom holds: what only `a` needs is skipped where no lane
+    needs it.
+    """
     a, b = _pair("rarely", a, b)
     return make("rarely", (condition, a, b), a.dtype)
 
@@ -377,9 +402,11 @@ def isnan(x: Expr) -> Expr:
     return compare("ne", x, x)
 
 
-# --- math functions ------------------------------------------------------------------------------------------------------
+# --- math functions ------------------------------
 def call(name: str, *args) -> Expr:
-    """A math function by name: kept whole until lowering, where `math.EXPANSIONS[name]` writes it in primitives."""
+    """A math function by name: kept whole until lowering, where `math.EXPANSIONS[name]` writes it in
+    primitives.
+    """
     first = next(a for a in args if isinstance(a, Expr))
     args = tuple(like(first, a) for a in args)
     for a in args:
@@ -390,7 +417,7 @@ def call(name: str, *args) -> Expr:
     return make("call:" + name, args, first.dtype)
 
 
-# --- walking ---------------------------------------------------------------------------------------------------------------
+# --- walking ------------------------------
 def walk(roots: Iterable[Expr]) -> Iterator[Expr]:
     """Every expression under the roots once, arguments first."""
     seen: set[int] = set()

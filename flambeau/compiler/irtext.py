@@ -1,7 +1,8 @@
 """A small writer of LLVM IR text.
 
-LLVM's textual form is its one stable input format and quick to write: an instruction is an f-string.  A `Value` pairs an
-SSA name with its type; a `Function` collects instructions and knows the block it is writing to.
+LLVM's textual form is its one stable input format and quick to write: an instruction is an f-string.  A
+`Value` pairs an SSA name with its type; a `Function` collects instructions and knows the block it is writing
+to.
 """
 
 from __future__ import annotations
@@ -122,9 +123,17 @@ class Function:
     def branch_if(self, condition: Value, yes: str, no: str) -> None:
         self.do(f"br {condition}, label %{yes}, label %{no}")
 
-    def loop(self, begin: Value, end: Value, step: Value, carried: Sequence[Value],
-             body: Callable[[Value, list[Value]], Sequence[Value]]) -> list[Value]:  # fmt: skip
-        """`for i in range(begin, end, step)` carrying values; returns what the last turn left.  May run zero times."""
+    def loop(
+        self,
+        begin: Value,
+        end: Value,
+        step: Value,
+        carried: Sequence[Value],
+        body: Callable[[Value, list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """`for i in range(begin, end, step)` carrying values; returns what the last turn left.  May run zero
+        times.
+        """
         head, inside, after = self.fresh("head"), self.fresh("body"), self.fresh("after")
         before = self.block
         self.branch(head)

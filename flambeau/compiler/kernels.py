@@ -1,12 +1,13 @@
 """What a kernel is, before anyone decides how a processor runs it.
 
-A kernel is a set of expressions and, for each operand, a dtype and how the innermost loop walks over it.  Sizes, strides and
-scalars are run-time values.  `schedule_cpu.py` and `schedule_gpu.py` turn the same kernel into loops or into threads.
+A kernel is a set of expressions and, for each operand, a dtype and how the innermost loop walks over it.
+Sizes, strides and scalars are run-time values.  `schedule_cpu.py` and `schedule_gpu.py` turn the same kernel
+into loops or into threads.
 
 `Pointwise`: every output element is an expression of the input elements at the same place.
-`Row`: the same along one row at a time, where expressions may also hold folds over the row (sum, maximum, …); outputs are
-either as long as the row or one value a row.  A reduction is a row kernel whose outputs are all one value a row.
-`Indexed` (indexed.py): loads and stores at computed places, with loops.
+`Row`: the same along one row at a time, where expressions may also hold folds over the row (sum, maximum, …);
+outputs are either as long as the row or one value a row.  A reduction is a row kernel whose outputs are all
+one value a row. `Indexed` (indexed.py): loads and stores at computed places, with loops.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class Pointwise(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Outputs are expressions that may hold folds.  `lanes_along` says which loop is innermost in memory: the row ("r"), or
-    neighbouring rows ("k"); access patterns are along that loop."""
+    """Outputs are expressions that may hold folds.  `lanes_along` says which loop is innermost in memory: the
+    row ("r"), or neighbouring rows ("k"); access patterns are along that loop.
+    """
 
     name: str
     outputs: tuple[Expr, ...]
@@ -54,10 +56,11 @@ class Row(NamedTuple):
         return f"row {self.lanes_along} {self.output_access} {self.inputs} {self.params}\n{ex.text(self.outputs)}"
 
 
-# --- folds -----------------------------------------------------------------------------------------------------------
+# --- folds ------------------------------
 class FoldRule(NamedTuple):
-    """How a fold combines two partial results: `combine` holds an expression for each state, over `state` leaves
-    0 … n-1 (left) and n … 2n-1 (right)."""
+    """How a fold combines two partial results: `combine` holds an expression for each state, over `state`
+    leaves 0 … n-1 (left) and n … 2n-1 (right).
+    """
 
     init: tuple[Expr, ...]
     combine: tuple[Expr, ...]
@@ -72,8 +75,9 @@ def state(number: int, dtype: str) -> Expr:
 
 
 def fold(combine: Callable, init: Sequence, *elements: Expr) -> tuple[Expr, ...]:
-    """Combines the elements of a row, in any grouping: `combine(a, b)` takes and returns as many values as `elements`
-    has and must be associative and commutative, with `init` as its identity."""
+    """Combines the elements of a row, in any grouping: `combine(a, b)` takes and returns as many values as
+    `elements` has and must be associative and commutative, with `init` as its identity.
+    """
     n = len(elements)
     left = [state(k, e.dtype) for k, e in enumerate(elements)]
     right = [state(k + n, e.dtype) for k, e in enumerate(elements)]
@@ -131,8 +135,11 @@ def all(x: Expr) -> Expr:
 def _best(better: Callable[[Expr, Expr], Expr]) -> Callable:
     def combine(a, b):
         (value_a, index_a), (value_b, index_b) = a, b
-        tie = (value_a == value_b) if not ex.is_float(value_a.dtype) else (
-            (value_a == value_b) | (ex.isnan(value_a) & ex.isnan(value_b)))  # fmt: skip
+        tie = (
+            (value_a == value_b)
+            if not ex.is_float(value_a.dtype)
+            else ((value_a == value_b) | (ex.isnan(value_a) & ex.isnan(value_b)))
+        )
         wins = better(value_b, value_a)
         if ex.is_float(value_a.dtype):
             wins = wins | (ex.isnan(value_b) & ~ex.isnan(value_a))

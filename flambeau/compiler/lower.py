@@ -1,7 +1,8 @@
 """Expressions to LLVM instructions, over one element (GPU) or a vector of lanes (CPU).
 
-The same lowering serves every processor: nothing here knows of loops, threads or memory.  Rounding is decided here and
-only here: no fast-math flags, and a fused multiply-add only where the expression says `fma`, so all devices agree.
+The same lowering serves every processor: nothing here knows of loops, threads or memory.  Rounding is decided
+here and only here: no fast-math flags, and a fused multiply-add only where the expression says `fma`, so all
+devices agree.
 """
 
 from __future__ import annotations
@@ -12,8 +13,14 @@ from . import expr as ex
 from .expr import BITS, Expr
 from .irtext import Function, Value, float_literal
 
-REGISTER = {"bool": "i1", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double",
-            **{d: f"i{BITS[d]}" for d in ex.SIGNED + ex.UNSIGNED}}  # fmt: skip
+REGISTER = {
+    "bool": "i1",
+    "float16": "half",
+    "bfloat16": "i16",
+    "float32": "float",
+    "float64": "double",
+    **{d: f"i{BITS[d]}" for d in ex.SIGNED + ex.UNSIGNED},
+}
 MEMORY = {**REGISTER, "bool": "i8"}
 ITEMSIZE = {d: max(BITS[d] // 8, 1) for d in BITS}
 _ICMP = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
@@ -21,7 +28,9 @@ _INTRINSIC = {"floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc"
 
 
 class Lowering:
-    """Writes expressions into a function; `lanes` is None for one element, else how many are computed at once."""
+    """Writes expressions into a function; `lanes` is None for one element, else how many are computed at
+    once.
+    """
 
     def __init__(self, function: Function, lanes: int | None):
         self.f, self.lanes = function, lanes
@@ -75,7 +84,9 @@ class Lowering:
 
     # --- expressions ---
     def values(self, roots: list[Expr], leaves: dict[Expr, Value]) -> list[Value]:
-        """Instructions for the roots, given the values of their leaves; `leaves` also remembers what was computed."""
+        """Instructions for the roots, given the values of their leaves; `leaves` also remembers what was
+        computed.
+        """
         roots = expanded(roots, leaves)
         for e in walk_until(roots, leaves):
             if e in leaves:
@@ -137,7 +148,9 @@ class Lowering:
         return self.f.binary("srem" if ex.is_signed(e.dtype) else "urem", a, b)
 
     def _no_trap(self, dtype: str, a: Value, b: Value) -> tuple[Value, Value]:
-        """Integer division stops the program on x/0 and on MIN/-1: divide by 1 there (MIN/-1 is MIN, as it wraps)."""
+        """Integer division stops the program on x/0 and on MIN/-1: divide by 1 there (MIN/-1 is MIN, as it
+        wraps).
+        """
         one, zero = self.constant(1, dtype), self.constant(0, dtype)
         unsafe = self.compare("eq", b, zero)
         if ex.is_signed(dtype):

@@ -1,11 +1,11 @@
 """Kernels as loops over vectors, for a CPU core.
 
-Every kernel has the signature `void k(char **data, const int64_t *geometry, const uint64_t *scalars)`: outputs come before
-inputs in `data`; `geometry` holds sizes, then strides in elements; each scalar takes 8 bytes (double, int64).  Work is
-split over threads by the caller, who shifts pointers and sizes.
+Every kernel has the signature `void k(char **data, const int64_t *geometry, const uint64_t *scalars)`:
+outputs come before inputs in `data`; `geometry` holds sizes, then strides in elements; each scalar takes 8
+bytes (double, int64).  Work is split over threads by the caller, who shifts pointers and sizes.
 
-Vectors are explicit: one loop over whole vectors and one masked step for the rest, so that ten elements cost one vector
-instruction each way, and a sum groups its terms by the lane count alone, whatever the processor.
+Vectors are explicit: one loop over whole vectors and one masked step for the rest, so that ten elements cost
+one vector instruction each way, and a sum groups its terms by the lane count alone, whatever the processor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ ROW_HEAD = 6  # rows, r1, r0, elements folded in all, index of the first element
 
 
 def lanes_for(outputs: Sequence[Expr], accesses: Sequence[str], most_registers: int = 4) -> int:
-    """Elements a step: several registers of the widest dtype hide latencies, but gathers and long bodies take fewer."""
+    """Elements a step: several registers of the widest dtype hide latencies, but gathers and long bodies take
+    fewer.
+    """
     widest, calls = 4, 0
     for e in ex.walk(outputs):
         widest = max(widest, ITEMSIZE[e.dtype])
@@ -83,12 +85,20 @@ class Frame:
             value = self.f.load(type, pointer, size)
         elif access == CONTIGUOUS:
             value = self.f.call(
-                type, f"llvm.masked.load.v{low.lanes}{self.spelled(scalar)}.p0", Value(f"ptr align {size}", pointer.name), mask,
-                Value(type, "zeroinitializer"))  # fmt: skip
+                type,
+                f"llvm.masked.load.v{low.lanes}{self.spelled(scalar)}.p0",
+                Value(f"ptr align {size}", pointer.name),
+                mask,
+                Value(type, "zeroinitializer"),
+            )
         else:
             value = self.f.call(
-                type, f"llvm.masked.gather.v{low.lanes}{self.spelled(scalar)}.v{low.lanes}p0",
-                self.places(low, scalar, pointer, stride, size), mask or self.full(low), Value(type, "zeroinitializer"))  # fmt: skip
+                type,
+                f"llvm.masked.gather.v{low.lanes}{self.spelled(scalar)}.v{low.lanes}p0",
+                self.places(low, scalar, pointer, stride, size),
+                mask or self.full(low),
+                Value(type, "zeroinitializer"),
+            )
         return low.from_memory(value, dtype)
 
     def store(
@@ -100,11 +110,21 @@ class Frame:
         if not low.lanes or (access == CONTIGUOUS and mask is None):
             self.f.store(value, pointer, size)
         elif access == CONTIGUOUS:
-            self.f.call("void", f"llvm.masked.store.v{low.lanes}{self.spelled(scalar)}.p0", value,
-                        Value(f"ptr align {size}", pointer.name), mask)  # fmt: skip
+            self.f.call(
+                "void",
+                f"llvm.masked.store.v{low.lanes}{self.spelled(scalar)}.p0",
+                value,
+                Value(f"ptr align {size}", pointer.name),
+                mask,
+            )
         else:
-            self.f.call("void", f"llvm.masked.scatter.v{low.lanes}{self.spelled(scalar)}.v{low.lanes}p0", value,
-                        self.places(low, scalar, pointer, stride, size), mask or self.full(low))  # fmt: skip
+            self.f.call(
+                "void",
+                f"llvm.masked.scatter.v{low.lanes}{self.spelled(scalar)}.v{low.lanes}p0",
+                value,
+                self.places(low, scalar, pointer, stride, size),
+                mask or self.full(low),
+            )
 
     @staticmethod
     def spelled(scalar: str) -> str:
@@ -123,7 +143,9 @@ class Frame:
         return self.f.op(low.vector("i1"), f"icmp ugt {low.splat(left)}, {low.iota(32).name}")
 
     def vectors(self, n: Value, lanes: int, carried: Sequence[Value], body) -> list[Value]:
-        """The loop over whole vectors, then the masked rest: `body(low, i, mask, carried)` returns the new carried."""
+        """The loop over whole vectors, then the masked rest: `body(low, i, mask, carried)` returns the new
+        carried.
+        """
         low = Lowering(self.f, lanes)
         whole = self.f.binary("and", n, i64(-lanes))
         carried = self.f.loop(i64(0), whole, i64(lanes), carried, lambda i, c: body(low, i, None, c))
@@ -148,8 +170,10 @@ def pointwise(frame: Frame) -> None:
         start = f.add(first, f.mul(j, n0))
 
         def step(low: Lowering, i: Value, mask: Value | None, _):
-            at = [p if o.access == BROADCAST else f.gep(MEMORY[o.dtype], p, f.mul(i, s))
-                  for o, p, s in zip(frame.operands, rows, inner)]  # fmt: skip
+            at = [
+                p if o.access == BROADCAST else f.gep(MEMORY[o.dtype], p, f.mul(i, s))
+                for o, p, s in zip(frame.operands, rows, inner)
+            ]
             leaves: dict[Expr, Value] = {}
             for e in ex.walk(kernel.outputs):
                 if e.op == "input":
@@ -172,8 +196,8 @@ def pointwise(frame: Frame) -> None:
 class RowSchedule:
     """One row after another; folds first, pass by pass, then the outputs that vary along the row.
 
-    With lanes along the row, a fold keeps a state a lane and combines the lanes at the end.  With lanes across rows, each
-    lane is a row of its own and the loop over the row goes element by element.
+    With lanes along the row, a fold keeps a state a lane and combines the lanes at the end.  With lanes
+    across rows, each lane is a row of its own and the loop over the row goes element by element.
     """
 
     def __init__(self, frame: Frame):
@@ -191,15 +215,18 @@ class RowSchedule:
                 strides[k][lane_axis] = i64(1 if operand.access == CONTIGUOUS else 0)
         self.strides = strides
         inputs = frame.operands[frame.outputs :]
-        # Whether an input changes along the row is known where lanes run along it; elsewhere assume that it does.
+        # Whether an input changes along the row is known where lanes run along it; elsewhere assume that it
+        # does.
         self.varying = varies(self.kernel.outputs, [o.access != BROADCAST or not self.along for o in inputs])
         self.lanes = lanes_for(self.kernel.outputs, [o.access for o in frame.operands])
         self.levels = folds_by_depth(self.kernel.outputs)
         self.stashed = self.stash()
 
     def stash(self) -> tuple[int, int, Expr] | None:
-        """(pass, output, expression): a costly expression that a fold computes and an output needs again is left in that
-        output's memory by the fold's pass and read back, so that softmax computes each exponential once."""
+        """(pass, output, expression): a costly expression that a fold computes and an output needs again is
+        left in that output's memory by the fold's pass and read back, so that softmax computes each
+        exponential once.
+        """
         for k, out in enumerate(self.kernel.outputs):
             for level in reversed(range(len(self.levels))):
                 seen = {id(e) for e in ex.walk([x for fold in self.levels[level] for x in fold.args])}
@@ -319,8 +346,16 @@ class RowSchedule:
                 picks = [
                     ", ".join(f"i32 {k}" for k in range(part * half, (part + 1) * half)) for part in range(2)
                 ]
-                parts = [[f.op(low.vector(_scalar(s.type)), f"shufflevector {s}, {s.type} poison, <{half} x i32> <{pick}>")
-                          for s in states] for pick in picks]  # fmt: skip
+                parts = [
+                    [
+                        f.op(
+                            low.vector(_scalar(s.type)),
+                            f"shufflevector {s}, {s.type} poison, <{half} x i32> <{pick}>",
+                        )
+                        for s in states
+                    ]
+                    for pick in picks
+                ]
             else:
                 parts = [
                     [f.op(_scalar(s.type), f"extractelement {s}, i32 {part}") for s in states]
@@ -333,14 +368,18 @@ class RowSchedule:
     def each(
         self, scalar: Lowering, carried, body, roots: list[Expr], known: dict[Expr, Value], stashed=None
     ):
-        """Walk over the row: `body(low, pointers, mask, leaves, carried)` at every step; `stashed` is read back."""
+        """Walk over the row: `body(low, pointers, mask, leaves, carried)` at every step; `stashed` is read
+        back.
+        """
         f, frame = self.f, self.frame
         everything = list(ex.walk(roots))
 
         def one_turn(low: Lowering, r: Value, i: Value, mask: Value | None, carried):
             row = f.mul(r, self.r0)
-            at = [f.gep(MEMORY[o.dtype], f.gep(MEMORY[o.dtype], p, f.mul(r, s[1])), f.mul(i, s[2]))
-                  for o, p, s in zip(frame.operands, self.starts, self.strides)]  # fmt: skip
+            at = [
+                f.gep(MEMORY[o.dtype], f.gep(MEMORY[o.dtype], p, f.mul(r, s[1])), f.mul(i, s[2]))
+                for o, p, s in zip(frame.operands, self.starts, self.strides)
+            ]
             leaves: dict[Expr, Value] = {}
             for e, v in known.items():
                 leaves[e] = low.splat(v) if self.along else v

@@ -143,7 +143,7 @@ def module_for(kernel: Pointwise | Row, target: str, form: Form = PLAIN) -> Modu
     return module
 
 
-# --- what the processors differ in --------------------------------------------------------------------------
+# --- what the processors differ in ------------------------------
 # That a block has BLOCK threads, as an attribute of the function or as metadata on it.
 _BLOCK_SIZE = {
     "nvptx": f'"nvvm.reqntid"="{BLOCK}"',
@@ -209,7 +209,7 @@ class Threads:
             self.f.call("void", "_Z7barrierj", i32(1), suffix=" convergent", convention="spir_func ")
 
 
-# --- what all kernels share ---------------------------------------------------------------------------------
+# --- what all kernels share ------------------------------
 class Frame:
     """What the code of one kernel has at hand: operands' pointers and strides, sizes, scalars and threads."""
 
@@ -293,8 +293,14 @@ class Frame:
         dtype = self.operands[k].dtype
         self.f.store(self.low.to_memory(value, dtype), places[k], ITEMSIZE[dtype])
 
-    def every(self, begin: Value, end: Value, step: Value, carried: Sequence[Value],
-              body: Callable[[list[Value], list[Value]], Sequence[Value]]) -> list[Value]:  # fmt: skip
+    def every(
+        self,
+        begin: Value,
+        end: Value,
+        step: Value,
+        carried: Sequence[Value],
+        body: Callable[[list[Value], list[Value]], Sequence[Value]],
+    ) -> list[Value]:
         """`for i in range(begin, end, step)`, several a turn while there are as many.
 
         `body(numbers, carried)` returns the new carried values.
@@ -344,7 +350,7 @@ def pointwise(frame: Frame) -> None:
     frame.every(first, frame.product(axes), f.mul(frame.threads.blocks(), i64(BLOCK)), [], turn)
 
 
-# --- rows ---------------------------------------------------------------------------------------------------
+# --- rows ------------------------------
 class RowSchedule:
     """A block takes BLOCK / width rows at a time: folds first, pass by pass, then the outputs along the row.
 

@@ -25,8 +25,8 @@ class Target(NamedTuple):
 TARGETS = {
     "nvptx": Target("nvptx64-nvidia-cuda", "sm_80", "ptx_kernel "),
     "amdgcn": Target("amdgcn-amd-amdhsa", "gfx942", "amdgpu_kernel "),
-    # Drivers optimise SPIR-V themselves.  LLVM must not: from `x & 15` in a loop it makes a 4-bit integer, which its SPIR-V
-    # back end takes for one of 8 bits.
+    # Drivers optimise SPIR-V themselves.  LLVM must not: from `x & 15` in a loop it makes a 4-bit integer,
+    # which its SPIR-V back end takes for one of 8 bits.
     "spirv": Target("spirv64-unknown-unknown", "", "spir_kernel ", level=0),
 }
 
@@ -63,8 +63,8 @@ def _engine():
 
 
 def machine(name: str):
-    """A new target machine of an accelerator (see TARGETS).  For one module only: LLVM's SPIR-V back end keeps in it
-    what it knows of the last one, and crashes on the next.
+    """A new target machine of an accelerator (see TARGETS).  For one module only: LLVM's SPIR-V back end
+    keeps in it what it knows of the last one, and crashes on the next.
     """
     binding = llvm()
     binding.initialize_all_targets()

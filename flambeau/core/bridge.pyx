@@ -26,7 +26,7 @@ cdef extern from "Python.h":
     object PyLong_FromLongLong(long long v)
 
 
-# --- NumPy -------------------------------------------------------------------------------------------------------------------
+# --- NumPy ------------------------------
 cdef object numpy_module = None           # set when NumPy is first seen
 cdef object ndarray = None, generic = None
 cdef newfunc new_ndarray = NULL
@@ -205,7 +205,7 @@ cdef int warn_read_only(str what) except -1:
     return 0
 
 
-# --- buffers -------------------------------------------------------------------------------------------------------------------
+# --- buffers ------------------------------
 def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     """A 1-D tensor over the memory of an object with the buffer protocol, from byte `offset` on.
 
@@ -247,7 +247,7 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     return t
 
 
-# --- DLPack --------------------------------------------------------------------------------------------------------------------
+# --- DLPack ------------------------------
 # The structures of dlpack.h, versions 0.8 (a managed tensor) and 1.0 (a versioned one).
 cdef enum:
     DL_CPU = 1

@@ -21,7 +21,7 @@ from .literal import tensor, as_tensor, asarray, new_tensor_
 cdef enum: PARALLEL_FROM = 1 << 17        # elements from which threads pay off
 
 
-# --- of a given size -----------------------------------------------------------------------------------------------------------
+# --- of a given size ------------------------------
 cdef int with_number(TensorBase t, double number) except -1:
     cdef Value v
     v.category, v.wide, v.whole, v.real, v.imag = 1, False, <int64_t>number, number, 0
@@ -97,7 +97,7 @@ cdef object make_empty_strided(Op op, PyObject** args, Py_ssize_t nargs, PyObjec
     return finish(new_strided(rank, sizes, strides, code), &o, op.name)
 
 
-# --- like a tensor ---------------------------------------------------------------------------------------------------------------
+# --- like a tensor ------------------------------
 cdef TensorBase model_of(str who, PyObject* given):
     if not isinstance(<object>given, TensorBase):
         raise TypeError(f"{who}(): argument 'input' (position 1) must be Tensor, not {type(<object>given).__name__}")
@@ -203,7 +203,7 @@ cdef object make_new_empty_strided(Op op, PyObject** args, Py_ssize_t nargs, PyO
     return finish(new_strided(rank, sizes, strides, code), &o, op.name)
 
 
-# --- ranges --------------------------------------------------------------------------------------------------------------------
+# --- ranges ------------------------------
 cdef struct Ramp:             # element i of arange: start + i step, in integers or in floating point
     char* data
     int code
@@ -372,7 +372,7 @@ cdef object make_logspace(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
     return finish(t, &o, op.name)
 
 
-# --- matrices ------------------------------------------------------------------------------------------------------------------
+# --- matrices ------------------------------
 cdef object make_eye(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
     cdef PyObject* found[2]
     cdef Options o
@@ -464,7 +464,7 @@ cdef object make_scalar(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
     return finish(t, &o, op.name)
 
 
-# --- the functions ---------------------------------------------------------------------------------------------------------------
+# --- the functions ------------------------------
 SHARED = """
     Keywords of every such function: `dtype`, `device`, `requires_grad`, `layout`, `pin_memory`, `memory_format`, `out`.
     TypeError for arguments of the wrong kind, RuntimeError for negative sizes and for gradients of integers.

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """From a call to a kernel: arguments, dtypes, iteration plans, launches.
 
-Here is the way of every pointwise call: `call_pointwise` reads the arguments, `run` finds the common dtype, the shape and
-the kernel (asking the compiler when it is new), launches it and, where a gradient is wanted, puts a node on the tape.
+Here is the way of every pointwise call: `call_pointwise` reads the arguments, `run` finds the common dtype,
+the shape and the kernel (asking the compiler when it is new), launches it and, where a gradient is wanted,
+puts a node on the tape.
 """
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
@@ -37,12 +38,12 @@ cdef extern from "Python.h":
 cdef enum: PARALLEL_FROM = 32768     # elements from which threads and giving up the GIL pay off
 
 
-# --- operations as callables ---------------------------------------------------------------------------------------------------
+# --- operations as callables ------------------------------
 cdef class Op:
     """What every operation has: a name, a signature, a compiled call.
 
-    An operation is a function and, as an attribute of Tensor, a method: `__get__` binds it, and CPython skips even that
-    for types flagged as method descriptors.
+    An operation is a function and, as an attribute of Tensor, a method: `__get__` binds it, and CPython skips
+    even that for types flagged as method descriptors.
     """
 
     @property
@@ -78,7 +79,7 @@ cdef void prepare_op(Op op, str name, vectorcall_t call):
     setattr(op, "__module__", "flambeau")
 
 
-# --- tables of kernels -----------------------------------------------------------------------------------------------------------
+# --- tables of kernels ------------------------------
 cdef inline uint64_t mixed(uint64_t a, uint64_t b) noexcept nogil:
     cdef uint64_t h = (a ^ (b * <uint64_t>0x9E3779B97F4A7C15)) * <uint64_t>0xD6E8FEB86659FD93
     return h ^ (h >> 32)
@@ -124,7 +125,7 @@ cdef Kernel* insert(Table* table, uint64_t key0, uint64_t key1, kernel_t run, tu
     return &table.entries[i]
 
 
-# --- operands and dtypes -----------------------------------------------------------------------------------------------------------
+# --- operands and dtypes ------------------------------
 cdef int read_operand(object x, Operand* o) except -1:
     """A tensor or a Python number; 0 for anything else."""
     cdef int overflow = 0
@@ -152,7 +153,9 @@ cdef int read_operand(object x, Operand* o) except -1:
 
 
 cdef inline int combine(int higher, int lower) noexcept nogil:
-    """Dimensioned tensors outrank 0-dim ones, those outrank numbers: the lower matters only where its category is higher."""
+    """Dimensioned tensors outrank 0-dim ones, those outrank numbers: the lower matters only where its
+    category is higher.
+    """
     if higher < 0:
         return lower
     if lower < 0:
@@ -220,7 +223,7 @@ def common_dtype(values) -> dtype:
     return dtype_of(common_code(operands, n, 0))
 
 
-# --- iteration plans -----------------------------------------------------------------------------------------------------------------
+# --- iteration plans ------------------------------
 cdef int broadcast(str who, int64_t* sizes, int* rank, TensorBase t, tuple names) except -1:
     """Widen the shape so far by t's; RuntimeError where a size is neither equal nor 1."""
     cdef int d, k, larger = t.rank if t.rank > rank[0] else rank[0]
@@ -243,7 +246,9 @@ cdef int broadcast(str who, int64_t* sizes, int* rank, TensorBase t, tuple names
 
 
 cdef int make_plan(Plan* plan, int rank, const int64_t* sizes, PyObject** tensors, int n) except -1:
-    """Order the dimensions by the first tensor's strides, innermost first, and merge those that lie one after another."""
+    """Order the dimensions by the first tensor's strides, innermost first, and merge those that lie one after
+    another.
+    """
     cdef int order[MAX_DIMS]
     cdef int64_t key[MAX_DIMS]
     cdef int used = 0, d, k, i, out = 0
@@ -359,7 +364,7 @@ cdef void launch_plan(Launch* launch) noexcept:
         parallel_for(launch_range, launch, outer, grain)
 
 
-# --- pointwise operations ----------------------------------------------------------------------------------------------------------------
+# --- pointwise operations ------------------------------
 cdef class PointwiseOp(Op):
     """n operands (tensors or numbers), named scalar parameters, m results; see `ops/declare.py`."""
 
@@ -380,8 +385,9 @@ cdef class PointwiseOp(Op):
         self.derivations = {}
 
     def foreach(self, list inputs, *, list out, **params):
-        """The operation over lists of tensors of equal length: `inputs` holds a list for each operand, `out` a list for
-        each result, which is overwritten.  Nothing is recorded."""
+        """The operation over lists of tensors of equal length: `inputs` holds a list for each operand, `out`
+        a list for each result, which is overwritten.  Nothing is recorded.
+        """
         cdef Operand operands[MAX_OPERANDS]
         cdef PyObject* given[MAX_OUTPUTS]
         cdef double values[MAX_PARAMS]
@@ -682,7 +688,9 @@ cdef TensorBase new_geometry(int rank, const int64_t* sizes, const int64_t* stri
 
 
 cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* operands, int n) noexcept:
-    """Strides of a new result: those of the operands' dimensions in the order in which the first full-size one holds them."""
+    """Strides of a new result: those of the operands' dimensions in the order in which the first full-size
+    one holds them.
+    """
     cdef TensorBase t, model = None
     cdef int k, d, i, used = 0
     cdef int order[MAX_DIMS]
@@ -759,7 +767,7 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
     return <object>given[0] if m == 1 else tuple([<object>given[k] for k in range(m)])
 
 
-# --- copies ----------------------------------------------------------------------------------------------------------------
+# --- copies ------------------------------
 cdef PointwiseOp identity = None
 
 
@@ -806,7 +814,9 @@ def to_dtype(TensorBase input, d: dtype, copy: bool = False) -> TensorBase:
 
 
 def copy_(TensorBase input, src, non_blocking=False) -> TensorBase:
-    """Overwrite the elements by those of `src` (a tensor that broadcasts to the shape, of any dtype, or a number)."""
+    """Overwrite the elements by those of `src` (a tensor that broadcasts to the shape, of any dtype, or a
+    number).
+    """
     cdef Operand operand
     cdef PyObject* given[1]
     if not read_operand(src, &operand):
@@ -896,7 +906,7 @@ cdef Kernel* compile_kernel(PointwiseOp op, uint64_t key0, uint64_t key1) except
     return insert(&op.table, key0, key1, <kernel_t><void*>address, codes)
 
 
-# --- operators of Tensor ------------------------------------------------------------------------------------------------------------------
+# --- operators of Tensor ------------------------------
 cdef object binary_operator(object op, object a, object b):
     cdef Operand operands[2]
     cdef double params[MAX_PARAMS]
@@ -935,10 +945,12 @@ late.binary = binary_operator
 late.unary = unary_operator
 
 
-# --- the tape ----------------------------------------------------------------------------------------------------------------------------
+# --- the tape ------------------------------
 cdef class Derivation:
-    """How an operation's gradients are computed for one choice of inputs: which results are the incoming gradient itself, and
-    the operation that computes the others from gradients, inputs, outputs and parameters."""
+    """How an operation's gradients are computed for one choice of inputs: which results are the incoming
+    gradient itself, and the operation that computes the others from gradients, inputs, outputs and
+    parameters.
+    """
 
     cdef PointwiseOp op
     cdef int count

@@ -10,7 +10,7 @@ cdef extern from "Python.h":
     ctypedef struct RawType "PyTypeObject":
         allocfunc tp_alloc
 
-# --- dtypes ------------------------------------------------------------------------------------------------------------
+# --- dtypes ------------------------------
 cdef class dtype:
     """The type of a tensor's elements, such as `flambeau.float32`."""
 
@@ -55,7 +55,9 @@ for _code, (_name, _size, _category) in enumerate([
 
 
 cdef int promote(int a, int b):
-    """PyTorch's lattice: the higher category wins; within one, the wider; uint8 with a signed integer needs one more bit."""
+    """PyTorch's lattice: the higher category wins; within one, the wider; uint8 with a signed integer needs
+    one more bit.
+    """
     if CATEGORY[a] != CATEGORY[b]:
         if CATEGORY[a] < CATEGORY[b]:
             a, b = b, a
@@ -113,7 +115,7 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     return dtype_of(PROMOTED[type1.code][type2.code])
 
 
-# --- devices -----------------------------------------------------------------------------------------------------------
+# --- devices ------------------------------
 cdef class device:
     """Where a tensor's memory is: a type, such as "cpu", and an index or None."""
 
@@ -160,7 +162,7 @@ def check_device(value, who: str) -> None:
         raise RuntimeError(f"{who}(): device '{d}' is not available: this build runs on the CPU only")
 
 
-# --- shapes ------------------------------------------------------------------------------------------------------------
+# --- shapes ------------------------------
 class Size(tuple):
     """The shape of a tensor: a tuple of ints with `numel()`."""
 

@@ -28,7 +28,7 @@ cdef extern from "Python.h":
 cdef enum: PARALLEL_BYTES = 1 << 20       # from where threads pay off
 
 
-# --- numbers in --------------------------------------------------------------------------------------------------------------
+# --- numbers in ------------------------------
 cdef int read_value(object x, Value* v) except -1:
     """A Python or NumPy number; 0 for anything else."""
     cdef int overflow = 0
@@ -225,7 +225,7 @@ cdef int check_fits(const Value* v, int code, str who) except -1:
     raise RuntimeError(f"{who}(): value cannot be converted to type {dtype_of(code).name} without overflow: got {shown}")
 
 
-# --- filling ---------------------------------------------------------------------------------------------------------------------
+# --- filling ------------------------------
 cdef struct Fill:
     char* data
     int width
@@ -321,7 +321,7 @@ cdef int fill_with(TensorBase t, const Value* v) except -1:
     return 0
 
 
-# --- fill_ and zero_ ---------------------------------------------------------------------------------------------------------------
+# --- fill_ and zero_ ------------------------------
 def _fill_gradients(grad, dtype):
     """The old elements have no part in the result; a tensor's value (of that dtype) is in every element."""
     return grad.new_zeros(grad.shape), (None if dtype is None else grad.sum().to(dtype))

@@ -21,7 +21,7 @@ cdef extern from "Python.h":
 cdef object cpu_device = _cpu_device
 
 
-# --- arguments ---------------------------------------------------------------------------------------------------------------
+# --- arguments ------------------------------
 cdef object call_factory(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     return (<Factory>callable).make(<Op>callable, args, PyVectorcall_NARGS(flagged), names)
 
@@ -225,7 +225,7 @@ cdef int read_strides(str who, object given, int rank, const int64_t* sizes, int
     return 0
 
 
-# --- layouts -----------------------------------------------------------------------------------------------------------------
+# --- layouts ------------------------------
 cdef TensorBase laid_out(str who, int rank, const int64_t* sizes, int code, int format):
     """A new tensor in a memory format."""
     cdef int64_t strides[MAX_DIMS]

@@ -35,7 +35,7 @@ cdef extern from "Python.h":
     PyObject** PySequence_Fast_ITEMS(object o)
 
 
-# --- nested sequences ----------------------------------------------------------------------------------------------------------
+# --- nested sequences ------------------------------
 cdef struct Shape:
     int rank
     int64_t sizes[MAX_DIMS]
@@ -218,7 +218,7 @@ cdef TensorBase plain_list(object data):
     return t
 
 
-# --- tensors and arrays ----------------------------------------------------------------------------------------------------------
+# --- tensors and arrays ------------------------------
 cdef TensorBase copy_array(object array, int code):
     """A tensor with its own copy of an array's elements."""
     cdef TensorBase shared, t

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The caching allocator and Storage, the bytes that tensors share.
 
-Freed blocks wait in a free list of their size class: 64-byte steps up to 4 KiB, then four classes a doubling.  Only code
-that holds the GIL allocates or frees, so the lists need no lock.  Blocks of 2 MiB and more ask for huge pages, which
-makes first touch several times cheaper.
+Freed blocks wait in a free list of their size class: 64-byte steps up to 4 KiB, then four classes a doubling.
+Only code that holds the GIL allocates or frees, so the lists need no lock.  Blocks of 2 MiB and more ask for
+huge pages, which makes first touch several times cheaper.
 """
 from libc.stdlib cimport free
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
@@ -121,7 +121,9 @@ def empty_cache() -> None:
 
 
 def memory_stats() -> dict:
-    """Bytes held by tensors, their peak, bytes cached for reuse, and how often the system was asked for memory."""
+    """Bytes held by tensors, their peak, bytes cached for reuse, and how often the system was asked for
+    memory.
+    """
     return {"allocated_bytes": held_bytes, "peak_allocated_bytes": peak_bytes, "cached_bytes": cached_bytes,
             "system_allocations": system_calls}
 

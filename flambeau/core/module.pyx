@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """What runs at every call of an `nn.Module`: the call itself, and finding parameters as attributes.
 
-Parameters, buffers and submodules live in dictionaries of the instance, out of sight of Python's own attribute lookup,
-which would raise and catch an AttributeError on the way to `__getattr__`.  `ModuleBase` looks into the dictionaries right
-after the instance and the class.
+Parameters, buffers and submodules live in dictionaries of the instance, out of sight of Python's own
+attribute lookup, which would raise and catch an AttributeError on the way to `__getattr__`.  `ModuleBase`
+looks into the dictionaries right after the instance and the class.
 """
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF
@@ -52,7 +52,9 @@ cdef PyObject* find(PyObject* self, PyObject* name) except NULL:
 
 
 def quicken(type cls, type base) -> None:
-    """Let instances of `cls` find their parameters the short way, unless the class has attribute hooks of its own."""
+    """Let instances of `cls` find their parameters the short way, unless the class has attribute hooks of its
+    own.
+    """
     if cls.__getattr__ is base.__getattr__ and cls.__getattribute__ is object.__getattribute__:
         (<RawType*>cls).tp_getattro = find
 

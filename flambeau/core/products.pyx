@@ -44,7 +44,7 @@ cdef dict SCALAR_NAMES = {F16: "Half", BF16: "BFloat16", F32: "Float", F64: "Dou
                           U8: "Byte", I8: "Char", I16: "Short", I32: "Int", I64: "Long"}
 
 
-# --- stacks of matrices -----------------------------------------------------------------------------------------------------
+# --- stacks of matrices ------------------------------
 cdef struct Product:
     int code
     int64_t m, n, k
@@ -339,7 +339,7 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
     return out
 
 
-# --- the tape ---------------------------------------------------------------------------------------------------------------
+# --- the tape ------------------------------
 @cython.no_gc
 @cython.freelist(64)
 cdef class ProductNode(Node):
@@ -462,7 +462,7 @@ cdef TensorBase unrecorded(TensorBase a, int a_form, TensorBase b, int b_form, i
         set_grad(True)
 
 
-# --- sums of columns ----------------------------------------------------------------------------------------------------------
+# --- sums of columns ------------------------------
 cdef struct Columns:
     const char* source
     char* sums
@@ -523,7 +523,7 @@ cdef TensorBase column_sums(TensorBase t):
     return out
 
 
-# --- operations -----------------------------------------------------------------------------------------------------------------
+# --- operations ------------------------------
 cdef enum: MAX_ARGUMENTS = 6
 
 ctypedef object (*handler_t)(ProductOp op, PyObject** found)
@@ -668,7 +668,7 @@ cdef object put_out(ProductOp op, PyObject* given, TensorBase result, TensorBase
     return result if out is None else (<object>out).copy_(result)
 
 
-# --- checks -----------------------------------------------------------------------------------------------------------------------
+# --- checks ------------------------------
 cdef int check_kinds(ProductOp op, TensorBase a, TensorBase b) except -1:
     if a.code != b.code:
         raise RuntimeError(f"{op.name}(): expected m1 and m2 to have the same dtype, but got: "
@@ -733,7 +733,7 @@ cdef int check_batches(ProductOp op, TensorBase a, TensorBase b) except -1:
     return 0
 
 
-# --- each operation's arguments -------------------------------------------------------------------------------------------------------
+# --- each operation's arguments ------------------------------
 cdef object do_matmul(ProductOp op, PyObject** found):
     cdef TensorBase a = <TensorBase>found[0], b = <TensorBase>found[1]
     cdef int64_t sizes[MAX_DIMS]

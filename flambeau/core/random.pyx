@@ -19,7 +19,7 @@ from .dispatch cimport Op
 import os
 
 
-# --- Philox --------------------------------------------------------------------------------------------------------------------
+# --- Philox ------------------------------
 cdef inline void philox_words(uint64_t key, uint64_t low, uint64_t high, uint32_t* out) noexcept nogil:
     """Ten rounds over the 128-bit counter (low, high)."""
     cdef uint32_t c0 = <uint32_t>low, c1 = <uint32_t>(low >> 32), c2 = <uint32_t>high, c3 = <uint32_t>(high >> 32)
@@ -47,7 +47,7 @@ def _philox(key: int, counter: int) -> tuple:
     return out[0], out[1], out[2], out[3]
 
 
-# --- generators ------------------------------------------------------------------------------------------------------------------
+# --- generators ------------------------------
 cdef uint64_t read_seed(object seed, str who) except? 0:
     """64 bits; a negative seed counts from 2**64 down.  RuntimeError beyond."""
     seed = int(seed)
@@ -184,7 +184,7 @@ def set_rng_state(new_state) -> None:
     the_default.set_state(new_state)
 
 
-# --- words for the host --------------------------------------------------------------------------------------------------------
+# --- words for the host ------------------------------
 cdef inline uint32_t next_word(Stream* s) noexcept nogil:
     if s.used == 4:
         philox_words(s.key, s.counter, 0, s.block)
@@ -217,7 +217,7 @@ def _host_uint32(generator, Py_ssize_t n) -> list:
     return [next_word(&s) for i in range(n)]
 
 
-# --- randperm --------------------------------------------------------------------------------------------------------------------
+# --- randperm ------------------------------
 cdef void shuffle(uint32_t* order, uint32_t n, Stream* s) noexcept nogil:
     """0 … n - 1 in random order (Fisher and Yates)."""
     cdef uint32_t i, j

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Reductions and row programs: which loops, in what order, in how many stages.
 
-Dimensions fall into two groups, those that are reduced ("the row") and those that are kept.  Within each group, dimensions
-that lie one after another in memory merge.  Vector lanes run along the row where it is contiguous, else along the kept
-dimension that is.  A long row is cut into blocks of fixed length whose partial states a second kernel combines: the cut
-depends on shapes alone, so a result has the same bits for any number of threads, and its rounding error grows with the
-logarithm of the length.
+Dimensions fall into two groups, those that are reduced ("the row") and those that are kept.  Within each
+group, dimensions that lie one after another in memory merge.  Vector lanes run along the row where it is
+contiguous, else along the kept dimension that is.  A long row is cut into blocks of fixed length whose
+partial states a second kernel combines: the cut depends on shapes alone, so a result has the same bits for
+any number of threads, and its rounding error grows with the logarithm of the length.
 """
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
@@ -109,10 +109,12 @@ cdef void launch(Rows* rows) noexcept:
         parallel_for(rows_range, rows, n, grain)
 
 
-# --- loops ---------------------------------------------------------------------------------------------------------------
+# --- loops ------------------------------
 cdef void gather_group(Group* group, const bint* chosen, int rank, const int64_t* sizes, int64_t[MAX_DIMS]* strides, int n,
                        int guide, bint logical) noexcept nogil:
-    """The chosen dimensions ordered by the guide's strides (or as they stand), merged where all operands allow it."""
+    """The chosen dimensions ordered by the guide's strides (or as they stand), merged where all operands
+    allow it.
+    """
     cdef int order[MAX_DIMS]
     cdef int used = 0, d, i, k
     cdef bint merge
@@ -169,8 +171,9 @@ cdef Kernel* kernel_for(RowOp op, int stage, bint along, int* access, int* codes
 
 
 cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim, int wanted, double* params, tuple given):
-    """Compute: `tensors` broadcast to one shape, `dims` are the row, `wanted` is the dtype asked for or NO_CODE; `given`
-    holds results to write to, or is None."""
+    """Compute: `tensors` broadcast to one shape, `dims` are the row, `wanted` is the dtype asked for or
+    NO_CODE; `given` holds results to write to, or is None.
+    """
     cdef Operand operands[MAX_OPERANDS]
     cdef int64_t sizes[MAX_DIMS]
     cdef int64_t full_strides[MAX_DIMS]
@@ -517,7 +520,7 @@ cdef int record_rows(RowOp op, tuple tensors, list results, int* dims, int ndims
     return 0
 
 
-# --- calls -------------------------------------------------------------------------------------------------------------------
+# --- calls ------------------------------
 cdef int all_dims(int rank, int* dims) noexcept:
     cdef int d
     for d in range(rank):
@@ -566,7 +569,9 @@ cdef class RowOp(Op):
 
 
 cdef object call_rows(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
-    """(input, dim=None, keepdim=False, *, dtype=None, out=None), or (input, dim, *, dtype=None) for row functions."""
+    """(input, dim=None, keepdim=False, *, dtype=None, out=None), or (input, dim, *, dtype=None) for row
+    functions.
+    """
     cdef RowOp op = <RowOp>callable
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged)
     cdef int dims[MAX_DIMS]

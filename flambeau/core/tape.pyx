@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The tape: nodes, saved tensors, the engine.
 
-A tensor points to the node that made it, a node to the nodes (or leaf tensors) of its inputs.  Nothing points the other
-way, so there are no cycles: a node that needs its own output keeps an alias of it without history.  Chains of any length
-are freed without recursion, and the engine walks them with a queue ordered by age.
+A tensor points to the node that made it, a node to the nodes (or leaf tensors) of its inputs.  Nothing points
+the other way, so there are no cycles: a node that needs its own output keeps an alias of it without history.
+Chains of any length are freed without recursion, and the engine walks them with a queue ordered by age.
 """
 from libc.stdlib cimport malloc, free, calloc, realloc
 from libc.stdint cimport uint64_t, int64_t
@@ -58,8 +58,9 @@ cdef bint wants_grad(TensorBase t):
     return t.requires
 
 
-# --- freeing without recursion ---------------------------------------------------------------------------------------------
-# A node that dies does not drop its references at once: they join this list, and the outermost call works it off.
+# --- freeing without recursion ------------------------------
+# A node that dies does not drop its references at once: they join this list, and the outermost call works it
+# off.
 cdef PyObject** doomed = NULL
 cdef Py_ssize_t doomed_count = 0, doomed_room = 0
 cdef bint draining = False
@@ -92,9 +93,10 @@ cdef void drain():
     draining = False
 
 
-# --- saved tensors -----------------------------------------------------------------------------------------------------------
+# --- saved tensors ------------------------------
 cdef void keep(Slot* slot, TensorBase t, int output):
-    """Remember t for backward; `output` is -1 for an input of the node, else the number of the output it is."""
+    """Remember t for backward; `output` is -1 for an input of the node, else the number of the output it is.
+    """
     cdef TensorBase held = t
     if output >= 0:  # without its history: node -> output -> node would be a cycle
         held = alias(t, t.rank, t.sizes, t.strides, t.offset)
@@ -132,7 +134,7 @@ cdef void clear_slot(Slot* slot):
     slot.tensor = NULL
 
 
-# --- nodes -------------------------------------------------------------------------------------------------------------------
+# --- nodes ------------------------------
 cdef uint64_t ages = 0
 
 
@@ -195,7 +197,9 @@ cdef class Node:
 
     @property
     def next_functions(self):
-        """For each input, the node that made it and which of its outputs it is; (None, 0) where no gradient flows."""
+        """For each input, the node that made it and which of its outputs it is; (None, 0) where no gradient
+        flows.
+        """
         cdef int k
         found = []
         for k in range(self.edges):
@@ -268,7 +272,8 @@ class AccumulateGrad:
 
 
 cdef class FormulaNode(Node):
-    """An operation whose derivative is a Python function over operations: `formula(grads, *saved, *extra)`."""
+    """An operation whose derivative is a Python function over operations: `formula(grads, *saved, *extra)`.
+    """
 
     def name(self) -> str:
         return self.label
@@ -299,9 +304,9 @@ cdef class FormulaNode(Node):
 def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extra=(), written=None) -> None:
     """Put an operation on the tape.
 
-    `formula(grad, *saved, *extra)` returns a gradient (or None) for each of `inputs`; with several outputs, `grad` is a
-    tuple.  `saved` are tensors (inputs or outputs); `extra` is anything else.  `written` is the input that an in-place
-    operation overwrote, which then gets the new history.
+    `formula(grad, *saved, *extra)` returns a gradient (or None) for each of `inputs`; with several outputs,
+    `grad` is a tuple.  `saved` are tensors (inputs or outputs); `extra` is anything else.  `written` is the
+    input that an in-place operation overwrote, which then gets the new history.
     """
     cdef FormulaNode node = FormulaNode.__new__(FormulaNode)
     cdef int k, number
@@ -346,7 +351,7 @@ cdef int attach(TensorBase t, Node node, int number) except -1:
     return 0
 
 
-# --- writing in place ----------------------------------------------------------------------------------------------------------
+# --- writing in place ------------------------------
 cdef int check_in_place(TensorBase t, str who) except -1:
     """RuntimeError where writing to t would lose a leaf's value; called in grad mode."""
     if wants_grad(t) and t.grad_fn_now() is None:
@@ -398,8 +403,9 @@ cdef bint comes_from(object target, int number, TensorBase t):
 
 
 cdef class PatchNode(Node):
-    """History of a tensor after a part of it was overwritten: outside the part the gradient passes, inside it goes through
-    the node that wrote."""
+    """History of a tensor after a part of it was overwritten: outside the part the gradient passes, inside it
+    goes through the node that wrote.
+    """
 
     cdef Node inner
     cdef int number, own, code
@@ -435,7 +441,7 @@ cdef class PatchNode(Node):
             self.inner.drop()
 
 
-# --- the engine --------------------------------------------------------------------------------------------------------------
+# --- the engine ------------------------------
 cdef object engine_lock = threading.RLock()
 
 
@@ -546,7 +552,9 @@ cdef class Task:
         return 0
 
     cdef int mark_needed(self, set wanted_leaves) except -1:
-        """Which nodes lead to something asked for: the oldest first, so that targets are marked before their users."""
+        """Which nodes lead to something asked for: the oldest first, so that targets are marked before their
+        users.
+        """
         cdef Node node
         cdef int k
         for node in sorted(self.visited, key=_age):
@@ -703,8 +711,8 @@ cdef int accumulate(TensorBase leaf, TensorBase grad, bint create_graph) except 
 def run_backward(list roots, list grads, bint retain, bint create_graph, list inputs=None, bint accumulate=True):
     """Send `grads` back from `roots`.
 
-    With `inputs` (tensors), only what leads to them is computed, and their gradients are returned (None where nothing
-    arrived) or, with `accumulate`, added to their `.grad`.
+    With `inputs` (tensors), only what leads to them is computed, and their gradients are returned (None where
+    nothing arrived) or, with `accumulate`, added to their `.grad`.
     """
     cdef Task task = Task.__new__(Task)
     cdef Heap ready
@@ -756,9 +764,10 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     return task.found
 
 
-# --- hooks of tensors ---------------------------------------------------------------------------------------------------------
+# --- hooks of tensors ------------------------------
 def register_hook(TensorBase t, hook):
-    """`hook(grad)` runs when t's gradient is computed; what it returns, if anything, replaces the gradient."""
+    """`hook(grad)` runs when t's gradient is computed; what it returns, if anything, replaces the gradient.
+    """
     if not wants_grad(t):
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     cdef object fn = t.grad_fn_now()
@@ -800,7 +809,7 @@ def retain_grad(TensorBase t) -> None:
     register_hook(t, store)
 
 
-# --- autograd.Function ----------------------------------------------------------------------------------------------------------
+# --- autograd.Function ------------------------------
 cdef class FunctionNode(Node):
     """A call of a user's `autograd.Function`."""
 

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The compiled base of Tensor: a storage, an offset, sizes and strides.
 
-The public class `flambeau.Tensor` is a Python class over `TensorBase`, so that users can subclass it and set attributes.
-Methods that are operations are attached to it from the registry; what stands here is what a tensor *is*.
+The public class `flambeau.Tensor` is a Python class over `TensorBase`, so that users can subclass it and set
+attributes. Methods that are operations are attached to it from the registry; what stands here is what a
+tensor *is*.
 """
 from libc.stdlib cimport malloc, free
 from libc.string cimport memcpy
@@ -46,14 +47,16 @@ def set_tensor_class(cls) -> None:
 
 
 def inherit_operators(cls) -> None:
-    """Let a subclass that overrides no operator use the compiled ones directly; Python would look each up by name."""
+    """Let a subclass that overrides no operator use the compiled ones directly; Python would look each up by
+    name.
+    """
     cdef RawType* raw = <RawType*>cls
     memcpy(raw.tp_as_number, BASE.tp_as_number, sizeof(PyNumberMethods))
     raw.tp_as_mapping[0] = BASE.tp_as_mapping[0]
     raw.tp_richcompare = BASE.tp_richcompare
 
 
-# --- making tensors ------------------------------------------------------------------------------------------------------
+# --- making tensors ------------------------------
 cdef TensorBase bare():
     """A Tensor without storage or shape yet: past the class's own `__new__`, which is for users."""
     return <TensorBase>(BASE.tp_new(TENSOR, no_arguments, NULL))
@@ -167,7 +170,7 @@ cdef bint same_shape(TensorBase a, TensorBase b) noexcept nogil:
     return True
 
 
-# --- arguments -------------------------------------------------------------------------------------------------------------
+# --- arguments ------------------------------
 cdef int64_t as_int(object value, str who, str argument) except? -9223372036854775807:
     if PyLong_CheckExact(value):
         return value
@@ -228,7 +231,7 @@ cdef int parse_dims(object dims, int ndim, int* out, str who) except -1:
     return n
 
 
-# --- elements to Python ------------------------------------------------------------------------------------------------------
+# --- elements to Python ------------------------------
 cdef double half_value(uint16_t bits) noexcept:
     """IEEE half to double."""
     cdef int exponent = (bits >> 10) & 31
@@ -304,7 +307,7 @@ def set_operator(str name, op) -> None:
     operators[<int>_operator_numbers[name]] = <PyObject*>op
 
 
-# --- the class ---------------------------------------------------------------------------------------------------------------
+# --- the class ------------------------------
 cdef class TensorBase:
     """What every tensor has; see `flambeau.Tensor`."""
 
@@ -462,7 +465,8 @@ cdef class TensorBase:
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad=True):
-        """Ask for gradients (or not) in place; RuntimeError for integer dtypes and for results of operations."""
+        """Ask for gradients (or not) in place; RuntimeError for integer dtypes and for results of operations.
+        """
         cdef bint wanted = bool(requires_grad)
         if wanted and CATEGORY[self.code] < 2:
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients, "

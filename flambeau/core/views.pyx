@@ -37,7 +37,7 @@ cdef enum:                     # how the gradient of a view becomes that of its 
     STRIDED                    # as_strided of a tensor with gaps: place it in a flat storage, take the source from there
 
 
-# --- geometry ---------------------------------------------------------------------------------------------------------------
+# --- geometry ------------------------------
 cdef void load(Shape* s, TensorBase t) noexcept:
     s.rank, s.offset = t.rank, t.offset
     memcpy(s.sizes, t.sizes, t.rank * sizeof(int64_t))
@@ -146,7 +146,7 @@ cdef int64_t reach_of(Shape* s) noexcept:
     return last + 1
 
 
-# --- copies -------------------------------------------------------------------------------------------------------------------
+# --- copies ------------------------------
 cdef struct Wide:
     uint64_t low
     uint64_t high
@@ -299,7 +299,7 @@ cdef void add_strided(Real* to, const int64_t* to_strides, const Real* source, c
                         rank - 1, sizes + 1)
 
 
-# --- the tape's side -----------------------------------------------------------------------------------------------------------
+# --- the tape's side ------------------------------
 cdef bint taped(TensorBase t):
     """Whether an operation on t is to be recorded now."""
     return grad_enabled() and wants_grad(t) and CATEGORY[t.code] >= 2
@@ -626,7 +626,7 @@ cdef TensorBase expanded(TensorBase t, int rank, const int64_t* sizes):
     return out
 
 
-# --- a view's history after its base was written ----------------------------------------------------------------------------------
+# --- a view's history after its base was written ------------------------------
 cdef object refresh(TensorBase t):
     """The base has new elements: the view's history starts from the base's anew."""
     cdef TensorBase base = t.base
@@ -649,7 +649,7 @@ cdef ViewNode strided_node(TensorBase source, TensorBase view):
 late.grad_fn = refresh
 
 
-# --- arguments -------------------------------------------------------------------------------------------------------------------------
+# --- arguments ------------------------------
 cdef int read_sizes(tuple given, object named, int64_t* out, str who, str argument) except -1:
     """Sizes or dimensions given one by one, as one sequence, or by keyword; returns how many."""
     cdef int n = 0
@@ -713,7 +713,7 @@ cdef inline int read_dim(object dim, int rank, str who, str argument="dim") exce
     return wrap_dim(as_int(dim, who, argument), rank, who)
 
 
-# --- shapes ----------------------------------------------------------------------------------------------------------------------------
+# --- shapes ------------------------------
 def view(TensorBase input not None, *shape, size=None, dtype=None):
     """The same elements with another shape (one size may be -1) or, given a dtype, their bytes read as that dtype.
 
@@ -905,7 +905,7 @@ def unsqueeze(TensorBase input not None, dim):
     return out
 
 
-# --- order of dimensions -----------------------------------------------------------------------------------------------------------------
+# --- order of dimensions ------------------------------
 def transpose(TensorBase input not None, dim0, dim1):
     """Dimensions dim0 and dim1 exchanged."""
     cdef int a = read_dim(dim0, input.rank, "transpose", "dim0"), b = read_dim(dim1, input.rank, "transpose", "dim1")
@@ -1035,7 +1035,7 @@ def adjoint(TensorBase input not None):
     return get_mH(input)
 
 
-# --- repetition ------------------------------------------------------------------------------------------------------------------------------
+# --- repetition ------------------------------
 def expand(TensorBase input not None, *sizes, size=None, implicit=False):
     """Dimensions of size 1 repeated to the given sizes without a copy; -1 keeps a size, new dimensions come first."""
     cdef int64_t wanted[MAX_DIMS]
@@ -1054,7 +1054,7 @@ def broadcast_to(TensorBase input not None, size):
     return expanded(input, parse_sizes(size, wanted, "broadcast_to"), wanted)
 
 
-# --- parts -----------------------------------------------------------------------------------------------------------------------------------
+# --- parts ------------------------------
 def select(TensorBase input not None, dim, index):
     """The part at position `index` of dimension `dim`, which the result lacks."""
     cdef int64_t a[2]
@@ -1176,7 +1176,7 @@ def detach(TensorBase input not None):
     return alias(input, input.rank, input.sizes, input.strides, input.offset)
 
 
-# --- several parts at once --------------------------------------------------------------------------------------------------------------------
+# --- several parts at once ------------------------------
 @cython.no_gc
 cdef class SplitNode(Node):
     """A tensor taken apart along a dimension; the pieces' gradients are put together in one pass."""
@@ -1427,7 +1427,7 @@ def atleast_3d(*tensors):
     return at_least(tensors, 3, 1, "atleast_3d")
 
 
-# --- in place --------------------------------------------------------------------------------------------------------------------------------
+# --- in place ------------------------------
 cdef TensorBase become(TensorBase input, TensorBase made):
     """input takes over the geometry and the history of a view of it."""
     (<object>input)._take(made)

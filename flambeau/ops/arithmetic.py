@@ -212,7 +212,7 @@ def rsqrt(input):
     return fn.rsqrt(input)
 
 
-# --- rounding: derivatives are zero --------------------------------------------------------------------------------------
+# --- rounding: derivatives are zero ------------------------------
 def _rounding(name: str, function, reference: str, *also: str):
     def body(input):
         if not fn.is_float(input.dtype):
@@ -269,7 +269,7 @@ def _(grad):
     return grad
 
 
-# --- extremes ------------------------------------------------------------------------------------------------------------
+# --- extremes ------------------------------
 @pointwise(reference="numpy.maximum", in_place=False)
 def maximum(input, other):
     """The larger of the two, NaN where either is; at a tie the gradient is halved."""
@@ -352,7 +352,7 @@ def _(grad, input, min, max):
     )
 
 
-# --- comparisons and tests: bool results -----------------------------------------------------------------------------------
+# --- comparisons and tests: bool results ------------------------------
 def _comparison(name: str, reference: str, *also: str):
     def body(input, other):
         return ex.compare(name, input, other)
@@ -481,7 +481,7 @@ def bitwise_not(input):
     return ~input
 
 
-# --- choice ----------------------------------------------------------------------------------------------------------------
+# --- choice ------------------------------
 @pointwise(places=("_where",), in_place=False, raw=("condition",))
 def where_of(condition, input, other):
     """input where the condition holds, else other."""
@@ -506,7 +506,7 @@ def identity(input):
     return input
 
 
-# --- several operands ----------------------------------------------------------------------------------------------------------
+# --- several operands ------------------------------
 @pointwise(dtypes=NUMERIC)
 def addcmul(input, tensor1, tensor2, *, value=1):
     """input + value · tensor1 · tensor2."""
@@ -670,7 +670,8 @@ def clamp_(input, min=None, max=None):
 
 
 def where(condition, input=None, other=None, *, out=None):
-    """input where the condition (bool) holds, else other; with the condition alone, its true indices as a tuple.
+    """input where the condition (bool) holds, else other; with the condition alone, its true indices as a
+    tuple.
 
     >>> import flambeau
     >>> flambeau.where(flambeau.tensor([True, False]), 1.0, flambeau.tensor([5., 6.]))
@@ -738,8 +739,15 @@ def _in_place_of(op):
 
 DIVIDE_IN_PLACE = _in_place_of(true_divide)
 MASKED_IN_PLACE = _in_place_of(masked_value)
-register("div", "composite", div, places=("div", "Tensor.div", "divide", "Tensor.divide"), in_place=div_,
-         reference="numpy.true_divide", domain=(0.5, 3.0))  # fmt: skip
+register(
+    "div",
+    "composite",
+    div,
+    places=("div", "Tensor.div", "divide", "Tensor.divide"),
+    in_place=div_,
+    reference="numpy.true_divide",
+    domain=(0.5, 3.0),
+)
 register("pow", "composite", pow, in_place=pow_, reference="numpy.power", domain=(0.2, 3.0))
 register(
     "clamp", "composite", clamp, places=("clamp", "Tensor.clamp", "clip", "Tensor.clip"), in_place=clamp_

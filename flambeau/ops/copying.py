@@ -13,7 +13,8 @@ dispatch.set_identity(identity)
 
 
 def to(self, *args, **kwargs):
-    """The tensor in another dtype or on another device: `to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`.
+    """The tensor in another dtype or on another device: `to(dtype)`, `to(device)`, `to(device, dtype)`,
+    `to(other)`.
 
     The tensor itself where nothing changes and `copy` is not asked for.
 
@@ -64,14 +65,31 @@ def _conversion(name: str, target: str):
 
 
 for _name, _target in {
-    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "int": "int32", "long": "int64",
-    "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
-}.items():  # fmt: skip
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "int": "int32",
+    "long": "int64",
+    "short": "int16",
+    "char": "int8",
+    "byte": "uint8",
+    "bool": "bool",
+}.items():
     _conversion(_name, _target)
 
-_LEGACY = {"FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "BFloat16Tensor": "bfloat16",
-           "IntTensor": "int32", "LongTensor": "int64", "ShortTensor": "int16", "CharTensor": "int8", "ByteTensor": "uint8",
-           "BoolTensor": "bool"}  # fmt: skip
+_LEGACY = {
+    "FloatTensor": "float32",
+    "DoubleTensor": "float64",
+    "HalfTensor": "float16",
+    "BFloat16Tensor": "bfloat16",
+    "IntTensor": "int32",
+    "LongTensor": "int64",
+    "ShortTensor": "int16",
+    "CharTensor": "int8",
+    "ByteTensor": "uint8",
+    "BoolTensor": "bool",
+}
 _LEGACY_NAMES = {v: k for k, v in _LEGACY.items()}
 
 

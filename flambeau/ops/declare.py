@@ -9,8 +9,9 @@
     def _(grad, out):                    # names say what is read, and so what is saved
         return grad * out * (1 - out)
 
-The body is traced once for each combination of dtypes; the compiler makes a kernel for each way of walking over memory
-that occurs; the derivative is a pointwise operation of its own, so it fuses, and differentiates again.
+The body is traced once for each combination of dtypes; the compiler makes a kernel for each way of walking
+over memory that occurs; the derivative is a pointwise operation of its own, so it fuses, and differentiates
+again.
 """
 
 from __future__ import annotations
@@ -132,8 +133,9 @@ class Pointwise:
 
     # --- derivatives ---
     def derivative(self, body: Callable) -> Callable:
-        """Declare how gradients are computed: `body` names what it reads among grad (or grads), the operands, out (or
-        outs) and the parameters, and returns a gradient, or None, for each operand."""
+        """Declare how gradients are computed: `body` names what it reads among grad (or grads), the operands,
+        out (or outs) and the parameters, and returns a gradient, or None, for each operand.
+        """
         self.derivative_body = body
         return body
 
@@ -158,7 +160,9 @@ class Pointwise:
 
     @staticmethod
     def through_outputs(exprs, results, operands, outs):
-        """Where a derivative contains the whole result (exp, tanh …), read the saved result instead of computing it."""
+        """Where a derivative contains the whole result (exp, tanh …), read the saved result instead of
+        computing it.
+        """
         replace = {
             r: o for r, o in zip(results, outs) if r.args and r.op.startswith(("call:", "sqrt", "div"))
         }
@@ -196,16 +200,19 @@ class Pointwise:
         def body(*given: Expr, **scalars: Expr):
             dtype = next(g.dtype for g, (kind, _) in zip(given, sources) if kind == 0)
             at = dict(zip(sources, given))
-            shape = [at[1, k].dtype if (1, k) in at else ("bool" if n in self.raw else dtype)
-                     for k, n in enumerate(self.operands)]  # fmt: skip
+            shape = [
+                at[1, k].dtype if (1, k) in at else ("bool" if n in self.raw else dtype)
+                for k, n in enumerate(self.operands)
+            ]
             grads, operands, outs, parameters = self.symbols(shape, dtype)
             found = self.gradients(mask, grads, operands, outs, parameters)
             replace = {(grads, operands, outs)[kind][k]: g for (kind, k), g in at.items()}
             replace.update({parameters[k]: scalars[f"p{k}"] for k in used_params})
             return tuple(ex.substitute([e for e in found if e is not None and e.op != "grad"], replace))
 
-        made = Pointwise(f"{self.name}_backward", body, names, params, results=len(computed), raw=raw,
-                         dtypes=self.dtypes)  # fmt: skip
+        made = Pointwise(
+            f"{self.name}_backward", body, names, params, results=len(computed), raw=raw, dtypes=self.dtypes
+        )
         return dispatch.Derivation(made.make_op(), sources, tuple(used_params), direct)
 
     def make_op(self, defaults: Sequence[float] = (), differentiable: bool = True) -> dispatch.PointwiseOp:
@@ -234,9 +241,10 @@ def pointwise(
 ) -> Callable[[Callable], dispatch.PointwiseOp]:
     """Declare a pointwise operation from a function of scalars.
 
-    Positional arguments of the function are operands (tensors or numbers, which take part in type promotion unless they
-    are `raw`); keyword-only arguments are scalar parameters.  `int_to_float`: integer inputs become the default dtype.
-    `places` are the dotted public names (default: the flat namespace and a method), `also` adds to them.
+    Positional arguments of the function are operands (tensors or numbers, which take part in type promotion
+    unless they are `raw`); keyword-only arguments are scalar parameters.  `int_to_float`: integer inputs
+    become the default dtype. `places` are the dotted public names (default: the flat namespace and a method),
+    `also` adds to them.
     """
 
     def make(body: Callable) -> dispatch.PointwiseOp:
@@ -250,8 +258,17 @@ def pointwise(
             else:
                 operands.append(p.name)
         own = name or body.__name__
-        declared = Pointwise(own, body, operands, params, results=results, int_to_float=int_to_float, dtypes=dtypes,
-                             raw=raw, keeps=keeps)  # fmt: skip
+        declared = Pointwise(
+            own,
+            body,
+            operands,
+            params,
+            results=results,
+            int_to_float=int_to_float,
+            dtypes=dtypes,
+            raw=raw,
+            keeps=keeps,
+        )
         op = declared.make_op(defaults, differentiable)
         op.__doc__, op.__signature__ = body.__doc__, public_signature(signature)
         op.derivative = declared.derivative
@@ -263,9 +280,22 @@ def pointwise(
             written.__doc__ = (
                 f"`{own}` in place: the result is written over the tensor itself, which is returned."
             )
-        register(own, "pointwise", op, places=spots, in_place=written, body=body, reference=reference, domain=domain,
-                 differentiable=differentiable, dtypes=dtypes, int_to_float=int_to_float, operands=tuple(operands),
-                 raw=tuple(raw), **details)  # fmt: skip
+        register(
+            own,
+            "pointwise",
+            op,
+            places=spots,
+            in_place=written,
+            body=body,
+            reference=reference,
+            domain=domain,
+            differentiable=differentiable,
+            dtypes=dtypes,
+            int_to_float=int_to_float,
+            operands=tuple(operands),
+            raw=tuple(raw),
+            **details,
+        )
         return op
 
     return make

@@ -10,9 +10,10 @@
     def sum(x):
         return kn.sum(x)
 
-A body sees one element of each input and folds over the row (`kernels.sum`, `max`, `fold` …).  Results that still vary
-along the row are as long as the row, others are one value a row.  A reduction whose folds are independent of each other is
-cut into blocks by `core/rows.pyx`; the two kernels for that come from the same body.
+A body sees one element of each input and folds over the row (`kernels.sum`, `max`, `fold` …).  Results that
+still vary along the row are as long as the row, others are one value a row.  A reduction whose folds are
+independent of each other is cut into blocks by `core/rows.pyx`; the two kernels for that come from the same
+body.
 """
 
 from __future__ import annotations
@@ -110,8 +111,9 @@ class Rows:
         return build.address(kernel), tuple(CODES[m] for m in memory)
 
     def derivative_of(self, op: core_rows.RowOp) -> Callable[[Callable], Callable]:
-        """A decorator: the function names what it reads among grad(s), inputs, out(s), sizes, dims, keepdim and
-        parameters, and returns a gradient for each input."""
+        """A decorator: the function names what it reads among grad(s), inputs, out(s), sizes, dims, keepdim
+        and parameters, and returns a gradient for each input.
+        """
 
         def declare(formula: Callable) -> Callable:
             wanted = list(inspect.signature(formula).parameters)
@@ -139,14 +141,30 @@ def widened(name: str) -> str:
     return name if name in FLOATING else "int64"
 
 
-def _declare(body: Callable, reduces: bool, kind: str, *, places, also, dtypes, accumulate, empty, reference, domain,
-             fields, name, method, **details):  # fmt: skip
+def _declare(
+    body: Callable,
+    reduces: bool,
+    kind: str,
+    *,
+    places,
+    also,
+    dtypes,
+    accumulate,
+    empty,
+    reference,
+    domain,
+    fields,
+    name,
+    method,
+    **details,
+):
     signature = inspect.signature(body)
     inputs = [p.name for p in signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
     params = [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
     own = name or body.__name__
-    declared = Rows(own, body, inputs, [p.name for p in params], dtypes=dtypes, accumulate=accumulate,
-                    empty=empty)  # fmt: skip
+    declared = Rows(
+        own, body, inputs, [p.name for p in params], dtypes=dtypes, accumulate=accumulate, empty=empty
+    )
     example = "float32" if "float32" in dtypes else sorted(dtypes)[0]
     results, _ = declared.program([example] * len(inputs), accumulate(example))
     varies = kn.varies(results, [True] * len(inputs))
@@ -154,35 +172,107 @@ def _declare(body: Callable, reduces: bool, kind: str, *, places, also, dtypes, 
     ordered = any(e.op == "index" for e in ex.walk(results))
     splits = not any(full) and kn.stages(results) is not None
     names = namedtuple(own, fields) if fields else None
-    op = core_rows.RowOp(own, len(inputs), len(results), full, tuple(float(p.default) for p in params), declared, reduces,
-                         ordered, splits, (), None, names)  # fmt: skip
+    op = core_rows.RowOp(
+        own,
+        len(inputs),
+        len(results),
+        full,
+        tuple(float(p.default) for p in params),
+        declared,
+        reduces,
+        ordered,
+        splits,
+        (),
+        None,
+        names,
+    )
     op.__doc__ = body.__doc__
     op.derivative = declared.derivative_of(op)
     spots = places if places is not None else (own, *((f"Tensor.{own}",) if method else ()))
-    register(own, kind, op, places=tuple(spots) + tuple(also), body=body, reference=reference, domain=domain, dtypes=dtypes,
-             differentiable=True, **details)  # fmt: skip
+    register(
+        own,
+        kind,
+        op,
+        places=tuple(spots) + tuple(also),
+        body=body,
+        reference=reference,
+        domain=domain,
+        dtypes=dtypes,
+        differentiable=True,
+        **details,
+    )
     return op
 
 
-def reduction(*, places=None, also=(), dtypes=ALL, accumulate=same, empty=None, reference=None,
-              domain=(-3.0, 3.0), fields=None, name=None, method=True, **details):  # fmt: skip
+def reduction(
+    *,
+    places=None,
+    also=(),
+    dtypes=ALL,
+    accumulate=same,
+    empty=None,
+    reference=None,
+    domain=(-3.0, 3.0),
+    fields=None,
+    name=None,
+    method=True,
+    **details,
+):
     """Declare a reduction, called as `op(input, dim=None, keepdim=False, *, dtype=None, out=None)`."""
 
     def make(body: Callable) -> core_rows.RowOp:
-        return _declare(body, True, "reduction", places=places, also=also, dtypes=dtypes, accumulate=accumulate,
-                        empty=empty, reference=reference, domain=domain, fields=fields, name=name, method=method,
-                        **details)  # fmt: skip
+        return _declare(
+            body,
+            True,
+            "reduction",
+            places=places,
+            also=also,
+            dtypes=dtypes,
+            accumulate=accumulate,
+            empty=empty,
+            reference=reference,
+            domain=domain,
+            fields=fields,
+            name=name,
+            method=method,
+            **details,
+        )
 
     return make
 
 
-def row(*, places=None, also=(), dtypes=FLOATING, accumulate=same, empty=None, reference=None,
-        domain=(-3.0, 3.0), fields=None, name=None, method=True, **details):  # fmt: skip
+def row(
+    *,
+    places=None,
+    also=(),
+    dtypes=FLOATING,
+    accumulate=same,
+    empty=None,
+    reference=None,
+    domain=(-3.0, 3.0),
+    fields=None,
+    name=None,
+    method=True,
+    **details,
+):
     """Declare a row function, called as `op(input, dim, *, dtype=None)`."""
 
     def make(body: Callable) -> core_rows.RowOp:
-        return _declare(body, False, "row", places=places, also=also, dtypes=dtypes, accumulate=accumulate,
-                        empty=empty, reference=reference, domain=domain, fields=fields, name=name, method=method,
-                        **details)  # fmt: skip
+        return _declare(
+            body,
+            False,
+            "row",
+            places=places,
+            also=also,
+            dtypes=dtypes,
+            accumulate=accumulate,
+            empty=empty,
+            reference=reference,
+            domain=domain,
+            fields=fields,
+            name=name,
+            method=method,
+            **details,
+        )
 
     return make

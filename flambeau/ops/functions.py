@@ -49,8 +49,13 @@ acosh = _function(
 atanh = _function(
     "atanh", "Inverse hyperbolic tangent", _UNIT, "numpy.arctanh", ("arctanh", "Tensor.arctanh")
 )
-sigmoid = _function("sigmoid", "Logistic function, 1 / (1 + exp(-input))", _EVERYWHERE, "scipy.special.expit",
-                    ("special.expit", "nn.functional.sigmoid"))  # fmt: skip
+sigmoid = _function(
+    "sigmoid",
+    "Logistic function, 1 / (1 + exp(-input))",
+    _EVERYWHERE,
+    "scipy.special.expit",
+    ("special.expit", "nn.functional.sigmoid"),
+)
 erf = _function(
     "erf", "Error function, 2/√π ∫₀ˣ exp(-t²) dt", _EVERYWHERE, "scipy.special.erf", ("special.erf",)
 )
@@ -63,8 +68,13 @@ lgamma = _function(
 )
 
 
-@pointwise(int_to_float=True, domain=(0.3, 4.0), reference="scipy.special.digamma", also=("special.digamma", "special.psi"),
-           differentiable=False)  # fmt: skip
+@pointwise(
+    int_to_float=True,
+    domain=(0.3, 4.0),
+    reference="scipy.special.digamma",
+    also=("special.digamma", "special.psi"),
+    differentiable=False,
+)
 def digamma(input):
     """Logarithmic derivative of Γ, element by element."""
     return fn.digamma(input)

@@ -5,13 +5,22 @@ from __future__ import annotations
 from ..core import products
 from .registry import register
 
-for _name in "matmul mm bmm mv dot vdot inner outer addmm addmv addbmm baddbmm chain_matmul tensordot".split():
+for (
+    _name
+) in "matmul mm bmm mv dot vdot inner outer addmm addmv addbmm baddbmm chain_matmul tensordot".split():
     if hasattr(products, _name):
-        register(_name, "library", getattr(products, _name), in_place=getattr(products, _name + "_", None),
-                 places=(_name, f"Tensor.{_name}"))  # fmt: skip
+        register(
+            _name,
+            "library",
+            getattr(products, _name),
+            in_place=getattr(products, _name + "_", None),
+            places=(_name, f"Tensor.{_name}"),
+        )
 for _name, _places in {
-    "linear": ("nn.functional.linear",), "bilinear": ("nn.functional.bilinear",), "multi_dot": ("linalg.multi_dot",),
-}.items():  # fmt: skip
+    "linear": ("nn.functional.linear",),
+    "bilinear": ("nn.functional.bilinear",),
+    "multi_dot": ("linalg.multi_dot",),
+}.items():
     if hasattr(products, _name):
         register(_name, "library", getattr(products, _name), places=_places)
 register("ger", "library", products.outer)

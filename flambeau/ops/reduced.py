@@ -164,7 +164,9 @@ def _number(p) -> float | None:
 
 @library("composite", "norm", "Tensor.norm")
 def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
-    """The p-norm over `dim` (all by default): (Σ |x|^p)^(1/p), the largest |x| for inf, the count of non-zeros for 0."""
+    """The p-norm over `dim` (all by default): (Σ |x|^p)^(1/p), the largest |x| for inf, the count of
+    non-zeros for 0.
+    """
     order = _number(2.0 if p is None else p)
     if order is None:
         raise RuntimeError("norm(): the nuclear norm needs linalg.svd, which is not there yet")
@@ -226,9 +228,11 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
         return input.clone()
     limits = finfo(input.dtype)
     return _numbers_only(
-        input, nan=0.0 if nan is None else nan, posinf=limits.max if posinf is None else posinf,
+        input,
+        nan=0.0 if nan is None else nan,
+        posinf=limits.max if posinf is None else posinf,
         neginf=limits.min if neginf is None else neginf,
-    )  # fmt: skip
+    )
 
 
 @library(

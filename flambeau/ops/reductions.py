@@ -52,15 +52,21 @@ def _(grad, sizes, dims, keepdim):
     return ((restore(grad, sizes, dims, keepdim) * (1.0 / n if n else float("nan"))).expand(sizes),)
 
 
-@reduction(places=("amax", "Tensor.amax"), reference="numpy.max",
-           empty="Expected reduction dim to have non-zero size.")  # fmt: skip
+@reduction(
+    places=("amax", "Tensor.amax"),
+    reference="numpy.max",
+    empty="Expected reduction dim to have non-zero size.",
+)
 def amax(input):
     """Largest element over `dim`; equal ones share the gradient."""
     return kn.max(input) if input.dtype != "bool" else kn.any(input)
 
 
-@reduction(places=("amin", "Tensor.amin"), reference="numpy.min",
-           empty="Expected reduction dim to have non-zero size.")  # fmt: skip
+@reduction(
+    places=("amin", "Tensor.amin"),
+    reference="numpy.min",
+    empty="Expected reduction dim to have non-zero size.",
+)
 def amin(input):
     """Smallest element over `dim`; equal ones share the gradient."""
     return kn.min(input) if input.dtype != "bool" else kn.all(input)
@@ -76,15 +82,23 @@ amax.derivative(_shared)
 amin.derivative(_shared)
 
 
-@reduction(places=("_argmax",), fields=("values", "indices"), name="max",
-           empty="Expected reduction dim to have non-zero size.")  # fmt: skip
+@reduction(
+    places=("_argmax",),
+    fields=("values", "indices"),
+    name="max",
+    empty="Expected reduction dim to have non-zero size.",
+)
 def max_with_index(input):
     """Largest element and where it first stands."""
     return kn.max_index(fn.cast(input, "uint8") if input.dtype == "bool" else input)
 
 
-@reduction(places=("_argmin",), fields=("values", "indices"), name="min",
-           empty="Expected reduction dim to have non-zero size.")  # fmt: skip
+@reduction(
+    places=("_argmin",),
+    fields=("values", "indices"),
+    name="min",
+    empty="Expected reduction dim to have non-zero size.",
+)
 def min_with_index(input):
     """Smallest element and where it first stands."""
     return kn.min_index(fn.cast(input, "uint8") if input.dtype == "bool" else input)
@@ -92,13 +106,17 @@ def min_with_index(input):
 
 @reduction(reference="numpy.argmax", dtypes=NUMERIC, empty="Expected reduction dim to have non-zero size.")
 def argmax(input):
-    """Where the largest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64)."""
+    """Where the largest element stands (the first of equal ones), along `dim` or in the flattened tensor
+    (int64).
+    """
     return kn.max_index(input)[1]
 
 
 @reduction(reference="numpy.argmin", dtypes=NUMERIC, empty="Expected reduction dim to have non-zero size.")
 def argmin(input):
-    """Where the smallest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64)."""
+    """Where the smallest element stands (the first of equal ones), along `dim` or in the flattened tensor
+    (int64).
+    """
     return kn.min_index(input)[1]
 
 
@@ -242,7 +260,7 @@ def _(grad, input, out, sizes, dims, keepdim):
     return (g * (input - top.masked_fill(top.abs() == math.inf, 0.0)).exp(),)
 
 
-# --- row functions -------------------------------------------------------------------------------------------------------
+# --- row functions ------------------------------
 @row(
     places=("softmax", "Tensor.softmax", "special.softmax"), name="softmax", reference="scipy.special.softmax"
 )

@@ -1,4 +1,6 @@
-"""Every operation there is, once: what the public namespace, the Tensor class, tests and documentation are drawn from."""
+"""Every operation there is, once: what the public namespace, the Tensor class, tests and documentation are
+drawn from.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def library(kind: str, *places: str, **details: Any) -> Callable[[Callable], Cal
 
 
 def published(prefix: str) -> dict[str, Callable]:
-    """The operations public at `prefix` ("" the flat namespace, "Tensor.", "nn.functional."), in-place forms included."""
+    """The operations public at `prefix` ("" the flat namespace, "Tensor.", "nn.functional."), in-place forms
+    included.
+    """
     found: dict[str, Callable] = {}
     for entry in REGISTRY.values():
         for place in entry.places:

@@ -1,4 +1,6 @@
-"""Views and indexing: compiled functions of `core/views.pyx` and `core/indexing.pyx` under their public names."""
+"""Views and indexing: compiled functions of `core/views.pyx` and `core/indexing.pyx` under their public
+names.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ Arrays = tuple[np.ndarray, ...]
 BF16 = np.dtype(np.uint16)  # bfloat16 values are carried as their bits
 
 
-# --- kernels ------------------------------------------------------------------------------------------------
+# --- kernels ------------------------------
 class Case(NamedTuple):
     """A kernel of contiguous float32 … inputs, and what NumPy says of it."""
 
@@ -102,40 +102,69 @@ def from_bfloat16(x: np.ndarray) -> np.ndarray:
 
 POINTWISE = {
     "add_scalar": Case(
-        lambda x, y, alpha: (x + alpha * y,), ("float32", "float32"),
-        lambda x, y: (x + np.float32(0.3) * y,), ("float32",), (0.3,)),
+        lambda x, y, alpha: (x + alpha * y,),
+        ("float32", "float32"),
+        lambda x, y: (x + np.float32(0.3) * y,),
+        ("float32",),
+        (0.3,),
+    ),
     "contraction": Case(  # rounded twice, and once
-        lambda x, y: (x * y + x, ex.fma(x, y, x)), ("float32", "float32"),
-        lambda x, y: (x * y + x, (x.astype("d") * y + x).astype("f"))),
-    "gelu": Case(lambda x: (gelu(x),), ("float32",), lambda x: (
-        x / (1 + np.exp(-1.5957691216057308 * x.astype("d") * (1 + 0.044715 * x.astype("d") ** 2))),)),
+        lambda x, y: (x * y + x, ex.fma(x, y, x)),
+        ("float32", "float32"),
+        lambda x, y: (x * y + x, (x.astype("d") * y + x).astype("f")),
+    ),
+    "gelu": Case(
+        lambda x: (gelu(x),),
+        ("float32",),
+        lambda x: (
+            x / (1 + np.exp(-1.5957691216057308 * x.astype("d") * (1 + 0.044715 * x.astype("d") ** 2))),
+        ),
+    ),
     "from_float": Case(
         lambda x: tuple(ex.cast(x, d) for d in ("bool", "float16", "bfloat16", "int32", "float64")),
         ("float32",),
-        lambda x: (x != 0, x.astype(np.float16), to_bfloat16(x), x.astype(np.int32), x.astype(np.float64))),
+        lambda x: (x != 0, x.astype(np.float16), to_bfloat16(x), x.astype(np.int32), x.astype(np.float64)),
+    ),
     "to_float": Case(
         lambda a, b, c, d: tuple(ex.cast(x, "float32") for x in (a, b, c, d)),
         ("bool", "float16", "bfloat16", "int8"),
-        lambda a, b, c, d: (a.astype("f"), b.astype("f"), from_bfloat16(c), d.astype("f"))),
+        lambda a, b, c, d: (a.astype("f"), b.astype("f"), from_bfloat16(c), d.astype("f")),
+    ),
     "half_product": Case(
-        lambda x, a: (ex.cast(ex.cast(x, "float32") * a, "float16"),), ("float16",),
-        lambda x: ((x.astype("f") * np.float32(1.5)).astype(np.float16),), ("float32",), (1.5,)),
+        lambda x, a: (ex.cast(ex.cast(x, "float32") * a, "float16"),),
+        ("float16",),
+        lambda x: ((x.astype("f") * np.float32(1.5)).astype(np.float16),),
+        ("float32",),
+        (1.5,),
+    ),
     "integers": Case(integers, ("int64", "int64"), integers_reference),
     "mulhi": Case(
-        lambda a, b: (ex.mulhi(a, b),), ("uint32", "uint32"),
-        lambda a, b: ((a.astype(np.uint64) * b >> np.uint64(32)).astype(np.uint32),)),
+        lambda a, b: (ex.mulhi(a, b),),
+        ("uint32", "uint32"),
+        lambda a, b: ((a.astype(np.uint64) * b >> np.uint64(32)).astype(np.uint32),),
+    ),
     "rounding": Case(rounding, ("float32", "float32"), rounding_reference),
     "rounding_double": Case(rounding, ("float64", "float64"), rounding_reference),
     "where": Case(
-        lambda a, b, flag, c: (ex.where((a < b) & ~flag, a, c * b), a >= b), ("float32", "float32", "bool"),
-        lambda a, b, flag: (np.where((a < b) & ~flag, a, np.float32(2) * b), a >= b), ("float32",), (2.0,)),
+        lambda a, b, flag, c: (ex.where((a < b) & ~flag, a, c * b), a >= b),
+        ("float32", "float32", "bool"),
+        lambda a, b, flag: (np.where((a < b) & ~flag, a, np.float32(2) * b), a >= b),
+        ("float32",),
+        (2.0,),
+    ),
     "scalars": Case(  # of every kind that is passed by value
         lambda x, a, b, c, d: (ex.where(c, ex.cast(x, "int64") + b, ex.cast(d, "int64")), a),
-        ("int32",), lambda x: (x + np.int64(1 << 40), np.full(x.shape, 0.1)),
-        ("float64", "int64", "bool", "float16"), (0.1, 1 << 40, True, 0.5)),
-    "index": Case(lambda x: (ex.index() + ex.cast(x, "int64"),), ("int32",), lambda x: (
-        7 + np.arange(x.size).reshape(x.shape) + x,)),
-}  # fmt: skip
+        ("int32",),
+        lambda x: (x + np.int64(1 << 40), np.full(x.shape, 0.1)),
+        ("float64", "int64", "bool", "float16"),
+        (0.1, 1 << 40, True, 0.5),
+    ),
+    "index": Case(
+        lambda x: (ex.index() + ex.cast(x, "int64"),),
+        ("int32",),
+        lambda x: (7 + np.arange(x.size).reshape(x.shape) + x,),
+    ),
+}
 
 
 def softmax(x: Expr) -> tuple[Expr, ...]:
@@ -167,22 +196,28 @@ def best_reference(x: np.ndarray) -> Arrays:
 ROWS = {
     "sum": Case(lambda x: (kn.sum(x),), ("float32",), lambda x: (x.sum(-1, dtype="d"),)),
     "sum_half": Case(
-        lambda x: (ex.cast(kn.sum(ex.cast(x, "float32")), "bfloat16"),), ("float16",),
-        lambda x: (to_bfloat16(x.sum(-1, dtype="d")),)),
+        lambda x: (ex.cast(kn.sum(ex.cast(x, "float32")), "bfloat16"),),
+        ("float16",),
+        lambda x: (to_bfloat16(x.sum(-1, dtype="d")),),
+    ),
     "best": Case(lambda x: (*kn.max_index(x), *kn.min_index(x)), ("float32",), best_reference),
     "best_integer": Case(lambda x: (*kn.max_index(x), *kn.min_index(x)), ("int8",), best_reference),
     "logic": Case(
-        lambda x, y: (kn.any(x), kn.all(y), kn.sum(ex.cast(x, "int64"))), ("bool", "bool"),
-        lambda x, y: (x.any(-1), y.all(-1), x.sum(-1))),
+        lambda x, y: (kn.any(x), kn.all(y), kn.sum(ex.cast(x, "int64"))),
+        ("bool", "bool"),
+        lambda x, y: (x.any(-1), y.all(-1), x.sum(-1)),
+    ),
     "softmax": Case(softmax, ("float32",), softmax_reference),
     "layer_norm": Case(
-        layer_norm, ("float32", "float32", "float32"), layer_norm_reference, ("float32",), (1e-5,)),
+        layer_norm, ("float32", "float32", "float32"), layer_norm_reference, ("float32",), (1e-5,)
+    ),
     "from_start": Case(  # how far an element is from the first: an index within the row
-        lambda x: (x - ex.index(1),), ("int64",), lambda x: (x - np.arange(x.shape[-1]),)),
-}  # fmt: skip
+        lambda x: (x - ex.index(1),), ("int64",), lambda x: (x - np.arange(x.shape[-1]),)
+    ),
+}
 
 
-# --- every target takes every kernel ------------------------------------------------------------------------
+# --- every target takes every kernel ------------------------------
 def images(target: str):
     for name, case in POINTWISE.items():
         for form in (gpu.Form(), gpu.Form(dims=3, wide=False)):
@@ -245,7 +280,9 @@ def test_ptx_is_accepted_by_the_assembler(tmp_path):
         pytest.skip("PTX is emitted, but there is no ptxas here to check it")
     done = subprocess.run(
         [assembler, "-arch=sm_90", "-c", "-o", str(tmp_path / "all.cubin"), *map(str, written)],
-        capture_output=True, text=True)  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -294,7 +331,7 @@ def test_groups():
     assert gpu.groups(10**9, most=64) == 64
 
 
-# --- SPIR-V runs --------------------------------------------------------------------------------------------
+# --- SPIR-V runs ------------------------------
 @functools.cache
 def opencl():
     """Bindings, context and queue of the first OpenCL device that takes SPIR-V; skips where there is none."""
@@ -329,9 +366,18 @@ def built(text: str):
 
 
 def run(
-    kernel: Pointwise | Row, form: gpu.Form, outputs: Arrays, inputs: Arrays, *, shape: tuple[int, ...],
-    scalars: tuple = (), groups: int = 2, first: int = 0, total: int | None = None, steps: tuple = (),
-) -> None:  # fmt: skip
+    kernel: Pointwise | Row,
+    form: gpu.Form,
+    outputs: Arrays,
+    inputs: Arrays,
+    *,
+    shape: tuple[int, ...],
+    scalars: tuple = (),
+    groups: int = 2,
+    first: int = 0,
+    total: int | None = None,
+    steps: tuple = (),
+) -> None:
     """Launch on views of NumPy arrays, whose strides become the kernel's; the outputs are written to.
 
     Operands with fewer dimensions than `shape` stay where they are along the last ones.

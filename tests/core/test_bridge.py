@@ -186,7 +186,7 @@ def test_frombuffer_needs_a_buffer():
         flambeau.frombuffer(3, dtype=flambeau.float32)
 
 
-# --- DLPack ----------------------------------------------------------------------------------------------------
+# --- DLPack ------------------------------
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dlpack_both_ways(dtype):
     source = np.ones((2, 3), dtype).T

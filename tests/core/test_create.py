@@ -11,8 +11,18 @@ import pytest
 import flambeau
 
 NUMPY_DTYPES = [
-    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128",
-]  # fmt: skip
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
 
 
 def array(t) -> np.ndarray:
@@ -26,7 +36,7 @@ def check(t, expected) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-# --- sizes, dtypes, layouts ------------------------------------------------------------------------------------
+# --- sizes, dtypes, layouts ------------------------------
 @pytest.mark.parametrize("dtype", NUMPY_DTYPES)
 @pytest.mark.parametrize("name", ["zeros", "ones"])
 def test_zeros_and_ones_in_every_dtype(name, dtype):
@@ -70,7 +80,11 @@ def test_sizes_of_rank_zero_and_of_zero():
         (lambda: flambeau.zeros(2, dtype="float32"), TypeError, "argument 'dtype' must be"),
         (lambda: flambeau.zeros(2, device="cuda"), RuntimeError, "not available"),
         (lambda: flambeau.zeros(2, pin_memory=True), RuntimeError, "pin_memory"),
-        (lambda: flambeau.zeros(2, dtype=flambeau.int64, requires_grad=True), RuntimeError, "floating point and complex"),
+        (
+            lambda: flambeau.zeros(2, dtype=flambeau.int64, requires_grad=True),
+            RuntimeError,
+            "floating point and complex",
+        ),
         (lambda: flambeau.zeros([1] * 65), RuntimeError, "at most 64 dimensions"),
         (lambda: flambeau.zeros(1 << 40, 1 << 40), RuntimeError, "more elements"),
         (lambda: flambeau.full(3, 1.0), TypeError, "must be tuple of ints, not int"),
@@ -85,7 +99,7 @@ def test_sizes_of_rank_zero_and_of_zero():
         (lambda: flambeau.eye(2, 3.0), TypeError, "must be int, not float"),
         (lambda: flambeau.empty(2, 3, memory_format=flambeau.channels_last), RuntimeError, "required rank 4"),
     ],
-)  # fmt: skip
+)
 def test_wrong_arguments(call, error, message):
     with pytest.raises(error, match=message):
         call()
@@ -163,13 +177,13 @@ def test_out():
         flambeau.zeros(2, out=out, dtype=flambeau.float32)
 
 
-# --- ranges ----------------------------------------------------------------------------------------------------
+# --- ranges ------------------------------
 @pytest.mark.parametrize(
     "args",
     [(5,), (2, 7), (1, 10, 3), (10, 1, -3), (5, 5), (0, 300000), (-5, 2**62, 2**60), (2**63 - 2, 2**63 - 1)],
 )
 def test_arange_of_integers(args):
-    check(flambeau.arange(*args), np.arange(*args))
+    check(flambeau.arange(*args), np.array(range(*args), dtype=np.int64))
 
 
 @pytest.mark.parametrize("args", [(2.0,), (1, 2, 0.3), (0.1, 1, 0.1), (3, -1, -0.25), (0, 200000.0)])
@@ -239,7 +253,7 @@ def test_eye_and_triangles():
         flambeau.tril_indices(-3, 4)
 
 
-# --- data ------------------------------------------------------------------------------------------------------
+# --- data ------------------------------
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
@@ -391,7 +405,7 @@ def test_scalar_tensor():
     check(flambeau.scalar_tensor(3, dtype=flambeau.int8), np.array(3, "i1"))
 
 
-# --- filling ---------------------------------------------------------------------------------------------------
+# --- filling ------------------------------
 @pytest.mark.parametrize("dtype", NUMPY_DTYPES)
 @pytest.mark.parametrize("value", [0, 3, -1, 2.75, True])
 def test_fill_strided(dtype, value):
@@ -437,8 +451,16 @@ def test_halves_round_to_even():
 
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [("int8", 300), ("uint8", -256), ("int64", math.nan), ("int64", 2**63), ("float16", 7e4), ("float32", 1e40), ("int64", 1j)],
-)  # fmt: skip
+    [
+        ("int8", 300),
+        ("uint8", -256),
+        ("int64", math.nan),
+        ("int64", 2**63),
+        ("float16", 7e4),
+        ("float32", 1e40),
+        ("int64", 1j),
+    ],
+)
 def test_fill_refuses_what_does_not_fit(dtype, value):
     t = flambeau.zeros(2, dtype=getattr(flambeau, dtype))
     with pytest.raises(RuntimeError, match="without overflow"):

@@ -16,7 +16,7 @@ from flambeau.core import random
 
 @pytest.mark.parametrize(
     ("key", "counter", "words"),
-    [  # the known answers of philox4x32 with 10 rounds in Random123 (Salmon et al., SC 2011), its file kat_vectors
+    [  # the known answers of Random123 (Salmon et al., SC 2011) for philox4x32 10, file kat_vectors
         (0, 0, (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
         (2**64 - 1, 2**128 - 1, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
         (

@@ -1,4 +1,6 @@
-"""What every declared operation earns: values against NumPy or SciPy, dtypes, shapes, layouts, out=, in-place, derivatives."""
+"""What every declared operation earns: values against NumPy or SciPy, dtypes, shapes, layouts, out=,
+in-place, derivatives.
+"""
 
 from __future__ import annotations
 
@@ -75,8 +77,10 @@ def test_values(entry, dtype):
 @pytest.mark.parametrize("entry", WITH_REFERENCE, ids=name_of)
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "bool"])
 def test_integer_values(entry, dtype):
-    arrays = [np.abs(a).astype(dtype) if dtype in ("uint8", "bool") else a.astype(dtype)
-              for a in sample(entry, (41,))]  # fmt: skip
+    arrays = [
+        np.abs(a).astype(dtype) if dtype in ("uint8", "bool") else a.astype(dtype)
+        for a in sample(entry, (41,))
+    ]
     if not supports(entry, dtype) and not (entry.details["int_to_float"]):
         with pytest.raises((RuntimeError, NotImplementedError)):
             call(entry, arrays)
@@ -139,9 +143,7 @@ def test_empty_and_zero_dimensional(entry, shape):
         assert tuple(r.shape) == shape
 
 
-@pytest.mark.parametrize(
-    "entry", [e for e in POINTWISE if not e.places[0].startswith("_")], ids=name_of
-)
+@pytest.mark.parametrize("entry", [e for e in POINTWISE if not e.places[0].startswith("_")], ids=name_of)
 def test_out(entry):
     dtype = "float32" if supports(entry, "float32") else "int64"
     arrays = sample(entry, (3, 4), dtype)
@@ -202,8 +204,12 @@ def test_gradients(entry):
     if not any(o.requires_grad for o in _all(function(*tensors))):
         pytest.fail(f"{entry.name} is declared differentiable but its result has no history")
     assert flambeau.autograd.gradcheck(function, tensors)
-    first = flambeau.autograd.grad(sum(o.sum() for o in _all(function(*tensors))), [t for t in tensors if t.requires_grad],
-                                   create_graph=True, allow_unused=True)  # fmt: skip
+    first = flambeau.autograd.grad(
+        sum(o.sum() for o in _all(function(*tensors))),
+        [t for t in tensors if t.requires_grad],
+        create_graph=True,
+        allow_unused=True,
+    )
     if any(g is not None and g.requires_grad for g in first):
         assert flambeau.autograd.gradgradcheck(function, tensors)
 
@@ -219,15 +225,30 @@ def test_gradients_broadcast(entry):
     count = len(entry.details["operands"])
     shapes = [(2, 1, 3), (2, 1), (1,)][:count] + [()] * (count - 3)
     arrays = [sample(entry, s, "float64", 5 + k)[k] for k, s in enumerate(shapes)]
-    tensors = [flambeau.from_numpy(np.array(a)) if a.dtype == bool else flambeau.from_numpy(np.array(a)).requires_grad_()
-               for a in arrays]  # fmt: skip
+    tensors = [
+        flambeau.from_numpy(np.array(a))
+        if a.dtype == bool
+        else flambeau.from_numpy(np.array(a)).requires_grad_()
+        for a in arrays
+    ]
     params = required(entry)
     assert flambeau.autograd.gradcheck(lambda *xs: entry.function(*xs, **params), tensors)
 
 
 @pytest.mark.parametrize("entry", REDUCTIONS, ids=name_of)
-@pytest.mark.parametrize("shape,dim", [((7,), None), ((3, 50), 1), ((50, 3), 0), ((4, 5, 6), (0, 2)), ((2, 3, 4), -2),
-                                       ((33000,), 0), ((5000, 70), 0), ((2, 40000), 1)])  # fmt: skip
+@pytest.mark.parametrize(
+    "shape,dim",
+    [
+        ((7,), None),
+        ((3, 50), 1),
+        ((50, 3), 0),
+        ((4, 5, 6), (0, 2)),
+        ((2, 3, 4), -2),
+        ((33000,), 0),
+        ((5000, 70), 0),
+        ((2, 40000), 1),
+    ],
+)
 def test_reductions(entry, shape, dim):
     if entry.name.startswith("arg") and isinstance(dim, tuple):
         with pytest.raises(TypeError, match="must be int"):
@@ -244,8 +265,12 @@ def test_reductions(entry, shape, dim):
     kept = entry.function(flambeau.from_numpy(x), dim, True)
     assert kept.ndim == len(shape)
     strided = flambeau.from_numpy(np.ascontiguousarray(np.swapaxes(x, 0, -1))).transpose(0, -1)
-    np.testing.assert_allclose(entry.function(strided, dim).numpy().astype("float64"), expected.astype("float64"), rtol=1e-11,
-                               atol=1e-11)  # fmt: skip
+    np.testing.assert_allclose(
+        entry.function(strided, dim).numpy().astype("float64"),
+        expected.astype("float64"),
+        rtol=1e-11,
+        atol=1e-11,
+    )
 
 
 @pytest.mark.parametrize("entry", REDUCTIONS, ids=name_of)

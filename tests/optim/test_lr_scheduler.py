@@ -249,7 +249,7 @@ def test_state_of_callable_objects_is_kept():
         assert f.by == 0.25
 
 
-# --- plateaus -----------------------------------------------------------------------------------------------
+# --- plateaus ------------------------------
 
 
 def plateau(figures, **options):
@@ -298,7 +298,7 @@ def test_plateau_groups_and_state():
         other.step(1)
 
 
-# --- errors and warnings ------------------------------------------------------------------------------------
+# --- errors and warnings ------------------------------
 
 
 @pytest.mark.parametrize(

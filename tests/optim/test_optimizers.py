@@ -11,7 +11,7 @@ import pytest
 import flambeau
 from flambeau.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
-# --- the formulas, in float64 -------------------------------------------------------------------------------
+# --- the formulas, in float64 ------------------------------
 
 
 def sgd(p, grads, lr, momentum=0, dampening=0, weight_decay=0, nesterov=False, maximize=False):
@@ -214,7 +214,7 @@ def test_wrong_options(cls, options):
         cls([flambeau.ones(1, requires_grad=True)], **options)
 
 
-# --- the base class -----------------------------------------------------------------------------------------
+# --- the base class ------------------------------
 
 
 def leaf(*values):

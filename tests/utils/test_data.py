@@ -46,7 +46,7 @@ class Stream(data.IterableDataset):
         return self.n
 
 
-# --- datasets -----------------------------------------------------------------------------------------------
+# --- datasets ------------------------------
 
 
 def test_tensor_dataset():
@@ -129,7 +129,7 @@ def test_datasets_are_generic():
         data.Dataset()[0]
 
 
-# --- samplers -----------------------------------------------------------------------------------------------
+# --- samplers ------------------------------
 
 
 def seeded(seed=0):
@@ -189,7 +189,7 @@ def test_batch_sampler():
             data.BatchSampler(*args)
 
 
-# --- collation ----------------------------------------------------------------------------------------------
+# --- collation ------------------------------
 
 Pair = collections.namedtuple("Pair", "a b")
 
@@ -248,7 +248,7 @@ def test_convert():
     assert data.default_convert(names) is names
 
 
-# --- the loader ---------------------------------------------------------------------------------------------
+# --- the loader ------------------------------
 
 
 def test_batches_in_order():
