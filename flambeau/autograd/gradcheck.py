@@ -114,6 +114,7 @@ def gradgradcheck(
     `grad_outputs` defaults to fixed, uneven weights.
     """
     from . import grad
+    from .grad_mode import enable_grad
 
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     outputs = [o for o in _tensors(func(*inputs)) if o.requires_grad]
@@ -129,8 +130,9 @@ def gradgradcheck(
 
     def gradients(*everything):
         xs, gs = everything[: len(everything) - count], everything[len(everything) - count :]
-        outs = [o for o in _tensors(func(*xs)) if o.requires_grad]
-        found = grad(outs, [xs[k] for k in wanted], list(gs), create_graph=True, allow_unused=True)
+        with enable_grad():  # the differences are taken without a tape, but this function needs one inside
+            outs = [o for o in _tensors(func(*xs)) if o.requires_grad]
+            found = grad(outs, [xs[k] for k in wanted], list(gs), create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None and g.requires_grad)
 
     return gradcheck(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from ._math_base import (
@@ -20,7 +21,7 @@ from ._math_base import (
     two_sum,
 )
 from ._math_explog import log, log2_double, near_power_of_two, reduce_by_ln2, regular_log, scaled
-from .expr import Expr, absolute, copysign, fma, like, rarely, rint, sqrt, where
+from .expr import Expr, absolute, call, copysign, fma, like, rarely, rint, sqrt, where
 
 
 # --- error functions ------------------------------
@@ -169,3 +170,26 @@ def digamma(x: Expr) -> Expr:
     small = 2.0 ** (2 - LAYOUT[x.dtype].bias // 2)
     special = where(absolute(x) < small, -1.0 / x, where(x < 0.0, reflected, x))
     return rarely(~((x > small) & (x < INF)), special, value)
+
+
+@expansion
+def trigamma(x: Expr) -> Expr:
+    """The derivative of digamma, to about 1e-6 in float32 and 1e-14 in float64, relatively.
+
+    Eight steps up (DLMF 5.15.5), then the asymptotic series (DLMF 5.15.8); below 1/2 the reflection
+    formula (DLMF 5.15.6).
+    """
+    below = x < 0.5
+    y = where(below, 1.0 - x, x)
+    steps = 1.0 / (y * y)
+    for k in range(1, 8):
+        steps = steps + 1.0 / ((y + float(k)) * (y + float(k)))
+    inverse = 1.0 / (y + 8.0)
+    v = inverse * inverse
+    tail = like(x, 7.0 / 6.0)
+    for bernoulli in (-691.0 / 2730.0, 5.0 / 66.0, -1.0 / 30.0, 1.0 / 42.0, -1.0 / 30.0, 1.0 / 6.0):
+        tail = fma(tail, v, bernoulli)
+    value = steps + (inverse + v * 0.5 + inverse * v * tail)
+    sine = call("sin", (x - rint(x)) * math.pi)
+    reflected = (math.pi * math.pi) / (sine * sine) - value
+    return where(below, reflected, value)

@@ -92,6 +92,7 @@ RULES: dict[str, Rule] = {
     "call:erfc": lambda e, g: (g * (call("exp", -(e.args[0] * e.args[0])) * (-2.0 / math.sqrt(math.pi))),),
     "call:erfinv": lambda e, g: (g * (call("exp", e * e) * (math.sqrt(math.pi) / 2.0)),),
     "call:lgamma": lambda e, g: (g * call("digamma", e.args[0]),),
+    "call:digamma": lambda e, g: (g * call("trigamma", e.args[0]),),
     "call:pow": _pow,
     "call:atan2": lambda e, g: tuple(
         g * (part / (e.args[0] * e.args[0] + e.args[1] * e.args[1])) for part in (e.args[1], -e.args[0])

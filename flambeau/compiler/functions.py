@@ -45,6 +45,6 @@ exp, exp2, expm1, log, log2, log10, log1p = map(
 sin, cos, tan, asin, acos, atan, atan2 = map(_named, ("sin", "cos", "tan", "asin", "acos", "atan", "atan2"))
 sinh, cosh, tanh, asinh, acosh, atanh = map(_named, ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
 sigmoid, rsqrt, cbrt, erf, erfc, erfinv = map(_named, ("sigmoid", "rsqrt", "cbrt", "erf", "erfc", "erfinv"))
-pow, hypot, fmod, remainder, lgamma, digamma = map(
-    _named, ("pow", "hypot", "fmod", "remainder", "lgamma", "digamma")
+pow, hypot, fmod, remainder, lgamma, digamma, trigamma = map(
+    _named, ("pow", "hypot", "fmod", "remainder", "lgamma", "digamma", "trigamma")
 )

@@ -8,8 +8,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_DECREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
-from cpython.buffer cimport PyObject_GetBuffer, PyBuffer_Release, PyObject_CheckBuffer, PyBUF_SIMPLE, PyBUF_STRIDES
-from cpython.pycapsule cimport PyCapsule_New, PyCapsule_IsValid, PyCapsule_GetPointer, PyCapsule_SetName, PyCapsule_CheckExact
+from cpython.buffer cimport (
+    PyObject_GetBuffer, PyBuffer_Release, PyObject_CheckBuffer, PyBUF_SIMPLE, PyBUF_STRIDES,
+)
+from cpython.pycapsule cimport (
+    PyCapsule_New, PyCapsule_IsValid, PyCapsule_GetPointer, PyCapsule_SetName, PyCapsule_CheckExact,
+)
 from .memory cimport Storage
 from .dtypes cimport (
     BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CODES, ITEMSIZE, dtype_of, as_dtype,
@@ -26,7 +30,7 @@ cdef extern from "Python.h":
     object PyLong_FromLongLong(long long v)
 
 
-# --- NumPy ------------------------------
+# --- NumPy --------------------------------------------------------------------
 cdef object numpy_module = None           # set when NumPy is first seen
 cdef object ndarray = None, generic = None
 cdef newfunc new_ndarray = NULL
@@ -68,10 +72,13 @@ cdef int numpy_code(object array) except -1:
     if found is not None:
         return found
     if not dtype.isnative:
-        raise ValueError("from_numpy(): given numpy array has byte order different from the native byte order. Conversion between "
+        raise ValueError("from_numpy(): given numpy array has byte order different from the native byte "
+                         "order. Conversion between "
                          "byte orders is currently not supported.")
-    raise TypeError(f"from_numpy(): can't convert np.ndarray of type numpy.{dtype.type.__name__}. The only supported types are: "
-                    "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, and bool.")
+    raise TypeError(f"from_numpy(): can't convert np.ndarray of type numpy.{dtype.type.__name__}. The only "
+                    "supported types are: "
+                    "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, "
+                    "and bool.")
 
 
 cdef object as_array(TensorBase t):
@@ -107,16 +114,20 @@ def numpy(TensorBase input not None, *, force=False):
     array([1., 1.], dtype=float32)
     """
     if not force and wants_grad(input):
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
+                           "instead.")
     return as_array(input)
 
 
 def __array__(TensorBase self not None, dtype=None, copy=None):
-    """`Tensor.__array__`: what `numpy.asarray(tensor)` calls.  RuntimeError for a tensor that requires a gradient."""
+    """`Tensor.__array__`: what `numpy.asarray(tensor)` calls.  RuntimeError for a tensor that requires a
+    gradient.
+    """
     made = numpy(self)
     if dtype is not None and made.dtype != dtype:
         if copy is False:
-            raise ValueError(f"__array__(): a conversion from {made.dtype} to {dtype} needs a copy, and copy=False was given")
+            raise ValueError(f"__array__(): a conversion from {made.dtype} to {dtype} needs a copy, and "
+                             "copy=False was given")
         return made.astype(dtype)
     return made.copy() if copy else made
 
@@ -128,7 +139,8 @@ def __array_wrap__(self, array, context=None, return_scalar=False):
     return share_array(array)
 
 
-cdef TensorBase over_memory(object owner, char* data, int code, int rank, const int64_t* sizes, const int64_t* strides,
+cdef TensorBase over_memory(object owner, char* data, int code, int rank, const int64_t* sizes,
+                            const int64_t* strides,
                             bint writable):
     """A tensor over memory that `owner` keeps alive; strides in elements, none negative."""
     cdef TensorBase t = bare()
@@ -162,11 +174,14 @@ cdef TensorBase share_array(object array):
             if view.len == 0 or sizes[d] == 1:   # such strides say nothing and may be anything
                 strides[d] = step
             elif view.strides[d] < 0:
-                wrong = ("At least one stride in the given numpy array is negative, and tensors with negative strides are not "
-                         "currently supported. (You can probably work around this by making a copy of your array with "
+                wrong = ("At least one stride in the given numpy array is negative, and tensors with "
+                         "negative strides are not "
+                         "currently supported. (You can probably work around this by making a copy of your "
+                         "array with "
                          "array.copy().)")
             elif view.strides[d] % width:
-                wrong = ("given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate "
+                wrong = ("given numpy array strides not a multiple of the element byte size. Copy the numpy "
+                         "array to reallocate "
                          "the memory.")
             else:
                 strides[d] = view.strides[d] // width
@@ -181,8 +196,9 @@ cdef TensorBase share_array(object array):
 def from_numpy(array):
     """A tensor that shares an ndarray's memory.
 
-    Writes to a tensor over a read-only array raise RuntimeError, which a UserWarning announces.  TypeError for anything
-    but an array and for dtypes without an equal; ValueError for negative strides and foreign byte order.
+    Writes to a tensor over a read-only array raise RuntimeError, which a UserWarning announces.  TypeError
+    for anything but an array and for dtypes without an equal; ValueError for negative strides and foreign
+    byte order.
 
     >>> import flambeau, numpy
     >>> flambeau.from_numpy(numpy.arange(3))
@@ -200,16 +216,18 @@ def from_numpy(array):
 
 
 cdef int warn_read_only(str what) except -1:
-    warnings.warn(f"The given {what} is not writable, so operations that write to the tensor will raise. Copy it first to make "
+    warnings.warn(f"The given {what} is not writable, so operations that write to the tensor will raise. "
+                  "Copy it first to make "
                   "the tensor writable.", UserWarning, stacklevel=1)
     return 0
 
 
-# --- buffers ------------------------------
+# --- buffers ------------------------------------------------------------------
 def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     """A 1-D tensor over the memory of an object with the buffer protocol, from byte `offset` on.
 
-    The buffer stays exported while the tensor lives.  ValueError for an object without a buffer and for a range outside it.
+    The buffer stays exported while the tensor lives.  ValueError for an object without a buffer and for a
+    range outside it.
 
     >>> import flambeau
     >>> flambeau.frombuffer(bytearray(b"\\x01\\x00\\x02\\x00"), dtype=flambeau.int16)
@@ -218,24 +236,29 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     cdef Py_buffer view
     cdef int code = as_dtype(dtype, "frombuffer").code
     cdef int width = ITEMSIZE[code]
-    cdef int64_t n = as_int(count, "frombuffer", "count"), start = as_int(offset, "frombuffer", "offset"), one = 1, length
+    cdef int64_t n = as_int(count, "frombuffer", "count"), start = as_int(offset, "frombuffer", "offset")
+    cdef int64_t one = 1, length
     cdef TensorBase t
     if not PyObject_CheckBuffer(buffer):
-        raise ValueError(f"frombuffer(): object does not implement Python buffer protocol: {type(buffer).__name__}")
+        raise ValueError("frombuffer(): object does not implement Python buffer protocol: "
+                         f"{type(buffer).__name__}")
     held = memoryview(buffer)
     length = held.nbytes
     if length == 0 or n == 0:
         raise ValueError(f"frombuffer(): both buffer length ({length}) and count ({n}) must not be 0")
     if start < 0 or start >= length:
-        raise ValueError(f"frombuffer(): offset ({start} bytes) must be non-negative and no greater than buffer length "
+        raise ValueError(f"frombuffer(): offset ({start} bytes) must be non-negative and no greater than "
+                         "buffer length "
                          f"({length} bytes) minus 1")
     if n < 0:
         if (length - start) % width:
-            raise ValueError(f"frombuffer(): buffer length ({length - start} bytes) after offset ({start} bytes) must be a "
+            raise ValueError(f"frombuffer(): buffer length ({length - start} bytes) after offset ({start} "
+                             "bytes) must be a "
                              f"multiple of element size ({width})")
         n = (length - start) // width
     elif n > (length - start) // width:
-        raise ValueError(f"frombuffer(): requested buffer length ({n} * {width} bytes) after offset ({start} bytes) must not be "
+        raise ValueError(f"frombuffer(): requested buffer length ({n} * {width} bytes) after offset "
+                         f"({start} bytes) must not be "
                          f"greater than actual buffer length ({length} bytes)")
     PyObject_GetBuffer(held, &view, PyBUF_SIMPLE)
     t = over_memory(held, <char*>view.buf + start, code, 1, &n, &one, not view.readonly)
@@ -247,7 +270,7 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     return t
 
 
-# --- DLPack ------------------------------
+# --- DLPack -------------------------------------------------------------------
 # The structures of dlpack.h, versions 0.8 (a managed tensor) and 1.0 (a versioned one).
 cdef enum:
     DL_CPU = 1
@@ -335,8 +358,8 @@ def __dlpack_device__(TensorBase self not None):
 def __dlpack__(TensorBase self not None, *, stream=None, max_version=None, dl_device=None, copy=None):
     """`Tensor.__dlpack__`: a capsule through which another library shares the memory.
 
-    `max_version` of at least (1, 0) asks for a versioned capsule.  BufferError for a tensor that requires a gradient, for
-    another device and for read-only memory in a capsule that cannot say so.
+    `max_version` of at least (1, 0) asks for a versioned capsule.  BufferError for a tensor that requires a
+    gradient, for another device and for read-only memory in a capsule that cannot say so.
     """
     cdef DLManagedTensor* m
     cdef DLManagedTensorVersioned* v
@@ -347,11 +370,13 @@ def __dlpack__(TensorBase self not None, *, stream=None, max_version=None, dl_de
     if stream is not None and stream != -1:
         raise BufferError(f"__dlpack__(): stream should be None on cpu, got {stream}")
     if dl_device is not None and tuple(dl_device) != (DL_CPU, 0):
-        raise BufferError(f"__dlpack__(): the tensor is on the CPU (1, 0), it cannot be exported to {tuple(dl_device)}")
+        raise BufferError("__dlpack__(): the tensor is on the CPU (1, 0), it cannot be exported to "
+                          f"{tuple(dl_device)}")
     if copy:
         t = <TensorBase?>self.clone()
     if not t.storage.writable and not versioned:
-        raise BufferError("__dlpack__(): the tensor's memory is read-only, which only a versioned capsule can say")
+        raise BufferError("__dlpack__(): the tensor's memory is read-only, which only a versioned capsule "
+                          "can say")
     if versioned:
         v = <DLManagedTensorVersioned*>malloc(sizeof(DLManagedTensorVersioned) + 2 * t.rank * sizeof(int64_t))
         if v == NULL:
@@ -390,7 +415,8 @@ cdef int code_of_dl(DLDataType t) except -1:
         for code in range(CODES):
             if DL_KINDS[code] == t.code and 8 * ITEMSIZE[code] == t.bits:
                 return code
-    raise BufferError(f"from_dlpack(): unsupported dtype: DLPack kind {t.code} of {t.bits} bits, {t.lanes} lanes")
+    raise BufferError(f"from_dlpack(): unsupported dtype: DLPack kind {t.code} of {t.bits} bits, {t.lanes} "
+                      "lanes")
 
 
 cdef object import_capsule(object capsule):
@@ -406,16 +432,19 @@ cdef object import_capsule(object capsule):
     if PyCapsule_IsValid(capsule, "dltensor_versioned"):
         versioned = <DLManagedTensorVersioned*>PyCapsule_GetPointer(capsule, "dltensor_versioned")
         if versioned.major != 1:
-            raise BufferError(f"from_dlpack(): unsupported DLPack version {versioned.major}.{versioned.minor}")
+            raise BufferError("from_dlpack(): unsupported DLPack version "
+                              f"{versioned.major}.{versioned.minor}")
         d, writable = &versioned.dl_tensor, not (versioned.flags & DL_READ_ONLY)
     elif PyCapsule_IsValid(capsule, "dltensor"):
         plain = <DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")
         d = &plain.dl_tensor
     else:
-        raise RuntimeError("from_dlpack() received an invalid capsule. Note that DLTensor capsules can be consumed only once, so "
+        raise RuntimeError("from_dlpack() received an invalid capsule. Note that DLTensor capsules can be "
+                           "consumed only once, so "
                            "you might have already constructed a tensor from it once.")
     if d.device.device_type != DL_CPU:
-        raise BufferError(f"from_dlpack(): memory on DLPack device {d.device.device_type} cannot be used: this build runs on the "
+        raise BufferError(f"from_dlpack(): memory on DLPack device {d.device.device_type} cannot be used: "
+                          "this build runs on the "
                           "CPU only")
     if d.ndim < 0 or d.ndim > MAX_DIMS:
         raise BufferError(f"from_dlpack(): a tensor has at most {MAX_DIMS} dimensions, got {d.ndim}")
@@ -425,7 +454,8 @@ cdef object import_capsule(object capsule):
     for k in range(d.ndim - 1, -1, -1):
         strides[k] = step if d.strides == NULL or count == 0 or d.shape[k] == 1 else d.strides[k]
         if strides[k] < 0:
-            raise BufferError("from_dlpack(): tensors with negative strides are not supported; copy the array first")
+            raise BufferError("from_dlpack(): tensors with negative strides are not supported; copy the "
+                              "array first")
         step *= d.shape[k] if d.shape[k] else 1
     PyCapsule_SetName(capsule, "used_dltensor" if plain != NULL else "used_dltensor_versioned")
     lease.plain, lease.versioned = plain, versioned
@@ -435,19 +465,21 @@ cdef object import_capsule(object capsule):
 def from_dlpack(ext_tensor, *, device=None, copy=None):
     """A tensor that shares the memory of another library's array, or of a DLPack capsule.
 
-    BufferError for memory on another device, for dtypes without an equal and for negative strides; RuntimeError for a
-    capsule that is not DLPack's or was used before.
+    BufferError for memory on another device, for dtypes without an equal and for negative strides;
+    RuntimeError for a capsule that is not DLPack's or was used before.
 
     >>> import flambeau, numpy
     >>> flambeau.from_dlpack(numpy.ones(2))
     tensor([1., 1.], dtype=flambeau.float64)
     """
     if device is not None and str(device) != "cpu":
-        raise BufferError(f"from_dlpack(): device '{device}' is not available: this build runs on the CPU only")
+        raise BufferError(f"from_dlpack(): device '{device}' is not available: this build runs on the CPU "
+                          "only")
     if PyCapsule_CheckExact(ext_tensor):
         made = import_capsule(ext_tensor)
     elif not hasattr(ext_tensor, "__dlpack__"):
-        raise RuntimeError("from_dlpack() received an invalid capsule: an object with __dlpack__ expected, not "
+        raise RuntimeError("from_dlpack() received an invalid capsule: an object with __dlpack__ expected, "
+                           "not "
                            f"{type(ext_tensor).__name__}")
     else:
         try:

@@ -6,12 +6,14 @@ What takes data (`tensor`, `as_tensor`, `asarray`) is in `literal`, filling in `
 from libc.math cimport ceil, trunc, pow as c_pow, isfinite
 from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
-from .dtypes cimport BOOL, I32, I64, F32, F64, C64, C128, CATEGORY, ITEMSIZE, dtype_of, default_code, size_from
+from .dtypes cimport (
+    BOOL, I32, I64, F32, F64, C64, C128, CATEGORY, ITEMSIZE, dtype_of, default_code, size_from,
+)
 from .tensor cimport TensorBase, MAX_DIMS, new_tensor, new_strided, as_int
 from .elements cimport Value, read_number, check_fits, code_of, store, fill_with
 from .factory cimport (
-    Factory, Options, maker_t, factory, bind, bind_sizes, read_sizes, read_tuple, read_strides, size_at, resolve, check_requires,
-    laid_out, like, finish,
+    Factory, Options, maker_t, factory, bind, bind_sizes, read_sizes, read_tuple, read_strides, size_at,
+    resolve, check_requires, laid_out, like, finish,
 )
 from .parallel cimport parallel_for
 from .dispatch cimport Op
@@ -21,7 +23,7 @@ from .literal import tensor, as_tensor, asarray, new_tensor_
 cdef enum: PARALLEL_FROM = 1 << 17        # elements from which threads pay off
 
 
-# --- of a given size ------------------------------
+# --- of a given size ----------------------------------------------------------
 cdef int with_number(TensorBase t, double number) except -1:
     cdef Value v
     v.category, v.wide, v.whole, v.real, v.imag = 1, False, <int64_t>number, number, 0
@@ -64,7 +66,8 @@ cdef object make_ones(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names)
 
 cdef int read_fill(str who, object given, Value* v) except -1:
     if not read_number(given, v):
-        raise TypeError(f"{who}(): argument 'fill_value' (position 2) must be Number, not {type(given).__name__}")
+        raise TypeError(f"{who}(): argument 'fill_value' (position 2) must be Number, not "
+                        f"{type(given).__name__}")
     return 0
 
 
@@ -97,10 +100,11 @@ cdef object make_empty_strided(Op op, PyObject** args, Py_ssize_t nargs, PyObjec
     return finish(new_strided(rank, sizes, strides, code), &o, op.name)
 
 
-# --- like a tensor ------------------------------
+# --- like a tensor ------------------------------------------------------------
 cdef TensorBase model_of(str who, PyObject* given):
     if not isinstance(<object>given, TensorBase):
-        raise TypeError(f"{who}(): argument 'input' (position 1) must be Tensor, not {type(<object>given).__name__}")
+        raise TypeError(f"{who}(): argument 'input' (position 1) must be Tensor, not "
+                        f"{type(<object>given).__name__}")
     return <TensorBase>given
 
 
@@ -203,7 +207,7 @@ cdef object make_new_empty_strided(Op op, PyObject** args, Py_ssize_t nargs, PyO
     return finish(new_strided(rank, sizes, strides, code), &o, op.name)
 
 
-# --- ranges ------------------------------
+# --- ranges -------------------------------------------------------------------
 cdef struct Ramp:             # element i of arange: start + i step, in integers or in floating point
     char* data
     int code
@@ -236,26 +240,31 @@ cdef void ramp_range(void* context, int64_t begin, int64_t end) noexcept nogil:
 cdef int64_t ramp_length(Value* start, Value* end, Value* step) except -1:
     """How many elements arange has; RuntimeError for a range that never ends."""
     cdef double length
+    cdef uint64_t distance
     cdef bint whole = start.category < 2 and end.category < 2 and step.category < 2
     if step.real == 0:
         raise RuntimeError("arange(): step must be nonzero")
     if not isfinite(start.real) or not isfinite(end.real):
         raise RuntimeError(f"arange(): unsupported range: {start.real} -> {end.real}")
     if (end.real < start.real) if step.real > 0 else (end.real > start.real):
-        raise RuntimeError(f"arange(): upper bound and lower bound inconsistent with step sign: from {start.real} to {end.real} "
+        raise RuntimeError("arange(): upper bound and lower bound inconsistent with step sign: from "
+                           f"{start.real} to {end.real} "
                            f"by {step.real}")
     if start.wide or end.wide or step.wide:
         raise RuntimeError("arange(): an int that does not fit 64 bits")
     length = ceil((end.real - start.real) / step.real)
     if not length < 4e18:
-        raise RuntimeError(f"arange(): invalid size, possible overflow: from {start.real} to {end.real} by {step.real}")
+        raise RuntimeError(f"arange(): invalid size, possible overflow: from {start.real} to {end.real} by "
+                           f"{step.real}")
     if not whole:
         return <int64_t>length
     if start.whole == end.whole:
         return 0
     if step.whole > 0:
-        return <int64_t>((<uint64_t>end.whole - <uint64_t>start.whole - 1) // <uint64_t>step.whole + 1)
-    return <int64_t>((<uint64_t>start.whole - <uint64_t>end.whole - 1) // (<uint64_t>0 - <uint64_t>step.whole) + 1)
+        distance = <uint64_t>end.whole - <uint64_t>start.whole
+        return <int64_t>((distance - 1) // <uint64_t>step.whole + 1)
+    distance = <uint64_t>start.whole - <uint64_t>end.whole
+    return <int64_t>((distance - 1) // (<uint64_t>0 - <uint64_t>step.whole) + 1)
 
 
 cdef object make_arange(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
@@ -271,7 +280,8 @@ cdef object make_arange(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
         if found[1] == NULL:
             raise TypeError('arange() missing 1 required positional arguments: "end"')
     for k in range(3):
-        v[k].category, v[k].wide, v[k].whole, v[k].real, v[k].imag = 1, False, k // 2, k // 2, 0  # start 0, step 1
+        # start 0, step 1
+        v[k].category, v[k].wide, v[k].whole, v[k].real, v[k].imag = 1, False, k // 2, k // 2, 0
         if found[k] != NULL:
             if not read_number(<object>found[k], &v[k]) or v[k].category == 3:
                 raise TypeError(f"arange(): argument '{(<Factory>op).names[k]}' must be a real Number, not "
@@ -316,7 +326,8 @@ cdef TensorBase make_space(Factory op, PyObject** found, Options* o, Value* star
     for k in range(2):
         if not read_number(<object>found[k], ends[k]):
             if isinstance(<object>found[k], TensorBase):
-                raise RuntimeError(f"{op.name}() only supports 0-dimensional start and end tensors, but got {op.names[k]} with "
+                raise RuntimeError(f"{op.name}() only supports 0-dimensional start and end tensors, but got "
+                                   f"{op.names[k]} with "
                                    f"{(<object>found[k]).ndim} dimension(s).")
             raise TypeError(f"{op.name}(): argument '{op.names[k]}' (position {k + 1}) must be Number, not "
                             f"{type(<object>found[k]).__name__}")
@@ -327,7 +338,8 @@ cdef TensorBase make_space(Factory op, PyObject** found, Options* o, Value* star
     if start.category == 3 or end.category == 3:
         code = C128 if code == F64 else C64
         if o.code >= 0 and CATEGORY[o.code] < 3:
-            raise RuntimeError(f"{op.name}(): inferred dtype {dtype_of(code)} can't be safely cast to passed dtype "
+            raise RuntimeError(f"{op.name}(): inferred dtype {dtype_of(code)} can't be safely cast to "
+                               "passed dtype "
                                f"{dtype_of(o.code)}")
     code = resolve(o, code)
     check_requires(o, code, op.name)
@@ -359,7 +371,8 @@ cdef object make_logspace(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
     bind(<Factory>op, args, nargs, names, found, &o)
     base.real = 10
     if found[3] != NULL and (not read_number(<object>found[3], &base) or base.category == 3):
-        raise TypeError(f"logspace(): argument 'base' (position 4) must be float, not {type(<object>found[3]).__name__}")
+        raise TypeError("logspace(): argument 'base' (position 4) must be float, not "
+                        f"{type(<object>found[3]).__name__}")
     cdef TensorBase t = make_space(<Factory>op, found, &o, &start, &end)
     for i in range(t.count):
         between(&start, &end, i, t.count, &v)
@@ -372,7 +385,7 @@ cdef object make_logspace(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
     return finish(t, &o, op.name)
 
 
-# --- matrices ------------------------------
+# --- matrices -----------------------------------------------------------------
 cdef object make_eye(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
     cdef PyObject* found[2]
     cdef Options o
@@ -433,7 +446,8 @@ cdef object triangle(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names, 
     return finish(t, &o, op.name)
 
 
-cdef void triangle_row(bint lower, int64_t i, int64_t columns, int64_t offset, int64_t* first, int64_t* last) noexcept nogil:
+cdef void triangle_row(bint lower, int64_t i, int64_t columns, int64_t offset, int64_t* first,
+                       int64_t* last) noexcept nogil:
     """Columns [first, last) of row i."""
     cdef int64_t diagonal = i + offset + (1 if lower else 0)
     diagonal = 0 if diagonal < 0 else columns if diagonal > columns else diagonal
@@ -455,7 +469,8 @@ cdef object make_scalar(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
     cdef Value v
     bind(<Factory>op, args, nargs, names, found, &o)
     if not read_number(<object>found[0], &v):
-        raise TypeError(f"scalar_tensor(): argument 's' (position 1) must be Number, not {type(<object>found[0]).__name__}")
+        raise TypeError("scalar_tensor(): argument 's' (position 1) must be Number, not "
+                        f"{type(<object>found[0]).__name__}")
     cdef int code = resolve(&o, default_code())
     check_requires(&o, code, op.name)
     check_fits(&v, code, op.name)
@@ -464,9 +479,10 @@ cdef object make_scalar(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
     return finish(t, &o, op.name)
 
 
-# --- the functions ------------------------------
-SHARED = """
-    Keywords of every such function: `dtype`, `device`, `requires_grad`, `layout`, `pin_memory`, `memory_format`, `out`.
+# --- the functions ------------------------------------------------------------
+cdef str SHARED = """
+    Keywords of every such function: `dtype`, `device`, `requires_grad`, `layout`, `pin_memory`,
+    `memory_format`, `out`.
     TypeError for arguments of the wrong kind, RuntimeError for negative sizes and for gradients of integers.
 """
 
@@ -475,69 +491,85 @@ cdef Factory add(str name, maker_t make, tuple names, int required, str doc):
     return factory(name, make, names, required, doc.rstrip() + "\n" + SHARED)
 
 
-empty = add("empty", make_empty, ("size",), 1, """empty(*size) -> Tensor: elements are not set.
+empty = add("empty", make_empty, ("size",), 1,
+    """empty(*size) -> Tensor: elements are not set.
 
     >>> import flambeau
     >>> flambeau.empty(2, 3).shape
     flambeau.Size([2, 3])
     """)
-zeros = add("zeros", make_zeros, ("size",), 1, """zeros(*size) -> Tensor of zeros.
+zeros = add("zeros", make_zeros, ("size",), 1,
+    """zeros(*size) -> Tensor of zeros.
 
     >>> import flambeau
     >>> flambeau.zeros(3)
     tensor([0., 0., 0.])
     """)
-ones = add("ones", make_ones, ("size",), 1, """ones(*size) -> Tensor of ones.
+ones = add("ones", make_ones, ("size",), 1,
+    """ones(*size) -> Tensor of ones.
 
     >>> import flambeau
     >>> flambeau.ones(2, dtype=flambeau.int64)
     tensor([1, 1])
     """)
-full = add("full", make_full, ("size", "fill_value"), 2, """full(size, fill_value) -> Tensor of one number, which gives the dtype.
+full = add("full", make_full, ("size", "fill_value"), 2,
+    """full(size, fill_value) -> Tensor of one number, which gives the dtype.
 
     >>> import flambeau
     >>> flambeau.full((2,), 7)
     tensor([7, 7])
     """)
-empty_strided = add("empty_strided", make_empty_strided, ("size", "stride"), 2, """empty_strided(size, stride) -> Tensor with that layout.
+empty_strided = add("empty_strided", make_empty_strided, ("size", "stride"), 2,
+    """empty_strided(size, stride) -> Tensor with that layout.
 
     >>> import flambeau
     >>> flambeau.empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
     """)
-empty_like = add("empty_like", make_empty_like, ("input",), 1, "empty_like(input) -> Tensor of input's shape, dtype and layout, not set.")
-zeros_like = add("zeros_like", make_zeros_like, ("input",), 1, "zeros_like(input) -> Tensor of zeros in input's shape, dtype and layout.")
-ones_like = add("ones_like", make_ones_like, ("input",), 1, "ones_like(input) -> Tensor of ones in input's shape, dtype and layout.")
+empty_like = add("empty_like", make_empty_like, ("input",), 1,
+    "empty_like(input) -> Tensor of input's shape, dtype and layout, not set.")
+zeros_like = add("zeros_like", make_zeros_like, ("input",), 1,
+    "zeros_like(input) -> Tensor of zeros in input's shape, dtype and layout.")
+ones_like = add("ones_like", make_ones_like, ("input",), 1,
+    "ones_like(input) -> Tensor of ones in input's shape, dtype and layout.")
 full_like = add("full_like", make_full_like, ("input", "fill_value"), 2,
-                "full_like(input, fill_value) -> Tensor of one number in input's shape, dtype and layout.")
-new_empty = add("new_empty", make_new_empty, ("size",), 1, "x.new_empty(*size) -> Tensor of x's dtype, not set.")
-new_zeros = add("new_zeros", make_new_zeros, ("size",), 1, "x.new_zeros(*size) -> Tensor of zeros of x's dtype.")
-new_ones = add("new_ones", make_new_ones, ("size",), 1, "x.new_ones(*size) -> Tensor of ones of x's dtype.")
+    "full_like(input, fill_value) -> Tensor of one number in input's shape, dtype and layout.")
+new_empty = add("new_empty", make_new_empty, ("size",), 1,
+    "x.new_empty(*size) -> Tensor of x's dtype, not set.")
+new_zeros = add("new_zeros", make_new_zeros, ("size",), 1,
+    "x.new_zeros(*size) -> Tensor of zeros of x's dtype.")
+new_ones = add("new_ones", make_new_ones, ("size",), 1,
+    "x.new_ones(*size) -> Tensor of ones of x's dtype.")
 new_full = add("new_full", make_new_full, ("input", "size", "fill_value"), 3,
-               "x.new_full(size, fill_value) -> Tensor of one number in x's dtype.")
+    "x.new_full(size, fill_value) -> Tensor of one number in x's dtype.")
 new_empty_strided = add("new_empty_strided", make_new_empty_strided, ("input", "size", "stride"), 3,
-                        "x.new_empty_strided(size, stride) -> Tensor of x's dtype with that layout, not set.")
-arange = add("arange", make_arange, ("start", "end", "step"), 0, """arange([start,] end, step=1) -> 1-D Tensor of start, start + step, … before end.
+    "x.new_empty_strided(size, stride) -> Tensor of x's dtype with that layout, not set.")
+arange = add("arange", make_arange, ("start", "end", "step"), 0,
+    """arange([start,] end, step=1) -> 1-D Tensor of start, start + step, … before end.
 
-    int64 when all are integers, else the default dtype.  RuntimeError for a step of zero or of the wrong sign.
+    int64 when all are integers, else the default dtype.  RuntimeError for a step of zero or of the wrong
+    sign.
 
     >>> import flambeau
     >>> flambeau.arange(1, 7, 2)
     tensor([1, 3, 5])
     """)
-linspace = add("linspace", make_linspace, ("start", "end", "steps"), 3, """linspace(start, end, steps) -> 1-D Tensor of equally spaced points, both ends included.
+linspace = add("linspace", make_linspace, ("start", "end", "steps"), 3,
+    """linspace(start, end, steps) -> 1-D Tensor of equally spaced points, both ends included.
 
     >>> import flambeau
     >>> flambeau.linspace(0, 1, 3)
     tensor([0.0000, 0.5000, 1.0000])
     """)
-logspace = add("logspace", make_logspace, ("start", "end", "steps", "base"), 3, """logspace(start, end, steps, base=10.0) -> base to the power of linspace(start, end, steps).
+logspace = add("logspace", make_logspace, ("start", "end", "steps", "base"), 3,
+    """logspace(start, end, steps, base=10.0) -> base to the power of linspace(start, end, steps).
 
     >>> import flambeau
     >>> flambeau.logspace(0, 2, 3)
     tensor([  1.,  10., 100.])
     """)
-eye = add("eye", make_eye, ("n", "m"), 1, """eye(n, m=n) -> (n, m) Tensor with ones on the diagonal.
+eye = add("eye", make_eye, ("n", "m"), 1,
+    """eye(n, m=n) -> (n, m) Tensor with ones on the diagonal.
 
     >>> import flambeau
     >>> flambeau.eye(2)
@@ -545,8 +577,9 @@ eye = add("eye", make_eye, ("n", "m"), 1, """eye(n, m=n) -> (n, m) Tensor with o
             [0., 1.]])
     """)
 tril_indices = add("tril_indices", make_tril, ("row", "col", "offset"), 2,
-                   "tril_indices(row, col, offset=0) -> (2, n) int64 Tensor: where the lower triangle of a matrix is.")
+    "tril_indices(row, col, offset=0) -> (2, n) int64 Tensor: where the lower triangle of a matrix is.")
 triu_indices = add("triu_indices", make_triu, ("row", "col", "offset"), 2,
-                   "triu_indices(row, col, offset=0) -> (2, n) int64 Tensor: where the upper triangle of a matrix is.")
-scalar_tensor = add("scalar_tensor", make_scalar, ("s",), 1, "scalar_tensor(s) -> 0-dim Tensor of the default dtype.")
+    "triu_indices(row, col, offset=0) -> (2, n) int64 Tensor: where the upper triangle of a matrix is.")
+scalar_tensor = add("scalar_tensor", make_scalar, ("s",), 1,
+    "scalar_tensor(s) -> 0-dim Tensor of the default dtype.")
 globals()["new_tensor"] = new_tensor_    # in this module's code the name is that of the C function

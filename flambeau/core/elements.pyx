@@ -28,7 +28,7 @@ cdef extern from "Python.h":
 cdef enum: PARALLEL_BYTES = 1 << 20       # from where threads pay off
 
 
-# --- numbers in ------------------------------
+# --- numbers in ---------------------------------------------------------------
 cdef int read_value(object x, Value* v) except -1:
     """A Python or NumPy number; 0 for anything else."""
     cdef int overflow = 0
@@ -103,7 +103,8 @@ cdef uint16_t to_half(float f) noexcept nogil:
         return <uint16_t>(sign | 0x7E00)
     if bits >= 0x47800000:                 # 65536 and above
         return <uint16_t>(sign | 0x7C00)
-    if bits < 0x38800000:                  # below 2**-14: adding 0.5 makes the FPU round at the last place of a half
+    # below 2**-14: adding 0.5 makes the FPU round at the last place of a half
+    if bits < 0x38800000:
         memcpy(&tiny, &bits, 4)
         tiny += 0.5
         memcpy(&bits, &tiny, 4)
@@ -204,7 +205,8 @@ cdef bint fits(const Value* v, int code) noexcept nogil:
     if code == BOOL:
         return True
     if CATEGORY[code] > 1:
-        return isinf(v.real) or not (fabs(v.real) > largest(code) or (fabs(v.imag) > largest(code) and not isinf(v.imag)))
+        high = largest(code)
+        return (isinf(v.real) or not fabs(v.real) > high) and (isinf(v.imag) or not fabs(v.imag) > high)
     if v.wide or isnan(v.real):
         return False
     if v.category < 2 and code == I64:
@@ -222,10 +224,11 @@ cdef int check_fits(const Value* v, int code, str who) except -1:
     if fits(v, code):
         return 0
     shown = complex(v.real, v.imag) if v.category == 3 else v.real if v.category == 2 or v.wide else v.whole
-    raise RuntimeError(f"{who}(): value cannot be converted to type {dtype_of(code).name} without overflow: got {shown}")
+    raise RuntimeError(f"{who}(): value cannot be converted to type {dtype_of(code).name} without overflow: "
+                       f"got {shown}")
 
 
-# --- filling ------------------------------
+# --- filling ------------------------------------------------------------------
 cdef struct Fill:
     char* data
     int width
@@ -321,7 +324,7 @@ cdef int fill_with(TensorBase t, const Value* v) except -1:
     return 0
 
 
-# --- fill_ and zero_ ------------------------------
+# --- fill_ and zero_ ----------------------------------------------------------
 def _fill_gradients(grad, dtype):
     """The old elements have no part in the result; a tensor's value (of that dtype) is in every element."""
     return grad.new_zeros(grad.shape), (None if dtype is None else grad.sum().to(dtype))
@@ -363,7 +366,8 @@ cdef object call_fill(PyObject* callable, PyObject** args, size_t flagged, PyObj
         load(pointer(<TensorBase>value), (<TensorBase>value).code, &v)
     else:
         if not read_value(value, &v):
-            raise TypeError(f"fill_(): argument 'value' (position 1) must be Number or Tensor, not {type(value).__name__}")
+            raise TypeError("fill_(): argument 'value' (position 1) must be Number or Tensor, not "
+                            f"{type(value).__name__}")
         check_fits(&v, t.code, "fill_")
     return overwrite(t, tensor_value, &v, "fill_", "FillBackward0")
 
@@ -389,8 +393,8 @@ cdef class FillOp(Op):
 
 fill_ = FillOp.made("fill_", call_fill, """fill_(tensor, value) -> the tensor
 
-    Write `value`, a number or a 0-dim tensor, to every element.  RuntimeError for a number that the dtype cannot hold
-    and for a tensor with dimensions.
+    Write `value`, a number or a 0-dim tensor, to every element.  RuntimeError for a number that the dtype
+    cannot hold and for a tensor with dimensions.
 
     >>> import flambeau
     >>> flambeau.zeros(2).fill_(3)

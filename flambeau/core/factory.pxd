@@ -26,14 +26,16 @@ cdef class Factory(Op):
     cdef readonly int required      # so many of them have no default
 
 cdef Factory factory(str name, maker_t make, tuple names, int required, str doc)
-cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found, Options* o) except -1
+cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found,
+              Options* o) except -1
 cdef int read_option(str who, object key, object value, Options* o) except -1
 cdef int resolve(Options* o, int code) noexcept
 cdef int check_requires(Options* o, int code, str who) except -1
 cdef object finish(TensorBase t, Options* o, str who)
 cdef int read_sizes(str who, PyObject** args, Py_ssize_t nargs, int64_t* sizes) except -1
 cdef void no_options(Options* o) noexcept
-cdef int bind_sizes(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, Options* o, int64_t* sizes) except -1
+cdef int bind_sizes(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, Options* o,
+                    int64_t* sizes) except -1
 cdef int64_t size_at(str who, object given, Py_ssize_t k, str argument=*) except -1
 cdef int read_tuple(str who, object given, int64_t* sizes) except -1
 cdef int read_strides(str who, object given, int rank, const int64_t* sizes, int64_t* strides) except -1

@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""What the functions that make tensors share: reading their arguments, layouts, the last step into `out` or onto the tape."""
+"""What the functions that make tensors share: reading their arguments, layouts, the last step into `out` or
+onto the tape.
+"""
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
 from .dtypes cimport CATEGORY, dtype_of, as_dtype, size_from
@@ -21,7 +23,7 @@ cdef extern from "Python.h":
 cdef object cpu_device = _cpu_device
 
 
-# --- arguments ------------------------------
+# --- arguments ----------------------------------------------------------------
 cdef object call_factory(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     return (<Factory>callable).make(<Op>callable, args, PyVectorcall_NARGS(flagged), names)
 
@@ -45,7 +47,8 @@ cdef int read_format(str who, object value) except -1:
         return CHANNELS_LAST
     if name == "channels_last_3d":
         return CHANNELS_LAST_3D
-    raise TypeError(f"{who}(): argument 'memory_format' must be flambeau.memory_format, not {type(value).__name__}")
+    raise TypeError(f"{who}(): argument 'memory_format' must be flambeau.memory_format, not "
+                    f"{type(value).__name__}")
 
 
 cdef int read_option(str who, object key, object value, Options* o) except -1:
@@ -82,12 +85,14 @@ cdef void no_options(Options* o) noexcept:
     o.code, o.requires, o.format, o.out = -1, False, NO_FORMAT, NULL
 
 
-cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found, Options* o) except -1:
+cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found,
+              Options* o) except -1:
     """Arguments by position and by name, into `found` (NULL where none was given) and the options."""
     cdef Py_ssize_t total = len(op.names), k, i
     no_options(o)
     if nargs > total:
-        raise TypeError(f"{op.name}() takes {total} positional argument{'' if total == 1 else 's'} but {nargs} were given")
+        raise TypeError(f"{op.name}() takes {total} positional argument{'' if total == 1 else 's'} but "
+                        f"{nargs} were given")
     for k in range(total):
         found[k] = args[k] if k < nargs else NULL
     if names != NULL:
@@ -119,7 +124,8 @@ cdef int resolve(Options* o, int code) noexcept:
 cdef int check_requires(Options* o, int code, str who) except -1:
     """What can be said before the tensor is made."""
     if o.requires and CATEGORY[code] < 2:
-        raise RuntimeError(f"{who}(): Only Tensors of floating point and complex dtype can require gradients, got "
+        raise RuntimeError(f"{who}(): Only Tensors of floating point and complex dtype can require "
+                           "gradients, got "
                            f"{dtype_of(code)}")
     if o.out != NULL and (<TensorBase>o.out).code != code:
         raise RuntimeError(f"{who}(): dtype {dtype_of(code)} does not match dtype of out parameter "
@@ -146,7 +152,8 @@ cdef int64_t size_at(str who, object given, Py_ssize_t k, str argument="size") e
     if PyLong_CheckExact(given):
         size = PyLong_AsLongLong(given)
     elif isinstance(given, (float, bool, str)) or not hasattr(given, "__index__"):
-        raise TypeError(f"{who}(): argument '{argument}' (position {k + 1}) must be {kind}, not {type(given).__name__}")
+        raise TypeError(f"{who}(): argument '{argument}' (position {k + 1}) must be {kind}, not "
+                        f"{type(given).__name__}")
     else:
         try:
             size = _index(given)
@@ -157,7 +164,9 @@ cdef int64_t size_at(str who, object given, Py_ssize_t k, str argument="size") e
 
 
 cdef int read_sizes(str who, PyObject** args, Py_ssize_t nargs, int64_t* sizes) except -1:
-    """`f(2, 3)` or `f((2, 3))`; returns how many.  TypeError for anything but ints, RuntimeError for negative ones."""
+    """`f(2, 3)` or `f((2, 3))`; returns how many.  TypeError for anything but ints, RuntimeError for negative
+    ones.
+    """
     cdef Py_ssize_t k
     cdef object first = <object>args[0]
     if PyTuple_Check(first) or PyList_Check(first):
@@ -177,12 +186,14 @@ cdef int read_sizes(str who, PyObject** args, Py_ssize_t nargs, int64_t* sizes) 
 cdef int read_tuple(str who, object given, int64_t* sizes) except -1:
     """A size that must be a sequence, as `full` wants it."""
     if not (PyTuple_Check(given) or PyList_Check(given)):
-        raise TypeError(f"{who}(): argument 'size' (position 1) must be tuple of ints, not {type(given).__name__}")
+        raise TypeError(f"{who}(): argument 'size' (position 1) must be tuple of ints, not "
+                        f"{type(given).__name__}")
     cdef PyObject* one = <PyObject*>given
     return read_sizes(who, &one, 1, sizes)
 
 
-cdef int bind_sizes(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, Options* o, int64_t* sizes) except -1:
+cdef int bind_sizes(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, Options* o,
+                    int64_t* sizes) except -1:
     """Sizes by position or as `size=`, then options; returns how many sizes."""
     cdef Py_ssize_t k
     cdef PyObject* by_name = NULL
@@ -209,10 +220,12 @@ cdef int read_strides(str who, object given, int rank, const int64_t* sizes, int
     cdef int64_t last = 0
     cdef int k, n
     if not (PyTuple_Check(given) or PyList_Check(given)):
-        raise TypeError(f"{who}(): argument 'stride' (position 2) must be tuple of ints, not {type(given).__name__}")
+        raise TypeError(f"{who}(): argument 'stride' (position 2) must be tuple of ints, not "
+                        f"{type(given).__name__}")
     n = <int>len(given)
     if n != rank:
-        raise RuntimeError(f"{who}(): dimensionality of sizes ({rank}) must match dimensionality of strides ({n})")
+        raise RuntimeError(f"{who}(): dimensionality of sizes ({rank}) must match dimensionality of strides "
+                           f"({n})")
     for k in range(n):
         strides[k] = size_at(who, given[k], k)
         if strides[k] < 0:
@@ -225,7 +238,7 @@ cdef int read_strides(str who, object given, int rank, const int64_t* sizes, int
     return 0
 
 
-# --- layouts ------------------------------
+# --- layouts ------------------------------------------------------------------
 cdef TensorBase laid_out(str who, int rank, const int64_t* sizes, int code, int format):
     """A new tensor in a memory format."""
     cdef int64_t strides[MAX_DIMS]
@@ -236,7 +249,8 @@ cdef TensorBase laid_out(str who, int rank, const int64_t* sizes, int code, int 
     if format == PRESERVE:
         raise RuntimeError(f"{who}(): unsupported memory format: preserve_format needs a tensor to be like")
     if rank != (4 if format == CHANNELS_LAST else 5):
-        raise RuntimeError(f"{who}(): required rank {4 if format == CHANNELS_LAST else 5} tensor to use channels_last format, "
+        raise RuntimeError(f"{who}(): required rank {4 if format == CHANNELS_LAST else 5} tensor to use "
+                           "channels_last format, "
                            f"got rank {rank}")
     for k in range(rank):                  # channels innermost, then the others from the last to the first
         d = 1 if k == 0 else rank - k if k < rank - 1 else 0
@@ -246,7 +260,9 @@ cdef TensorBase laid_out(str who, int rank, const int64_t* sizes, int code, int 
 
 
 cdef TensorBase like(str who, TensorBase model, int code, int format):
-    """A new tensor of the model's shape; its strides too if no gap lies between its elements, else their order."""
+    """A new tensor of the model's shape; its strides too if no gap lies between its elements, else their
+    order.
+    """
     cdef int order[MAX_DIMS]
     cdef int64_t strides[MAX_DIMS]
     cdef int64_t step = 1
@@ -258,7 +274,8 @@ cdef TensorBase like(str who, TensorBase model, int code, int format):
         if row_major(model):
             return new_tensor(model.rank, model.sizes, code)
         return new_strided(model.rank, model.sizes, model.strides, code)
-    for k in range(model.rank):            # insertion sort, innermost first; a broadcast dimension is passed over
+    # insertion sort, innermost first; a broadcast dimension is passed over
+    for k in range(model.rank):
         order[k] = d = model.rank - 1 - k
         i = k
         for found in range(k - 1, -1, -1):
@@ -290,7 +307,9 @@ cdef bint row_major(TensorBase t) noexcept nogil:
 
 
 cdef inline int outside(TensorBase t, int a, int b) noexcept nogil:
-    """1 where dimension a belongs further out than b, -1 where it belongs further in, 0 where its stride does not tell."""
+    """1 where dimension a belongs further out than b, -1 where it belongs further in, 0 where its stride does
+    not tell.
+    """
     if t.strides[a] == 0 or t.strides[b] == 0:
         return 0
     if t.strides[a] != t.strides[b]:

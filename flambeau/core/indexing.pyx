@@ -18,6 +18,9 @@ from .views cimport (
 from .dispatch import clone, copy_, to_dtype
 from .elements import fill_
 from .literal import tensor as tensor_of
+from .scatter import (  # noqa: F401  (one room for all of indexing)
+    gather, scatter, scatter_, scatter_add, scatter_add_, scatter_reduce, scatter_reduce_, take_along_dim,
+)
 from .tape import record
 import warnings
 
@@ -698,19 +701,20 @@ cdef TensorBase get_checked(TensorBase v, list indices, str label, object error,
 
 cdef int record_get(TensorBase v, list indices, TensorBase out, str label) except -1:
     dims = tuple([i is not None for i in indices])
-    record(label, spread_back, (v,), out, tuple([i for i in indices if i is not None]), (dims, v.shape))
+    record(label, spread_back, (v,), out, tuple([i for i in indices if i is not None]), ((dims, v.shape),))
     return 0
 
 
 cdef list with_gaps(tuple tensors, tuple dims):
-    """Index tensors at the dimensions marked, None at the others."""
+    """Index tensors (the first of `tensors`) at the dimensions marked, None at the others."""
     found = iter(tensors)
     return [next(found) if used else None for used in dims]
 
 
 def spread_back(grad, *saved):
     """Derivative of reading: the gradient added up at the places read, among zeros."""
-    return spread(<TensorBase>grad, with_gaps(saved[:-2], saved[-2]), saved[-1])
+    dims, shape = saved[len(saved) - 1]
+    return spread(<TensorBase>grad, with_gaps(saved, dims), shape)
 
 
 cdef TensorBase spread(TensorBase grad, list indices, object shape):
@@ -734,7 +738,7 @@ cdef TensorBase spread(TensorBase grad, list indices, object shape):
 
 def get_back(grad, *saved):
     """Derivative of spreading: the elements at the places."""
-    return get(<TensorBase>grad, with_gaps(saved[:-1], saved[-1]), "IndexBackward0")
+    return get(<TensorBase>grad, with_gaps(saved, saved[len(saved) - 1]), "IndexBackward0")
 
 
 cdef int put_into(TensorBase v, list indices, TensorBase values, bint accumulate, str who) except -1:
@@ -775,7 +779,7 @@ cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumul
     if recorded:
         dims = tuple([i is not None for i in indices])
         record("IndexPutBackward0", put_back, (v, values), v, tuple([i for i in indices if i is not None]),
-               (dims, accumulate, values.shape, wants_grad(values)), v)
+               ((dims, accumulate, values.shape, wants_grad(values)),), v)
     return 0
 
 
@@ -824,12 +828,13 @@ cdef int accumulate_wide(TensorBase v, list indices, TensorBase values, str who,
 
 def put_back(grad, *saved):
     """Derivative of writing at places: zeros there for the overwritten tensor, the elements there for the values."""
-    cdef list indices = with_gaps(saved[:-4], saved[-4])
-    cdef bint accumulate = saved[-3]
     cdef TensorBase of_values = None, zero
-    if saved[-1]:
+    cdef list indices
+    dims, accumulate, shape, wanted = saved[len(saved) - 1]
+    indices = with_gaps(saved, dims)
+    if wanted:
         of_values = get(<TensorBase>grad, indices, "IndexBackward0")
-        of_values = <TensorBase>sum_to(of_values, saved[-2])
+        of_values = <TensorBase>sum_to(of_values, shape)
     if accumulate:
         return grad, of_values
     zero = <TensorBase>grad.new_zeros(())

@@ -35,7 +35,7 @@ cdef extern from "Python.h":
     PyObject** PySequence_Fast_ITEMS(object o)
 
 
-# --- nested sequences ------------------------------
+# --- nested sequences ---------------------------------------------------------
 cdef struct Shape:
     int rank
     int64_t sizes[MAX_DIMS]
@@ -108,7 +108,8 @@ cdef int scan(str who, object data, int depth, int code) except -2:
     return found if code < 0 else PROMOTED[code][found]
 
 
-cdef int put(str who, object data, int depth, Shape* shape, const int64_t* steps, char* p, int code) except -1:
+cdef int put(str who, object data, int depth, Shape* shape, const int64_t* steps, char* p,
+             int code) except -1:
     """Write the elements below `data`; ValueError where a length differs from the first one of its depth."""
     cdef PyObject** items
     cdef object fast
@@ -119,11 +120,13 @@ cdef int put(str who, object data, int depth, Shape* shape, const int64_t* steps
     if PyList_Check(data) or PyTuple_Check(data):
         fast = data
     elif not is_sequence(data):
-        raise TypeError(f"{who}(): not a sequence: expected one of length {n} at dim {depth}, got {type(data).__name__}")
+        raise TypeError(f"{who}(): not a sequence: expected one of length {n} at dim {depth}, got "
+                        f"{type(data).__name__}")
     else:
         fast = PySequence_Fast(data, b"not a sequence")
     for i in range(n):
-        # a conversion may run foreign code that changes the list, so its length and place are asked for at each element
+        # a conversion may run foreign code that changes the list, so its length and place are asked for at
+        # each element
         if PySequence_Fast_GET_SIZE(fast) != n:
             break
         items = PySequence_Fast_ITEMS(fast)
@@ -135,7 +138,8 @@ cdef int put(str who, object data, int depth, Shape* shape, const int64_t* steps
             put_one(who, <object>items[i], p, code)
         p += step
     if PySequence_Fast_GET_SIZE(fast) != n:
-        raise ValueError(f"{who}(): expected sequence of length {n} at dim {depth} (got {PySequence_Fast_GET_SIZE(fast)})")
+        raise ValueError(f"{who}(): expected sequence of length {n} at dim {depth} (got "
+                         f"{PySequence_Fast_GET_SIZE(fast)})")
     return 0
 
 
@@ -146,12 +150,14 @@ cdef int put_one(str who, object x, char* p, int code) except -1:
     if isinstance(x, TensorBase):
         t = <TensorBase>x
         if t.count != 1:
-            raise TypeError(f"{who}(): only tensors of a single element can be elements of a sequence, got one of shape "
+            raise TypeError(f"{who}(): only tensors of a single element can be elements of a sequence, got "
+                            "one of shape "
                             f"{list(t.shape)}; stack() joins tensors")
         load(pointer(t), t.code, &v)
     elif not read_value(x, &v):
         if is_sequence(x) and not PyUnicode_Check(x):
-            raise TypeError(f"{who}(): '{type(x).__name__}' object cannot be interpreted as a number: elements of unequal depth")
+            raise TypeError(f"{who}(): '{type(x).__name__}' object cannot be interpreted as a number: "
+                            "elements of unequal depth")
         raise TypeError(f"{who}(): must be real number, not {type(x).__name__}")
     elif v.category == 3 and CATEGORY[code] < 3 and code != BOOL:
         raise TypeError(f"{who}(): must be real number, not complex: the dtype is {dtype_of(code)}")
@@ -218,7 +224,7 @@ cdef TensorBase plain_list(object data):
     return t
 
 
-# --- tensors and arrays ------------------------------
+# --- tensors and arrays -------------------------------------------------------
 cdef TensorBase copy_array(object array, int code):
     """A tensor with its own copy of an array's elements."""
     cdef TensorBase shared, t
@@ -262,8 +268,10 @@ cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
     bind(<Factory>op, args, nargs, names, found, &o)
     data = <object>found[0]
     if isinstance(data, TensorBase):
-        warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
-                      "sourceTensor.detach().clone().requires_grad_(True), rather than flambeau.tensor(sourceTensor).",
+        warnings.warn("To copy construct from a tensor, it is recommended to use "
+                      "sourceTensor.detach().clone() or "
+                      "sourceTensor.detach().clone().requires_grad_(True), rather than "
+                      "flambeau.tensor(sourceTensor).",
                       UserWarning, stacklevel=1)
     if o.code >= 0:
         check_requires(&o, o.code, op.name)
@@ -280,7 +288,8 @@ cdef object make_new_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* 
     cdef int code
     bind(<Factory>op, args, nargs, names, found, &o)
     if not isinstance(<object>found[0], TensorBase):
-        raise TypeError(f"new_tensor(): argument 'input' (position 1) must be Tensor, not {type(<object>found[0]).__name__}")
+        raise TypeError("new_tensor(): argument 'input' (position 1) must be Tensor, not "
+                        f"{type(<object>found[0]).__name__}")
     code = o.code if o.code >= 0 else (<TensorBase>found[0]).code
     check_requires(&o, code, op.name)
     t = copied(op.name, <object>found[1], code)
@@ -309,8 +318,8 @@ cdef object make_as_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* n
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     """A tensor of `obj`, sharing its memory where that is possible and `copy` is not True.
 
-    obj: a tensor, a NumPy array or scalar, an object with DLPack or a buffer (read as `dtype`, by default the default
-    dtype), a number or nested sequences.  ValueError where copy=False cannot be kept.
+    obj: a tensor, a NumPy array or scalar, an object with DLPack or a buffer (read as `dtype`, by default the
+    default dtype), a number or nested sequences.  ValueError where copy=False cannot be kept.
 
     >>> import flambeau
     >>> flambeau.asarray([1, 2])
@@ -339,7 +348,8 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
         t, shared = from_sequence("asarray", obj, o.code), False
     if o.code >= 0 and t.code != o.code:
         if copy is False:
-            raise ValueError(f"asarray(): can't alias tensor with dtype {dtype_of(t.code)} into dtype {dtype_of(o.code)}.")
+            raise ValueError(f"asarray(): can't alias tensor with dtype {dtype_of(t.code)} into dtype "
+                             f"{dtype_of(o.code)}.")
         t, shared = t.to(dtype_of(o.code)), False
     check_requires(&o, t.code, "asarray")
     if copy and shared:
@@ -351,20 +361,22 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     return t.requires_grad_(True)
 
 
-tensor = factory("tensor", make_tensor, ("data",), 1, """tensor(data, *, dtype=None, device=None, requires_grad=False) -> Tensor
+tensor = factory("tensor", make_tensor, ("data",), 1,
+    """tensor(data, *, dtype=None, device=None, requires_grad=False) -> Tensor
 
-    A copy of `data`: a number, nested sequences of numbers, a NumPy array, a tensor.  Without `dtype`, ints become int64,
-    bools bool, floats the default dtype; mixtures the dtype that holds all.
+    A copy of `data`: a number, nested sequences of numbers, a NumPy array, a tensor.  Without `dtype`, ints
+    become int64, bools bool, floats the default dtype; mixtures the dtype that holds all.
 
-    ValueError for ragged sequences and for ints beyond 64 bits, TypeError for elements that are no numbers, RuntimeError for
-    a number that an integer dtype cannot hold.
+    ValueError for ragged sequences and for ints beyond 64 bits, TypeError for elements that are no numbers,
+    RuntimeError for a number that an integer dtype cannot hold.
 
     >>> import flambeau
     >>> flambeau.tensor([[1, 2], [3, 4]])
     tensor([[1, 2],
             [3, 4]])
     """)
-as_tensor = factory("as_tensor", make_as_tensor, ("data", "dtype", "device"), 1, """as_tensor(data, dtype=None, device=None) -> Tensor
+as_tensor = factory("as_tensor", make_as_tensor, ("data", "dtype", "device"), 1,
+    """as_tensor(data, dtype=None, device=None) -> Tensor
 
     As `tensor`, but a tensor of the right dtype is returned as it is, and a NumPy array shares its memory.
 

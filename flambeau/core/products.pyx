@@ -21,7 +21,7 @@ from .tape cimport (
     Node, Slot, attach, check_in_place, clear_slot, grad_enabled, keep, kept, rebase, set_grad, wants_grad,
 )
 from .tensor cimport (
-    MAX_DIMS, OP_ADD, OP_IADD, OP_IMUL, OP_MUL, TensorBase, late, new_tensor, operator_for, pointer, same_shape, wrote,
+    MAX_DIMS, OP_ADD, OP_MUL, TensorBase, late, new_tensor, operator_for, pointer, same_shape, wrote,
 )
 from .views cimport compact, copy_strided, cut, expanded, reshaped, unsqueeze_cut
 cimport cython
@@ -933,25 +933,26 @@ cdef object do_outer(ProductOp op, PyObject** found):
 
 
 cdef object do_addr(ProductOp op, PyObject** found):
-    """By multiplications and additions, with their promotion of dtypes."""
-    cdef TensorBase c = <TensorBase>found[0], a = <TensorBase>found[1], b = <TensorBase>found[2]
+    """By multiplications and additions, with their promotion of dtypes; half types are rounded once, at the end."""
+    cdef TensorBase input = <TensorBase>found[0], c = input, a = <TensorBase>found[1], b = <TensorBase>found[2]
     cdef Scale alpha, beta
     cdef object result
+    cdef bint half = (c.code == F16 or c.code == BF16) and c.code == a.code == b.code
+    if half:
+        c, a, b = copied(c, F32, False), copied(a, F32, False), copied(b, F32, False)
     read_scale(op, 3, found[3], &beta)
     read_scale(op, 4, found[4], &alpha)
     result = outer_of(op, a, b, "vec1")
     check_addend(op, c, 2, (<TensorBase>result).sizes)
     if found[4] != NULL and alpha.real != 1:
         result = late.binary(operator_for(OP_MUL), result, <object>found[4])
-    if op.in_place:
-        if beta.real == 0:
-            return (<object>c).copy_(result)
-        if beta.real != 1:
-            late.binary(operator_for(OP_IMUL), c, <object>found[3])
-        return late.binary(operator_for(OP_IADD), c, result)
     if beta.real != 0:
         scaled = c if beta.real == 1 else late.binary(operator_for(OP_MUL), c, <object>found[3])
         result = late.binary(operator_for(OP_ADD), scaled, result)
+    if half:
+        result = copied(<TensorBase>result, input.code, False)
+    if op.in_place:
+        return (<object>input).copy_(result)
     return put_out(op, found[5], <TensorBase>result, a, b, c)
 
 

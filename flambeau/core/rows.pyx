@@ -200,6 +200,10 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
         broadcast(op.name, sizes, &rank, t, ())
         if grad_enabled() and wants_grad(t):
             taped = True
+    if taped and wanted != NO_CODE and any([(<TensorBase>t).code != wanted for t in tensors]):
+        # the conversion is an operation of its own on the tape, which brings gradients back to the input's dtype
+        return run_rows(op, tuple([(<object>t).to(dtype_of(wanted)) for t in tensors]), dims, ndims, keepdim, NO_CODE, params,
+                        given)
     common = common_code(operands, n, 0)
     for d in range(rank):
         reduced[d] = False

@@ -180,7 +180,7 @@ def square(input):
     return input & input if input.dtype == "bool" else input * input
 
 
-@pointwise(places=("_pow",), in_place=False, dtypes=ALL)
+@pointwise(places=("_pow",), in_place=False, dtypes=ALL, domain=(0.2, 3.0))
 def power(input, exponent):
     """input ** exponent, element by element."""
     if input.dtype == "bool":
@@ -404,7 +404,7 @@ def isneginf(input):
     return input == float("-inf") if fn.is_float(input.dtype) else ex.compare("ne", input, input)
 
 
-@pointwise(in_place=False, places=("_isclose",), raw=())
+@pointwise(in_place=False, places=("_isclose",), differentiable=False)
 def close_to(input, other, *, rtol=1e-5, atol=1e-8, equal_nan=0):
     """|input - other| <= atol + rtol · |other|, or equal."""
     if not fn.is_float(input.dtype):
@@ -498,6 +498,17 @@ def masked_value(input, mask, value):
 def _(grad, mask):
     zero = fn.like(grad, 0.0)
     return fn.where(mask, zero, grad), None, fn.where(mask, grad, zero)
+
+
+@pointwise(places=("_is_counted",), in_place=False, dtypes=FLOATING)
+def is_counted(input):
+    """1 where the element is not zero, else 0: what the 0-norm adds up."""
+    return fn.where(input != 0, fn.like(input, 1.0), fn.like(input, 0.0))
+
+
+@is_counted.derivative
+def _(grad):
+    return grad * 0.0
 
 
 @pointwise(places=("_identity",), in_place=False)

@@ -56,6 +56,9 @@ def einsum(*args: Any) -> TensorBase:
     last_use.update(dict.fromkeys(output, len(operands)))
 
     result, names = _diagonals(operands[0], labels[0])
+    if len(operands) == 1:  # a sum as any other, which turns integers into int64
+        gone = [d for d, name in enumerate(names) if name not in output]
+        result, names = (result.sum(gone) if gone else result), [n for n in names if n in output]
     result, names = _sum_out(result, names, {n for n in names if last_use[n] == 0})
     for k in range(1, len(operands)):
         right, right_names = _diagonals(operands[k], labels[k])
@@ -204,7 +207,7 @@ def _sum_out(operand: TensorBase, names: list[Label], gone: set[Label]) -> tuple
     dims = [d for d, name in enumerate(names) if name in gone]
     if not dims:
         return operand, names
-    return operand.sum(dims), [name for name in names if name not in gone]
+    return operand.sum(dims, dtype=operand.dtype), [name for name in names if name not in gone]
 
 
 def _contract_pair(
@@ -254,8 +257,8 @@ def _after(operand: TensorBase, leading: int, new: int) -> TensorBase:
 def tensordot(a: TensorBase, b: TensorBase, dims: Any = 2, out: TensorBase | None = None) -> TensorBase:
     """Sum of products over the last `dims` dimensions of a and the first of b, or over the two lists `dims`.
 
-    The shape is a's other dimensions, then b's. RuntimeError where sizes, the lists' lengths or the dtypes do
-    not fit, IndexError for a dimension out of range.
+    The shape is a's other dimensions, then b's. A size of 1 broadcasts. RuntimeError where sizes, the lists' lengths or
+    the dtypes do not fit, IndexError for a dimension out of range.
 
     >>> import flambeau
     >>> flambeau.tensordot(flambeau.ones(2, 3, 4), flambeau.ones(4, 3), dims=([1, 2], [1, 0]))
@@ -277,16 +280,19 @@ def tensordot(a: TensorBase, b: TensorBase, dims: Any = 2, out: TensorBase | Non
         )
     if a.dtype != b.dtype:
         raise RuntimeError(f"tensordot(): both inputs should have same dtype, got {a.dtype} and {b.dtype}")
+    a_dims, b_dims = _wrapped(a_dims, a.ndim), _wrapped(b_dims, b.ndim)
+    a_lone, b_lone = [], []
     for first, second in zip(a_dims, b_dims):
-        if a.size(first) != b.size(second):
+        if 1 in (a.shape[first], b.shape[second]):  # it broadcasts: the other is summed at once
+            a_lone += [first] if a.shape[first] != 1 else []
+            b_lone += [second] if b.shape[second] != 1 else []
+        elif a.shape[first] != b.shape[second]:
             raise RuntimeError(
-                f"tensordot(): contracted dimensions need to match, but first has size {a.size(first)} in "
-                f"dim {first} and second has size {b.size(second)} in dim {second}"
+                f"tensordot(): contracted dimensions need to match, but first has size {a.shape[first]} in dim "
+                f"{first} and second has size {b.shape[second]} in dim {second}"
             )
-    a_dims, b_dims = [d % a.ndim for d in a_dims], [d % b.ndim for d in b_dims]
-    for listed in (a_dims, b_dims):
-        if len(set(listed)) != len(listed):
-            raise RuntimeError(f"tensordot(): a dim appears multiple times in the list of dims {listed}")
+    a = a.sum(a_lone, True, dtype=a.dtype) if a_lone else a
+    b = b.sum(b_lone, True, dtype=b.dtype) if b_lone else b
     rows = [d for d in range(a.ndim) if d not in a_dims]
     columns = [d for d in range(b.ndim) if d not in b_dims]
     row_sizes, column_sizes = [a.shape[d] for d in rows], [b.shape[d] for d in columns]
@@ -296,6 +302,18 @@ def tensordot(a: TensorBase, b: TensorBase, dims: Any = 2, out: TensorBase | Non
         b.permute(b_dims + columns).reshape(depth, prod(column_sizes)),
     )
     return _put(product.reshape(row_sizes + column_sizes), out)
+
+
+def _wrapped(dims: list[int], rank: int) -> list[int]:
+    for d in dims:
+        if not -rank <= d < rank:
+            raise IndexError(
+                f"tensordot(): Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {d})"
+            )
+    dims = [d % rank for d in dims]
+    if len(set(dims)) != len(dims):
+        raise RuntimeError(f"tensordot(): a dim appears multiple times in the list of dims {dims}")
+    return dims
 
 
 def _put(result: TensorBase, out: TensorBase | None) -> TensorBase:

@@ -73,7 +73,6 @@ lgamma = _function(
     domain=(0.3, 4.0),
     reference="scipy.special.digamma",
     also=("special.digamma", "special.psi"),
-    differentiable=False,
 )
 def digamma(input):
     """Logarithmic derivative of Γ, element by element."""
@@ -232,3 +231,11 @@ def _(grad, input):
         -fn.log(input) - 1.0,
         fn.where(input == 0, fn.like(grad, math.inf), fn.like(grad, math.nan)),
     )
+
+
+@pointwise(
+    int_to_float=True, places=("_trigamma",), domain=(0.3, 4.0), in_place=False, differentiable=False
+)
+def trigamma(input):
+    """Derivative of digamma."""
+    return fn.trigamma(input)

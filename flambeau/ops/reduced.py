@@ -8,7 +8,7 @@ from ..core import dispatch
 from ..core.tensor import TensorBase
 from . import reductions as r
 from .arithmetic import clamp as _clamp
-from .arithmetic import maximum, minimum
+from .arithmetic import is_counted, maximum, minimum
 from .functions import log_odds
 from .functions import numbers_only as _numbers_only
 from .registry import library, register
@@ -188,7 +188,7 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
     elif ord == -math.inf:
         found = r.amin(x.abs(), dim, keepdim)
     elif ord == 0:
-        found = r.sum_((x != 0).to(x.dtype), dim, keepdim)
+        found = r.sum_(is_counted(x), dim, keepdim)
     elif ord == 1:
         found = r.sum_(x.abs(), dim, keepdim)
     else:

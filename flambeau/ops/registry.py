@@ -69,7 +69,7 @@ def published(prefix: str) -> dict[str, Callable]:
     for entry in REGISTRY.values():
         for place in entry.places:
             head, _, name = place.rpartition(".")
-            if head != prefix.rstrip(".") or name.startswith("_"):
+            if head != prefix.rstrip(".") or (name.startswith("_") and not name.startswith("__")):
                 continue
             found[name] = entry.function
             if entry.in_place is not None and prefix in ("", "Tensor.", "nn.functional."):

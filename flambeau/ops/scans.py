@@ -1,0 +1,275 @@
+"""Scans along a dimension, differences, and the trapezoidal rule; the loops are in core/scan.pyx."""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+
+from ..autograd.grad_mode import no_grad
+from ..core import tape
+from ..core.dtypes import by_name, dtype
+from ..core.scan import scan
+from ..core.tensor import TensorBase
+from .copying import to_dtype
+from .joining import cat
+from .registry import library, register
+
+FLOAT32, INT64 = by_name["float32"], by_name["int64"]
+HALVES = ("float16", "bfloat16")
+
+cummax_result = namedtuple("cummax", ("values", "indices"))
+cummin_result = namedtuple("cummin", ("values", "indices"))
+
+
+def _wrapped(dim: int, input: TensorBase, who: str) -> int:
+    """The dimension counted from the front; 0-dim tensors take 0 and -1."""
+    n = max(input.ndim, 1)
+    if not -n <= dim < n:
+        raise IndexError(
+            f"{who}(): Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})"
+        )
+    return dim % n
+
+
+def _scanned(x: TensorBase, dim: int, kind: str):
+    """The scan in float32 for half types, in two parts for complex sums."""
+    if x.dtype.name in HALVES:
+        return to_dtype(scan(to_dtype(x, FLOAT32), dim, kind), x.dtype)
+    return scan(x, dim, kind)
+
+
+def _reversed_sum(x: TensorBase, dim: int) -> TensorBase:
+    """Sum of each element and those after it."""
+    return x if x.ndim == 0 else cumsum(x.flip(dim), dim).flip(dim)
+
+
+def _accumulating(who: str, kind: str, input: TensorBase, dim: int, given: dtype | None) -> TensorBase:
+    """The input in the dtype that is accumulated in: the one given, int64 for integers."""
+    _wrapped(dim, input, who)
+    if input.dtype.name.startswith("complex"):
+        raise NotImplementedError(f'{who}(): "{who}" not implemented for {input.dtype}')
+    if given is None:
+        given = input.dtype if input.is_floating_point() else INT64
+    if given.name == "bool":
+        raise NotImplementedError(f'{who}(): "{who}" not implemented for {given}')
+    return to_dtype(input, given)
+
+
+def _into(out: TensorBase | None, found: TensorBase) -> TensorBase:
+    return found if out is None else out.resize_(found.shape).copy_(found)
+
+
+@library("scan", reference="numpy.cumsum")
+def cumsum(
+    input: TensorBase, dim: int, *, dtype: dtype | None = None, out: TensorBase | None = None
+) -> TensorBase:
+    """Running sum along `dim`; integers and bools give int64, half types are summed in float32, float32 in float64.
+
+    >>> import flambeau
+    >>> flambeau.tensor([[1, 2, 3], [4, 5, 6]]).cumsum(1)
+    tensor([[ 1,  3,  6],
+            [ 4,  9, 15]])
+    """
+    x = _accumulating("cumsum", "sum", input, dim, dtype)
+    found = _scanned(x, dim, "sum")
+    if tape.recording(x):
+        tape.record("CumsumBackward0", lambda g: _reversed_sum(g, dim), (x,), found)
+    return _into(out, found)
+
+
+@library("scan", reference="numpy.cumprod")
+def cumprod(
+    input: TensorBase, dim: int, *, dtype: dtype | None = None, out: TensorBase | None = None
+) -> TensorBase:
+    """Running product along `dim`; integers and bools give int64.
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2, 3, 4]).cumprod(0)
+    tensor([ 1,  2,  6, 24])
+    """
+    x = _accumulating("cumprod", "prod", input, dim, dtype)
+    found = _scanned(x, dim, "prod")
+    if tape.recording(x):
+        tape.record("CumprodBackward0", _cumprod_gradient, (x,), found, (x, found), (dim,))
+    return _into(out, found)
+
+
+def _cumprod_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim: int) -> TensorBase:
+    """Σ_j≥i grad_j · (product of all x up to j but x_i).
+
+    Up to the first zero that is Σ grad_j · out_j / x_i.  At it, the zero is left out of the product; after it, every
+    product holds the zero.
+    """
+    if x.ndim == 0:
+        return grad
+    with no_grad():
+        zero = x == 0
+        any_zero = bool(zero.any())
+    if not any_zero:
+        return _reversed_sum(grad * out, dim) / x
+    if tape.recording(grad, x):
+        return _cumprod_gradient_by_element(grad, x, dim)
+    seen = zero.cumsum(dim)
+    first = zero & (seen == 1)
+    others = x.masked_fill(first, 1.0)
+    before = _reversed_sum(grad * out, dim) / x.masked_fill(zero, 1.0)
+    at = _reversed_sum(grad * others.cumprod(dim), dim)
+    return before.masked_fill(seen > 0, 0.0) + at.masked_fill(~first, 0.0)
+
+
+def _cumprod_gradient_by_element(grad: TensorBase, x: TensorBase, dim: int) -> TensorBase:
+    """The definition, element by element: right at zeros for derivatives of any order, quadratic in the length."""
+    n = x.shape[dim]
+    one = x.narrow(dim, 0, 1).detach() * 0.0 + 1.0
+    found = []
+    for k in range(n):
+        others = [x.narrow(dim, 0, k), one, x.narrow(dim, k + 1, n - k - 1)]
+        products = cat([o for o in others if o.shape[dim]], dim).cumprod(dim)
+        found.append((grad * products).narrow(dim, k, n - k).sum(dim, True))
+    return cat(found, dim)
+
+
+@library("scan")
+def logcumsumexp(input: TensorBase, dim: int, *, out: TensorBase | None = None) -> TensorBase:
+    """Logarithm of the running sum of exponentials along `dim`, without overflow; floating-point dtypes only.
+
+    >>> import flambeau
+    >>> flambeau.tensor([0.0, 0.0]).logcumsumexp(0)
+    tensor([0.0000, 0.6931])
+    """
+    _wrapped(dim, input, "logcumsumexp")
+    if not input.is_floating_point():
+        raise NotImplementedError(f'logcumsumexp(): "logcumsumexp" not implemented for {input.dtype}')
+    found = _scanned(input, dim, "logaddexp")
+    if tape.recording(input):
+        tape.record("LogcumsumexpBackward0", _logcumsumexp_gradient, (input,), found, (input, found), (dim,))
+    return _into(out, found)
+
+
+def _logcumsumexp_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim: int) -> TensorBase:
+    """e^x_i · Σ_j≥i grad_j · e^-out_j, the positive and the negative terms each by its logarithm."""
+    if x.ndim == 0:
+        return grad
+
+    def part(terms: TensorBase) -> TensorBase:
+        inside = terms > 0
+        logs = terms.masked_fill(~inside, 1.0).log().masked_fill(~inside, -math.inf) - out
+        return (logcumsumexp(logs.flip(dim), dim).flip(dim) + x).exp()
+
+    return part(grad) - part(-grad)
+
+
+def _extreme(who: str, kind: str, result: type):
+    def function(input: TensorBase, dim: int, *, out: tuple | None = None):
+        axis = _wrapped(dim, input, who)
+        x = to_dtype(input, FLOAT32) if input.dtype.name in HALVES else input
+        values, indices = scan(x, dim, kind)
+        values = to_dtype(values, input.dtype)
+        if tape.recording(input):
+            tape.record(f"{who.capitalize()}Backward0", _to_places, (input,), values, (indices,), (axis,))
+        if out is not None:
+            return result(_into(out[0], values), _into(out[1], indices))
+        return result(values, indices)
+
+    function.__name__ = function.__qualname__ = who
+    function.__doc__ = (
+        f"Running {kind}imum along `dim` and where it stands, as a named tuple (values, indices).\n\n"
+        "Of equal elements the last one counts; from the first NaN on, all are NaN."
+    )
+    register(who, "scan", function)
+    return function
+
+
+def _to_places(grad: TensorBase, indices: TensorBase, dim: int) -> TensorBase:
+    return grad if grad.ndim == 0 else grad.new_zeros(grad.shape).scatter_add(dim, indices, grad)
+
+
+cummax = _extreme("cummax", "max", cummax_result)
+cummin = _extreme("cummin", "min", cummin_result)
+
+
+def _in_place(function):
+    """`x.cumsum_(dim)`: the scan written over the tensor."""
+
+    def write(self: TensorBase, dim: int, *, dtype: dtype | None = None) -> TensorBase:
+        tape._check_in_place(self, function.__name__ + "_")
+        return self.copy_(function(self, dim) if dtype is None else function(self, dim, dtype=dtype))
+
+    write.__name__ = write.__qualname__ = function.__name__ + "_"
+    write.__doc__ = f"`{function.__name__}` in place."
+    register(write.__name__, "scan", write, places=(f"Tensor.{write.__name__}",))
+
+
+_in_place(cumsum)
+_in_place(cumprod)
+
+
+# --- differences and integrals -------------------------------------------------------------------------------------------
+@library("composite", reference="numpy.diff")
+def diff(
+    input: TensorBase,
+    n: int = 1,
+    dim: int = -1,
+    prepend: TensorBase | None = None,
+    append: TensorBase | None = None,
+    *,
+    out: TensorBase | None = None,
+) -> TensorBase:
+    """Differences of neighbours along `dim`, n times over; `prepend` and `append` are joined on first.
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 4, 9]).diff()
+    tensor([3, 5])
+    """
+    if input.ndim == 0:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"diff(): order must be non-negative but got {n}")
+    axis = _wrapped(dim, input, "diff")
+    parts = [p for p in (prepend, input, append) if p is not None]
+    x = cat(parts, axis) if len(parts) > 1 else input
+    for _ in range(min(n, x.shape[axis])):
+        length = max(x.shape[axis] - 1, 0)
+        after, before = x.narrow(axis, x.shape[axis] - length, length), x.narrow(axis, 0, length)
+        x = after ^ before if x.dtype.name == "bool" else after - before
+    return _into(out, x if x is not input else input.clone())
+
+
+def _panels(y: TensorBase, x: TensorBase | None, dx, dim: int, who: str) -> TensorBase:
+    """The areas between neighbouring points, times two."""
+    if y.ndim == 0:
+        raise IndexError(f"{who}(): Dimension specified as {dim} but tensor has no dimensions")
+    axis = _wrapped(dim, y, who)
+    if y.shape[axis] == 0:
+        return (y.narrow(axis, 0, 0)) * 1.0
+    n = y.shape[axis] - 1
+    sums = y.narrow(axis, 1, n) + y.narrow(axis, 0, n)
+    if x is None:
+        return sums * dx
+    if x.ndim == 1 and y.ndim > 1:
+        if x.shape[0] != y.shape[axis]:
+            raise RuntimeError(
+                f"{who}(): There must be one `x` value for each sample point, got {x.shape[0]} and {y.shape[axis]}"
+            )
+        x = x.reshape([x.shape[0] if d == axis else 1 for d in range(y.ndim)])
+    steps = diff(x, 1, axis - y.ndim)
+    return sums * steps
+
+
+@library("composite", "trapezoid", "trapz", reference="numpy.trapezoid")
+def trapezoid(y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, dim: int = -1) -> TensorBase:
+    """Integral of `y` along `dim` by the trapezoidal rule, at places `x` or at distance `dx`.
+
+    >>> import flambeau
+    >>> flambeau.trapezoid(flambeau.tensor([1., 2., 3.]))
+    tensor(4.)
+    """
+    return _panels(y, x, dx, dim, "trapezoid").sum(dim) / 2.0
+
+
+@library("composite", "cumulative_trapezoid")
+def cumulative_trapezoid(
+    y: TensorBase, x: TensorBase | None = None, *, dx: float = 1.0, dim: int = -1
+) -> TensorBase:
+    """Running integral of `y` along `dim` by the trapezoidal rule, at places `x` or at distance `dx`."""
+    return _panels(y, x, dx, dim, "cumulative_trapezoid").cumsum(dim) / 2.0
