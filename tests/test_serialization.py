@@ -139,7 +139,6 @@ class Opaque:
         ({Opaque(): 1}, "a key of obj is of type Opaque"),
         ([OrderedDict(a=Opaque())], r"obj\[0\]\['a'\]"),
         (slice(0, "b"), r"obj\.stop"),
-        (flambeau.empty(2, device="meta"), "obj is on the device meta"),
         ([flambeau.nn.Identity()], r"obj\[0\] is of type Identity.*state_dict"),
     ],
 )

@@ -290,3 +290,21 @@ stack = JoinOp("stack", True, """stack(tensors, dim=0, *, out=None) -> Tensor
             [3, 4]])
     """)
 make_callable(JoinOp, cat)
+
+
+# --- mirror images -----------------------------------------------------------------------------------------------------------
+def flipped(TensorBase input not None, tuple dims) -> TensorBase:
+    """A copy with the order of the elements reversed along `dims` (counted from the front), not recorded."""
+    cdef TensorBase out = new_tensor(input.rank, input.sizes, input.code)
+    cdef int64_t back[MAX_DIMS]
+    cdef const char* source = pointer(input)
+    cdef int d
+    for d in range(input.rank):
+        back[d] = input.strides[d]
+    if input.count:
+        for d in dims:
+            source += (input.sizes[d] - 1) * input.strides[d] * input.width
+            back[d] = -input.strides[d]
+        with nogil:
+            copy_strided(out.storage.data, out.strides, source, back, input.rank, input.sizes, input.width)
+    return out

@@ -9,7 +9,7 @@ Nothing is copied on the way to BLAS unless an operand has unit stride along nei
 """
 from libc.stdlib cimport malloc, free
 from libc.string cimport memcpy
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from cpython.object cimport PyObject
 from .blas cimport (
     OK, ensure, batched_gemm_f32, batched_gemm_f64, gemm_f32, gemm_f64,
@@ -23,13 +23,45 @@ from .tape cimport (
 from .tensor cimport (
     MAX_DIMS, OP_ADD, OP_MUL, TensorBase, late, new_tensor, operator_for, pointer, same_shape, wrote,
 )
-from .views cimport compact, copy_strided, cut, expanded, reshaped, unsqueeze_cut
+from .views cimport compact, copy_strided, cut, reshaped, unsqueeze_cut
 cimport cython
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
 
+cdef extern from *:
+    """
+    #include <stdint.h>
+    typedef float flambeau_four __attribute__((vector_size(16), aligned(4)));
+    #define FLAMBEAU_MIX(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+
+    /* to (cols, rows) = the transpose of from (rows, cols), whose rows are `step` apart: by squares of 4 by 4 */
+    static void flambeau_transpose(float* to, const float* from, int64_t rows, int64_t cols, int64_t step) {
+        int64_t i, j, k;
+        for (i = 0; i + 4 <= rows; i += 4) {
+            for (j = 0; j + 4 <= cols; j += 4) {
+                const float* p = from + i * step + j;
+                float* q = to + j * rows + i;
+                flambeau_four a = *(flambeau_four*)p, b = *(flambeau_four*)(p + step);
+                flambeau_four c = *(flambeau_four*)(p + 2 * step), d = *(flambeau_four*)(p + 3 * step);
+                flambeau_four ab = FLAMBEAU_MIX(a, b, 0, 4, 1, 5), cd = FLAMBEAU_MIX(c, d, 0, 4, 1, 5);
+                *(flambeau_four*)q = FLAMBEAU_MIX(ab, cd, 0, 1, 4, 5);
+                *(flambeau_four*)(q + rows) = FLAMBEAU_MIX(ab, cd, 2, 3, 6, 7);
+                ab = FLAMBEAU_MIX(a, b, 2, 6, 3, 7), cd = FLAMBEAU_MIX(c, d, 2, 6, 3, 7);
+                *(flambeau_four*)(q + 2 * rows) = FLAMBEAU_MIX(ab, cd, 0, 1, 4, 5);
+                *(flambeau_four*)(q + 3 * rows) = FLAMBEAU_MIX(ab, cd, 2, 3, 6, 7);
+            }
+            for (; j < cols; j++)
+                for (k = i; k < i + 4; k++) to[j * rows + k] = from[k * step + j];
+        }
+        for (; i < rows; i++)
+            for (j = 0; j < cols; j++) to[j * rows + i] = from[i * step + j];
+    }
+    """
+    void flambeau_transpose(float* to, const float* source, int64_t rows, int64_t cols, int64_t step) noexcept nogil
+
 cdef enum:
+    SMALL = 4096               # elements up to which a transposed right operand is turned first
     INLINE_SIZES = 8           # a node's shapes up to this many numbers need no memory of their own
     WIDTH = 128                # columns that are summed at once
     HEIGHT = 64                # rows that are summed in the element's own precision
@@ -270,6 +302,9 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     cdef int64_t rows
     cdef int status, d
     cdef double work
+    cdef float room[SMALL + 16]
+    cdef float* turned = <float*>(<uintptr_t>(room + 15) & ~<uintptr_t>63)  # vectors must not straddle cache lines
+    cdef bint shared = True    # one right operand for all
     if c.count == 0:
         return 0
     if not usable(a, a_form):
@@ -289,6 +324,11 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     work = <double>p.m * p.n * p.k
     for d in range(p.rank):
         work *= p.sizes[d]
+        shared = shared and p.b_step[d] == 0
+    if p.code == F32 and shared and p.b_row == 1 and p.b_col > 1 and p.n * p.k <= SMALL and p.m > 1:
+        # OpenBLAS takes up to twice as long for x @ W.T of small matrices as for x @ W, far longer than it takes to turn W.
+        flambeau_transpose(turned, <const float*>p.b, p.n, p.k, p.b_col)
+        p.b, p.b_row, p.b_col = <const char*>turned, p.n, 1
     if work > GIL_FROM:
         with nogil:
             status = multiply_all(&p, c.width)
@@ -302,13 +342,13 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     return 0
 
 
-cdef int start_from(TensorBase out, TensorBase addend) except -1:
+cdef void start_from(TensorBase out, TensorBase addend) noexcept:
     """Write the addend, broadcast to its shape, to a contiguous tensor."""
-    cdef TensorBase whole = addend
-    if not same_shape(addend, out):
-        whole = expanded(addend, out.rank, out.sizes)
-    copy_strided(pointer(out), out.strides, pointer(whole), whole.strides, out.rank, out.sizes, out.width)
-    return 0
+    cdef int64_t strides[MAX_DIMS]
+    cdef int d, missing = out.rank - addend.rank
+    for d in range(out.rank):
+        strides[d] = 0 if d < missing or addend.sizes[d - missing] == 1 else addend.strides[d - missing]
+    copy_strided(pointer(out), out.strides, pointer(addend), strides, out.rank, out.sizes, out.width)
 
 
 cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
@@ -341,7 +381,6 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
 
 # --- the tape ------------------------------
 @cython.no_gc
-@cython.freelist(64)
 cdef class ProductNode(Node):
     """A recorded `alpha * a @ b + beta * addend`; its edges are [addend,] a, b."""
 

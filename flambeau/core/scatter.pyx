@@ -508,6 +508,6 @@ cdef tuple product_gradients(grad, dim, index, src, old, result, include_self):
     start = old + (old == 0).to(grad.dtype) if include_self else grad.new_ones(grad.shape)
     product = scatter_reduce(start, dim, index, src + zero, "prod")
     mine = (old == 0).to(grad.dtype)
-    of_old = product / (old + mine) * (zeros == mine).to(grad.dtype) if include_self else grad.new_zeros(grad.shape)
+    of_old = product / (old + mine) * (zeros == mine).to(grad.dtype) if include_self else grad.new_ones(grad.shape)
     of_src = gather(product, dim, index) / (src + zero) * (gather(zeros, dim, index) == zero).to(grad.dtype)
     return grad * of_old, gather(grad, dim, index) * of_src

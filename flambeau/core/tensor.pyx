@@ -12,7 +12,7 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from .memory cimport Storage, new_storage
 from .dtypes cimport (
-    BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, dtype_of, ITEMSIZE, CATEGORY, dtype, as_dtype, size_from, default_code,
+    BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, dtype_of, ITEMSIZE, CATEGORY, dtype, as_dtype, size_from, default_code,
 )
 from . import dtypes as _dtypes
 from operator import index as _index
@@ -269,6 +269,10 @@ cdef object value_at(const char* p, int code):
         wide = (<uint32_t>(<const uint16_t*>p)[0]) << 16
         memcpy(&f, &wide, 4)
         return <double>f
+    if code == C64:
+        return complex((<const float*>p)[0], (<const float*>p)[1])
+    if code == C128:
+        return complex((<const double*>p)[0], (<const double*>p)[1])
     return half_value((<const uint16_t*>p)[0])
 
 

@@ -871,16 +871,15 @@ def squeeze(TensorBase input not None, *dims, dim=None):
     cdef bint drop[MAX_DIMS]
     cdef int d, k, n
     cdef bint every = dim is None and not dims
-    for d in range(input.rank):
+    for d in range(max(input.rank, 1)):
         drop[d] = every
     if not every:
         n = read_sizes(dims, dim, given, "squeeze", "dim")
         for k in range(n):
             d = wrap_dim(given[k], input.rank, "squeeze")
-            if input.rank:
-                if drop[d]:
-                    raise RuntimeError(f"squeeze(): dim {d} appears multiple times in the list of dims")
-                drop[d] = True
+            if drop[d]:
+                raise RuntimeError(f"squeeze(): dim {d} appears multiple times in the list of dims")
+            drop[d] = True
     s.rank, s.offset = 0, input.offset
     for d in range(input.rank):
         if input.sizes[d] != 1 or not drop[d]:
@@ -1004,7 +1003,9 @@ def get_T(TensorBase input not None):
 
 def get_mT(TensorBase input not None):
     """The last two dimensions exchanged."""
-    if input.rank < 2:
+    if input.rank == 0:
+        return viewed_as_itself(input)
+    if input.rank == 1:
         raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {input.rank}-D tensor.")
     return swapped(input, input.rank - 2, input.rank - 1, "TransposeBackward0")
 
@@ -1023,7 +1024,9 @@ def get_H(TensorBase input not None):
 
 def get_mH(TensorBase input not None):
     """The last two dimensions exchanged, and complex numbers conjugated."""
-    if input.rank < 2:
+    if input.rank == 0:
+        return conjugated(viewed_as_itself(input))
+    if input.rank == 1:
         raise RuntimeError(f"tensor.mH is only supported on matrices or batches of matrices. Got {input.rank}-D tensor.")
     return conjugated(swapped(input, input.rank - 2, input.rank - 1, "TransposeBackward0"))
 
@@ -1074,11 +1077,11 @@ def narrow(TensorBase input not None, dim, start, length):
     cdef int64_t size
     if input.rank == 0:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
-    a[0], a[1], a[2] = read_dim(dim, input.rank, "narrow"), as_int(start, "narrow", "start"), 1
     a[3] = as_int(length, "narrow", "length")
-    size = input.sizes[a[0]]
     if a[3] < 0:
         raise RuntimeError(f"narrow(): length must be non-negative, got {a[3]}")
+    a[0], a[1], a[2] = read_dim(dim, input.rank, "narrow"), as_int(start, "narrow", "start"), 1
+    size = input.sizes[a[0]]
     if a[1] < -size or a[1] > size:
         raise IndexError(f"narrow(): start out of range (expected to be in range of [{-size}, {size}], but got {a[1]})")
     if a[1] < 0:

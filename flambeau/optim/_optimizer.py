@@ -378,15 +378,9 @@ def run(kernel: Any, lists: list[list[Any]], options: dict[str, float]) -> None:
     """Runs a step over the lists [parameters, gradients, *running means] and writes all but the gradients in
     place.
 
-    Complex tensors are seen as real numbers in pairs, whose parts are updated independently.
     """
     if not lists[0]:
         return
-    if any([p.is_complex() for p in lists[0]]):
-        with flambeau.no_grad():
-            lists = [
-                [flambeau.view_as_real(t) if t.is_complex() else t for t in tensors] for tensors in lists
-            ]
     kernel.foreach(lists, out=[lists[0], *lists[2:]], **options)
 
 

@@ -100,21 +100,6 @@ def test_formula(cls, formula, options):
 
 
 @pytest.mark.parametrize("cls, formula", [(SGD, sgd), (Adam, adam), (RMSprop, rmsprop)])
-def test_complex_parameters_are_pairs(cls, formula):
-    options = {"lr": 0.1, "momentum": 0.9} if cls is SGD else {"lr": 0.1}
-    p = flambeau.tensor([1 + 2j, -3j], dtype=flambeau.complex128, requires_grad=True)
-    optimizer = cls([p], **options)
-    grads = [np.array([0.5 + 1j, 2 - 1j]), np.array([-1 + 0.1j, 3j])]
-    for g in grads:
-        p.grad = flambeau.tensor(g)
-        optimizer.step()
-    expected = formula(np.array([1, 0.0]), [g.real for g in grads], **options) + 1j * formula(
-        np.array([2, -3.0]), [g.imag for g in grads], **options
-    )
-    assert np.allclose(np.array(p.tolist()), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("cls, formula", [(SGD, sgd), (Adam, adam), (RMSprop, rmsprop)])
 def test_parameters_without_gradient_stand_still(cls, formula):
     """Each parameter's state counts its own steps."""
     options = {"lr": 0.1, "momentum": 0.9} if cls is SGD else {"lr": 0.1}

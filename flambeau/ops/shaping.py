@@ -1,0 +1,816 @@
+"""Rearranging and repeating elements, triangles and diagonals, grids, and searching in order."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..autograd.grad_mode import no_grad
+from ..compiler import functions as fn
+from ..core import tape
+from ..core.bridge import from_numpy
+from ..core.create import arange, empty, eye
+from ..core.dispatch import InPlaceOp
+from ..core.dtypes import Size, by_name
+from ..core.join import flipped
+from ..core.tensor import TensorBase
+from .copying import to_dtype
+from .declare import pointwise
+from .joining import cat, stack
+from .registry import library, register
+from .scans import _wrapped
+
+INT32, INT64 = by_name["int32"], by_name["int64"]
+
+
+def _spread(given: tuple) -> tuple[int, ...]:
+    """Ints given one by one or as one sequence."""
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        return tuple(given[0])
+    return tuple(given)
+
+
+def _tuple(given: Any) -> tuple:
+    return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+
+
+# --- mirror images, shifts, turns ------------------------------------------------------------------------------------------
+@library("shape", reference=None)
+def flip(input: TensorBase, *dims: Any) -> TensorBase:
+    """A copy with the elements in reverse order along `dims`.
+
+    IndexError for a dimension that does not exist, RuntimeError for one named twice.
+
+    >>> import flambeau
+    >>> flambeau.tensor([[1, 2], [3, 4]]).flip(1)
+    tensor([[2, 1],
+            [4, 3]])
+    """
+    axes = tuple(_wrapped(d, input, "flip") for d in _spread(dims))
+    for k, d in enumerate(axes):
+        if d in axes[:k]:
+            raise RuntimeError(f"flip(): dim {d} appears multiple times in the list of dims")
+    return _flip(input, axes if input.ndim else ())
+
+
+def _flip(input: TensorBase, axes: tuple[int, ...]) -> TensorBase:
+    out = flipped(input, axes)
+    if tape.recording(input):
+        tape.record("FlipBackward0", _flip, (input,), out, (), (axes,))
+    return out
+
+
+@library("shape", reference="numpy.fliplr")
+def fliplr(input: TensorBase) -> TensorBase:
+    """The columns (dimension 1) in reverse order."""
+    if input.ndim < 2:
+        raise RuntimeError(f"fliplr(): Input must be >= 2-d, got {input.ndim}-d")
+    return flip(input, 1)
+
+
+@library("shape", reference="numpy.flipud")
+def flipud(input: TensorBase) -> TensorBase:
+    """The rows (dimension 0) in reverse order."""
+    if input.ndim < 1:
+        raise RuntimeError("flipud(): Input must be >= 1-d, got 0-d")
+    return flip(input, 0)
+
+
+@library("shape")
+def roll(input: TensorBase, shifts: Any, dims: Any = None) -> TensorBase:
+    """The elements moved on by `shifts` along `dims`, the last ones to the front; without dims, along all as if one.
+
+    RuntimeError where there are not as many shifts as dims.
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2, 3, 4]).roll(1)
+    tensor([4, 1, 2, 3])
+    """
+    steps = _tuple(shifts)
+    if dims is None or dims == ():
+        if len(steps) != 1:
+            raise RuntimeError(f"roll(): shifts and dimensions must align. shifts: {len(steps)}, dims:0")
+        return roll(input.reshape(-1), steps, 0).reshape(input.shape)
+    axes = _tuple(dims)
+    if len(steps) != len(axes):
+        raise RuntimeError(
+            f"roll(): shifts and dimensions must align. shifts: {len(steps)}, dims:{len(axes)}"
+        )
+    out = input
+    for step, dim in zip(steps, axes):
+        axis = _wrapped(dim, out, "roll")
+        n = out.shape[axis] if out.ndim else 1
+        start = -step % n if n else 0
+        if start:
+            out = cat([out.narrow(axis, start, n - start), out.narrow(axis, 0, start)], axis)
+    return out.clone() if out is input else out
+
+
+@library("shape", reference="numpy.rot90")
+def rot90(input: TensorBase, k: int = 1, dims: Sequence[int] = (0, 1)) -> TensorBase:
+    """The plane of two dimensions turned by k quarters, from the first of `dims` towards the second."""
+    if len(dims) != 2:
+        raise RuntimeError(f"rot90(): expected total rotation dims == 2, but got dims = {len(dims)}")
+    if input.ndim < 2:
+        raise RuntimeError(f"rot90(): expected total dims >= 2, but got total dims = {input.ndim}")
+    a, b = (_wrapped(d, input, "rot90") for d in dims)
+    if a == b:
+        raise RuntimeError(
+            f"rot90(): expected rotation dims to be different, but got dim0 = {a} and dim1 = {b}"
+        )
+    turned = k % 4
+    if turned == 1:
+        return flip(input, b).transpose(a, b)
+    if turned == 2:
+        return flip(input, a, b)
+    return flip(input, a).transpose(a, b) if turned == 3 else input.clone()
+
+
+# --- repeating ---------------------------------------------------------------------------------------------------------------
+@library("shape", "Tensor.repeat", reference=None)
+def repeat(input: TensorBase, *repeats: Any) -> TensorBase:
+    """The tensor laid side by side `repeats` times along each dimension; more repeats than dimensions add some in front.
+
+    RuntimeError for fewer repeats than dimensions, and for negative ones.
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2]).repeat(2, 2)
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
+    times = _spread(repeats)
+    if len(times) < input.ndim:
+        raise RuntimeError(
+            "repeat(): Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: got "
+            f"{list(times)} for {list(input.shape)}"
+        )
+    if any(t < 0 for t in times):
+        raise RuntimeError(
+            f"repeat(): Trying to create tensor with negative dimension: repeats {list(times)}"
+        )
+    sizes = [1] * (len(times) - input.ndim) + list(input.shape)
+    if all(t == 1 for t in times):
+        return input.clone().reshape(sizes)
+    apart = [n for s in sizes for n in (1, s)]
+    wide = [n for t, s in zip(times, sizes) for n in (t, s)]
+    return input.reshape(apart).expand(wide).reshape([t * s for t, s in zip(times, sizes)])
+
+
+@library("shape", reference=None)
+def tile(input: TensorBase, *dims: Any) -> TensorBase:
+    """`repeat`, with repeats of 1 in front where `dims` are fewer than the dimensions."""
+    times = _spread(dims)
+    return repeat(input, (1,) * (input.ndim - len(times)) + times)
+
+
+@library("shape")
+def repeat_interleave(
+    input: TensorBase, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> TensorBase:
+    """Every element (or slice along `dim`) `repeats` times over: a number, or a tensor with a number for each.
+
+    `repeat_interleave(repeats)` gives the index of each.  Without `dim` the tensor is flattened.
+
+    >>> import flambeau
+    >>> flambeau.repeat_interleave(flambeau.tensor([1, 2]), flambeau.tensor([1, 2]))
+    tensor([1, 2, 2])
+    """
+    import numpy as np
+
+    if repeats is None:
+        input, repeats, dim = arange(input.numel()), input, 0
+    x = input.reshape(-1) if dim is None else input
+    axis = _wrapped(0 if dim is None else dim, x, "repeat_interleave")
+    if x.ndim == 0:
+        x = x.reshape(1)
+    n = x.shape[axis]
+    if isinstance(repeats, TensorBase) and repeats.numel() == 1:
+        repeats = int(repeats)
+    if not isinstance(repeats, TensorBase):
+        if repeats < 0:
+            raise RuntimeError(f"repeat_interleave(): Repeats must be non-negative, got {repeats}")
+        sizes = list(x.shape)
+        wide = x.unsqueeze(axis + 1).expand([*sizes[: axis + 1], repeats, *sizes[axis + 1 :]])
+        sizes[axis] *= repeats
+        found = wide.reshape(sizes)
+        return found.clone() if repeats == 1 else found
+    if repeats.ndim != 1 or repeats.dtype.name not in ("int32", "int64"):
+        raise RuntimeError(
+            f"repeat_interleave(): repeats must be a 1-dim tensor of int32 or int64, got {repeats.ndim}-dim {repeats.dtype}"
+        )
+    if repeats.shape[0] != n:
+        raise RuntimeError(
+            f"repeat_interleave(): repeats must have the same size as input along dim, but got repeats.size(0) = {repeats.shape[0]} "
+            f"and input.size({axis}) = {n}"
+        )
+    times = repeats.numpy()
+    if (times < 0).any():
+        raise RuntimeError("repeat_interleave(): repeats can not be negative")
+    return x.index_select(axis, from_numpy(np.repeat(np.arange(n), times)))
+
+
+# --- triangles and diagonals ---------------------------------------------------------------------------------------------------
+@pointwise(places=("_lower_part",), raw=("row", "column"), in_place=False)
+def lower_part(input, row, column):
+    """The elements whose column is not beyond the row, zeros elsewhere."""
+    return fn.where(column <= row, input, fn.like(input, 0))
+
+
+@lower_part.derivative
+def _(grad, row, column):
+    return fn.where(column <= row, grad, fn.like(grad, 0.0)), None, None
+
+
+@pointwise(places=("_upper_part",), raw=("row", "column"), in_place=False)
+def upper_part(input, row, column):
+    """The elements whose column is not before the row, zeros elsewhere."""
+    return fn.where(column >= row, input, fn.like(input, 0))
+
+
+@upper_part.derivative
+def _(grad, row, column):
+    return fn.where(column >= row, grad, fn.like(grad, 0.0)), None, None
+
+
+def _places(who: str, input: TensorBase, diagonal: int) -> tuple[TensorBase, TensorBase]:
+    """Numbers of the rows, moved by the diagonal, and of the columns, which broadcast to matrices."""
+    if input.ndim < 2:
+        raise RuntimeError(f"{who}: input tensor must have at least 2 dimensions, got {input.ndim}")
+    rows, columns = input.shape[-2:]
+    first = arange(diagonal, rows + diagonal, dtype=INT32).unsqueeze(1)
+    return first, arange(columns, dtype=INT32)
+
+
+def _triangle(name: str, op, doc: str):
+    written = InPlaceOp(op, name + "_")
+
+    def function(input: TensorBase, diagonal: int = 0, *, out: TensorBase | None = None) -> TensorBase:
+        places = _places(name, input, diagonal)
+        return op(input, *places) if out is None else op(input, *places, out=out)
+
+    def in_place(self: TensorBase, diagonal: int = 0) -> TensorBase:
+        return written(self, *_places(name + "_", self, diagonal))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    in_place.__name__ = in_place.__qualname__ = name + "_"
+    in_place.__doc__ = f"`{name}` in place."
+    register(name, "shape", function, places=(name, f"Tensor.{name}"), reference=f"numpy.{name}")
+    register(name + "_", "shape", in_place, places=(f"Tensor.{name}_",))
+    return function
+
+
+tril = _triangle(
+    "tril",
+    lower_part,
+    """The lower triangles of matrices: elements up to the given diagonal (0 the main one, above it positive), zeros beyond.
+
+    >>> import flambeau
+    >>> flambeau.ones(2, 2).tril()
+    tensor([[1., 0.],
+            [1., 1.]])
+    """,
+)
+triu = _triangle(
+    "triu",
+    upper_part,
+    """The upper triangles of matrices: elements from the given diagonal on (0 the main one, above it positive), zeros before.
+
+    >>> import flambeau
+    >>> flambeau.ones(2, 2).triu(1)
+    tensor([[0., 1.],
+            [0., 0.]])
+    """,
+)
+
+
+@library("shape")
+def diag_embed(input: TensorBase, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorBase:
+    """Matrices, over dimensions dim1 and dim2, with the last dimension of `input` as their diagonal and zeros elsewhere."""
+    rank = input.ndim + 1
+    if input.ndim == 0:
+        raise RuntimeError("diag_embed(): expected a tensor of at least 1 dimension, got 0")
+    for d in (dim1, dim2):
+        if not -rank <= d < rank:
+            raise IndexError(
+                f"diag_embed(): Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {d})"
+            )
+    a, b = dim1 % rank, dim2 % rank
+    if a == b:
+        raise RuntimeError(f"diag_embed(): diagonal dimensions cannot be identical {dim1}, {dim2}")
+    side = input.shape[-1] + abs(offset)
+    sizes = list(input.shape[:-1])
+    for d in sorted((a, b)):
+        sizes.insert(d, side)
+    with no_grad():
+        out = input.new_zeros(sizes)
+        out.diagonal(offset, a, b).copy_(input)
+    if tape.recording(input):
+        tape.record("DiagEmbedBackward0", lambda g: g.diagonal(offset, a, b), (input,), out)
+    return out
+
+
+@library("shape", reference="numpy.diag")
+def diag(input: TensorBase, diagonal: int = 0, *, out: TensorBase | None = None) -> TensorBase:
+    """Of a vector, the matrix with it as a diagonal; of a matrix, a copy of its diagonal.  RuntimeError for other ranks.
+
+    >>> import flambeau
+    >>> flambeau.diag(flambeau.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
+    found = diag_embed(input, diagonal) if input.ndim == 1 else input.diagonal(diagonal).clone()
+    return found if out is None else out.resize_(found.shape).copy_(found)
+
+
+@library("shape", reference="numpy.diagflat")
+def diagflat(input: TensorBase, offset: int = 0) -> TensorBase:
+    """The matrix with all elements, flattened, as a diagonal."""
+    return diag_embed(input.reshape(-1), offset)
+
+
+@library("shape", reference="numpy.trace")
+def trace(input: TensorBase) -> TensorBase:
+    """Sum of a matrix's diagonal.  RuntimeError unless there are two dimensions."""
+    if input.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
+    return input.diagonal().sum()
+
+
+def _written(who: str, input: TensorBase, src: TensorBase, view) -> TensorBase:
+    """A copy of `input` whose view is `src`."""
+    out = input.clone()
+    part = view(out)
+    if tuple(part.shape) != tuple(src.shape):
+        raise RuntimeError(
+            f"{who}(): expected src to have a size equal to the slice of self. src size = {list(src.shape)}, "
+            f"slice size = {list(part.shape)}"
+        )
+    part.copy_(src)
+    return out
+
+
+@library("shape")
+def diagonal_scatter(
+    input: TensorBase, src: TensorBase, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> TensorBase:
+    """A copy of `input` with `src` as its diagonal."""
+    return _written("diagonal_scatter", input, src, lambda t: t.diagonal(offset, dim1, dim2))
+
+
+@library("shape")
+def select_scatter(input: TensorBase, src: TensorBase, dim: int, index: int) -> TensorBase:
+    """A copy of `input` with `src` at one index of `dim`."""
+    return _written("select_scatter", input, src, lambda t: t.select(dim, index))
+
+
+@library("shape")
+def slice_scatter(
+    input: TensorBase,
+    src: TensorBase,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> TensorBase:
+    """A copy of `input` with `src` in place of the slice start:end:step of `dim`."""
+    axis = _wrapped(dim, input, "slice_scatter")
+    if step <= 0:
+        raise ValueError(f"slice_scatter(): step must be positive, got {step}")
+    cut = (*(slice(None),) * axis, slice(start, end, step))
+    return _written("slice_scatter", input, src, lambda t: t[cut])
+
+
+# --- grids and products ----------------------------------------------------------------------------------------------------------
+@library("shape", "broadcast_shapes", differentiable=False)
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape that tensors of these shapes broadcast to; RuntimeError where they do not.
+
+    >>> import flambeau
+    >>> flambeau.broadcast_shapes((3, 1), (4,))
+    flambeau.Size([3, 4])
+    """
+    given = [_tuple(s) for s in shapes]
+    found = [1] * max((len(s) for s in given), default=0)
+    for shape in given:
+        for d in range(1, len(shape) + 1):
+            size, known = shape[-d], found[-d]
+            if size < 0:
+                raise RuntimeError(f"broadcast_shapes(): a size must be non-negative, got {list(shape)}")
+            if known == 1:
+                found[-d] = size
+            elif size not in (1, known):
+                raise RuntimeError(
+                    "broadcast_shapes(): Shape mismatch: objects cannot be broadcast to a single shape: "
+                    f"{[list(s) for s in given]}"
+                )
+    return Size(found)
+
+
+@library("shape", "broadcast_tensors")
+def broadcast_tensors(*tensors: TensorBase) -> tuple[TensorBase, ...]:
+    """Views of the tensors, all of the shape that they broadcast to."""
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    shape = broadcast_shapes(*[tuple(t.shape) for t in given])
+    return tuple(t.expand(shape) for t in given)
+
+
+@library("shape", "meshgrid")
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[TensorBase, ...]:
+    """Coordinates of a grid: result k varies along dimension k with the elements of tensor k (1-dim or 0-dim).
+
+    `indexing` "xy" exchanges the first two dimensions, "ij" (as without it) does not.
+
+    >>> import flambeau
+    >>> flambeau.meshgrid(flambeau.tensor([1, 2]), flambeau.tensor([3, 4]), indexing="ij")[0]
+    tensor([[1, 1],
+            [2, 2]])
+    """
+    given = list(tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors)
+    if not given:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    if indexing not in (None, "ij", "xy"):
+        raise RuntimeError(f'meshgrid(): indexing must be one of "xy" or "ij", but received: {indexing}')
+    for t in given:
+        if t.ndim > 1:
+            raise RuntimeError(
+                f"meshgrid(): Expected 0D or 1D tensor in the tensor list but got: {list(t.shape)}"
+            )
+        if t.dtype != given[0].dtype:
+            raise RuntimeError("meshgrid(): expects all tensors to have the same dtype")
+    swap = indexing == "xy" and len(given) > 1
+    if swap:
+        given[0], given[1] = given[1], given[0]
+    shape = [t.numel() for t in given]
+    grids = [
+        t.reshape([t.numel() if d == k else 1 for d in range(len(given))]).expand(shape)
+        for k, t in enumerate(given)
+    ]
+    if swap:
+        grids = [g.transpose(0, 1) for g in grids]
+        grids[0], grids[1] = grids[1], grids[0]
+    return tuple(grids)
+
+
+@library("shape", "cartesian_prod")
+def cartesian_prod(*tensors: TensorBase) -> TensorBase:
+    """All tuples of one element of each 1-dim tensor, as rows in lexical order."""
+    for t in tensors:
+        if t.ndim != 1:
+            raise RuntimeError(f"cartesian_prod(): Expect a 1D vector, but got shape {list(t.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack(meshgrid(*tensors, indexing="ij"), -1).reshape(-1, len(tensors))
+
+
+@library("shape", "combinations", "Tensor.combinations")
+def combinations(input: TensorBase, r: int = 2, with_replacement: bool = False) -> TensorBase:
+    """All choices of r elements of a 1-dim tensor, as rows in the order of `itertools.combinations`."""
+    if input.ndim != 1:
+        raise RuntimeError(f"combinations(): Expect a 1D vector, but got shape {list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"combinations(): Expect a non-negative number, but got {r}")
+    if r == 0:
+        return input.new_empty(0)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    places = list(itertools.chain.from_iterable(choose(range(input.shape[0]), r)))
+    chosen = arange(0) if not places else _index_tensor(places)
+    return input.index_select(0, chosen).reshape(-1, r)
+
+
+def _index_tensor(values: list[int]) -> TensorBase:
+    import numpy as np
+
+    return from_numpy(np.array(values, dtype="int64"))
+
+
+@library("shape", reference="numpy.kron")
+def kron(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
+    """Kronecker product: every element of `input` times the whole of `other`.
+
+    >>> import flambeau
+    >>> flambeau.kron(flambeau.tensor([1, 10]), flambeau.tensor([1, 2]))
+    tensor([ 1,  2, 10, 20])
+    """
+    rank = max(input.ndim, other.ndim)
+    a = [1] * (rank - input.ndim) + list(input.shape)
+    b = [1] * (rank - other.ndim) + list(other.shape)
+    first = input.reshape([n for s in a for n in (s, 1)])
+    second = other.reshape([n for s in b for n in (1, s)])
+    found = (first * second).reshape([m * n for m, n in zip(a, b)])
+    return found if out is None else out.resize_(found.shape).copy_(found)
+
+
+@library("shape")
+def cross(
+    input: TensorBase, other: TensorBase, dim: int | None = None, *, out: TensorBase | None = None
+) -> TensorBase:
+    """Vector product along `dim`, which has three elements (by default the first dimension that has)."""
+    shape = broadcast_shapes(tuple(input.shape), tuple(other.shape))
+    a, b = input.expand(shape), other.expand(shape)
+    if dim is None:
+        axis = next((d for d, n in enumerate(shape) if n == 3), None)
+        if axis is None:
+            raise RuntimeError(f"cross(): no dimension of size 3 in input: {list(shape)}")
+    else:
+        axis = _wrapped(dim, a, "cross")
+        if shape[axis] != 3:
+            raise RuntimeError(
+                f"cross(): inputs dimension {dim} must have length 3. Got {input.shape[axis]} and {other.shape[axis]}"
+            )
+    found = roll(a, -1, axis) * roll(b, 1, axis) - roll(a, 1, axis) * roll(b, -1, axis)
+    return found if out is None else out.resize_(found.shape).copy_(found)
+
+
+@library("shape", "vander", reference="numpy.vander")
+def vander(x: TensorBase, N: int | None = None, increasing: bool = False) -> TensorBase:
+    """Powers of a vector as columns, the highest first unless `increasing`; N columns, by default as many as elements."""
+    if x.ndim < 1:
+        raise RuntimeError("vander(): x must be a one-dimensional tensor, got 0 dimensions")
+    n = x.shape[-1] if N is None else N
+    if n < 0:
+        raise RuntimeError(f"vander(): N must be non-negative, got {n}")
+    powers = arange(n) if increasing else arange(n - 1, -1, -1)
+    return x.unsqueeze(-1) ** powers
+
+
+# --- searching and counting: NumPy on the host -----------------------------------------------------------------------------------
+def _host(x: TensorBase):
+    """The elements as a NumPy array; half types as float32."""
+    x = x.detach()
+    if x.dtype.name in ("float16", "bfloat16"):
+        x = to_dtype(x, by_name["float32"])
+    return x.contiguous().numpy()
+
+
+def _found(array, dtype: str | None = None) -> TensorBase:
+    import numpy as np
+
+    return from_numpy(np.ascontiguousarray(array, dtype=dtype))
+
+
+@library("search", "unique", "Tensor.unique", differentiable=False)
+def unique(
+    input: TensorBase,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The different elements (or slices along `dim`), in order; also which one each element is, and how many each are.
+
+    >>> import flambeau
+    >>> flambeau.unique(flambeau.tensor([3, 1, 3]), return_counts=True)
+    (tensor([1, 3]), tensor([1, 2]))
+    """
+    import numpy as np
+
+    a = _host(input)
+    values, inverse, counts = np.unique(a, return_inverse=True, return_counts=True, axis=dim, equal_nan=False)
+    shape = input.shape if dim is None else (input.shape[dim],)
+    return _wanted(input, values, inverse.reshape(tuple(shape)), counts, return_inverse, return_counts)
+
+
+def _wanted(input: TensorBase, values, inverse, counts, return_inverse: bool, return_counts: bool) -> Any:
+    found = [to_dtype(_found(values), input.dtype)]
+    if return_inverse:
+        found.append(_found(inverse, "int64"))
+    if return_counts:
+        found.append(_found(counts, "int64"))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+@library("search", "unique_consecutive", "Tensor.unique_consecutive", differentiable=False)
+def unique_consecutive(
+    input: TensorBase, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The elements (or slices along `dim`) without those that are equal to the one before.
+
+    >>> import flambeau
+    >>> flambeau.unique_consecutive(flambeau.tensor([1, 1, 2, 1]))
+    tensor([1, 2, 1])
+    """
+    import numpy as np
+
+    a = _host(input)
+    lines = a.reshape(-1, 1) if dim is None else np.moveaxis(a, dim, 0).reshape(a.shape[dim], -1)
+    new = np.ones(len(lines), dtype=bool)
+    new[1:] = (lines[1:] != lines[:-1]).any(1)
+    starts = np.flatnonzero(new)
+    inverse = np.cumsum(new) - 1
+    counts = np.diff(np.append(starts, len(lines)))
+    values = a.reshape(-1)[starts] if dim is None else np.take(a, starts, axis=dim)
+    inverse = inverse.reshape(a.shape) if dim is None else inverse
+    return _wanted(input, values, inverse, counts, return_inverse, return_counts)
+
+
+@library("search", "bincount", "Tensor.bincount", differentiable=False)
+def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: int = 0) -> TensorBase:
+    """How often each non-negative integer occurs in a 1-dim tensor, or the sum of the weights where it does.
+
+    >>> import flambeau
+    >>> flambeau.bincount(flambeau.tensor([0, 2, 2]))
+    tensor([1, 0, 2])
+    """
+    import numpy as np
+
+    if input.is_floating_point() or input.dtype.name == "bool":
+        raise NotImplementedError(f'bincount(): "bincount_cpu" not implemented for {input.dtype}')
+    a = _host(input)
+    if input.ndim != 1 or (a < 0).any():
+        raise RuntimeError(
+            f"bincount(): only supports 1-d non-negative integral inputs, got shape {list(input.shape)}"
+        )
+    if minlength < 0:
+        raise RuntimeError(f"bincount(): minlength should be >= 0, got {minlength}")
+    if weights is None:
+        return _found(np.bincount(a, minlength=minlength), "int64")
+    if weights.shape != input.shape:
+        raise RuntimeError(
+            f"bincount(): weights should be 1-d and have the same length as input, got {list(weights.shape)}"
+        )
+    dtype = "float32" if weights.dtype.name == "float32" else "float64"
+    return _found(np.bincount(a, _host(weights), minlength), dtype)
+
+
+@library("search", "histc", "Tensor.histc", differentiable=False)
+def histc(
+    input: TensorBase, bins: int = 100, min: float = 0, max: float = 0, *, out: TensorBase | None = None
+) -> TensorBase:
+    """How many elements lie in each of `bins` equal parts of [min, max]; of [smallest, largest] where both are equal."""
+    import numpy as np
+
+    if not input.is_floating_point():
+        raise NotImplementedError(f'histc(): "histogram_cpu" not implemented for {input.dtype}')
+    if bins <= 0:
+        raise RuntimeError(f"histc(): bins must be > 0, but got {bins}")
+    a = _host(input).reshape(-1)
+    low, high = float(min), float(max)
+    if low == high and a.size:
+        low, high = float(a.min()), float(a.max())
+    if low == high:
+        low, high = low - 1, high + 1
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(f"histc(): range of [{low}, {high}] is not finite")
+    if low > high:
+        raise RuntimeError(f"histc(): max must be larger than min, got {low} and {high}")
+    a = a[(a >= low) & (a <= high)]
+    place = ((a - a.dtype.type(low)) / a.dtype.type(high - low) * bins).astype("int64")
+    counts = np.bincount(np.minimum(place, bins - 1), minlength=bins)
+    found = to_dtype(_found(counts, "int64"), input.dtype)
+    return found if out is None else out.resize_(found.shape).copy_(found)
+
+
+@library("search", "searchsorted", differentiable=False)
+def searchsorted(
+    sorted_sequence: TensorBase,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: TensorBase | None = None,
+    out: TensorBase | None = None,
+) -> TensorBase:
+    """Where values belong in ascending rows: before equal elements, or behind them where `right` (or side="right").
+
+    The sequence is 1-dim, or has the values' dimensions but the last.  RuntimeError where they differ.
+
+    >>> import flambeau
+    >>> flambeau.searchsorted(flambeau.tensor([1, 3, 5]), flambeau.tensor([3, 6]))
+    tensor([1, 3])
+    """
+    import numpy as np
+
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if right and side == "left":
+        raise RuntimeError(
+            "searchsorted(): side and right can't be set to opposites, got side of left while right was True"
+        )
+    behind = right or side == "right"
+    bounds = _host(sorted_sequence)
+    if sorter is not None:
+        if sorter.shape != sorted_sequence.shape:
+            raise RuntimeError(
+                f"searchsorted(): boundary and sorter must have the same size, but got {list(sorted_sequence.shape)} and "
+                f"{list(sorter.shape)}"
+            )
+        bounds = np.take_along_axis(bounds, _host(sorter), -1)
+    values = _host(input) if isinstance(input, TensorBase) else np.asarray(input, dtype=bounds.dtype)
+    if bounds.ndim != 1 and bounds.shape[:-1] != values.shape[:-1]:
+        raise RuntimeError(
+            "searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input "
+            f"value tensor must match, but we got boundaries tensor {list(bounds.shape)} and input value tensor {list(values.shape)}"
+        )
+    if bounds.ndim == 1:
+        places = np.searchsorted(bounds, values, side="right" if behind else "left")
+    else:
+        places = _search_rows(bounds, values, behind)
+    found = _found(np.asarray(places), "int32" if out_int32 else "int64")
+    return found if out is None else out.resize_(found.shape).copy_(found)
+
+
+def _search_rows(bounds, values, behind: bool):
+    """Binary search in every row at once."""
+    import numpy as np
+
+    n = bounds.shape[-1]
+    low, high = np.zeros(values.shape, dtype="int64"), np.full(values.shape, n, dtype="int64")
+    for _ in range(n.bit_length()):
+        middle = (low + high) // 2
+        element = np.take_along_axis(bounds, np.minimum(middle, n - 1), -1)
+        beyond = ~(element > values) if behind else ~(element >= values)
+        open_ = low < high
+        low, high = np.where(open_ & beyond, middle + 1, low), np.where(open_ & ~beyond, middle, high)
+    return low
+
+
+@library("search", "bucketize", "Tensor.bucketize", differentiable=False)
+def bucketize(
+    input: Any,
+    boundaries: TensorBase,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    out: TensorBase | None = None,
+) -> TensorBase:
+    """Which interval between ascending boundaries each value lies in: `searchsorted` in a 1-dim tensor."""
+    if boundaries.ndim != 1:
+        raise RuntimeError(
+            f"bucketize(): boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
+        )
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
+
+
+@library("search", "isin", differentiable=False)
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+) -> TensorBase:
+    """Whether each element is among the test elements (bool).
+
+    >>> import flambeau
+    >>> flambeau.isin(flambeau.tensor([1, 2, 3]), flambeau.tensor([2, 5]))
+    tensor([False,  True, False])
+    """
+    import numpy as np
+
+    a, b = (_host(x) if isinstance(x, TensorBase) else np.asarray(x) for x in (elements, test_elements))
+    return _found(np.asarray(np.isin(a, b, assume_unique=assume_unique, invert=invert)))
+
+
+# --- statistics of variables -------------------------------------------------------------------------------------------------------
+@library("composite", "cov", "Tensor.cov", reference="numpy.cov")
+def cov(
+    input: TensorBase,
+    *,
+    correction: int = 1,
+    fweights: TensorBase | None = None,
+    aweights: TensorBase | None = None,
+) -> TensorBase:
+    """Covariances of variables (rows) over observations (columns), which may count several times or have weights.
+
+    >>> import flambeau
+    >>> flambeau.tensor([[0., 2.], [2., 0.]]).cov()
+    tensor([[ 2., -2.],
+            [-2.,  2.]])
+    """
+    if input.ndim > 2:
+        raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got {input.ndim}")
+    x = input.reshape(1, -1) if input.ndim < 2 else input
+    x = x if x.is_floating_point() else x * 1.0
+    weights = None
+    for w in (fweights, aweights):
+        if w is not None:
+            if tuple(w.shape) != (x.shape[1],):
+                raise RuntimeError(
+                    f"cov(): expected weights to have one element for each of {x.shape[1]} observations, got {list(w.shape)}"
+                )
+            weights = w if weights is None else weights * w
+    if weights is None:
+        centred, free = x - x.mean(1, True), x.shape[1] - correction
+        scaled = centred
+    else:
+        total = weights.sum()
+        centred = x - (x * weights).sum(1, True) / total
+        if aweights is None or correction == 0:
+            free = total - correction
+        else:
+            free = total - correction * (weights * aweights).sum() / total
+        free, scaled = free.clamp(min=0), centred * weights
+    found = scaled @ centred.t() / (max(free, 0) if weights is None else free)
+    return found.squeeze()
+
+
+@library("composite", "corrcoef", "Tensor.corrcoef", reference="numpy.corrcoef")
+def corrcoef(input: TensorBase) -> TensorBase:
+    """Correlation coefficients of variables (rows) over observations (columns), within [-1, 1]."""
+    c = cov(input)
+    if c.ndim == 0:
+        return c / c
+    deviation = c.diagonal().sqrt()
+    return (c / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1.0, 1.0)
