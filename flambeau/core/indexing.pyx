@@ -8,12 +8,13 @@ from libc.stdlib cimport malloc, free
 from libc.string cimport memcpy, memset
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
-from .tensor cimport TensorBase, MAX_DIMS, OP_NE, as_int, late, new_tensor, operator_for, pointer, wrap_dim, wrote
+from .tensor cimport TensorBase, MAX_DIMS, OP_NE, as_int, late, new_tensor, operator_for, pointer, same_shape, wrap_dim, wrote
 from .tape cimport check_in_place, grad_enabled, set_grad, wants_grad
 from .dispatch cimport sum_to
 from .parallel cimport parallel_for
 from .views cimport (
     Shape, copy_strided, compact, cut, expanded, load, reshaped, select_cut, slice_cut, taped, unsqueeze_cut, view_of,
+    viewed,
 )
 from .dispatch import clone, copy_, to_dtype
 from .elements import fill_
@@ -266,11 +267,29 @@ cdef object getitem(TensorBase t, object key):
             read_int(&r, t, key)
         return finish_view(t, &r)
     if not PyTuple_Check(key):
+        if isinstance(key, TensorBase) and (<TensorBase>key).code == BOOL and (<TensorBase>key).rank:
+            key, t = positions(t, <TensorBase>key)
         key = (key,)
     if is_basic(<tuple>key, &dims):
         return read_basic(t, <tuple>key, dims)
     v, indices = read_advanced(t, <tuple>key)
     return v if indices is None else get(<TensorBase>v, <list>indices, "IndexBackward0")
+
+
+cdef tuple positions(TensorBase t, TensorBase mask):
+    """A mask as a vector of positions in t with the masked dimensions made one; as they are where strides forbid that."""
+    cdef int64_t sizes[MAX_DIMS]
+    cdef TensorBase flat
+    cdef int d, rest = t.rank - mask.rank
+    too_many(t, mask.rank)
+    check_mask(t, mask, 0, 0)
+    sizes[0] = mask.count
+    for d in range(rest):
+        sizes[1 + d] = t.sizes[mask.rank + d]
+    flat = t if mask.rank == 1 else viewed(t, 1 + rest, sizes, "ViewBackward0")
+    if flat is None:
+        return mask, t
+    return row_of(coordinates(reshaped(mask, 1, sizes), False), 0), flat
 
 
 cdef int setitem(TensorBase t, object key, object value) except -1:
@@ -282,6 +301,11 @@ cdef int setitem(TensorBase t, object key, object value) except -1:
     elif PyLong_CheckExact(key) or PySlice_Check(key):
         v = <TensorBase>getitem(t, key)
     else:
+        if isinstance(key, TensorBase) and (<TensorBase>key).code == BOOL and (<TensorBase>key).rank:
+            if not isinstance(value, TensorBase) and same_shape(t, <TensorBase>key):
+                (<object>t).masked_fill_(key, value)
+                return 0
+            key, t = positions(t, <TensorBase>key)
         found = read_advanced(t, <tuple>key if PyTuple_Check(key) else (key,))
         v, indices = <TensorBase>found[0], found[1]
     if not isinstance(value, TensorBase):
@@ -317,6 +341,15 @@ cdef int64_t count_true(const uint8_t* p, int64_t n) noexcept nogil:
     return found
 
 
+cdef void list_true(const uint8_t* p, int64_t n, int64_t* to) noexcept nogil:
+    """The positions of the n elements that are true; without a branch that depends on them."""
+    cdef int64_t i = 0, k = 0
+    while k < n:
+        to[k] = i
+        k += p[i] != 0
+        i += 1
+
+
 cdef TensorBase coordinates(TensorBase t, bint by_element):
     """Where t is not zero: shape (elements, rank) if `by_element`, else (rank, elements)."""
     cdef TensorBase mask = t, out
@@ -340,8 +373,12 @@ cdef TensorBase coordinates(TensorBase t, bint by_element):
     out = new_tensor(2, shape, I64)
     if n == 0 or rank == 0:
         return out
-    step, along = rank if by_element else 1, 1 if by_element else n
     to = <int64_t*>out.storage.data
+    if rank == 1:
+        with nogil:
+            list_true(p, n, to)
+        return out
+    step, along = rank if by_element else 1, 1 if by_element else n
     length = mask.sizes[rank - 1]
     memset(place, 0, sizeof(place))
     with nogil:

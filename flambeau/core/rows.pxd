@@ -4,6 +4,7 @@ from .dispatch cimport Op, Table, MAX_PARAMS
 cdef class RowOp(Op):
     cdef int inputs, outputs, params
     cdef unsigned int full          # bit k: result k is as long as the row
+    cdef unsigned int raw           # inputs that keep their own dtype: a target, a mask
     cdef bint ordered               # reads where an element stands: the row keeps its logical order
     cdef bint splits                # can run in two stages
     cdef bint reduces               # called with (input, dim=None, keepdim=False), else (input, dim)

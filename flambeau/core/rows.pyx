@@ -204,7 +204,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
         # the conversion is an operation of its own on the tape, which brings gradients back to the input's dtype
         return run_rows(op, tuple([(<object>t).to(dtype_of(wanted)) for t in tensors]), dims, ndims, keepdim, NO_CODE, params,
                         given)
-    common = common_code(operands, n, 0)
+    common = common_code(operands, n, op.raw)
     for d in range(rank):
         reduced[d] = False
     for k in range(ndims):
@@ -542,7 +542,7 @@ cdef class RowOp(Op):
     """n tensors, m results along a row or one a row; see `ops/rows.py`."""
 
     def __cinit__(self, str name, int inputs, int outputs, tuple full, tuple defaults, declaration, bint reduces, bint ordered,
-                  bint splits, tuple saved=(), formula=None, names=None):
+                  bint splits, tuple saved=(), formula=None, names=None, unsigned int raw=0):
         cdef int k
         if inputs > MAX_OPERANDS or outputs > MAX_OUTPUTS or len(defaults) > MAX_PARAMS:
             raise ValueError(f"{name}: too many operands, results or parameters")
@@ -553,7 +553,7 @@ cdef class RowOp(Op):
         for k in range(outputs):
             self.full |= bool(full[k]) << k
         self.declaration, self.reduces, self.ordered, self.splits = declaration, reduces, ordered, splits
-        self.saved, self.formula, self.names = saved, formula, names
+        self.saved, self.formula, self.names, self.raw = saved, formula, names, raw
 
     def set_formula(self, tuple saved, formula):
         """How gradients are computed, and what they read."""

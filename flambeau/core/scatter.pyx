@@ -12,7 +12,7 @@ from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128
 from .tensor cimport TensorBase, MAX_DIMS, as_int, new_tensor, pointer, wrap_dim, wrote
 from .tape cimport check_in_place, grad_enabled, set_grad, wants_grad
 from .parallel cimport parallel_for
-from .views cimport compact, expanded, reshaped, taped
+from .views cimport expanded, reshaped, taped
 from .dispatch import clone, copy_, to_dtype
 from .elements import fill_
 from .tape import record
@@ -45,7 +45,8 @@ cdef struct Walk:             # over an index tensor; dimensions of size 1 in fr
     int64_t far[MAX_DIMS]     # strides of the indexed tensor, 0 along dim
     int64_t near[MAX_DIMS]    # strides of the other one, which has the index tensor's shape
     int64_t step              # of the indexed tensor along dim
-    const int64_t* index      # contiguous
+    const int64_t* index
+    int64_t along[MAX_DIMS]   # its strides
     char* indexed
     char* other
     int width
@@ -54,110 +55,128 @@ cdef struct Walk:             # over an index tensor; dimensions of size 1 in fr
 
 
 cdef TensorBase read_walk(Walk* w, TensorBase indexed, TensorBase other, TensorBase index, int dim, str who):
-    """Fill in the walk; the contiguous index tensor, its values checked, is returned to be kept alive."""
-    cdef TensorBase plain
-    cdef int64_t i, bound = indexed.sizes[dim] if indexed.rank else 1
+    """Fill in the walk; the index tensor as int64, its values checked, is returned to be kept alive."""
+    cdef TensorBase plain = index if index.code == I64 else <TensorBase>to_dtype(index, dtype_of(I64))
+    cdef int64_t bad, bound = indexed.sizes[dim] if indexed.rank else 1
     cdef int d
-    cdef bint before = grad_enabled()
-    set_grad(False)
-    try:
-        plain = compact(index if index.code == I64 else <TensorBase>to_dtype(index, dtype_of(I64)))
-    finally:
-        set_grad(before)
     w.index = <const int64_t*>pointer(plain)
-    for i in range(plain.count):
-        if w.index[i] < 0 or w.index[i] >= bound:
-            raise RuntimeError(f"{who}(): index {w.index[i]} is out of bounds for dimension {dim} with size {bound}")
     w.rank, w.dim, w.width, w.rows = index.rank, dim, indexed.width, 1
     for d in range(index.rank):
         w.sizes[d] = index.sizes[d]
         w.far[d] = 0 if d == dim or not indexed.rank else indexed.strides[d]
         w.near[d] = other.strides[d] if other.rank else 0
+        w.along[d] = plain.strides[d]
         if d < index.rank - 1:
             w.rows *= index.sizes[d]
     w.step = indexed.strides[dim] if indexed.rank else 0
     if w.rank == 0:
-        w.rank, w.sizes[0], w.far[0], w.near[0] = 1, 1, 0, 0
+        w.rank, w.sizes[0], w.far[0], w.near[0], w.along[0] = 1, 1, 0, 0, 0
     w.inner = w.sizes[w.rank - 1]
     w.indexed, w.other = pointer(indexed), pointer(other)
+    bad = first_outside(w, bound)
+    if bad != 0:
+        raise RuntimeError(f"{who}(): index {bad if bad < 0 else bad - 1} is out of bounds for dimension {dim} with size {bound}")
     return plain
 
 
-cdef inline void row_offsets(Walk* w, int64_t row, int64_t* far, int64_t* near) noexcept nogil:
-    """Where a row of the index tensor lies in the two others."""
+cdef int64_t first_outside(Walk* w, int64_t bound) noexcept nogil:
+    """An index below 0, or one more than an index not below the bound; 0 where all are inside."""
+    cdef int64_t row, i, far, near, found, step = w.along[w.rank - 1]
+    cdef const int64_t* index
+    for row in range(w.rows):
+        index = w.index + row_offsets(w, row, &far, &near)
+        found = 0
+        for i in range(w.inner):
+            found |= <int64_t>(<uint64_t>index[i * step] >= <uint64_t>bound)
+        if found:
+            for i in range(w.inner):
+                if index[i * step] < 0:
+                    return index[i * step]
+                if index[i * step] >= bound:
+                    return index[i * step] + 1
+    return 0
+
+
+cdef inline int64_t row_offsets(Walk* w, int64_t row, int64_t* far, int64_t* near) noexcept nogil:
+    """Where a row of the index tensor lies in the two others; returns where it lies in the index tensor."""
+    cdef int64_t own = 0
     cdef int d
     far[0] = near[0] = 0
     for d in range(w.rank - 2, -1, -1):
         far[0] += row % w.sizes[d] * w.far[d]
         near[0] += row % w.sizes[d] * w.near[d]
+        own += row % w.sizes[d] * w.along[d]
         row //= w.sizes[d]
+    return own
 
 
-cdef void gather_row(Unit* to, int64_t near, const Unit* source, int64_t far, const int64_t* index, int64_t step,
-                     int64_t n) noexcept nogil:
+cdef void gather_row(Unit* to, int64_t near, const Unit* source, int64_t far, const int64_t* index, int64_t along,
+                     int64_t step, int64_t n) noexcept nogil:
     cdef int64_t i
     for i in range(n):
-        to[i * near] = source[i * far + index[i] * step]
+        to[i * near] = source[i * far + index[i * along] * step]
 
 
-cdef void scatter_row(Unit* to, int64_t far, const Unit* source, int64_t near, const int64_t* index, int64_t step,
-                      int64_t n) noexcept nogil:
+cdef void scatter_row(Unit* to, int64_t far, const Unit* source, int64_t near, const int64_t* index, int64_t along,
+                      int64_t step, int64_t n) noexcept nogil:
     cdef int64_t i
     for i in range(n):
-        to[i * far + index[i] * step] = source[i * near]
+        to[i * far + index[i * along] * step] = source[i * near]
 
 
 cdef void gather_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Walk* w = <Walk*>context
     cdef int64_t row, i, far, near, far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1]
+    cdef int64_t along = w.along[w.rank - 1]
     cdef const int64_t* index
     cdef char* a
     cdef char* b
     for row in range(begin, end):
-        row_offsets(w, row, &far, &near)
-        index, a, b = w.index + row * w.inner, w.indexed + far * w.width, w.other + near * w.width
+        index = w.index + row_offsets(w, row, &far, &near)
+        a, b = w.indexed + far * w.width, w.other + near * w.width
         if w.width == 4:
-            gather_row(<uint32_t*>b, near_step, <const uint32_t*>a, far_step, index, w.step, w.inner)
+            gather_row(<uint32_t*>b, near_step, <const uint32_t*>a, far_step, index, along, w.step, w.inner)
         elif w.width == 8:
-            gather_row(<uint64_t*>b, near_step, <const uint64_t*>a, far_step, index, w.step, w.inner)
+            gather_row(<uint64_t*>b, near_step, <const uint64_t*>a, far_step, index, along, w.step, w.inner)
         elif w.width == 1:
-            gather_row(<uint8_t*>b, near_step, <const uint8_t*>a, far_step, index, w.step, w.inner)
+            gather_row(<uint8_t*>b, near_step, <const uint8_t*>a, far_step, index, along, w.step, w.inner)
         elif w.width == 2:
-            gather_row(<uint16_t*>b, near_step, <const uint16_t*>a, far_step, index, w.step, w.inner)
+            gather_row(<uint16_t*>b, near_step, <const uint16_t*>a, far_step, index, along, w.step, w.inner)
         else:
             for i in range(w.inner):
-                memcpy(b + i * near_step * w.width, a + (i * far_step + index[i] * w.step) * w.width, w.width)
+                memcpy(b + i * near_step * w.width, a + (i * far_step + index[i * along] * w.step) * w.width, w.width)
 
 
 cdef void scatter_all(Walk* w) noexcept nogil:
     cdef int64_t row, i, far, near, far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1]
+    cdef int64_t along = w.along[w.rank - 1]
     cdef const int64_t* index
     cdef char* a
     cdef char* b
     for row in range(w.rows):
-        row_offsets(w, row, &far, &near)
-        index, a, b = w.index + row * w.inner, w.indexed + far * w.width, w.other + near * w.width
+        index = w.index + row_offsets(w, row, &far, &near)
+        a, b = w.indexed + far * w.width, w.other + near * w.width
         if w.width == 4:
-            scatter_row(<uint32_t*>a, far_step, <const uint32_t*>b, near_step, index, w.step, w.inner)
+            scatter_row(<uint32_t*>a, far_step, <const uint32_t*>b, near_step, index, along, w.step, w.inner)
         elif w.width == 8:
-            scatter_row(<uint64_t*>a, far_step, <const uint64_t*>b, near_step, index, w.step, w.inner)
+            scatter_row(<uint64_t*>a, far_step, <const uint64_t*>b, near_step, index, along, w.step, w.inner)
         else:
             for i in range(w.inner):
-                memcpy(a + (i * far_step + index[i] * w.step) * w.width, b + i * near_step * w.width, w.width)
+                memcpy(a + (i * far_step + index[i * along] * w.step) * w.width, b + i * near_step * w.width, w.width)
 
 
 cdef void combine_all(Walk* w, const Number* example, int how, int parts) noexcept nogil:
     """Combine in the order of the index tensor; NaN wins over every number."""
     cdef int64_t row, i, k, far, near, far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1]
+    cdef int64_t along = w.along[w.rank - 1]
     cdef const int64_t* index
     cdef Number* to
     cdef Number value
     for row in range(w.rows):
-        row_offsets(w, row, &far, &near)
-        index = w.index + row * w.inner
+        index = w.index + row_offsets(w, row, &far, &near)
         for i in range(w.inner):
             for k in range(parts):
-                to = <Number*>w.indexed + (far + i * far_step + index[i] * w.step) * parts + k
+                to = <Number*>w.indexed + (far + i * far_step + index[i * along] * w.step) * parts + k
                 value = (<const Number*>w.other)[(near + i * near_step) * parts + k]
                 if how == ADD:
                     to[0] += value

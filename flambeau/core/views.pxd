@@ -19,6 +19,7 @@ cdef void unsqueeze_cut(Shape* s, const int64_t* arguments) noexcept    # dim
 cdef TensorBase view_of(TensorBase source, Shape* s)
 cdef TensorBase cut(TensorBase t, cut_t how, const int64_t* arguments, str label)
 cdef TensorBase compact(TensorBase t)
+cdef TensorBase viewed(TensorBase t, int rank, const int64_t* sizes, str label)     # None where strides forbid it
 cdef TensorBase reshaped(TensorBase t, int rank, const int64_t* sizes)
 cdef TensorBase expanded(TensorBase t, int rank, const int64_t* sizes)
 cdef bint taped(TensorBase t)

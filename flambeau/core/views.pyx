@@ -9,7 +9,7 @@ from libc.stdlib cimport malloc, free
 from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from .memory cimport Storage, new_storage
-from .dtypes cimport F16, BF16, F32, F64, C64, C128, CATEGORY, dtype, dtype_of, size_from
+from .dtypes cimport F16, BF16, F32, F64, C64, C128, CATEGORY, as_dtype, dtype as DType, dtype_of, size_from
 from .tensor cimport (
     TensorBase, MAX_DIMS, OP_ADD, OP_DIV, OP_EQ, alias, as_int, find_contiguous, late, new_tensor, operator_for,
     parse_dims, parse_sizes, pointer, same_shape, wrap_dim, wrote,
@@ -722,8 +722,8 @@ def view(TensorBase input not None, *shape, size=None, dtype=None):
     cdef int64_t sizes[MAX_DIMS]
     cdef TensorBase out
     cdef int rank
-    if dtype is not None or (len(shape) == 1 and isinstance(shape[0], _dtype)):
-        return view_as_dtype(input, dtype if dtype is not None else shape[0])
+    if dtype is not None or (len(shape) == 1 and isinstance(shape[0], DType)):
+        return view_as_dtype(input, as_dtype(dtype if dtype is not None else shape[0], "view"))
     rank = read_sizes(shape, size, sizes, "view", "size")
     infer_size(input, rank, sizes, "view")
     out = viewed(input, rank, sizes, "ViewBackward0")
@@ -734,10 +734,7 @@ def view(TensorBase input not None, *shape, size=None, dtype=None):
     return out
 
 
-_dtype = dtype
-
-
-cdef TensorBase view_as_dtype(TensorBase t, dtype wanted):
+cdef TensorBase view_as_dtype(TensorBase t, DType wanted):
     """The bytes read as another dtype; the last dimension grows or shrinks with the size of an element."""
     cdef Shape s
     cdef TensorBase out
@@ -1276,10 +1273,10 @@ def split(TensorBase tensor not None, split_size_or_sections=None, dim=0, *, spl
     size = as_int(wanted, "split", "split_size")
     if tensor.rank == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
-    d = read_dim(dim, tensor.rank, "split")
-    length = tensor.sizes[d]
     if size < 0:
         raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+    d = read_dim(dim, tensor.rank, "split")
+    length = tensor.sizes[d]
     if size == 0 and length > 0:
         raise RuntimeError(f"split(): split_size can only be 0 if dimension size is 0, but got dimension size of {length}")
     if length == 0:

@@ -14,7 +14,7 @@ def _zero(x):
     return fn.like(x, 0.0)
 
 
-@pointwise(dtypes=NUMERIC, also=("nn.functional.relu",))
+@pointwise(dtypes=NUMERIC)
 def relu(input):
     """max(input, 0), element by element; the derivative at 0 is 0.
 
@@ -30,7 +30,7 @@ def _(grad, out):
     return fn.where(out > 0, grad, _zero(grad))
 
 
-@pointwise(places=("nn.functional.hardtanh",), dtypes=NUMERIC, in_place=False)
+@pointwise(places=("_hardtanh",), dtypes=NUMERIC, in_place=False)
 def hardtanh(input, *, min_val=-1.0, max_val=1.0):
     """input, kept between min_val and max_val."""
     return fn.minimum(fn.maximum(input, min_val), max_val)
@@ -41,7 +41,7 @@ def _(grad, input, min_val, max_val):
     return fn.where((input > min_val) & (input < max_val), grad, _zero(grad))
 
 
-@pointwise(places=("nn.functional.relu6",), dtypes=NUMERIC, in_place=False)
+@pointwise(places=("_relu6",), dtypes=NUMERIC, in_place=False)
 def relu6(input):
     """min(max(input, 0), 6)."""
     return fn.minimum(fn.maximum(input, fn.like(input, 0)), fn.like(input, 6))
@@ -52,7 +52,7 @@ def _(grad, input):
     return fn.where((input > 0.0) & (input < 6.0), grad, _zero(grad))
 
 
-@pointwise(places=("nn.functional.leaky_relu",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_leaky_relu",), dtypes=FLOATING, in_place=False)
 def leaky_relu(input, *, negative_slope=0.01):
     """input above 0, negative_slope · input elsewhere."""
     return fn.where(input > 0, input, input * negative_slope)
@@ -74,7 +74,7 @@ def _(grad, input, weight):
     return fn.where(input > 0, grad, grad * weight), fn.where(input > 0, _zero(grad), grad * input)
 
 
-@pointwise(places=("nn.functional.elu",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_elu",), dtypes=FLOATING, in_place=False)
 def elu(input, *, alpha=1.0):
     """input above 0, alpha · (exp(input) - 1) elsewhere (Clevert et al. 2015)."""
     return fn.where(input > 0, input, alpha * fn.expm1(input))
@@ -85,7 +85,7 @@ def _(grad, input, alpha):
     return fn.where(input > 0, grad, grad * alpha * fn.exp(input))
 
 
-@pointwise(also=("nn.functional.celu",), dtypes=FLOATING)
+@pointwise(dtypes=FLOATING)
 def celu(input, *, alpha=1.0):
     """max(0, x) + min(0, alpha · (exp(x / alpha) - 1)) (Barron 2017)."""
     return fn.where(input > 0, input, alpha * fn.expm1(input / alpha))
@@ -99,7 +99,7 @@ def _(grad, input, alpha):
 _ALPHA, _SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
-@pointwise(also=("nn.functional.selu",), dtypes=FLOATING)
+@pointwise(dtypes=FLOATING)
 def selu(input):
     """Scaled elu whose activations keep mean 0 and variance 1 (Klambauer et al. 2017)."""
     return fn.where(input > 0, input * _SCALE, fn.expm1(input) * (_ALPHA * _SCALE))
@@ -130,7 +130,7 @@ def gelu_tanh(input):
     return input * 0.5 * (1.0 + fn.tanh(inner))
 
 
-@pointwise(places=("nn.functional.silu",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_silu",), dtypes=FLOATING, in_place=False)
 def silu(input):
     """x · sigmoid(x)."""
     return input * fn.sigmoid(input)
@@ -142,7 +142,7 @@ def _(grad, input):
     return grad * (s * (1.0 + input * (1.0 - s)))
 
 
-@pointwise(places=("nn.functional.mish",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_mish",), dtypes=FLOATING, in_place=False)
 def mish(input):
     """x · tanh(softplus(x)) (Misra 2019)."""
     return input * fn.tanh(_softplus(input))
@@ -195,7 +195,7 @@ def tanhshrink(input):
     return input - fn.tanh(input)
 
 
-@pointwise(places=("nn.functional.hardsigmoid",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_hardsigmoid",), dtypes=FLOATING, in_place=False)
 def hardsigmoid(input):
     """min(max(x + 3, 0), 6) / 6."""
     return fn.minimum(fn.maximum(input + 3.0, _zero(input)), fn.like(input, 6.0)) / 6.0
@@ -206,7 +206,7 @@ def _(grad, input):
     return fn.where((input > -3.0) & (input < 3.0), grad * (1.0 / 6.0), _zero(grad))
 
 
-@pointwise(places=("nn.functional.hardswish",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_hardswish",), dtypes=FLOATING, in_place=False)
 def hardswish(input):
     """x · hardsigmoid(x) (Howard et al. 2019)."""
     return input * fn.minimum(fn.maximum(input + 3.0, _zero(input)), fn.like(input, 6.0)) / 6.0

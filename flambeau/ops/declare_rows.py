@@ -44,9 +44,10 @@ class Rows:
         dtypes: frozenset[str],
         accumulate: Callable[[str], str],
         empty: str | None,
+        raw: frozenset[str] = frozenset(),
     ):
         self.name, self.body, self.inputs, self.params = name, body, tuple(inputs), tuple(params)
-        self.dtypes, self.accumulate, self.empty = dtypes, accumulate, empty
+        self.dtypes, self.accumulate, self.empty, self.raw = dtypes, accumulate, empty, raw
         self.known: dict = {}
 
     def working(self, common: int, wanted: int) -> str:
@@ -63,10 +64,17 @@ class Rows:
         if self.empty is not None:
             raise IndexError(f"{self.name}(): {self.empty}")
 
+    def example(self, working: str) -> list[str]:
+        """Dtypes of inputs, for tracing where they do not matter; raw inputs are integers."""
+        return ["int64" if name in self.raw else working for name in self.inputs]
+
     def program(self, inputs: Sequence[str], working: str):
         """The traced results, and the dtype each has in memory."""
         compute = compute_dtype(working)
-        given = [ex.cast(ex.input(k, d), compute) for k, d in enumerate(inputs)]
+        given = [
+            ex.cast(ex.input(k, d), compute_dtype(d) if name in self.raw else compute)
+            for k, (name, d) in enumerate(zip(self.inputs, inputs))
+        ]
         params = {n: ex.cast(ex.param(k, "float64"), compute) for k, n in enumerate(self.params)}
         found = self.body(*given, **params)
         results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
@@ -85,7 +93,7 @@ class Rows:
         found = self.known.get((common, wanted))
         if found is None:
             working = self.working(common, wanted)
-            results, memory = self.program([working] * len(self.inputs), working)
+            results, memory = self.program(self.example(working), working)
             states = self.split(results).partial
             found = tuple(CODES[m] for m in memory), tuple(CODES[s.dtype] for s in states)
             self.known[common, wanted] = found
@@ -98,7 +106,7 @@ class Rows:
         working = self.working(common, wanted)
         operands = tuple(kn.Operand(CODE_NAMES[code], ACCESS[access]) for code, access in inputs)
         access = tuple(ACCESS[a] for a in outputs)
-        seen = [o.dtype for o in operands] if stage != FINAL else [working] * len(self.inputs)
+        seen = [o.dtype for o in operands] if stage != FINAL else self.example(working)
         results, memory = self.program(seen, working)
         if stage == PARTIAL:
             results = self.split(results).partial
@@ -156,6 +164,8 @@ def _declare(
     fields,
     name,
     method,
+    raw=(),
+    per_row=(),
     **details,
 ):
     signature = inspect.signature(body)
@@ -163,11 +173,18 @@ def _declare(
     params = [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
     own = name or body.__name__
     declared = Rows(
-        own, body, inputs, [p.name for p in params], dtypes=dtypes, accumulate=accumulate, empty=empty
+        own,
+        body,
+        inputs,
+        [p.name for p in params],
+        dtypes=dtypes,
+        accumulate=accumulate,
+        empty=empty,
+        raw=frozenset(raw),
     )
     example = "float32" if "float32" in dtypes else sorted(dtypes)[0]
-    results, _ = declared.program([example] * len(inputs), accumulate(example))
-    varies = kn.varies(results, [True] * len(inputs))
+    results, _ = declared.program(declared.example(example), accumulate(example))
+    varies = kn.varies(results, [n not in per_row for n in inputs])  # the others have one value a row
     full = tuple(varies[id(r)] for r in results)
     ordered = any(e.op == "index" for e in ex.walk(results))
     splits = not any(full) and kn.stages(results) is not None
@@ -185,6 +202,7 @@ def _declare(
         (),
         None,
         names,
+        sum(1 << k for k, n in enumerate(inputs) if n in raw),
     )
     op.__doc__ = body.__doc__
     op.derivative = declared.derivative_of(op)

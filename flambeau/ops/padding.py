@@ -78,6 +78,8 @@ def _extended(x: TensorBase, axis: int, before: int, after: int, mode: str) -> T
     """One dimension made longer (or shorter) at both ends."""
     n = x.shape[axis]
     parts = [x.narrow(axis, max(-before, 0), n - max(-before, 0) - max(-after, 0))]
+    if mode == "circular":  # what was taken off does not come round
+        x, n = parts[0], parts[0].shape[axis]
     if before > 0:
         parts.insert(0, _border(x, axis, before, mode, 0))
     if after > 0:

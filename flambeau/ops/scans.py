@@ -32,7 +32,7 @@ def _wrapped(dim: int, input: TensorBase, who: str) -> int:
 
 
 def _scanned(x: TensorBase, dim: int, kind: str):
-    """The scan in float32 for half types, in two parts for complex sums."""
+    """The scan, in float32 for half types."""
     if x.dtype.name in HALVES:
         return to_dtype(scan(to_dtype(x, FLOAT32), dim, kind), x.dtype)
     return scan(x, dim, kind)
@@ -226,13 +226,15 @@ def diff(
     if n < 0:
         raise RuntimeError(f"diff(): order must be non-negative but got {n}")
     axis = _wrapped(dim, input, "diff")
+    if n == 0:
+        return _into(out, input.clone())
     parts = [p for p in (prepend, input, append) if p is not None]
     x = cat(parts, axis) if len(parts) > 1 else input
     for _ in range(min(n, x.shape[axis])):
         length = max(x.shape[axis] - 1, 0)
         after, before = x.narrow(axis, x.shape[axis] - length, length), x.narrow(axis, 0, length)
         x = after ^ before if x.dtype.name == "bool" else after - before
-    return _into(out, x if x is not input else input.clone())
+    return _into(out, x)
 
 
 def _panels(y: TensorBase, x: TensorBase | None, dx, dim: int, who: str) -> TensorBase:

@@ -11,7 +11,7 @@ from ..autograd.grad_mode import no_grad
 from ..compiler import functions as fn
 from ..core import tape
 from ..core.bridge import from_numpy
-from ..core.create import arange, empty, eye
+from ..core.create import arange
 from ..core.dispatch import InPlaceOp
 from ..core.dtypes import Size, by_name
 from ..core.join import flipped
@@ -25,8 +25,10 @@ from .scans import _wrapped
 INT32, INT64 = by_name["int32"], by_name["int64"]
 
 
-def _spread(given: tuple) -> tuple[int, ...]:
-    """Ints given one by one or as one sequence."""
+def _spread(given: tuple, named: Any = None) -> tuple[int, ...]:
+    """Ints given one by one, as one sequence, or by name."""
+    if named is not None:
+        return _tuple(named)
     if len(given) == 1 and isinstance(given[0], (tuple, list)):
         return tuple(given[0])
     return tuple(given)
@@ -37,8 +39,8 @@ def _tuple(given: Any) -> tuple:
 
 
 # --- mirror images, shifts, turns ------------------------------------------------------------------------------------------
-@library("shape", reference=None)
-def flip(input: TensorBase, *dims: Any) -> TensorBase:
+@library("shape")
+def flip(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
     """A copy with the elements in reverse order along `dims`.
 
     IndexError for a dimension that does not exist, RuntimeError for one named twice.
@@ -48,7 +50,7 @@ def flip(input: TensorBase, *dims: Any) -> TensorBase:
     tensor([[2, 1],
             [4, 3]])
     """
-    axes = tuple(_wrapped(d, input, "flip") for d in _spread(dims))
+    axes = tuple(_wrapped(d, input, "flip") for d in _spread(dims_, dims))
     for k, d in enumerate(axes):
         if d in axes[:k]:
             raise RuntimeError(f"flip(): dim {d} appears multiple times in the list of dims")
@@ -129,8 +131,8 @@ def rot90(input: TensorBase, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor
 
 
 # --- repeating ---------------------------------------------------------------------------------------------------------------
-@library("shape", "Tensor.repeat", reference=None)
-def repeat(input: TensorBase, *repeats: Any) -> TensorBase:
+@library("shape", "Tensor.repeat")
+def repeat(input: TensorBase, *repeats_: Any, repeats: Any = None) -> TensorBase:
     """The tensor laid side by side `repeats` times along each dimension; more repeats than dimensions add some in front.
 
     RuntimeError for fewer repeats than dimensions, and for negative ones.
@@ -140,7 +142,7 @@ def repeat(input: TensorBase, *repeats: Any) -> TensorBase:
     tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]])
     """
-    times = _spread(repeats)
+    times = _spread(repeats_, repeats)
     if len(times) < input.ndim:
         raise RuntimeError(
             "repeat(): Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: got "
@@ -158,10 +160,10 @@ def repeat(input: TensorBase, *repeats: Any) -> TensorBase:
     return input.reshape(apart).expand(wide).reshape([t * s for t, s in zip(times, sizes)])
 
 
-@library("shape", reference=None)
-def tile(input: TensorBase, *dims: Any) -> TensorBase:
+@library("shape")
+def tile(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
     """`repeat`, with repeats of 1 in front where `dims` are fewer than the dimensions."""
-    times = _spread(dims)
+    times = _spread(dims_, dims)
     return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
 
@@ -451,7 +453,6 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[TensorBase, ..
         for k, t in enumerate(given)
     ]
     if swap:
-        grids = [g.transpose(0, 1) for g in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 
@@ -550,7 +551,7 @@ def _host(x: TensorBase):
 def _found(array, dtype: str | None = None) -> TensorBase:
     import numpy as np
 
-    return from_numpy(np.ascontiguousarray(array, dtype=dtype))
+    return from_numpy(np.array(array, dtype=dtype, order="C"))
 
 
 @library("search", "unique", "Tensor.unique", differentiable=False)

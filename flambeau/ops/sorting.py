@@ -42,7 +42,7 @@ def _array(x: TensorBase):
 def _indices(found) -> TensorBase:
     import numpy as np
 
-    return from_numpy(np.ascontiguousarray(found, dtype="int64"))
+    return from_numpy(np.array(found, dtype="int64", order="C"))
 
 
 def _order(x: TensorBase, dim: int, descending: bool, stable: bool) -> TensorBase:
@@ -303,14 +303,18 @@ def _quantiles(input, points, dim, keepdim: bool, interpolation: str, skip_nan: 
     with no_grad():
         missing = ordered.isnan().sum(-1, True)
         last = (n - 1 - missing).clamp(min=0) if skip_nan else missing * 0 + (n - 1)
-        rank = points.reshape(-1) * last.to(points.dtype)  # [..., q]
-        if not skip_nan:  # any NaN stands at the end of the row, and takes every quantile there
-            rank = rank.masked_fill(missing > 0, n - 1)
-        if interpolation == "nearest":
-            rank = rank.round()
-        lower = rank.floor() if interpolation != "higher" else rank.ceil()
-        upper = rank.ceil() if interpolation in ("linear", "midpoint") else lower
-        weight = rank - lower if interpolation == "linear" else (rank - lower != 0).to(rank.dtype) * 0.5
+    rank = points.reshape(-1) * last.to(points.dtype)  # [..., q]
+    if not skip_nan:  # any NaN stands at the end of the row, and takes every quantile there
+        rank = rank.masked_fill(missing > 0, n - 1)
+    if interpolation == "nearest":
+        rank = rank.round()
+    with no_grad():
+        lower = rank.ceil() if interpolation == "higher" else rank.floor()
+        upper = rank.ceil()
+    if interpolation == "linear":
+        weight = rank - lower
+    else:
+        weight = (upper != lower).to(rank.dtype) * 0.5
     found = ordered.gather(-1, lower.to(INT64))
     if interpolation in ("linear", "midpoint"):
         found = lerp(found, ordered.gather(-1, upper.to(INT64)), weight)

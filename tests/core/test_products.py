@@ -56,7 +56,7 @@ def check(found: flambeau.Tensor, expected: np.ndarray, tolerance: float = 0.0) 
     )
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values -----------------------------------------------------------------------------------
 SHAPES = [
     ((3,), (3,)),
     ((0,), (0,)),
@@ -193,6 +193,18 @@ def test_linear_shapes():
     check(linear(input=flambeau.tensor(x), weight=flambeau.tensor(w), bias=None), x @ w.T)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize(
+    "sizes", [(1, 1), (1, 4), (4, 4), (7, 9), (8, 12), (33, 18), (64, 64), (65, 64)], ids=str
+)
+def test_small_transposed_weights_of_float32(rows, sizes):
+    x, w = array(3, rows, sizes[1], dtype="float32"), array(*sizes, dtype="float32")
+    check(linear(flambeau.tensor(x), flambeau.tensor(w)), x @ w.T)
+    check(flambeau.tensor(x) @ laid_out(w, "padded").t(), x @ w.T)
+    stack = array(3, *sizes, dtype="float32", seed=1)
+    check(flambeau.tensor(x) @ flambeau.tensor(stack).mT, x @ stack.swapaxes(1, 2))
+
+
 def test_operators_and_methods():
     a, b = flambeau.tensor(array(2, 3)), flambeau.tensor(array(3, 4))
     for found in (a @ b, a.matmul(b), a.mm(b), flambeau.matmul(a, other=b), flambeau.linalg.matmul(a, b)):
@@ -203,7 +215,7 @@ def test_operators_and_methods():
         3 @ a
 
 
-# --- out= and in place ---------------------------------------------------------------------------------------------------
+# --- out= and in place ------------------------------------------------------------------------
 def test_out_is_written_resized_and_may_be_an_operand():
     a, b = array(3, 3), array(3, 3, seed=1)
     x, y = flambeau.tensor(a), flambeau.tensor(b)
@@ -241,7 +253,7 @@ def test_in_place_forms():
     )
 
 
-# --- gradients --------------------------------------------------------------------------------------------------------------
+# --- gradients --------------------------------------------------------------------------------
 def differences(function, arrays: list[np.ndarray], k: int, step: float = 1e-4) -> np.ndarray:
     """Gradient of the number `function(arrays)` with respect to arrays[k], by central differences."""
     gradient = np.zeros_like(arrays[k])
@@ -408,7 +420,7 @@ def test_bias_gradient_sums_rows_with_the_same_bits_for_any_number_of_threads(sh
     np.testing.assert_allclose(found[0], np.array(g.tolist()).sum(0), rtol=1e-5, atol=1e-5)
 
 
-# --- einsum and its kin -------------------------------------------------------------------------------------------------------
+# --- einsum and its kin -----------------------------------------------------------------------
 EQUATIONS = [
     ("ij->ji", (2, 3)),
     ("ij", (2, 3)),
@@ -474,10 +486,10 @@ def test_einsum_by_numbers():
 @pytest.mark.parametrize(
     "equation, shapes, message",
     [
-        ("ij,jk", [(2, 3), (4, 5)], "subscript j has size 4 for operand 1 which does not broadcast with previously seen size 3"),
+        ("ij,jk", [(2, 3), (4, 5)], "subscript j has size 4 for operand 1 which does not broadcast"),
         ("ij,jk", [(2, 3)], "fewer operands were provided"),
         ("ij", [(2, 3), (2, 3)], "more operands were provided"),
-        ("i", [(2, 3)], r"the number of subscripts in the equation \(1\) does not match the number of dimensions \(2\)"),
+        ("i", [(2, 3)], r"in the equation \(1\) does not match the number of dimensions \(2\)"),
         ("ij...", [(2,)], "but ellipsis was given"),
         ("ij->iji", [(2, 3)], "output subscript i appears more than once"),
         ("ij->ik", [(2, 3)], "output subscript k does not appear"),
@@ -548,11 +560,11 @@ def test_bilinear():
         bilinear(flambeau.ones(2, 3), flambeau.ones(2, 3), flambeau.ones(5, 3, 4))
 
 
-# --- errors ---------------------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------
 ONES = flambeau.ones
 REFUSED = [
     (lambda: flambeau.mm(ONES(2, 3), ONES(4, 5)), r"mat1 and mat2 shapes cannot be multiplied \(2x3 and 4x5\)"),
-    (lambda: flambeau.mm(ONES(2, 3), ONES(3, 5).double()), "expected m1 and m2 to have the same dtype, but got: float != double"),
+    (lambda: flambeau.mm(ONES(2, 3), ONES(3, 5).double()), "the same dtype, but got: float != double"),
     (lambda: flambeau.mm(ONES(2), ONES(2, 3)), "self must be a matrix"),
     (lambda: flambeau.mm(ONES(2, 3), ONES(3)), "mat2 must be a matrix"),
     (lambda: flambeau.matmul(flambeau.tensor(1.0), ONES(3)), "need to be at least 1D, but they are 0D and 1D"),
@@ -565,17 +577,17 @@ REFUSED = [
     (lambda: flambeau.mv(ONES(3), ONES(3)), r"vector \+ matrix @ vector expected, got 1, 1, 1"),
     (lambda: flambeau.dot(ONES(2, 2), ONES(3)), "1D tensors expected, but got 2D and 1D tensors"),
     (lambda: flambeau.dot(ONES(2), ONES(2).double()), "same dtype, but found Float and Double"),
-    (lambda: flambeau.inner(ONES(2), ONES(3)), r"the last dimension must match on both input tensors but got shapes \[2\] and \[3\]"),
+    (lambda: flambeau.inner(ONES(2), ONES(3)), r"last dimension must match .* but got shapes \[2\] and \[3\]"),
     (lambda: flambeau.outer(ONES(2, 2), ONES(3)), "Expected 1-D argument self, but got 2-D"),
-    (lambda: flambeau.addmm(ONES(7), ONES(2, 3), ONES(3, 5)), r"expanded size of the tensor \(5\) must match the existing size \(7\)"),
-    (lambda: flambeau.addmm(ONES(2, 5).double(), ONES(2, 3), ONES(3, 5)), "self and mat2 must have the same dtype, but got Double"),
+    (lambda: flambeau.addmm(ONES(7), ONES(2, 3), ONES(3, 5)), r"size of the tensor \(5\) must match .* \(7\)"),
+    (lambda: flambeau.addmm(ONES(2, 5).double(), ONES(2, 3), ONES(3, 5)), "the same dtype, but got Double and Float"),
     (lambda: flambeau.addmv(ONES(3), ONES(2, 3), ONES(3)), r"size mismatch, got input \(3\), mat \(2x3\), vec \(3\)"),
     (lambda: linear(ONES(2, 3), ONES(4, 5)), r"shapes cannot be multiplied \(2x3 and 5x4\)"),
-    (lambda: linear(ONES(2, 3), ONES(4, 3), ONES(5)), r"expanded size of the tensor \(4\) must match the existing size \(5\)"),
-    (lambda: ONES(3).addmm_(ONES(2, 4), ONES(4, 3)), r"Bad in-place call: input tensor size \[3\] and output tensor size \[2, 3\]"),
+    (lambda: linear(ONES(2, 3), ONES(4, 3), ONES(5)), r"size of the tensor \(4\) must match .* \(5\)"),
+    (lambda: ONES(3).addmm_(ONES(2, 4), ONES(4, 3)), r"input tensor size \[3\] and output tensor size \[2, 3\]"),
     (lambda: ONES(2, 2).requires_grad_().addmm_(ONES(2, 2), ONES(2, 2)), "leaf Variable that requires grad"),
-    (lambda: flambeau.mm(ONES(2, 3), ONES(3, 4), out=ONES(2, 4).double()), "out tensor to have dtype float, but got double"),
-    (lambda: flambeau.mm(ONES(2, 2).requires_grad_(), ONES(2, 2), out=ONES(2, 2)), "don't support automatic differentiation"),
+    (lambda: flambeau.mm(ONES(2, 3), ONES(3, 4), out=ONES(2, 4).double()), "have dtype float, but got double"),
+    (lambda: flambeau.mm(ONES(2, 2).requires_grad_(), ONES(2, 2), out=ONES(2, 2)), "automatic differentiation"),
 ]  # fmt: skip
 
 

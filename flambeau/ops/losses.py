@@ -1,0 +1,299 @@
+"""Losses.  Cross-entropy of class numbers is a fused row program; the others are composed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..compiler import functions as fn
+from ..compiler import kernels as kn
+from ..core import tape
+from ..core.tensor import TensorBase
+from .declare import FLOATING
+from .declare_rows import reduction, row
+from .reductions import log_softmax_of
+from .registry import library
+
+_REDUCTIONS = ("mean", "sum", "none")
+
+
+def check_reduction(name: str, reduction: str) -> None:
+    """ValueError for a reduction that there is not."""
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"{name}(): {reduction!r} is not a valid value for reduction; expected one of {_REDUCTIONS}")
+
+
+def reduced(loss: TensorBase, how: str) -> TensorBase:
+    """The losses of all elements as they are, added up, or averaged."""
+    return loss.mean() if how == "mean" else loss.sum() if how == "sum" else loss
+
+
+# --- cross-entropy of class numbers ------------------------------
+@row(places=(), name="class_losses", raw=("target",), per_row=("target",))
+def class_losses(logits, target, *, ignore=-100.0):
+    """For each row: log Σ exp(logits) - logits[target] (0 where ignored), and log Σ exp(logits)."""
+    top = kn.max(logits)
+    total = fn.log(kn.sum(fn.exp(logits - top))) + top
+    here = fn.index(1) == fn.cast(target, "int64")
+    chosen = kn.sum(fn.where(here, logits, fn.like(logits, 0.0)))
+    ignored = fn.cast(target, "int64") == fn.cast(ignore, "int64")
+    return fn.where(ignored, fn.like(logits, 0.0), total - chosen), total
+
+
+@reduction(places=(), name="counted_sum", raw=("target",), dtypes=FLOATING)
+def counted_sum(losses, target, *, ignore=-100.0, classes=0.0):
+    """Sum of the losses, how many are not ignored, and how many targets are no class."""
+    target = fn.cast(target, "int64")
+    kept = target != fn.cast(ignore, "int64")
+    wrong = kept & ((target < 0) | (target >= fn.cast(classes, "int64")))
+    one, zero = fn.like(losses, 1.0), fn.like(losses, 0.0)
+    return kn.sum(losses), kn.sum(fn.where(kept, one, zero)), kn.any(wrong)
+
+
+@row(places=(), name="class_gradients", raw=("target",))
+def class_gradients(logits, target, total, grad, *, ignore=-100.0):
+    """grad · (softmax(logits) - the target's indicator), 0 where ignored."""
+    target = fn.cast(target, "int64")
+    hit = fn.where(fn.index(1) == target, fn.like(logits, 1.0), fn.like(logits, 0.0))
+    found = grad * (fn.exp(logits - total) - hit)
+    return fn.where(target == fn.cast(ignore, "int64"), fn.like(logits, 0.0), found)
+
+
+def _class_entropy(input, target, ignore_index: int, how: str):
+    """Cross-entropy of logits (N, C) and class numbers (N,)."""
+    column = target.unsqueeze(1)
+    params = (float(ignore_index),)
+    losses, total = class_losses.over((input.detach(), column), 1, True, params=params)
+    added, kept, wrong = counted_sum.over((losses, column), None, False, params=(*params, float(input.shape[1])))
+    if wrong.item():
+        raise IndexError(f"cross_entropy(): Target {_first_wrong(target, ignore_index, input.shape[1])} is out of bounds.")
+    found = losses.squeeze(1) if how == "none" else added if how == "sum" else added / kept
+    if tape.recording(input):
+        tape.record("CrossEntropyLossBackward0", _class_entropy_back, (input,), found, (input,),
+                    (column, total, kept, ignore_index, how))  # fmt: skip
+    return found
+
+
+def _class_entropy_back(grad, input, column, total, kept, ignore_index, how):
+    grad = grad.unsqueeze(1) if how == "none" else grad / kept if how == "mean" else grad
+    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
+        hit = (input.new_zeros(input.shape)).scatter(1, column.clamp(min=0), 1.0)
+        found = grad * (input.softmax(1) - hit)
+        return found.masked_fill(column == ignore_index, 0.0)
+    return class_gradients.over((input, column, total, grad), 1, params=(float(ignore_index),))
+
+
+def _first_wrong(target, ignore_index: int, classes: int) -> int:
+    return next(t for t in target.reshape(-1).tolist() if t != ignore_index and not 0 <= t < classes)
+
+
+@library("composite", "nn.functional.cross_entropy")
+def cross_entropy(
+    input: TensorBase,
+    target: TensorBase,
+    weight: TensorBase | None = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> TensorBase:
+    """Cross-entropy of unnormalised scores and classes: -log softmax(input)[target].
+
+    `input` is (N, C), (C,) or (N, C, d1, …); `target` holds class numbers (int64, without the C) or the probabilities of
+    all classes (input's shape).  `weight` weights the classes; `label_smoothing` in [0, 1] mixes in the uniform
+    distribution (Szegedy et al. 2016); rows whose target is `ignore_index` do not count.  IndexError for a class number
+    that there is not.
+
+    >>> import flambeau
+    >>> from flambeau.nn import functional as F
+    >>> F.cross_entropy(flambeau.tensor([[0., 0.]]), flambeau.tensor([1]))
+    tensor(0.6931)
+    """
+    check_reduction("cross_entropy", reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"cross_entropy(): label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if tuple(input.shape) == tuple(target.shape) and target.is_floating_point():
+        return _probability_entropy(input, target, weight, reduction, label_smoothing)
+    _check_classes("cross_entropy", input, target)
+    plain = weight is None and label_smoothing == 0.0 and input.ndim == 2 and input.dtype.name in ("float32", "float64")
+    if plain and input.shape[0] and target.dtype.name == "int64":
+        return _class_entropy(input, target, ignore_index, reduction)
+    axis = 1 if input.ndim > 1 else 0
+    scores = log_softmax_of(input, axis)
+    loss = nll_loss(scores, target, weight, ignore_index=ignore_index, reduction=reduction)
+    if label_smoothing == 0.0:
+        return loss
+    classes = input.shape[axis]
+    kept = target != ignore_index
+    weighted = scores if weight is None else scores * _along(weight, axis, scores.ndim)
+    smooth = -(weighted.sum(axis)).masked_fill(~kept, 0.0)
+    if reduction == "mean":
+        counted = kept.to(scores.dtype) if weight is None else _weights(weight, target, kept)
+        smooth = smooth.sum() / counted.sum()
+    elif reduction == "sum":
+        smooth = smooth.sum()
+    return (1.0 - label_smoothing) * loss + (label_smoothing / classes) * smooth
+
+
+def _along(weight, axis: int, ndim: int):
+    return weight.reshape([-1 if d == axis else 1 for d in range(ndim)])
+
+
+def _weights(weight, target, kept):
+    return weight.index_select(0, target.masked_fill(~kept, 0).reshape(-1)).reshape(target.shape) * kept.to(weight.dtype)
+
+
+def _probability_entropy(input, target, weight, how: str, smoothing: float):
+    axis = 1 if input.ndim > 1 else 0
+    if smoothing > 0:
+        target = target * (1 - smoothing) + smoothing / input.shape[axis]
+    scores = log_softmax_of(input, axis)
+    if weight is not None:
+        scores = scores * _along(weight, axis, scores.ndim)
+    loss = -(scores * target).sum(axis)
+    rows = input.numel() // max(input.shape[axis], 1)
+    return loss.sum() / rows if how == "mean" else loss.sum() if how == "sum" else loss
+
+
+def _check_classes(name: str, input, target) -> None:
+    if input.ndim == 0 or target.ndim != max(input.ndim - 1, 0):
+        raise ValueError(
+            f"{name}(): a target with {max(input.ndim - 1, 0)} dimensions expected for input of shape "
+            f"{tuple(input.shape)}, got shape {tuple(target.shape)}"
+        )
+    wanted = tuple(s for d, s in enumerate(input.shape) if d != (1 if input.ndim > 1 else 0))
+    if tuple(target.shape) != wanted:
+        raise ValueError(
+            f"{name}(): Expected target of shape {wanted} for input of shape {tuple(input.shape)}, got {tuple(target.shape)}"
+        )
+
+
+@library("composite", "nn.functional.nll_loss")
+def nll_loss(
+    input: TensorBase,
+    target: TensorBase,
+    weight: TensorBase | None = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> TensorBase:
+    """The negative of input[target] for log-probabilities (N, C), (C,) or (N, C, d1, …) and class numbers.
+
+    "mean" divides by the weights of the rows that count.  IndexError for a class number that there is not.
+    """
+    check_reduction("nll_loss", reduction)
+    _check_classes("nll_loss", input, target)
+    axis = 1 if input.ndim > 1 else 0
+    kept = target != ignore_index
+    inside = target.masked_fill(~kept, 0)
+    if target.numel() and (bool((inside < 0).any()) or bool((inside >= input.shape[axis]).any())):
+        raise IndexError(f"nll_loss(): Target {_first_wrong(target, ignore_index, input.shape[axis])} is out of bounds.")
+    inside = inside.to(target.new_zeros(0).long().dtype)
+    loss = -input.gather(axis, inside.unsqueeze(axis)).squeeze(axis)
+    counted = kept.to(input.dtype) if weight is None else _weights(weight, inside, kept)
+    loss = (loss * (1.0 if weight is None else _weights(weight, inside, kept))).masked_fill(~kept, 0.0)
+    if reduction == "none":
+        return loss
+    return loss.sum() if reduction == "sum" else loss.sum() / counted.sum()
+
+
+def _sizes_warn(name: str, input, target) -> None:
+    if tuple(input.shape) != tuple(target.shape):
+        import warnings
+
+        warnings.warn(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will likely lead "
+            "to incorrect results due to broadcasting. Please ensure they have the same size.",
+            stacklevel=3,
+        )
+
+
+def _elementwise(name: str, what: str, of):
+    def loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+        check_reduction(name, reduction)
+        _sizes_warn(name, input, target)
+        found = of(input, target)
+        return reduced(found if weight is None else found * weight, reduction)
+
+    loss.__name__ = loss.__qualname__ = name
+    loss.__doc__ = what
+    return library("composite", f"nn.functional.{name}")(loss)
+
+
+mse_loss = _elementwise("mse_loss", "Mean of squared differences.", lambda x, y: (x - y).square())
+l1_loss = _elementwise("l1_loss", "Mean of absolute differences.", lambda x, y: (x - y).abs())
+
+
+@library("composite", "nn.functional.smooth_l1_loss")
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    """Squared below `beta`, linear above it (Girshick 2015)."""
+    check_reduction("smooth_l1_loss", reduction)
+    if beta < 0:
+        raise RuntimeError(f"smooth_l1_loss(): beta must be at least 0, got {beta}")
+    _sizes_warn("smooth_l1_loss", input, target)
+    gap = (input - target).abs()
+    if beta == 0:
+        return reduced(gap, reduction)
+    from .arithmetic import where
+
+    return reduced(where(gap < beta, gap.square() * (0.5 / beta), gap - 0.5 * beta), reduction)
+
+
+@library("composite", "nn.functional.huber_loss")
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    """Squared below `delta`, linear above it (Huber 1964)."""
+    check_reduction("huber_loss", reduction)
+    if delta <= 0:
+        raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
+    _sizes_warn("huber_loss", input, target)
+    from .arithmetic import where
+
+    gap = (input - target).abs()
+    found = where(gap < delta, gap.square() * 0.5, (gap - 0.5 * delta) * delta)
+    return reduced(found if weight is None else found * weight, reduction)
+
+
+@library("composite", "nn.functional.binary_cross_entropy")
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """-(y log x + (1 - y) log(1 - x)) for probabilities x; logarithms are at least -100.
+
+    RuntimeError where a probability is outside [0, 1].
+    """
+    check_reduction("binary_cross_entropy", reduction)
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(
+            f"binary_cross_entropy(): a target of the input's shape {tuple(input.shape)} expected, got {tuple(target.shape)}"
+        )
+    if bool(((input < 0) | (input > 1)).any()):
+        raise RuntimeError("binary_cross_entropy(): all elements of input should be between 0 and 1")
+    loss = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+@library("composite", "nn.functional.binary_cross_entropy_with_logits")
+def binary_cross_entropy_with_logits(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
+):
+    """Binary cross-entropy of sigmoid(input), without overflow; `pos_weight` weights the positive examples."""
+    check_reduction("binary_cross_entropy_with_logits", reduction)
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
+    from .activations import logsigmoid
+
+    scale = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
+    loss = (1 - target) * input - scale * logsigmoid(input)
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+@library("composite", "nn.functional.kl_div")
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    """Kullback-Leibler divergence of `target` from the log-probabilities `input`; "batchmean" divides by the rows."""
+    if reduction != "batchmean":
+        check_reduction("kl_div", reduction)
+    from .functions import xlogy
+
+    loss = target.exp() * (target - input) if log_target else xlogy(target, target) - target * input
+    if reduction == "batchmean":
+        return loss.sum() / input.shape[0] if input.ndim else loss
+    return reduced(loss, reduction)
