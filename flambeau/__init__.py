@@ -66,6 +66,7 @@ for _name in (
     "attention",
     "resizing",
     "convolution",
+    "windows",
     "pooling",
 ):
     if (Path(__file__).parent / "ops" / f"{_name}.py").exists():
