@@ -67,6 +67,7 @@ for _name in (
     "resizing",
     "convolution",
     "windows",
+    "pixels",
     "pooling",
 ):
     if (Path(__file__).parent / "ops" / f"{_name}.py").exists():

@@ -16,7 +16,8 @@ from .dispatch cimport copied, fits, sum_to
 from .parallel cimport parallel_for
 from .tape cimport Node, Slot, attach, clear_slot, grad_enabled, keep, kept, rebase, set_grad, wants_grad
 from .tensor cimport MAX_DIMS, OP_MUL, TensorBase, late, new_tensor, operator_for, pointer, wrote
-from .views cimport compact, copy_strided
+from .geometry cimport copy_strided
+from .views cimport compact
 cimport cython
 
 cdef extern from *:

@@ -10,7 +10,8 @@ from cpython.object cimport PyObject
 from .dtypes cimport CATEGORY, PROMOTED, dtype_of, size_from
 from .tensor cimport TensorBase, MAX_DIMS, as_int, new_tensor, new_strided, pointer, wrap_dim
 from .tape cimport Node, attach, grad_enabled, wants_grad
-from .views cimport Shape, copy_strided, cut, select_cut, slice_cut
+from .geometry cimport Shape, copy_strided, select_cut, slice_cut
+from .views cimport cut
 from .dispatch cimport Op, copied, make_callable, prepare_op
 cimport cython
 

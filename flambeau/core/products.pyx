@@ -13,7 +13,8 @@ from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY,
 from .dispatch cimport Op, Operand, copied, fits, make_callable, prepare_op, read_operand
 from .tape cimport Node, check_in_place, grad_enabled, wants_grad
 from .tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, late, operator_for
-from .views cimport cut, reshaped, unsqueeze_cut
+from .geometry cimport unsqueeze_cut
+from .views cimport cut, reshaped
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)

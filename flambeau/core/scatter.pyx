@@ -9,10 +9,12 @@ Both walk over the index tensor with one loop; writing is serial and in order, s
 from libc.string cimport memcpy
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
-from .tensor cimport TensorBase, MAX_DIMS, as_int, new_tensor, pointer, wrap_dim, wrote
+from .tensor cimport (
+    MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, late, new_tensor, operator_for, pointer, wrap_dim, wrote,
+)
 from .tape cimport check_in_place, grad_enabled, set_grad, wants_grad
 from .parallel cimport parallel_for
-from .views cimport expanded, reshaped, taped
+from .strided cimport expanded, reshaped, taped
 from .dispatch import clone, copy_, to_dtype
 from .elements import fill_
 from .tape import record
@@ -217,10 +219,10 @@ cdef int combine(Walk* w, int code, int how, str who) except -1:
 cdef int check_index(TensorBase input, object dim, TensorBase index, TensorBase src, str who) except -1:
     """The dimension, wrapped; RuntimeError for shapes and dtypes that do not go together."""
     cdef int d = wrap_dim(as_int(dim, who, "dim"), input.rank, who), k
-    if index.code != I64 and index.code != I32:
-        raise RuntimeError(f"{who}(): Expected dtype int32/int64 for index, got {dtype_of(index.code)}")
     if index.count == 0:
         return d
+    if index.code != I64 and index.code != I32:
+        raise RuntimeError(f"{who}(): Expected dtype int32/int64 for index, got {dtype_of(index.code)}")
     if max(index.rank, 1) != max(input.rank, 1):
         raise RuntimeError(f"{who}(): Index tensor must have the same number of dimensions as input tensor, got {index.rank} and "
                            f"{input.rank}")
@@ -276,8 +278,15 @@ def gather_back(grad, index, dim, shape):
 
 
 def take_along_dim(TensorBase input not None, TensorBase indices not None, dim=None):
-    """`gather` with broadcasting: the other dimensions of input and indices are repeated to match; negative indices are not
-    taken.  Without `dim`, both are flattened."""
+    """`gather` with broadcasting: the other dimensions of input and indices are repeated to match, and negative indices count
+    from the end.  Without `dim`, both are flattened.
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([[3, 1, 2], [4, 6, 5]])
+    >>> flambeau.take_along_dim(x, x.argsort(1), 1)
+    tensor([[1, 2, 3],
+            [4, 5, 6]])
+    """
     cdef int64_t wanted[MAX_DIMS]
     cdef int64_t chosen[MAX_DIMS]
     cdef int64_t n
@@ -288,7 +297,7 @@ def take_along_dim(TensorBase input not None, TensorBase indices not None, dim=N
         n = input.count
         input = reshaped(input, 1, &n)
         n = indices.count
-        return gather(input, 0, reshaped(indices, 1, &n))
+        return gather(input, 0, from_the_front(reshaped(indices, 1, &n), input.count))
     if input.rank != indices.rank:
         raise RuntimeError(f"take_along_dim(): input and indices should have the same number of dimensions, but got {input.rank} "
                            f"dimensions for input, and {indices.rank} dimensions for indices")
@@ -304,7 +313,13 @@ def take_along_dim(TensorBase input not None, TensorBase indices not None, dim=N
         else:
             raise RuntimeError(f"take_along_dim(): The size of tensor a ({input.sizes[k]}) must match the size of tensor b "
                                f"({indices.sizes[k]}) at non-singleton dimension {k}")
-    return gather(expanded(input, input.rank, wanted), d, expanded(indices, input.rank, chosen))
+    return gather(expanded(input, input.rank, wanted), d, expanded(from_the_front(indices, input.sizes[d]), input.rank, chosen))
+
+
+cdef TensorBase from_the_front(TensorBase index, int64_t size):
+    """Negative indices counted from the front; indices still out of bounds are left for `gather` to refuse."""
+    cdef TensorBase below = <TensorBase>late.binary(operator_for(OP_LT), index, 0)
+    return <TensorBase>late.binary(operator_for(OP_ADD), index, late.binary(operator_for(OP_MUL), below, size))
 
 
 # --- scatter -------------------------------------------------------------------------------------------------------------------
@@ -475,6 +490,34 @@ def scatter_reduce(TensorBase input not None, dim, TensorBase index not None, Te
                    include_self=True):
     """A copy of the input with the elements of `src` combined where `index` says, as `scatter_reduce_` does."""
     return scatter_reduce_(clone(input), dim, index, src, reduce, include_self=include_self)
+
+
+def index_reduce_(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None, reduce, *,
+                  include_self=True):
+    """Combine the parts of `source` with the parts of dimension `dim` that a vector of indices names, by "prod", "mean",
+    "amax" or "amin"."""
+    cdef int64_t shape[MAX_DIMS]
+    cdef int d = wrap_dim(as_int(dim, "index_reduce_", "dim"), input.rank, "index_reduce_"), k
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce_(): reduce argument must be either prod, mean, amax or amin, got {reduce}.")
+    if index.rank > 1:
+        raise IndexError(f"index_reduce_(): Index is supposed to be a vector, got shape {list(index.shape)}")
+    if index.count != (source.sizes[d] if source.rank else 1) or source.rank != input.rank:
+        raise IndexError(f"index_reduce_(): the source {list(source.shape)} must have a part for each of the {index.count} indices along "
+                         f"dimension {d}, and otherwise the shape of self {list(input.shape)}")
+    for k in range(input.rank):
+        if k != d and source.sizes[k] != input.sizes[k]:
+            raise RuntimeError(f"index_reduce_(): source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+                               f"self.shape = {list(input.shape)} source.shape = {list(source.shape)}")
+        shape[k] = source.sizes[k] if k == d else 1
+    index = expanded(reshaped(index, input.rank, shape), input.rank, source.sizes)
+    return scatter_reduce_(input, dim, index, source, reduce, include_self=include_self)
+
+
+def index_reduce(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None, reduce, *,
+                 include_self=True):
+    """A copy of the input with the parts of `source` combined where `index` says, as `index_reduce_` does."""
+    return index_reduce_(clone(input), dim, index, source, reduce, include_self=include_self)
 
 
 cdef object counts_at(TensorBase input, int d, TensorBase index, bint include_self):

@@ -1,30 +1,3 @@
-"""Views, their geometry, and copies between layouts."""
-from libc.stdint cimport int64_t
-from .tensor cimport TensorBase, MAX_DIMS
-
-cdef struct Shape:            # a way of walking over a storage, in elements
-    int rank
-    int64_t offset
-    int64_t sizes[MAX_DIMS]
-    int64_t strides[MAX_DIMS]
-
-# Changes a shape into that of a view of it; the arguments have been checked.
-ctypedef void (*cut_t)(Shape* s, const int64_t* arguments) noexcept
-
-cdef void load(Shape* s, TensorBase t) noexcept
-cdef void load_compact(Shape* s, TensorBase t) noexcept
-cdef void select_cut(Shape* s, const int64_t* arguments) noexcept       # dim, index
-cdef void slice_cut(Shape* s, const int64_t* arguments) noexcept        # dim, start, step, length
-cdef void unsqueeze_cut(Shape* s, const int64_t* arguments) noexcept    # dim
-cdef TensorBase view_of(TensorBase source, Shape* s)
-cdef TensorBase cut(TensorBase t, cut_t how, const int64_t* arguments, str label)
-cdef TensorBase compact(TensorBase t)
-cdef TensorBase viewed(TensorBase t, int rank, const int64_t* sizes, str label)     # None where strides forbid it
-cdef TensorBase reshaped(TensorBase t, int rank, const int64_t* sizes)
-cdef TensorBase expanded(TensorBase t, int rank, const int64_t* sizes)
-cdef bint taped(TensorBase t)
-cdef bint overlaps(Shape* s) noexcept
-
-# Every element of a layout to its place in another. Large copies are shared over the thread pool.
-cdef void copy_strided(char* to, const int64_t* to_strides, const char* source, const int64_t* from_strides,
-                       int rank, const int64_t* sizes, int width) noexcept nogil
+"""What other modules need of views, in one place."""
+from .geometry cimport Shape, copy_strided, cut_t, load, select_cut, slice_cut, unsqueeze_cut
+from .strided cimport compact, cut, expanded, reshaped, taped, view_of, viewed

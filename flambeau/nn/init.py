@@ -274,7 +274,10 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     columns = tensor.numel() // rows
     with flambeau.no_grad():
         gaussian = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)
-        q, r = flambeau.linalg.qr(gaussian.t() if rows < columns else gaussian)
+        import numpy
+
+        tall = gaussian.t() if rows < columns else gaussian
+        q, r = (flambeau.from_numpy(part.copy()) for part in numpy.linalg.qr(tall.double().numpy()))
         # With R's diagonal made positive the factorisation is unique, and Q uniform among orthogonal
         # matrices.
         q = q * r.diagonal().sign()

@@ -34,7 +34,9 @@ def _with_inplace(name: str, op, *params: tuple[str, float]) -> Callable:
     shown = ", ".join(f"{n}={v}" for n, v in params)
     function.__doc__ = f"{name}(input, {shown + ', ' if shown else ''}inplace=False): {op.__doc__}"
     in_place = None if name in ("silu", "mish", "hardsigmoid", "hardswish", "relu6") else written
-    return register(f"{name}_function", "composite", function, places=(f"nn.functional.{name}",), in_place=in_place)
+    return register(
+        f"{name}_function", "composite", function, places=(f"nn.functional.{name}",), in_place=in_place
+    )
 
 
 relu = _with_inplace("relu", a.relu)
@@ -70,7 +72,9 @@ register("threshold", "composite", threshold, places=("threshold", "nn.functiona
 def prelu(input: TensorBase, weight: TensorBase) -> TensorBase:
     """input above 0, weight · input elsewhere; `weight` has one element or one a channel (dimension 1)."""
     if weight.ndim > 1:
-        raise RuntimeError(f"prelu(): Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
+        raise RuntimeError(
+            f"prelu(): Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
+        )
     if weight.numel() != 1:
         channels = input.shape[1] if input.ndim > 1 else 1
         if weight.numel() != channels:
@@ -140,7 +144,6 @@ def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-1
 def cosine_similarity(x1: TensorBase, x2: TensorBase, dim: int = 1, eps: float = 1e-8) -> TensorBase:
     """x1·x2 / (max(‖x1‖, eps) · max(‖x2‖, eps)) along `dim`."""
     from .reduced import vector_norm
-
     from .shaping import broadcast_tensors
 
     x1, x2 = broadcast_tensors(x1, x2)

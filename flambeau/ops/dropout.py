@@ -39,7 +39,9 @@ register("dropout", "random", _flat_dropout, places=("dropout",))
 
 
 def _channels(name: str, ranks: tuple[int, ...]):
-    def function(input: TensorBase, p: float = 0.5, training: bool = True, inplace: bool = False) -> TensorBase:
+    def function(
+        input: TensorBase, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> TensorBase:
         _check(name, p)
         if input.ndim not in ranks:
             raise RuntimeError(f"{name}(): an input with {ranks} dimensions expected, got {input.ndim}")
@@ -49,7 +51,9 @@ def _channels(name: str, ranks: tuple[int, ...]):
         return _dropped(input, p, training, inplace, shape)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = "Zero whole channels with chance p and scale the others by 1 / (1 - p) (Tompson et al. 2014)."
+    function.__doc__ = (
+        "Zero whole channels with chance p and scale the others by 1 / (1 - p) (Tompson et al. 2014)."
+    )
     register(name, "random", function, places=(f"nn.functional.{name}",))
 
 
@@ -72,14 +76,18 @@ def _alpha(input: TensorBase, p: float, training: bool, inplace: bool, shape=Non
 
 
 @library("random", "nn.functional.alpha_dropout")
-def alpha_dropout(input: TensorBase, p: float = 0.5, training: bool = False, inplace: bool = False) -> TensorBase:
+def alpha_dropout(
+    input: TensorBase, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> TensorBase:
     """Dropout that keeps mean and variance of self-normalising networks (Klambauer et al. 2017)."""
     _check("alpha_dropout", p)
     return _alpha(input, p, training, inplace)
 
 
 @library("random", "nn.functional.feature_alpha_dropout")
-def feature_alpha_dropout(input: TensorBase, p: float = 0.5, training: bool = False, inplace: bool = False) -> TensorBase:
+def feature_alpha_dropout(
+    input: TensorBase, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> TensorBase:
     """`alpha_dropout` of whole channels."""
     _check("feature_alpha_dropout", p)
     return _alpha(input, p, training, inplace, [s if d < 2 else 1 for d, s in enumerate(input.shape)])
@@ -101,7 +109,9 @@ def embedding(
     outside the table.
     """
     if input.is_floating_point():
-        raise RuntimeError(f"embedding(): Expected tensor for argument 'indices' to have an integer dtype, got {input.dtype}")
+        raise RuntimeError(
+            f"embedding(): Expected tensor for argument 'indices' to have an integer dtype, got {input.dtype}"
+        )
     if sparse or scale_grad_by_freq:
         raise ValueError("embedding(): sparse gradients and scale_grad_by_freq are not available")
     if padding_idx is not None:
@@ -133,7 +143,9 @@ def _shorten(weight, input, max_norm: float, norm_type: float) -> None:
 def one_hot(input: TensorBase, num_classes: int = -1) -> TensorBase:
     """int64 tensor (*, num_classes): 1 at each element's class, else 0."""
     if input.dtype.name != "int64":
-        raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got {input.dtype}")
+        raise RuntimeError(
+            f"one_hot is only applicable to index tensor of type LongTensor, got {input.dtype}"
+        )
     if input.numel() and input.min().item() < 0:
         raise RuntimeError("Class values must be non-negative.")
     if num_classes == -1:

@@ -19,7 +19,9 @@ _REDUCTIONS = ("mean", "sum", "none")
 def check_reduction(name: str, reduction: str) -> None:
     """ValueError for a reduction that there is not."""
     if reduction not in _REDUCTIONS:
-        raise ValueError(f"{name}(): {reduction!r} is not a valid value for reduction; expected one of {_REDUCTIONS}")
+        raise ValueError(
+            f"{name}(): {reduction!r} is not a valid value for reduction; expected one of {_REDUCTIONS}"
+        )
 
 
 def reduced(loss: TensorBase, how: str) -> TensorBase:
@@ -63,9 +65,13 @@ def _class_entropy(input, target, ignore_index: int, how: str):
     column = target.unsqueeze(1)
     params = (float(ignore_index),)
     losses, total = class_losses.over((input.detach(), column), 1, True, params=params)
-    added, kept, wrong = counted_sum.over((losses, column), None, False, params=(*params, float(input.shape[1])))
+    added, kept, wrong = counted_sum.over(
+        (losses, column), None, False, params=(*params, float(input.shape[1]))
+    )
     if wrong.item():
-        raise IndexError(f"cross_entropy(): Target {_first_wrong(target, ignore_index, input.shape[1])} is out of bounds.")
+        raise IndexError(
+            f"cross_entropy(): Target {_first_wrong(target, ignore_index, input.shape[1])} is out of bounds."
+        )
     found = losses.squeeze(1) if how == "none" else added if how == "sum" else added / kept
     if tape.recording(input):
         tape.record("CrossEntropyLossBackward0", _class_entropy_back, (input,), found, (input,),
@@ -111,11 +117,18 @@ def cross_entropy(
     """
     check_reduction("cross_entropy", reduction)
     if not 0.0 <= label_smoothing <= 1.0:
-        raise RuntimeError(f"cross_entropy(): label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+        raise RuntimeError(
+            f"cross_entropy(): label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
+        )
     if tuple(input.shape) == tuple(target.shape) and target.is_floating_point():
         return _probability_entropy(input, target, weight, reduction, label_smoothing)
     _check_classes("cross_entropy", input, target)
-    plain = weight is None and label_smoothing == 0.0 and input.ndim == 2 and input.dtype.name in ("float32", "float64")
+    plain = (
+        weight is None
+        and label_smoothing == 0.0
+        and input.ndim == 2
+        and input.dtype.name in ("float32", "float64")
+    )
     if plain and input.shape[0] and target.dtype.name == "int64":
         return _class_entropy(input, target, ignore_index, reduction)
     axis = 1 if input.ndim > 1 else 0
@@ -140,7 +153,9 @@ def _along(weight, axis: int, ndim: int):
 
 
 def _weights(weight, target, kept):
-    return weight.index_select(0, target.masked_fill(~kept, 0).reshape(-1)).reshape(target.shape) * kept.to(weight.dtype)
+    return weight.index_select(0, target.masked_fill(~kept, 0).reshape(-1)).reshape(target.shape) * kept.to(
+        weight.dtype
+    )
 
 
 def _probability_entropy(input, target, weight, how: str, smoothing: float):
@@ -188,7 +203,9 @@ def nll_loss(
     kept = target != ignore_index
     inside = target.masked_fill(~kept, 0)
     if target.numel() and (bool((inside < 0).any()) or bool((inside >= input.shape[axis]).any())):
-        raise IndexError(f"nll_loss(): Target {_first_wrong(target, ignore_index, input.shape[axis])} is out of bounds.")
+        raise IndexError(
+            f"nll_loss(): Target {_first_wrong(target, ignore_index, input.shape[axis])} is out of bounds."
+        )
     inside = inside.to(target.new_zeros(0).long().dtype)
     loss = -input.gather(axis, inside.unsqueeze(axis)).squeeze(axis)
     counted = kept.to(input.dtype) if weight is None else _weights(weight, inside, kept)
@@ -297,3 +314,145 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     if reduction == "batchmean":
         return loss.sum() / input.shape[0] if input.ndim else loss
     return reduced(loss, reduction)
+
+
+# --- margins and distances ------------------------------
+@library("composite", "nn.functional.soft_margin_loss")
+def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """log(1 + exp(-y x)) for targets y of -1 or 1."""
+    check_reduction("soft_margin_loss", reduction)
+    return reduced((-target * input).exp().log1p(), reduction)
+
+
+@library("composite", "nn.functional.hinge_embedding_loss", "hinge_embedding_loss")
+def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+    """x where the target is 1, max(0, margin - x) where it is -1."""
+    check_reduction("hinge_embedding_loss", reduction)
+    near = input.masked_fill(target != 1, 0.0)
+    far = (margin - input).clamp(min=0).masked_fill(target == 1, 0.0)
+    return reduced(near + far, reduction)
+
+
+@library("composite", "nn.functional.margin_ranking_loss", "margin_ranking_loss")
+def margin_ranking_loss(input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"):
+    """max(0, -y (x1 - x2) + margin)."""
+    check_reduction("margin_ranking_loss", reduction)
+    return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+
+
+@library("composite", "nn.functional.cosine_embedding_loss", "cosine_embedding_loss")
+def cosine_embedding_loss(
+    input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
+):
+    """1 - cos for targets of 1, max(0, cos - margin) for targets of -1; inputs (N, D) or (D,)."""
+    check_reduction("cosine_embedding_loss", reduction)
+    product = (input1 * input2).sum(-1)
+    squares1, squares2 = input1.square().sum(-1) + 1e-12, input2.square().sum(-1) + 1e-12
+    cosine = product / (squares1 * squares2).sqrt()
+    near = (1 - cosine).masked_fill(target != 1, 0.0)
+    far = (cosine - margin).clamp(min=0).masked_fill(target != -1, 0.0)
+    return reduced(near + far, reduction)
+
+
+@library("composite", "nn.functional.pairwise_distance", "pairwise_distance")
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    """The p-norm of x1 - x2 + eps over the last dimension."""
+    from .reduced import vector_norm
+
+    return vector_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+@library("composite", "nn.functional.triplet_margin_loss", "triplet_margin_loss")
+def triplet_margin_loss(
+    anchor,
+    positive,
+    negative,
+    margin=1.0,
+    p=2.0,
+    eps=1e-6,
+    swap=False,
+    size_average=None,
+    reduce=None,
+    reduction="mean",
+):
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin); `swap` takes the nearer pair (Balntas et al. 2016)."""
+    return triplet_margin_with_distance_loss(
+        anchor, positive, negative, distance_function=lambda a, b: pairwise_distance(a, b, p, eps), margin=margin, swap=swap,
+        reduction=reduction,
+    )  # fmt: skip
+
+
+@library("composite", "nn.functional.triplet_margin_with_distance_loss")
+def triplet_margin_with_distance_loss(
+    anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
+):
+    """The triplet loss for any distance of two tensors."""
+    check_reduction("triplet_margin_loss", reduction)
+    if margin <= 0:
+        raise ValueError(f"triplet_margin_loss(): margin must be greater than 0, got {margin}")
+    distance = pairwise_distance if distance_function is None else distance_function
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = far.minimum(distance(positive, negative))
+    return reduced((near - far + margin).clamp(min=0), reduction)
+
+
+@library("composite", "nn.functional.multi_margin_loss")
+def multi_margin_loss(
+    input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
+):
+    """Σ over the other classes of max(0, margin - x[y] + x[k])^p / C for scores (N, C) or (C,)."""
+    check_reduction("multi_margin_loss", reduction)
+    if p not in (1, 2):
+        raise ValueError(f"multi_margin_loss(): only p == 1 and p == 2 supported, got {p}")
+    flat = input.ndim < 2
+    x, y = (input.reshape(1, -1), target.reshape(1)) if flat else (input, target)
+    column = y.unsqueeze(1)
+    gap = (margin - x.gather(1, column) + x).clamp(min=0)
+    gap = gap if p == 1 else gap.square()
+    if weight is not None:
+        gap = gap * weight.index_select(0, y).unsqueeze(1)
+    loss = gap.scatter(1, column, 0.0).sum(1) / x.shape[1]
+    return reduced(loss.reshape(()) if flat else loss, reduction)
+
+
+@library("composite", "nn.functional.multilabel_soft_margin_loss")
+def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """Mean over classes of the binary cross-entropy of sigmoid(x) with 0/1 targets."""
+    check_reduction("multilabel_soft_margin_loss", reduction)
+    from .activations import logsigmoid
+
+    loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
+
+
+@library("composite", "nn.functional.poisson_nll_loss", "poisson_nll_loss")
+def poisson_nll_loss(
+    input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
+):
+    """exp(x) - y x (or x - y log x); `full` adds Stirling's approximation of log y! for y > 1."""
+    check_reduction("poisson_nll_loss", reduction)
+    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + 0.5 * (2 * 3.141592653589793 * target).log()
+        loss = loss + stirling.masked_fill(target <= 1, 0.0)
+    return reduced(loss, reduction)
+
+
+@library("composite", "nn.functional.gaussian_nll_loss")
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """(log var + (x - y)² / var) / 2 with var at least eps (Nix and Weigend 1994); `full` adds log(2π) / 2."""
+    check_reduction("gaussian_nll_loss", reduction)
+    if isinstance(var, (int, float)):
+        var = input.new_full(input.shape, float(var))
+    if tuple(var.shape) != tuple(input.shape):
+        if tuple(var.shape) == tuple(input.shape[:-1]):
+            var = var.unsqueeze(-1)
+        elif tuple(var.shape[:-1]) != tuple(input.shape[:-1]) or var.shape[-1] != 1:
+            raise ValueError(f"gaussian_nll_loss(): var is of incorrect size {tuple(var.shape)}")
+    if bool((var < 0).any()):
+        raise ValueError("gaussian_nll_loss(): var has negative entry/entries")
+    floor = var.detach().clamp(min=eps)
+    bounded = var + (floor - var.detach())
+    loss = 0.5 * (bounded.log() + (input - target).square() / bounded)
+    return reduced(loss + 0.9189385332046727 if full else loss, reduction)

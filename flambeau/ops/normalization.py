@@ -76,7 +76,14 @@ def _normalized(input: TensorBase, dims: tuple[int, ...], eps: float) -> TensorB
     """`normalized_rows` on the tape."""
     found, mean, inverse = normalized_rows.over((input.detach(),), dims, True, params=(eps,))
     if tape.recording(input):
-        tape.record("NativeLayerNormBackward0", _normalized_back, (input,), found, (input,), (mean, inverse, dims, eps))
+        tape.record(
+            "NativeLayerNormBackward0",
+            _normalized_back,
+            (input,),
+            found,
+            (input,),
+            (mean, inverse, dims, eps),
+        )
     return found
 
 
@@ -90,7 +97,9 @@ def _normalized_back(grad, input, mean, inverse, dims, eps):
 
 
 @library("composite", "nn.functional.rms_norm", "rms_norm")
-def rms_norm(input: TensorBase, normalized_shape, weight: TensorBase | None = None, eps: float | None = None) -> TensorBase:
+def rms_norm(
+    input: TensorBase, normalized_shape, weight: TensorBase | None = None, eps: float | None = None
+) -> TensorBase:
     """input / √(mean of squares + eps) over the last dimensions, times weight (Zhang and Sennrich 2019)."""
     from .._typeinfo import finfo
 
@@ -106,7 +115,7 @@ def rms_norm(input: TensorBase, normalized_shape, weight: TensorBase | None = No
 
 
 # --- channels: batch, instance and group norm ------------------------------
-@pointwise(places=("_scaled",), in_place=False, dtypes=FLOATING)
+@pointwise(places=("_scaled",), in_place=False, dtypes=FLOATING, differentiable=False)
 def scaled(input, mean, inverse, weight, bias):
     """(input - mean) · inverse · weight + bias."""
     return (input - mean) * (inverse * weight) + bias
@@ -142,21 +151,35 @@ def batch_norm(
     running ones are used.
     """
     if input.ndim < 2:
-        raise RuntimeError(f"batch_norm(): an input with at least 2 dimensions expected, got shape {tuple(input.shape)}")
+        raise RuntimeError(
+            f"batch_norm(): an input with at least 2 dimensions expected, got shape {tuple(input.shape)}"
+        )
     channels = input.shape[1]
-    for name, given in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
+    for name, given in (
+        ("running_mean", running_mean),
+        ("running_var", running_var),
+        ("weight", weight),
+        ("bias", bias),
+    ):
         if given is not None and given.numel() != channels:
             raise RuntimeError(f"batch_norm(): {name} should contain {channels} elements not {given.numel()}")
     ndim = input.ndim
     dims = tuple(d for d in range(ndim) if d != 1)
     if not training:
         if running_mean is None or running_var is None:
-            raise RuntimeError("batch_norm(): expected running_mean and running_var to be given when training=False")
+            raise RuntimeError(
+                "batch_norm(): expected running_mean and running_var to be given when training=False"
+            )
         mean, inverse = _channel(running_mean, ndim), (_channel(running_var, ndim) + eps).rsqrt()
-        return scaled(input, mean, inverse, *_affine(weight, bias, ndim))
+        w, b = _affine(weight, bias, ndim)
+        if tape.recording(input, weight, bias):
+            return (input - mean) * (inverse * w) + b
+        return scaled(input, mean, inverse, w, b)
     n = input.numel() // channels if channels else 0
     if n == 1:
-        raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {input.shape}"
+        )
     var, mean = variance_and_mean.over((input.detach(),), dims, True, params=(0.0,))
     if running_mean is not None:
         running_mean.data.mul_(1 - momentum).add_(mean.reshape(-1), alpha=momentum)
@@ -176,7 +199,9 @@ def batch_norm(
 
 
 def _affine(weight, bias, ndim: int):
-    return (1.0 if weight is None else _channel(weight, ndim)), (0.0 if bias is None else _channel(bias, ndim))
+    return (1.0 if weight is None else _channel(weight, ndim)), (
+        0.0 if bias is None else _channel(bias, ndim)
+    )
 
 
 def _batch_gradients(grad, input, *rest):
@@ -229,7 +254,11 @@ def instance_norm(
 
 @library("composite", "nn.functional.group_norm", "group_norm")
 def group_norm(
-    input: TensorBase, num_groups: int, weight: TensorBase | None = None, bias: TensorBase | None = None, eps: float = 1e-5,
+    input: TensorBase,
+    num_groups: int,
+    weight: TensorBase | None = None,
+    bias: TensorBase | None = None,
+    eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> TensorBase:
     """Channels in `num_groups` groups, each of each example to mean 0 and variance 1 (Wu and He 2018)."""
@@ -240,7 +269,9 @@ def group_norm(
             f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} and "
             f"num_groups={num_groups}"
         )
-    grouped = input.reshape([input.shape[0], num_groups, -1] if input.numel() else [input.shape[0], num_groups, 0])
+    grouped = input.reshape(
+        [input.shape[0], num_groups, -1] if input.numel() else [input.shape[0], num_groups, 0]
+    )
     found = _normalized(grouped, (2,), eps).reshape(input.shape)
     w, b = _affine(weight, bias, input.ndim)
     found = found if weight is None else found * w

@@ -6,6 +6,7 @@ matrix (im2col; Chellapilla et al. 2006) and multiplies.  Derivatives come from 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -26,7 +27,9 @@ def spread(name: str, argument: str, value, n: int) -> tuple[int, ...]:
     return found
 
 
-def windows(x: TensorBase, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> TensorBase:
+def windows(
+    x: TensorBase, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> TensorBase:
     """A view (N, C, *out, *kernel) of all windows of x (N, C, *sizes)."""
     n = len(kernel)
     sizes, strides = list(x.shape[:2]), list(x.stride()[:2])
@@ -57,9 +60,13 @@ def _positive(name: str, argument: str, values: Sequence[int], least: int = 1) -
 # --- convolution ------------------------------
 def _convolve(name: str, n: int, x, weight, bias, stride, padding, dilation, groups: int) -> TensorBase:
     if weight.ndim != n + 2:
-        raise RuntimeError(f"{name}(): expected a {n + 2}-dimensional weight, got weight of size {list(weight.shape)}")
+        raise RuntimeError(
+            f"{name}(): expected a {n + 2}-dimensional weight, got weight of size {list(weight.shape)}"
+        )
     if x.dtype != weight.dtype:
-        raise RuntimeError(f"{name}(): Input type ({x.dtype}) and weight type ({weight.dtype}) should be the same")
+        raise RuntimeError(
+            f"{name}(): Input type ({x.dtype}) and weight type ({weight.dtype}) should be the same"
+        )
     x, batched = _batched(name, x, n)
     stride, dilation = spread(name, "stride", stride, n), spread(name, "dilation", dilation, n)
     _positive(name, "stride", stride)
@@ -84,7 +91,7 @@ def _convolve(name: str, n: int, x, weight, bias, stride, padding, dilation, gro
             f"{name}(): Calculated padded input size per channel: ({' x '.join(map(str, x.shape[2:]))}). Kernel size: "
             f"({' x '.join(map(str, kernel))}). Kernel size can't be greater than actual input size"
         )
-    batch, channels = x.shape[0], x.shape[1]
+    batch = x.shape[0]
     pointlike = all(k == 1 for k in kernel) and all(s == 1 for s in stride)
     seen = windows(x.contiguous(), kernel, stride, dilation)
     out = tuple(seen.shape[2 : 2 + n])
@@ -125,10 +132,14 @@ def _padded(name: str, x, kernel, stride, padding, dilation) -> TensorBase:
     return pad(x, amounts) if any(amounts) else x
 
 
-def _transposed(name: str, n: int, x, weight, bias, stride, padding, output_padding, groups: int, dilation) -> TensorBase:
+def _transposed(
+    name: str, n: int, x, weight, bias, stride, padding, output_padding, groups: int, dilation
+) -> TensorBase:
     """The adjoint of a convolution: the input spread with gaps, convolved with the turned kernel (Dumoulin and Visin 2016)."""
     if weight.ndim != n + 2:
-        raise RuntimeError(f"{name}(): expected a {n + 2}-dimensional weight, got weight of size {list(weight.shape)}")
+        raise RuntimeError(
+            f"{name}(): expected a {n + 2}-dimensional weight, got weight of size {list(weight.shape)}"
+        )
     x, batched = _batched(name, x, n)
     stride, dilation = spread(name, "stride", stride, n), spread(name, "dilation", dilation, n)
     padding, extra = spread(name, "padding", padding, n), spread(name, "output_padding", output_padding, n)
@@ -156,7 +167,9 @@ def _transposed(name: str, n: int, x, weight, bias, stride, padding, output_padd
         amounts += [reach, reach + extra[d]]
     x = pad(x, amounts)
     grouped = weight.reshape(groups, weight.shape[0] // groups, weight.shape[1], *kernel).transpose(1, 2)
-    turned = grouped.reshape(groups * weight.shape[1], weight.shape[0] // groups, *kernel).flip(list(range(2, 2 + n)))
+    turned = grouped.reshape(groups * weight.shape[1], weight.shape[0] // groups, *kernel).flip(
+        list(range(2, 2 + n))
+    )
     found = _convolve(name, n, x, turned, bias, 1, 0, dilation, groups)
     return found if batched else found.squeeze(0)
 
@@ -202,7 +215,9 @@ def _pooling_windows(name: str, n: int, x, kernel, stride, padding, dilation, ce
         if ceil_mode and (out - 1) * stride[d] >= x.shape[2 + d] + padding[d]:
             out -= 1  # the last window must start inside the input or its left padding
         if out < 1:
-            raise RuntimeError(f"{name}(): Given input size: {tuple(x.shape[1:])}. Calculated output size is too small")
+            raise RuntimeError(
+                f"{name}(): Given input size: {tuple(x.shape[1:])}. Calculated output size is too small"
+            )
         amounts.append((padding[d], padding[d] + max(0, (out - 1) * stride[d] + reach - size)))
     flat = [a for pair in reversed(amounts) for a in pair]
     padded = pad(x, flat, value=value) if any(flat) else x.contiguous()
@@ -218,7 +233,15 @@ def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, ind
     name = f"max_pool{n}d"
     x, batched = _batched(name, x, n)
     seen, kernel, stride, padding, dilation = _pooling_windows(
-        name, n, x, kernel, stride, padding, dilation, ceil_mode, float("-inf") if x.is_floating_point() else -(1 << 62)
+        name,
+        n,
+        x,
+        kernel,
+        stride,
+        padding,
+        dilation,
+        ceil_mode,
+        float("-inf") if x.is_floating_point() else -(1 << 62),
     )
     found = seen.flatten(2 + n).max(-1)
     values, which = found.values, found.indices
@@ -240,7 +263,9 @@ def _avg_pool(n: int, x, kernel, stride, padding, ceil_mode: bool, include: bool
     if divisor == 0:
         raise RuntimeError(f"{name}(): divisor must be not zero")
     x, batched = _batched(name, x, n)
-    seen, kernel, stride, padding, _ = _pooling_windows(name, n, x, kernel, stride, padding, 1, ceil_mode, 0.0)
+    seen, kernel, stride, padding, _ = _pooling_windows(
+        name, n, x, kernel, stride, padding, 1, ceil_mode, 0.0
+    )
     total = seen.flatten(2 + n).sum(-1)
     if divisor is not None:
         found = total / divisor
@@ -261,18 +286,36 @@ def _avg_pool(n: int, x, kernel, stride, padding, ceil_mode: bool, include: bool
 
 
 def _declare_pools(n: int) -> None:
-    def max_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    def max_pool(
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
+    ):
         return _max_pool(n, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
-    def max_pool_with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True):
+    def max_pool_with_indices(
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True
+    ):
         return _max_pool(n, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
-    def avg_pool(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-        return _avg_pool(n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    def avg_pool(
+        input,
+        kernel_size,
+        stride=None,
+        padding=0,
+        ceil_mode=False,
+        count_include_pad=True,
+        divisor_override=None,
+    ):
+        return _avg_pool(
+            n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
 
     for name, function, what in (
         (f"max_pool{n}d", max_pool, "The largest element of each window"),
-        (f"max_pool{n}d_with_indices", max_pool_with_indices, "The largest element of each window and its flat place"),
+        (
+            f"max_pool{n}d_with_indices",
+            max_pool_with_indices,
+            "The largest element of each window and its flat place",
+        ),
         (f"avg_pool{n}d", avg_pool, "The mean of each window"),
     ):
         function.__name__ = function.__qualname__ = name
@@ -294,6 +337,26 @@ def _adaptive(name: str, n: int, input, output_size, reduce):
     return x, batched, wanted
 
 
+def _adaptive_places(x: TensorBase, cuts: list[list[tuple[int, int]]]) -> tuple[TensorBase, TensorBase]:
+    """The largest element of each window and its flat place in the input: (N, C, windows)."""
+    from .joining import stack
+
+    values, places = [], []
+    for window in itertools.product(*cuts):
+        part = x
+        for d, (start, end) in enumerate(window):
+            part = part.narrow(2 + d, start, end - start)
+        best = part.flatten(2).max(-1)
+        place, rest, step = best.indices * 0, best.indices, 1
+        for d in reversed(range(len(cuts))):
+            size = window[d][1] - window[d][0]
+            place = place + (rest % size + window[d][0]) * step
+            rest, step = rest // size, step * x.shape[2 + d]
+        values.append(best.values)
+        places.append(place)
+    return stack(values, -1), stack(places, -1)
+
+
 def _declare_adaptive(n: int) -> None:
     from .joining import stack
 
@@ -313,7 +376,12 @@ def _declare_adaptive(n: int) -> None:
     def largest(input, output_size, return_indices=False):
         x, batched, wanted = _adaptive(f"adaptive_max_pool{n}d", n, input, output_size, None)
         if return_indices:
-            raise RuntimeError(f"adaptive_max_pool{n}d(): return_indices=True is not available")
+            values, places = _adaptive_places(
+                x, [cut(x.shape[2 + d], parts) for d, parts in enumerate(wanted)]
+            )
+            shape = [*x.shape[:2], *wanted]
+            values, places = values.reshape(shape), places.reshape(shape)
+            return (values, places) if batched else (values.squeeze(0), places.squeeze(0))
         for d, parts in enumerate(wanted):
             axis, size = 2 + d, x.shape[2 + d]
             x = stack([x.narrow(axis, a, b - a).max(axis).values for a, b in cut(size, parts)], axis)
@@ -321,7 +389,11 @@ def _declare_adaptive(n: int) -> None:
 
     for name, function, what in (
         (f"adaptive_avg_pool{n}d", average, "Means over windows that give an output of size `output_size`."),
-        (f"adaptive_max_pool{n}d", largest, "Largest elements of windows that give an output of size `output_size`."),
+        (
+            f"adaptive_max_pool{n}d",
+            largest,
+            "Largest elements of windows that give an output of size `output_size`.",
+        ),
     ):
         function.__name__ = function.__qualname__ = name
         function.__doc__ = what

@@ -261,7 +261,21 @@ def largest_error(name: str, dtype: str, count: int, seed: int = 0) -> tuple[flo
 
 # --- tests ------------------------------
 def test_every_function_is_tested():
-    assert set(EXPANSIONS) == set(FUNCTIONS) | set(EXACT)
+    assert set(EXPANSIONS) == set(FUNCTIONS) | set(EXACT) | {"trigamma"}  # test_trigamma
+
+
+@pytest.mark.parametrize("dtype,tolerance", [("float32", 2e-6), ("float64", 1e-14)])
+def test_trigamma(dtype, tolerance):
+    """A derivative, held to a relative error; the reference is SciPy's polygamma(1, x)."""
+    from scipy.special import polygamma
+
+    import flambeau
+
+    x = np.linspace(0.05, 30, 500).astype(dtype)
+    t = flambeau.from_numpy(x).requires_grad_()
+    (got,) = flambeau.autograd.grad(flambeau.digamma(t).sum(), t)
+    expected = polygamma(1, x.astype("float64"))
+    assert (np.abs(got.numpy() - expected) / expected).max() < tolerance
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

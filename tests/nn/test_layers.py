@@ -479,17 +479,6 @@ def test_pixel_shuffle_and_back():
     assert repr(nn.PixelShuffle(2)) == "PixelShuffle(upscale_factor=2)"
 
 
-def test_upsample():
-    doubled = IMAGE.repeat(2, 2).repeat(2, 3)
-    assert (run(nn.Upsample(scale_factor=2), IMAGE) == doubled).all()
-    assert (run(nn.UpsamplingNearest2d(size=(12, 16)), IMAGE) == doubled).all()
-    ramp = np.arange(3, dtype=np.float32).reshape(1, 1, 3, 1) + np.zeros((1, 1, 3, 3), np.float32)
-    out = run(nn.UpsamplingBilinear2d(size=5), ramp)
-    assert np.allclose(out[0, 0, :, 2], [0, 0.5, 1, 1.5, 2], atol=1e-6)
-    assert repr(nn.Upsample(scale_factor=2, mode="bilinear")) == "Upsample(scale_factor=2.0, mode='bilinear')"
-    assert repr(nn.Upsample(size=(3, 4))) == "Upsample(size=(3, 4), mode='nearest')"
-
-
 def test_distances():
     other = MATRIX[::-1].copy()
     cosine = (MATRIX * other).sum(1) / np.linalg.norm(MATRIX, axis=1) / np.linalg.norm(other, axis=1)

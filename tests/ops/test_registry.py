@@ -210,6 +210,8 @@ def test_gradients(entry):
         create_graph=True,
         allow_unused=True,
     )
+    if entry.details.get("derivatives") == 1:
+        return
     if any(g is not None and g.requires_grad for g in first):
         assert flambeau.autograd.gradgradcheck(function, tensors)
 

@@ -43,7 +43,7 @@ def _indent(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 
-class Module(StateDictMixin, ModuleBase):
+class Module(ModuleBase, StateDictMixin):
     """A piece of a network: its parameters, its buffers, the modules it is made of, and a `forward`.
 
     A subclass calls `super().__init__()`, assigns `Parameter`s, `Buffer`s and other modules as attributes,
