@@ -328,7 +328,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     """x where the target is 1, max(0, margin - x) where it is -1."""
     check_reduction("hinge_embedding_loss", reduction)
-    near = input.masked_fill(target != 1, 0.0)
+    near = input.masked_fill(target == -1, 0.0)
     far = (margin - input).clamp(min=0).masked_fill(target == 1, 0.0)
     return reduced(near + far, reduction)
 
