@@ -1,6 +1,6 @@
 """Write a table of `versus.py --json` results as Markdown.
 
-    python benchmarks/table.py out.json
+python benchmarks/table.py out.json
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ def main() -> None:
             print(f"| {row['case']} | {row['error']} | | |")
             continue
         groups.setdefault(row["case"].split(".")[0], []).append(row["ratio"])
-        print(f"| {row['case']} | {row['ours_s'] * 1e6:.2f} | {row['theirs_s'] * 1e6:.2f} | {row['ratio']:.2f} |")
+        print(
+            f"| {row['case']} | {row['ours_s'] * 1e6:.2f} | {row['theirs_s'] * 1e6:.2f} | {row['ratio']:.2f} |"
+        )
     print("\n| group | cases | geometric mean of ratios | least | at or above 1 |\n|---|---|---|---|---|")
     for name, ratios in groups.items():
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))

@@ -49,7 +49,7 @@ class Tensor(TensorBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Nothing is left to do: `__new__` has made the tensor."""
 
-    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
         from ._printing import tensor_repr
 
         return tensor_repr(self)

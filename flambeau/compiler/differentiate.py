@@ -113,9 +113,9 @@ def gradients(outputs: Sequence[Expr], grads: Sequence[Expr], inputs: Sequence[E
         before = arriving.get(id(e))
         arriving[id(e)] = g if before is None else before + g
 
-    for out, g in zip(outputs, grads):
+    for out, given in zip(outputs, grads):
         if ex.is_float(out.dtype):
-            arrive(out, g)
+            arrive(out, given)
     wanted = {id(x) for x in inputs}
     for e in reversed(list(ex.walk(outputs))):
         g = arriving.get(id(e))

@@ -150,12 +150,12 @@ def _best(better: Callable[[Expr, Expr], Expr]) -> Callable:
     return combine
 
 
-def max_index(x: Expr) -> tuple[Expr, Expr]:
+def max_index(x: Expr) -> tuple[Expr, ...]:
     """The largest element and where it first stands; a NaN counts as the largest."""
     return fold(_best(lambda a, b: a > b), (lowest(x.dtype), NOWHERE), x, ex.index(1))
 
 
-def min_index(x: Expr) -> tuple[Expr, Expr]:
+def min_index(x: Expr) -> tuple[Expr, ...]:
     return fold(_best(lambda a, b: a < b), (highest(x.dtype), NOWHERE), x, ex.index(1))
 
 

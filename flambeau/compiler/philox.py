@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from . import functions as fn
 from .expr import Expr
@@ -77,7 +78,7 @@ def positive(bits: Expr, dtype: str) -> Expr:
 def _series(x: Expr, first: int, terms: int) -> Expr:
     """sin(½πx) (first 1) or cos(½πx) (first 0) on [-½, ½] by the Taylor series, whose next term is below the rounding."""
     angle, square = 0.5 * math.pi, x * x
-    found = None
+    found: Any = None
     for k in reversed(range(terms)):
         power = 2 * k + first
         coefficient = (-1) ** k * angle**power / math.factorial(power)

@@ -83,7 +83,7 @@ class Frame:
             value = low.splat(self.f.load(scalar, pointer, size))
         elif access == CONTIGUOUS and mask is None:
             value = self.f.load(type, pointer, size)
-        elif access == CONTIGUOUS:
+        elif access == CONTIGUOUS and mask is not None:
             value = self.f.call(
                 type,
                 f"llvm.masked.load.v{low.lanes}{self.spelled(scalar)}.p0",
@@ -109,7 +109,7 @@ class Frame:
         value = low.to_memory(value, dtype)
         if not low.lanes or (access == CONTIGUOUS and mask is None):
             self.f.store(value, pointer, size)
-        elif access == CONTIGUOUS:
+        elif access == CONTIGUOUS and mask is not None:
             self.f.call(
                 "void",
                 f"llvm.masked.store.v{low.lanes}{self.spelled(scalar)}.p0",

@@ -24,11 +24,16 @@ cdef enum: PARALLEL_FROM = 1 << 16    # elements from which a gather is shared o
 cdef enum:
     ADD, MULTIPLY, LEAST, GREATEST    # how scatter combines with what is there
 
+cdef struct Wide:
+    uint64_t low
+    uint64_t high
+
 ctypedef fused Unit:
     uint8_t
     uint16_t
     uint32_t
     uint64_t
+    Wide
 
 ctypedef fused Number:
     uint8_t
@@ -54,13 +59,15 @@ cdef struct Walk:             # over an index tensor; dimensions of size 1 in fr
     int width
     int64_t rows
     int64_t inner
+    int64_t bound             # size of the indexed tensor along dim
+    bint outside              # gather met an index that is not below it
 
 
 cdef TensorBase read_walk(Walk* w, TensorBase indexed, TensorBase other, TensorBase index, int dim, str who):
-    """Fill in the walk; the index tensor as int64, its values checked, is returned to be kept alive."""
+    """Fill in the walk; the index tensor as int64 is returned to be kept alive."""
     cdef TensorBase plain = index if index.code == I64 else <TensorBase>to_dtype(index, dtype_of(I64))
-    cdef int64_t bad, bound = indexed.sizes[dim] if indexed.rank else 1
     cdef int d
+    w.bound, w.outside = indexed.sizes[dim] if indexed.rank else 1, False
     w.index = <const int64_t*>pointer(plain)
     w.rank, w.dim, w.width, w.rows = index.rank, dim, indexed.width, 1
     for d in range(index.rank):
@@ -75,10 +82,15 @@ cdef TensorBase read_walk(Walk* w, TensorBase indexed, TensorBase other, TensorB
         w.rank, w.sizes[0], w.far[0], w.near[0], w.along[0] = 1, 1, 0, 0, 0
     w.inner = w.sizes[w.rank - 1]
     w.indexed, w.other = pointer(indexed), pointer(other)
-    bad = first_outside(w, bound)
-    if bad != 0:
-        raise RuntimeError(f"{who}(): index {bad if bad < 0 else bad - 1} is out of bounds for dimension {dim} with size {bound}")
     return plain
+
+
+cdef int check_inside(Walk* w, int dim, str who) except -1:
+    """RuntimeError where an index is out of bounds."""
+    cdef int64_t bad = first_outside(w, w.bound)
+    if bad != 0:
+        raise RuntimeError(f"{who}(): index {bad if bad < 0 else bad - 1} is out of bounds for dimension {dim} with size {w.bound}")
+    return 0
 
 
 cdef int64_t first_outside(Walk* w, int64_t bound) noexcept nogil:
@@ -112,11 +124,16 @@ cdef inline int64_t row_offsets(Walk* w, int64_t row, int64_t* far, int64_t* nea
     return own
 
 
-cdef void gather_row(Unit* to, int64_t near, const Unit* source, int64_t far, const int64_t* index, int64_t along,
-                     int64_t step, int64_t n) noexcept nogil:
-    cdef int64_t i
+cdef bint gather_row(Unit* to, int64_t near, const Unit* source, int64_t far, const int64_t* index, int64_t along,
+                     int64_t step, int64_t bound, int64_t n) noexcept nogil:
+    """False, with the rest left out, where an index is out of bounds."""
+    cdef int64_t i, at
     for i in range(n):
-        to[i * near] = source[i * far + index[i * along] * step]
+        at = index[i * along]
+        if <uint64_t>at >= <uint64_t>bound:
+            return False
+        to[i * near] = source[i * far + at * step]
+    return True
 
 
 cdef void scatter_row(Unit* to, int64_t far, const Unit* source, int64_t near, const int64_t* index, int64_t along,
@@ -128,25 +145,28 @@ cdef void scatter_row(Unit* to, int64_t far, const Unit* source, int64_t near, c
 
 cdef void gather_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Walk* w = <Walk*>context
-    cdef int64_t row, i, far, near, far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1]
+    cdef int64_t row, far, near, far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1]
     cdef int64_t along = w.along[w.rank - 1]
     cdef const int64_t* index
     cdef char* a
     cdef char* b
+    cdef bint fine
     for row in range(begin, end):
         index = w.index + row_offsets(w, row, &far, &near)
         a, b = w.indexed + far * w.width, w.other + near * w.width
         if w.width == 4:
-            gather_row(<uint32_t*>b, near_step, <const uint32_t*>a, far_step, index, along, w.step, w.inner)
+            fine = gather_row(<uint32_t*>b, near_step, <const uint32_t*>a, far_step, index, along, w.step, w.bound, w.inner)
         elif w.width == 8:
-            gather_row(<uint64_t*>b, near_step, <const uint64_t*>a, far_step, index, along, w.step, w.inner)
+            fine = gather_row(<uint64_t*>b, near_step, <const uint64_t*>a, far_step, index, along, w.step, w.bound, w.inner)
         elif w.width == 1:
-            gather_row(<uint8_t*>b, near_step, <const uint8_t*>a, far_step, index, along, w.step, w.inner)
+            fine = gather_row(<uint8_t*>b, near_step, <const uint8_t*>a, far_step, index, along, w.step, w.bound, w.inner)
         elif w.width == 2:
-            gather_row(<uint16_t*>b, near_step, <const uint16_t*>a, far_step, index, along, w.step, w.inner)
+            fine = gather_row(<uint16_t*>b, near_step, <const uint16_t*>a, far_step, index, along, w.step, w.bound, w.inner)
         else:
-            for i in range(w.inner):
-                memcpy(b + i * near_step * w.width, a + (i * far_step + index[i * along] * w.step) * w.width, w.width)
+            fine = gather_row(<Wide*>b, near_step, <const Wide*>a, far_step, index, along, w.step, w.bound, w.inner)
+        if not fine:
+            w.outside = True
+            return
 
 
 cdef void scatter_all(Walk* w) noexcept nogil:
@@ -267,6 +287,8 @@ def gather(TensorBase input not None, dim, TensorBase index not None, *, sparse_
             grain = PARALLEL_FROM // w.inner
             with nogil:
                 parallel_for(gather_range, &w, w.rows, grain if grain > 0 else 1)
+        if w.outside:
+            check_inside(&w, d, "gather")
     if taped(input):
         record("GatherBackward0", gather_back, (input,), out, (index,), (d, input.shape))
     return out
@@ -351,6 +373,7 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
         finally:
             set_grad(before)
     alive = read_walk(&w, input, src, index, d, who)
+    check_inside(&w, d, who)
     if how < 0:
         with nogil:
             scatter_all(&w)

@@ -2,19 +2,26 @@
 """Operations that change how a storage is read and nothing else: shapes, orders of dimensions, parts, repetition."""
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t
+from cpython.object cimport PyObject
 from .memory cimport Storage, new_storage
-from .dtypes cimport CATEGORY, as_dtype, dtype as DType, dtype_of, size_from
+from .dtypes cimport F32, F64, C64, C128, CATEGORY, as_dtype, dtype as DType, dtype_of, size_from
 from .tensor cimport MAX_DIMS, TensorBase, alias, as_int, find_contiguous, new_tensor, parse_sizes, wrap_dim, wrote
 from .tape cimport Node, attach, check_in_place, grad_enabled, wants_grad
+from .dispatch cimport Op, make_callable, prepare_op
 from .geometry cimport compact_strides, diagonal_cut, load, unfold_cut
-from .strided cimport copy_as, permuted, read_dim, same_elements, strided, swapped, view_of
+from .strided cimport copy_as, permuted, read_dim, same_elements, strided, swapped, taped, view_of
+from .tape import record
 from .split import chunk, dsplit, hsplit, split, split_with_sizes, tensor_split, unbind, vsplit
+from inspect import signature as _signature
 import warnings
 
 cdef extern from "Python.h":
     bint PyLong_Check(object o)
     bint PyTuple_Check(object o)
     bint PyList_Check(object o)
+    bint PyLong_CheckExact(object o)
+    Py_ssize_t PyVectorcall_NARGS(size_t n)
+    object PyObject_Vectorcall(object callable, PyObject** args, size_t nargs, PyObject* names)
 
 
 # --- arguments ------------------------------
@@ -84,11 +91,13 @@ def view(TensorBase input not None, *shape, size=None, dtype=None):
     RuntimeError where the sizes do not fit, or the strides allow no view: `reshape` copies then.
     """
     cdef int64_t sizes[MAX_DIMS]
-    cdef TensorBase out
-    cdef int rank
     if dtype is not None or (len(shape) == 1 and isinstance(shape[0], DType)):
         return view_as_dtype(input, as_dtype(dtype if dtype is not None else shape[0], "view"))
-    rank = read_sizes(shape, size, sizes, "view", "size")
+    return view_checked(input, read_sizes(shape, size, sizes, "view", "size"), sizes)
+
+
+cdef TensorBase view_checked(TensorBase input, int rank, int64_t* sizes):
+    cdef TensorBase out
     infer_size(input, rank, sizes, "view")
     out = viewed(input, rank, sizes, "ViewBackward0")
     if out is None:
@@ -101,7 +110,6 @@ def view(TensorBase input not None, *shape, size=None, dtype=None):
 cdef TensorBase view_as_dtype(TensorBase t, DType wanted):
     """The bytes read as another dtype; the last dimension grows or shrinks with the size of an element."""
     cdef Shape s
-    cdef TensorBase out
     cdef int d, last = t.rank - 1
     cdef int64_t ratio
     if wanted.code == t.code:
@@ -133,11 +141,7 @@ cdef TensorBase view_as_dtype(TensorBase t, DType wanted):
             s.strides[d] //= ratio
         s.sizes[last] //= ratio
         s.offset //= ratio
-    out = view_of(t, &s)
-    out.code, out.width = wanted.code, wanted.itemsize
-    out.offset = s.offset
-    find_contiguous(out)
-    return out
+    return read_as(t, &s, wanted.code)
 
 
 cdef TensorBase viewed_as_itself(TensorBase t):
@@ -155,8 +159,11 @@ def reshape(TensorBase input not None, *shape_, shape=None):
     One size may be -1.  RuntimeError where the sizes do not fit the number of elements.
     """
     cdef int64_t sizes[MAX_DIMS]
+    return reshape_checked(input, read_sizes(shape_, shape, sizes, "reshape", "shape"), sizes)
+
+
+cdef TensorBase reshape_checked(TensorBase input, int rank, int64_t* sizes):
     cdef TensorBase out
-    cdef int rank = read_sizes(shape_, shape, sizes, "reshape", "shape")
     infer_size(input, rank, sizes, "reshape")
     out = viewed(input, rank, sizes, "ViewBackward0")
     return out if out is not None else copy_as(input, rank, sizes, "UnsafeViewBackward0")
@@ -257,6 +264,65 @@ def unsqueeze(TensorBase input not None, dim):
     return same_elements(input, &s, "UnsqueezeBackward0")
 
 
+# --- complex numbers as pairs --------------------------------------------------------------------------------------------------------------
+def view_as_real(TensorBase input not None):
+    """A complex tensor as a real one with a last dimension of size 2: the real part and the imaginary part."""
+    cdef Shape s
+    cdef TensorBase out
+    cdef int d
+    if CATEGORY[input.code] != 3:
+        raise RuntimeError(f"view_as_real is only supported for complex tensors, got {dtype_of(input.code)}")
+    if input.rank == MAX_DIMS:
+        raise RuntimeError(f"view_as_real(): a tensor has at most {MAX_DIMS} dimensions")
+    load(&s, input)
+    for d in range(s.rank):
+        s.strides[d] *= 2
+    s.sizes[s.rank], s.strides[s.rank] = 2, 1
+    s.rank += 1
+    s.offset *= 2
+    out = read_as(input, &s, F32 if input.code == C64 else F64)
+    if taped(input):
+        record("ViewAsRealBackward0", _as_complex, (input,), out)
+    return out
+
+
+def view_as_complex(TensorBase input not None):
+    """A real tensor whose last dimension has size 2 as a complex one; the strides must allow it."""
+    cdef Shape s
+    cdef TensorBase out
+    cdef int d, last = input.rank - 1
+    cdef bint even
+    if input.code != F32 and input.code != F64:
+        raise RuntimeError(f"view_as_complex is only supported for floating point tensors, got {dtype_of(input.code)}")
+    if last < 0 or input.sizes[last] != 2:
+        raise RuntimeError(f"view_as_complex(): Tensor must have a last dimension of size 2, got shape {list(input.shape)}")
+    load(&s, input)
+    even = s.offset % 2 == 0
+    for d in range(last):
+        even = even and s.strides[d] % 2 == 0
+        s.strides[d] //= 2
+    if s.strides[last] != 1 or not even:
+        raise RuntimeError(f"view_as_complex(): Tensor must have a last dimension with stride 1, and all other strides and the storage "
+                           f"offset must be divisible by 2, got strides {list(input.stride())} and offset {input.offset}")
+    s.rank, s.offset = last, s.offset // 2
+    out = read_as(input, &s, C64 if input.code == F32 else C128)
+    if taped(input):
+        record("ViewAsComplexBackward0", view_as_real, (input,), out)
+    return out
+
+
+def _as_complex(grad):
+    return view_as_complex(grad.contiguous())
+
+
+cdef TensorBase read_as(TensorBase t, Shape* s, int code):
+    """A view with another dtype, not recorded; the shape counts in elements of that dtype."""
+    cdef TensorBase out = view_of(t, s)
+    out.code, out.width = code, dtype_of(code).itemsize
+    find_contiguous(out)
+    return out
+
+
 # --- order of dimensions ------------------------------
 def transpose(TensorBase input not None, dim0, dim1):
     """Dimensions dim0 and dim1 exchanged."""
@@ -284,8 +350,12 @@ def t(TensorBase input not None):
 def permute(TensorBase input not None, *dims_, dims=None):
     """Dimensions in another order: dimension k of the result is dimension dims[k] of the input."""
     cdef int64_t order[MAX_DIMS]
+    return permute_checked(input, read_sizes(dims_, dims, order, "permute", "dims"), order)
+
+
+cdef TensorBase permute_checked(TensorBase input, int n, int64_t* order):
     cdef bint seen[MAX_DIMS]
-    cdef int k, n = read_sizes(dims_, dims, order, "permute", "dims")
+    cdef int k
     if n != input.rank:
         raise RuntimeError(f"permute(): number of dimensions in the tensor input does not match the length of the desired "
                            f"ordering of dimensions i.e. input.dim() = {input.rank} is not equal to len(dims) = {n}")
@@ -718,3 +788,42 @@ def is_contiguous(TensorBase input not None, memory_format=None) -> bool:
                 return input.count == 0
             n *= input.sizes[d]
     return True
+
+
+# --- sizes given one by one ----------------------------------------------------------------------------------------------------------------------
+cdef class SizesOp(Op):
+    """An operation on a tensor and some ints, which are read without making a tuple of them; every other way of calling it is
+    left to the function that stands behind."""
+
+    cdef object general
+    cdef TensorBase (*quick)(TensorBase, int, int64_t*)
+
+
+cdef object call_sizes(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    cdef SizesOp op = <SizesOp>callable
+    cdef Py_ssize_t n = PyVectorcall_NARGS(flagged) - 1, k
+    cdef int64_t sizes[MAX_DIMS]
+    if names == NULL and 1 <= n <= MAX_DIMS and isinstance(<object>args[0], TensorBase):
+        for k in range(n):
+            if not PyLong_CheckExact(<object>args[k + 1]):
+                break
+            sizes[k] = <object>args[k + 1]
+        else:
+            return op.quick(<TensorBase>args[0], <int>n, sizes)
+    return PyObject_Vectorcall(op.general, args, flagged, names)
+
+
+cdef SizesOp sizes_op(object general, TensorBase (*quick)(TensorBase, int, int64_t*)):
+    cdef SizesOp op = SizesOp.__new__(SizesOp)
+    prepare_op(op, general.__name__, call_sizes)
+    op.general, op.quick = general, quick
+    setattr(op, "__doc__", general.__doc__)
+    setattr(op, "__signature__", _signature(general))
+    return op
+
+
+view = sizes_op(view, view_checked)
+reshape = sizes_op(reshape, reshape_checked)
+permute = sizes_op(permute, permute_checked)
+expand = sizes_op(expand, expanded)
+make_callable(SizesOp, view)

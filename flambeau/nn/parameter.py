@@ -42,7 +42,7 @@ class Parameter(Tensor):
             memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
         return memo[id(self)]
 
-    def __repr__(self, **kwargs: Any) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return "Parameter containing:\n" + super().__repr__()
 
     def __reduce_ex__(self, protocol: Any) -> tuple:

@@ -15,9 +15,10 @@ from .registry import library, register
 def _with_inplace(name: str, op, *params: tuple[str, float]) -> Callable:
     """`name(input, *params, inplace=False)` over a pointwise operation."""
     written = InPlaceOp(op, name + "_")
+    function: Callable
     if params:
 
-        def function(input, *given, inplace=False, **named):
+        def with_params(input, *given, inplace=False, **named):
             values = dict(params)
             if len(given) > len(params):
                 inplace, given = given[-1], given[:-1]
@@ -25,11 +26,13 @@ def _with_inplace(name: str, op, *params: tuple[str, float]) -> Callable:
             values.update(named)
             return (written if inplace else op)(input, **values)
 
+        function = with_params
     else:
 
-        def function(input, inplace=False):
+        def plain(input, inplace=False):
             return written(input) if inplace else op(input)
 
+        function = plain
     function.__name__ = function.__qualname__ = name
     shown = ", ".join(f"{n}={v}" for n, v in params)
     function.__doc__ = f"{name}(input, {shown + ', ' if shown else ''}inplace=False): {op.__doc__}"

@@ -492,8 +492,8 @@ def randint_like(
     return made.requires_grad_() if requires else made
 
 
-for _function in (rand, randn, randint, rand_like, randn_like, randint_like):
-    register(_function.__name__, "random", _function, places=(_function.__name__,), differentiable=False)
+for _made_by in (rand, randn, randint, rand_like, randn_like, randint_like):
+    register(_made_by.__name__, "random", _made_by, places=(_made_by.__name__,), differentiable=False)
 
 
 @library("random", "normal", differentiable=False)

@@ -17,8 +17,8 @@ from .registry import library, register
 FLOAT32, INT64 = by_name["float32"], by_name["int64"]
 HALVES = ("float16", "bfloat16")
 
-cummax_result = namedtuple("cummax", ("values", "indices"))
-cummin_result = namedtuple("cummin", ("values", "indices"))
+cummax_result = namedtuple("cummax", ("values", "indices"))  # type: ignore[name-match]
+cummin_result = namedtuple("cummin", ("values", "indices"))  # type: ignore[name-match]
 
 
 def _wrapped(dim: int, input: TensorBase, who: str) -> int:

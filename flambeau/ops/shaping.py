@@ -571,17 +571,18 @@ def unique(
     import numpy as np
 
     a = _host(input)
-    values, inverse, counts = np.unique(a, return_inverse=True, return_counts=True, axis=dim, equal_nan=False)
-    shape = input.shape if dim is None else (input.shape[dim],)
-    return _wanted(input, values, inverse.reshape(tuple(shape)), counts, return_inverse, return_counts)
-
-
-def _wanted(input: TensorBase, values, inverse, counts, return_inverse: bool, return_counts: bool) -> Any:
-    found = [to_dtype(_found(values), input.dtype)]
+    found = np.unique(
+        a, return_inverse=return_inverse, return_counts=return_counts, axis=dim, equal_nan=False
+    )
+    values, *rest = found if isinstance(found, tuple) else (found,)
     if return_inverse:
-        found.append(_found(inverse, "int64"))
-    if return_counts:
-        found.append(_found(counts, "int64"))
+        rest[0] = rest[0].reshape(tuple(input.shape) if dim is None else (input.shape[dim],))
+    return _wanted(input, values, rest)
+
+
+def _wanted(input: TensorBase, values, others: Sequence) -> Any:
+    """The values in the input's dtype, alone or before the index tensors that were asked for."""
+    found = [to_dtype(_found(values), input.dtype), *(_found(o, "int64") for o in others)]
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -606,7 +607,8 @@ def unique_consecutive(
     counts = np.diff(np.append(starts, len(lines)))
     values = a.reshape(-1)[starts] if dim is None else np.take(a, starts, axis=dim)
     inverse = inverse.reshape(a.shape) if dim is None else inverse
-    return _wanted(input, values, inverse, counts, return_inverse, return_counts)
+    others = [a for a, wanted in ((inverse, return_inverse), (counts, return_counts)) if wanted]
+    return _wanted(input, values, others)
 
 
 @library("search", "bincount", "Tensor.bincount", differentiable=False)

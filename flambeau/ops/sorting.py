@@ -18,12 +18,12 @@ from .copying import to_dtype
 from .registry import library, register
 from .scans import _wrapped
 
-sort_result = namedtuple("sort", ("values", "indices"))
-topk_result = namedtuple("topk", ("values", "indices"))
-kthvalue_result = namedtuple("kthvalue", ("values", "indices"))
-median_result = namedtuple("median", ("values", "indices"))
-nanmedian_result = namedtuple("nanmedian", ("values", "indices"))
-mode_result = namedtuple("mode", ("values", "indices"))
+sort_result = namedtuple("sort", ("values", "indices"))  # type: ignore[name-match]
+topk_result = namedtuple("topk", ("values", "indices"))  # type: ignore[name-match]
+kthvalue_result = namedtuple("kthvalue", ("values", "indices"))  # type: ignore[name-match]
+median_result = namedtuple("median", ("values", "indices"))  # type: ignore[name-match]
+nanmedian_result = namedtuple("nanmedian", ("values", "indices"))  # type: ignore[name-match]
+mode_result = namedtuple("mode", ("values", "indices"))  # type: ignore[name-match]
 
 INT64 = by_name["int64"]
 INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
@@ -45,18 +45,75 @@ def _indices(found) -> TensorBase:
     return from_numpy(np.array(found, dtype="int64", order="C"))
 
 
-def _order(x: TensorBase, dim: int, descending: bool, stable: bool) -> TensorBase:
-    """Indices that sort along `dim`; equal elements keep their order where `stable`."""
+def _keys(a):
+    """int32 numbers in the same order as the elements; None where 32 bits do not tell them apart."""
     import numpy as np
 
-    a = _array(x)
-    if not descending:
-        return _indices(np.argsort(a, axis=dim, kind="stable" if stable else None))
-    if not stable:
-        return _indices(np.flip(np.argsort(a, axis=dim), axis=dim))
-    # Sorting the mirror image and mirroring its indices puts equal elements back into their order.
-    mirrored = np.argsort(np.flip(a, axis=dim), axis=dim, kind="stable")
-    return _indices(a.shape[dim] - 1 - np.flip(mirrored, axis=dim))
+    if a.dtype == np.float32:
+        bits = (a + np.float32(0)).view("int32")  # -0 becomes 0, its equal
+        bits ^= (bits >> 31) & 0x7FFFFFFF
+        bits[np.isnan(a)] = 0x7FFFFFFF
+        return bits
+    if a.dtype.itemsize < 8:
+        return a.astype("int32")
+    if a.dtype == np.int64 and a.size:
+        least = a.min()
+        if int(a.max()) - int(least) < 1 << 31:
+            return (a - least).astype("int32")
+    return None
+
+
+def _packed(a, descending: bool):
+    """int64 numbers that sort as the elements of the last dimension do, each with its place in the lower half, so that equal
+    elements keep their order; NumPy sorts them by vectors.  None where elements take more than 32 bits."""
+    import numpy as np
+
+    keys = _keys(a) if a.shape[-1] < 1 << 31 else None
+    if keys is None:
+        return None
+    return (~keys if descending else keys).astype("int64") << 32 | np.arange(a.shape[-1])
+
+
+def _order(x: TensorBase, dim: int, descending: bool) -> TensorBase:
+    """Indices that sort along `dim`; equal elements keep their order."""
+    import numpy as np
+
+    a = np.moveaxis(_array(x), dim, -1)
+    packed = _packed(a, descending)
+    if packed is not None:
+        packed.sort(axis=-1)
+        found = packed & 0xFFFFFFFF
+    elif (
+        descending
+    ):  # sorting the mirror image and mirroring its indices puts equal elements back into their order
+        found = a.shape[-1] - 1 - np.flip(np.argsort(np.flip(a, -1), axis=-1, kind="stable"), -1)
+    else:
+        found = np.argsort(a, axis=-1, kind="stable")
+    return _indices(np.moveaxis(found, -1, dim))
+
+
+def _first(x: TensorBase, dim: int, k: int, descending: bool) -> TensorBase:
+    """The first k of the indices that `_order` gives, without sorting the others."""
+    import numpy as np
+
+    a = np.moveaxis(_array(x), dim, -1)
+    packed = _packed(a, descending) if 0 < k < a.shape[-1] else None
+    if packed is None:
+        return _order(x, dim, descending).narrow(dim, 0, k)
+    packed.partition(k - 1, axis=-1)
+    return _indices(np.moveaxis(np.sort(packed[..., :k], axis=-1) & 0xFFFFFFFF, -1, dim))
+
+
+def _nth(x: TensorBase, dim: int, k: int) -> TensorBase:
+    """The index that `_order` gives at place k, as a dimension of size 1."""
+    import numpy as np
+
+    a = np.moveaxis(_array(x), dim, -1)
+    packed = _packed(a, False)
+    if packed is None:
+        return _order(x, dim, False).narrow(dim, k, 1)
+    packed.partition(k, axis=-1)
+    return _indices(np.moveaxis(packed[..., k : k + 1] & 0xFFFFFFFF, -1, dim))
 
 
 def _given(out: tuple | None, result: tuple) -> tuple:
@@ -76,7 +133,7 @@ def sort(
 ) -> tuple[TensorBase, TensorBase]:
     """The elements in order along `dim` and where each stood, as a named tuple (values, indices).
 
-    NaN comes last (first where `descending`); equal elements keep their order where `stable`.
+    NaN comes last (first where `descending`).  Equal elements keep their order, whether or not `stable` asks for it.
 
     >>> import flambeau
     >>> values, indices = flambeau.tensor([3, 1, 2]).sort()
@@ -86,7 +143,7 @@ def sort(
     axis = _wrapped(dim, input, "sort")
     if input.ndim == 0:
         return _given(out, sort_result(input.clone(), _zero_place()))
-    order = _order(input, axis, descending, stable)
+    order = _order(input, axis, descending)
     return _given(out, sort_result(input.gather(axis, order), order))
 
 
@@ -101,7 +158,7 @@ def _zero_place() -> TensorBase:
 def argsort(input: TensorBase, dim: int = -1, descending: bool = False, stable: bool = False) -> TensorBase:
     """Indices (int64) that sort along `dim`: the second result of `sort`."""
     axis = _wrapped(dim, input, "argsort")
-    return _zero_place() if input.ndim == 0 else _order(input, axis, descending, stable)
+    return _zero_place() if input.ndim == 0 else _order(input, axis, descending)
 
 
 @library("sort", "msort", "Tensor.msort")
@@ -129,8 +186,6 @@ def topk(
     >>> flambeau.tensor([1., 5., 3.]).topk(2).values
     tensor([5., 3.])
     """
-    import numpy as np
-
     axis = _wrapped(dim, input, "topk")
     n = input.shape[axis] if input.ndim else 1
     if not 0 <= k <= n:
@@ -139,15 +194,7 @@ def topk(
         )
     if input.ndim == 0:
         return _given(out, topk_result(input.clone() if k else input.new_zeros(0), _zero_place()))
-    if k * 8 >= n or k == 0:
-        places = _order(input, axis, largest, largest).narrow(axis, 0, k)
-    else:
-        a = np.moveaxis(_array(input), axis, -1)
-        part = np.argpartition(a, n - k if largest else k - 1, axis=-1)
-        part = part[..., n - k :] if largest else part[..., :k]
-        order = np.argsort(np.take_along_axis(a, part, -1), axis=-1)
-        part = np.take_along_axis(part, np.flip(order, -1) if largest else order, -1)
-        places = _indices(np.moveaxis(part, -1, axis))
+    places = _first(input, axis, k, largest)
     return _given(out, topk_result(input.gather(axis, places), places))
 
 
@@ -173,7 +220,7 @@ def kthvalue(
         )
     if input.ndim == 0:
         return _given(out, kthvalue_result(input.clone(), _zero_place()))
-    places = _order(input, axis, False, True).narrow(axis, k - 1, 1)
+    places = _nth(input, axis, k - 1)
     return _given(out, _pick(input, axis, places, keepdim, kthvalue_result))
 
 
@@ -181,16 +228,16 @@ def _median_places(input: TensorBase, axis: int, skip_nan: bool) -> TensorBase:
     """Where the lower median stands; a NaN is the median unless NaN is skipped."""
     import numpy as np
 
-    order, n = _order(input, axis, False, True), input.shape[axis]
-    if not input.is_floating_point():
-        return order.narrow(axis, (n - 1) // 2, 1)
-    missing = np.isnan(_array(input))
+    n = input.shape[axis]
+    missing = np.isnan(_array(input)) if input.is_floating_point() else None
+    if missing is None or not missing.any():
+        return _nth(input, axis, (n - 1) // 2)
     count = missing.sum(axis, keepdims=True)
     if skip_nan:
         rank = np.maximum(n - count - 1, 0) // 2
     else:  # NaN stands last in the order: the first of them is the answer
         rank = np.where(count > 0, n - count, (n - 1) // 2)
-    return order.gather(axis, _indices(rank))
+    return _order(input, axis, False).gather(axis, _indices(rank))
 
 
 def _median(who: str, result: type, skip_nan: bool):
