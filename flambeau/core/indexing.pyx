@@ -398,6 +398,13 @@ def nonzero(TensorBase input not None, *, as_tuple=False):
     """Where the elements are not zero: a row of coordinates for each, in row-major order.
 
     With `as_tuple`, a vector for each dimension, as an index key has it; a 0-dim tensor then counts as a vector of one.
+
+    >>> import flambeau
+    >>> flambeau.nonzero(flambeau.tensor([[0, 5], [6, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    >>> flambeau.nonzero(flambeau.tensor([0, 5, 6]), as_tuple=True)
+    (tensor([1, 2]),)
     """
     cdef int d
     cdef TensorBase found
@@ -457,7 +464,12 @@ def index_put_(TensorBase input not None, indices, TensorBase values not None, a
 
 
 def index_put(TensorBase input not None, indices, TensorBase values not None, accumulate=False):
-    """A copy of the input with `values` written (or added) at `indices`."""
+    """A copy of the input with `values` written (or added) at `indices`.
+
+    >>> import flambeau
+    >>> flambeau.index_put(flambeau.zeros(3), (flambeau.tensor([0, 0]),), flambeau.ones(2), accumulate=True)
+    tensor([2., 0., 0.])
+    """
     return index_put_(clone(input), indices, values, accumulate)
 
 
@@ -531,7 +543,12 @@ def index_add_(TensorBase input not None, dim, TensorBase index not None, Tensor
 
 
 def index_add(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None, *, alpha=1):
-    """A copy of the input with `alpha` times the parts of `source` added to the parts that `index` names."""
+    """A copy of the input with `alpha` times the parts of `source` added to the parts that `index` names.
+
+    >>> import flambeau
+    >>> flambeau.index_add(flambeau.zeros(3), 0, flambeau.tensor([0, 0]), flambeau.tensor([1.0, 2.0]))
+    tensor([3., 0., 0.])
+    """
     return index_add_(clone(input), dim, index, source, alpha=alpha)
 
 
@@ -541,7 +558,12 @@ def index_copy_(TensorBase input not None, dim, TensorBase index not None, Tenso
 
 
 def index_copy(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None):
-    """A copy of the input with the parts that `index` names overwritten by those of `source`."""
+    """A copy of the input with the parts that `index` names overwritten by those of `source`.
+
+    >>> import flambeau
+    >>> flambeau.index_copy(flambeau.zeros(3), 0, flambeau.tensor([2, 0]), flambeau.tensor([1.0, 2.0]))
+    tensor([2., 0., 1.])
+    """
     return index_copy_(clone(input), dim, index, source)
 
 
@@ -567,7 +589,12 @@ def index_fill_(TensorBase input not None, dim, TensorBase index not None, value
 
 
 def index_fill(TensorBase input not None, dim, TensorBase index not None, value):
-    """A copy of the input with the parts that `index` names filled with `value`."""
+    """A copy of the input with the parts that `index` names filled with `value`.
+
+    >>> import flambeau
+    >>> flambeau.index_fill(flambeau.zeros(3), 0, flambeau.tensor([0, 2]), 7)
+    tensor([7., 0., 7.])
+    """
     return index_fill_(clone(input), dim, index, value)
 
 
@@ -632,7 +659,12 @@ def masked_scatter_(TensorBase input not None, TensorBase mask not None, TensorB
 
 
 def masked_scatter(TensorBase input not None, TensorBase mask not None, TensorBase source not None):
-    """A copy of the input with the elements of `source`, in order, where `mask` is true; input and mask broadcast."""
+    """A copy of the input with the elements of `source`, in order, where `mask` is true; input and mask broadcast.
+
+    >>> import flambeau
+    >>> flambeau.masked_scatter(flambeau.zeros(3), flambeau.tensor([True, False, True]), flambeau.tensor([1.0, 2.0]))
+    tensor([1., 0., 2.])
+    """
     wide, mask = under_mask(input, mask, "masked_scatter")
     return masked_scatter_(clone(wide), mask, source)
 
@@ -653,7 +685,12 @@ cdef TensorBase flat_index(TensorBase input, TensorBase index, str who):
 
 
 def take(TensorBase input not None, TensorBase index not None):
-    """The elements at positions counted in row-major order; the result has the index tensor's shape."""
+    """The elements at positions counted in row-major order; the result has the index tensor's shape.
+
+    >>> import flambeau
+    >>> flambeau.take(flambeau.tensor([[1, 2], [3, 4]]), flambeau.tensor([0, -1]))
+    tensor([1, 4])
+    """
     cdef int64_t n = input.count
     cdef TensorBase places = flat_index(input, index, "take")
     return reshaped(get(reshaped(input, 1, &n), [places], "TakeBackward0"), index.rank, index.sizes)
@@ -678,5 +715,10 @@ def put_(TensorBase input not None, TensorBase index not None, TensorBase source
 
 
 def put(TensorBase input not None, TensorBase index not None, TensorBase source not None, accumulate=False):
-    """A copy of the input with the elements of `source` written (or added) at positions counted in row-major order."""
+    """A copy of the input with the elements of `source` written (or added) at positions counted in row-major order.
+
+    >>> import flambeau
+    >>> flambeau.zeros(3).put(flambeau.tensor([2, 0]), flambeau.tensor([1.0, 2.0]))
+    tensor([2., 0., 1.])
+    """
     return put_((<object>clone(input)).contiguous(), index, source, accumulate)

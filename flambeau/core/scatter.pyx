@@ -8,7 +8,7 @@ Both walk over the index tensor with one loop; writing is serial and in order, s
 """
 from libc.string cimport memcpy
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
+from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of
 from .tensor cimport (
     MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, late, new_tensor, operator_for, pointer, wrap_dim, wrote,
 )
@@ -447,7 +447,12 @@ def scatter_(TensorBase input not None, dim, TensorBase index not None, src=None
 
 
 def scatter(TensorBase input not None, dim, TensorBase index not None, src=None, *, value=None, reduce=None):
-    """A copy of the input with the elements of `src` (or a number) written where `index` says."""
+    """A copy of the input with the elements of `src` (or a number) written where `index` says.
+
+    >>> import flambeau
+    >>> flambeau.scatter(flambeau.zeros(3), 0, flambeau.tensor([2, 0]), flambeau.tensor([1.0, 2.0]))
+    tensor([2., 0., 1.])
+    """
     return scatter_(clone(input), dim, index, src, value=value, reduce=reduce)
 
 
@@ -511,7 +516,12 @@ def scatter_reduce_(TensorBase input not None, dim, TensorBase index not None, T
 
 def scatter_reduce(TensorBase input not None, dim, TensorBase index not None, TensorBase src not None, reduce, *,
                    include_self=True):
-    """A copy of the input with the elements of `src` combined where `index` says, as `scatter_reduce_` does."""
+    """A copy of the input with the elements of `src` combined where `index` says, as `scatter_reduce_` does.
+
+    >>> import flambeau
+    >>> flambeau.scatter_reduce(flambeau.ones(2), 0, flambeau.tensor([0, 0]), flambeau.tensor([3.0, 5.0]), "mean")
+    tensor([3., 1.])
+    """
     return scatter_reduce_(clone(input), dim, index, src, reduce, include_self=include_self)
 
 

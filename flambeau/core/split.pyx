@@ -106,7 +106,14 @@ cdef tuple take_apart(TensorBase t, int dim, list lengths, bint drop_dim, str la
 
 
 def split(TensorBase tensor not None, split_size_or_sections=None, dim=0, *, split_size=None):
-    """Pieces of `split_size_or_sections` elements (the last may be shorter), or of the lengths in that list."""
+    """Pieces of `split_size_or_sections` elements (the last may be shorter), or of the lengths in that list.
+
+    >>> import flambeau
+    >>> flambeau.arange(5).split(2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    >>> flambeau.arange(5).split([1, 4])
+    (tensor([0]), tensor([1, 2, 3, 4]))
+    """
     cdef object wanted = split_size if split_size_or_sections is None else split_size_or_sections
     cdef int64_t size, length
     cdef int d
@@ -144,7 +151,12 @@ def split_with_sizes(TensorBase input not None, split_sizes, dim=0):
 
 
 def chunk(TensorBase input not None, chunks, dim=0):
-    """At most `chunks` pieces of equal length; the last may be shorter."""
+    """At most `chunks` pieces of equal length; the last may be shorter.
+
+    >>> import flambeau
+    >>> flambeau.arange(5).chunk(2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    """
     cdef int64_t n = as_int(chunks, "chunk", "chunks"), size
     cdef int d
     if input.rank == 0:
@@ -158,7 +170,14 @@ def chunk(TensorBase input not None, chunks, dim=0):
 
 
 def tensor_split(TensorBase input not None, indices_or_sections=None, dim=0, *, sections=None, indices=None):
-    """That many pieces of nearly equal length, or the pieces between the given positions."""
+    """That many pieces of nearly equal length, or the pieces between the given positions.
+
+    >>> import flambeau
+    >>> flambeau.arange(5).tensor_split(2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    >>> flambeau.arange(5).tensor_split((1, 3))
+    (tensor([0]), tensor([1, 2]), tensor([3, 4]))
+    """
     cdef object wanted = indices_or_sections
     cdef int64_t n, length, start, stop
     cdef int d
@@ -193,7 +212,12 @@ cdef tuple pieces_between(TensorBase t, int dim, list places):
 
 
 def unbind(TensorBase input not None, dim=0):
-    """The parts along a dimension, each without it."""
+    """The parts along a dimension, each without it.
+
+    >>> import flambeau
+    >>> flambeau.tensor([[1, 2], [3, 4]]).unbind(1)
+    (tensor([1, 3]), tensor([2, 4]))
+    """
     cdef int d
     if input.rank == 0:
         raise IndexError(f"unbind(): Dimension specified as {dim} but tensor has no dimensions")
@@ -212,21 +236,36 @@ cdef tuple split_along(TensorBase t, object wanted, int dim, str who):
 
 
 def hsplit(TensorBase input not None, indices_or_sections):
-    """`tensor_split` along columns: dimension 1, or 0 of a vector; sections must be of equal length."""
+    """`tensor_split` along columns: dimension 1, or 0 of a vector; sections must be of equal length.
+
+    >>> import flambeau
+    >>> flambeau.arange(4).hsplit(2)
+    (tensor([0, 1]), tensor([2, 3]))
+    """
     if input.rank < 1:
         raise RuntimeError("hsplit(): requires a tensor with at least 1 dimension, but got a tensor with 0 dimensions!")
     return split_along(input, indices_or_sections, 0 if input.rank == 1 else 1, "hsplit")
 
 
 def vsplit(TensorBase input not None, indices_or_sections):
-    """`tensor_split` along rows, dimension 0 of at least 2; sections must be of equal length."""
+    """`tensor_split` along rows, dimension 0 of at least 2; sections must be of equal length.
+
+    >>> import flambeau
+    >>> [part.shape for part in flambeau.zeros(4, 2).vsplit(2)]
+    [flambeau.Size([2, 2]), flambeau.Size([2, 2])]
+    """
     if input.rank < 2:
         raise RuntimeError(f"vsplit(): requires a tensor with at least 2 dimension, but got a tensor with {input.rank} dimensions!")
     return split_along(input, indices_or_sections, 0, "vsplit")
 
 
 def dsplit(TensorBase input not None, indices_or_sections):
-    """`tensor_split` along depth, dimension 2 of at least 3; sections must be of equal length."""
+    """`tensor_split` along depth, dimension 2 of at least 3; sections must be of equal length.
+
+    >>> import flambeau
+    >>> [part.shape for part in flambeau.zeros(1, 1, 4).dsplit(2)]
+    [flambeau.Size([1, 1, 2]), flambeau.Size([1, 1, 2])]
+    """
     if input.rank < 3:
         raise RuntimeError(f"dsplit(): requires a tensor with at least 3 dimension, but got a tensor with {input.rank} dimensions!")
     return split_along(input, indices_or_sections, 2, "dsplit")

@@ -89,6 +89,11 @@ def view(TensorBase input not None, *shape, size=None, dtype=None):
     """The same elements with another shape (one size may be -1) or, given a dtype, their bytes read as that dtype.
 
     RuntimeError where the sizes do not fit, or the strides allow no view: `reshape` copies then.
+
+    >>> import flambeau
+    >>> flambeau.arange(6).view(2, -1)
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
     """
     cdef int64_t sizes[MAX_DIMS]
     if dtype is not None or (len(shape) == 1 and isinstance(shape[0], DType)):
@@ -157,6 +162,10 @@ def reshape(TensorBase input not None, *shape_, shape=None):
     """The elements in the same order with another shape: a view where the strides allow it, else a copy.
 
     One size may be -1.  RuntimeError where the sizes do not fit the number of elements.
+
+    >>> import flambeau
+    >>> flambeau.arange(6).reshape(3, 2).t().reshape(-1)
+    tensor([0, 2, 4, 1, 3, 5])
     """
     cdef int64_t sizes[MAX_DIMS]
     return reshape_checked(input, read_sizes(shape_, shape, sizes, "reshape", "shape"), sizes)
@@ -175,7 +184,12 @@ def reshape_as(TensorBase input not None, TensorBase other not None):
 
 
 def flatten(TensorBase input not None, start_dim=0, end_dim=-1):
-    """Dimensions start_dim … end_dim made one; a 0-dim tensor gets one dimension."""
+    """Dimensions start_dim … end_dim made one; a 0-dim tensor gets one dimension.
+
+    >>> import flambeau
+    >>> flambeau.zeros(2, 3, 4).flatten(1).shape
+    flambeau.Size([2, 12])
+    """
     cdef int64_t sizes[MAX_DIMS]
     cdef int first = read_dim(start_dim, input.rank, "flatten", "start_dim"), last = read_dim(end_dim, input.rank, "flatten", "end_dim")
     cdef int d, rank = 0
@@ -194,13 +208,23 @@ def flatten(TensorBase input not None, start_dim=0, end_dim=-1):
 
 
 def ravel(TensorBase input not None):
-    """One dimension: `input.reshape(-1)`, itself where it is contiguous and 1-dim already."""
+    """One dimension: `input.reshape(-1)`, itself where it is contiguous and 1-dim already.
+
+    >>> import flambeau
+    >>> flambeau.eye(2).ravel()
+    tensor([1., 0., 0., 1.])
+    """
     cdef int64_t n = input.count
     return reshaped(input, 1, &n)
 
 
 def unflatten(TensorBase input not None, dim, sizes):
-    """Dimension `dim` split into `sizes`, whose product is its size; one may be -1."""
+    """Dimension `dim` split into `sizes`, whose product is its size; one may be -1.
+
+    >>> import flambeau
+    >>> flambeau.zeros(2, 6).unflatten(1, (3, -1)).shape
+    flambeau.Size([2, 3, 2])
+    """
     cdef int64_t parts[MAX_DIMS]
     cdef int64_t shape[MAX_DIMS]
     cdef int d = read_dim(dim, input.rank, "unflatten"), k, n = parse_sizes(sizes, parts, "unflatten"), unknown = -1
@@ -232,7 +256,14 @@ def unflatten(TensorBase input not None, dim, sizes):
 
 
 def squeeze(TensorBase input not None, *dims, dim=None):
-    """Without the dimensions of size 1: all of them, or those given."""
+    """Without the dimensions of size 1: all of them, or those given.
+
+    >>> import flambeau
+    >>> flambeau.zeros(1, 2, 1).squeeze().shape
+    flambeau.Size([2])
+    >>> flambeau.zeros(1, 2, 1).squeeze(0).shape
+    flambeau.Size([2, 1])
+    """
     cdef Shape s
     cdef int64_t given[MAX_DIMS]
     cdef bint drop[MAX_DIMS]
@@ -256,7 +287,12 @@ def squeeze(TensorBase input not None, *dims, dim=None):
 
 
 def unsqueeze(TensorBase input not None, dim):
-    """A new dimension of size 1 at `dim`."""
+    """A new dimension of size 1 at `dim`.
+
+    >>> import flambeau
+    >>> flambeau.zeros(2).unsqueeze(0).shape
+    flambeau.Size([1, 2])
+    """
     cdef Shape s
     cdef int64_t d = wrap_dim(as_int(dim, "unsqueeze", "dim"), input.rank + 1, "unsqueeze")
     load(&s, input)
@@ -325,7 +361,12 @@ cdef TensorBase read_as(TensorBase t, Shape* s, int code):
 
 # --- order of dimensions ------------------------------
 def transpose(TensorBase input not None, dim0, dim1):
-    """Dimensions dim0 and dim1 exchanged."""
+    """Dimensions dim0 and dim1 exchanged.
+
+    >>> import flambeau
+    >>> flambeau.zeros(2, 3, 4).transpose(0, 2).shape
+    flambeau.Size([4, 3, 2])
+    """
     cdef int a = read_dim(dim0, input.rank, "transpose", "dim0"), b = read_dim(dim1, input.rank, "transpose", "dim1")
     return swapped(input, a, b, "TransposeBackward0")
 
@@ -341,14 +382,25 @@ def swapdims(TensorBase input not None, dim0, dim1):
 
 
 def t(TensorBase input not None):
-    """The transpose of a matrix; tensors of fewer dimensions are returned as they are, as a view."""
+    """The transpose of a matrix; tensors of fewer dimensions are returned as they are, as a view.
+
+    >>> import flambeau
+    >>> flambeau.tensor([[1, 2], [3, 4]]).t()
+    tensor([[1, 3],
+            [2, 4]])
+    """
     if input.rank > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.rank}D")
     return swapped(input, 0, input.rank - 1 if input.rank else 0, "TBackward0")
 
 
 def permute(TensorBase input not None, *dims_, dims=None):
-    """Dimensions in another order: dimension k of the result is dimension dims[k] of the input."""
+    """Dimensions in another order: dimension k of the result is dimension dims[k] of the input.
+
+    >>> import flambeau
+    >>> flambeau.zeros(2, 3, 4).permute(2, 0, 1).shape
+    flambeau.Size([4, 2, 3])
+    """
     cdef int64_t order[MAX_DIMS]
     return permute_checked(input, read_sizes(dims_, dims, order, "permute", "dims"), order)
 
@@ -370,7 +422,12 @@ cdef TensorBase permute_checked(TensorBase input, int n, int64_t* order):
 
 
 def movedim(TensorBase input not None, source, destination):
-    """Dimensions `source` (an int or several) moved to `destination`; the others keep their order."""
+    """Dimensions `source` (an int or several) moved to `destination`; the others keep their order.
+
+    >>> import flambeau
+    >>> flambeau.zeros(2, 3, 4).movedim(0, -1).shape
+    flambeau.Size([3, 4, 2])
+    """
     cdef int given[MAX_DIMS]
     cdef int goal[MAX_DIMS]
     cdef int64_t order[MAX_DIMS]
@@ -455,7 +512,13 @@ def get_mH(TensorBase input not None):
 
 
 def adjoint(TensorBase input not None):
-    """The last two dimensions exchanged, and complex numbers conjugated; RuntimeError for a vector."""
+    """The last two dimensions exchanged, and complex numbers conjugated; RuntimeError for a vector.
+
+    >>> import flambeau
+    >>> flambeau.tensor([[1, 2], [3, 4]]).adjoint()
+    tensor([[1, 3],
+            [2, 4]])
+    """
     if input.rank < 2:
         raise RuntimeError(f"adjoint() is only supported on matrices or batches of matrices. Got {input.rank}-D tensor.")
     return get_mH(input)
@@ -463,7 +526,13 @@ def adjoint(TensorBase input not None):
 
 # --- repetition ------------------------------
 def expand(TensorBase input not None, *sizes, size=None, implicit=False):
-    """Dimensions of size 1 repeated to the given sizes without a copy; -1 keeps a size, new dimensions come first."""
+    """Dimensions of size 1 repeated to the given sizes without a copy; -1 keeps a size, new dimensions come first.
+
+    >>> import flambeau
+    >>> flambeau.tensor([[1], [2]]).expand(-1, 3)
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    """
     cdef int64_t wanted[MAX_DIMS]
     cdef int rank = read_sizes(sizes, size, wanted, "expand", "size")
     return expanded(input, rank, wanted)
@@ -475,14 +544,25 @@ def expand_as(TensorBase input not None, TensorBase other not None):
 
 
 def broadcast_to(TensorBase input not None, size):
-    """`input.expand(size)`."""
+    """`input.expand(size)`.
+
+    >>> import flambeau
+    >>> flambeau.broadcast_to(flambeau.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
     cdef int64_t wanted[MAX_DIMS]
     return expanded(input, parse_sizes(size, wanted, "broadcast_to"), wanted)
 
 
 # --- parts ------------------------------
 def select(TensorBase input not None, dim, index):
-    """The part at position `index` of dimension `dim`, which the result lacks."""
+    """The part at position `index` of dimension `dim`, which the result lacks.
+
+    >>> import flambeau
+    >>> flambeau.tensor([[1, 2], [3, 4]]).select(1, 0)
+    tensor([1, 3])
+    """
     cdef int64_t a[2]
     if input.rank == 0:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
@@ -495,7 +575,12 @@ def select(TensorBase input not None, dim, index):
 
 
 def narrow(TensorBase input not None, dim, start, length):
-    """Positions start … start + length - 1 of dimension `dim`; a negative start counts from the end."""
+    """Positions start … start + length - 1 of dimension `dim`; a negative start counts from the end.
+
+    >>> import flambeau
+    >>> flambeau.arange(5).narrow(0, 1, 3)
+    tensor([1, 2, 3])
+    """
     cdef int64_t a[4]
     cdef int64_t size
     if input.rank == 0:
@@ -515,7 +600,12 @@ def narrow(TensorBase input not None, dim, start, length):
 
 
 def diagonal(TensorBase input not None, offset=0, dim1=0, dim2=1):
-    """The diagonal of the matrices along dim1 and dim2, as a new last dimension; `offset` > 0 lies above the main one."""
+    """The diagonal of the matrices along dim1 and dim2, as a new last dimension; `offset` > 0 lies above the main one.
+
+    >>> import flambeau
+    >>> flambeau.arange(9).reshape(3, 3).diagonal(1)
+    tensor([1, 5])
+    """
     cdef int64_t a[4]
     cdef int64_t rows, columns
     a[0] = as_int(offset, "diagonal", "offset")
@@ -528,7 +618,14 @@ def diagonal(TensorBase input not None, offset=0, dim1=0, dim2=1):
 
 
 def unfold(TensorBase input not None, dimension, size, step):
-    """Windows of `size` elements, `step` apart, along a dimension; the last dimension of the result runs inside a window."""
+    """Windows of `size` elements, `step` apart, along a dimension; the last dimension of the result runs inside a window.
+
+    >>> import flambeau
+    >>> flambeau.arange(5).unfold(0, 3, 1)
+    tensor([[0, 1, 2],
+            [1, 2, 3],
+            [2, 3, 4]])
+    """
     cdef int64_t a[3]
     cdef int64_t length
     a[0] = read_dim(dimension, input.rank, "unfold", "dimension")
@@ -587,6 +684,11 @@ def as_strided(TensorBase input not None, size, stride, storage_offset=None):
     """Any view of the storage: element `i` lies at storage_offset + i · stride, counted in elements.
 
     RuntimeError for negative sizes or strides and for places outside the storage.
+
+    >>> import flambeau
+    >>> flambeau.arange(6).as_strided((2, 2), (1, 2))
+    tensor([[0, 2],
+            [1, 3]])
     """
     cdef Shape s
     read_geometry(input, size, stride, storage_offset, &s, "as_strided")
@@ -594,7 +696,12 @@ def as_strided(TensorBase input not None, size, stride, storage_offset=None):
 
 
 def detach(TensorBase input not None):
-    """The same elements without history; writes to it are seen by the tape as writes to the input."""
+    """The same elements without history; writes to it are seen by the tape as writes to the input.
+
+    >>> import flambeau
+    >>> flambeau.ones(1, requires_grad=True).detach().requires_grad
+    False
+    """
     return alias(input, input.rank, input.sizes, input.strides, input.offset)
 
 
@@ -627,7 +734,12 @@ def atleast_1d(*tensors):
 
 
 def atleast_2d(*tensors):
-    """Tensors of fewer than two dimensions with new ones in front; several tensors give a tuple."""
+    """Tensors of fewer than two dimensions with new ones in front; several tensors give a tuple.
+
+    >>> import flambeau
+    >>> flambeau.atleast_2d(flambeau.tensor(1.0))
+    tensor([[1.]])
+    """
     return at_least(tensors, 2, 0, "atleast_2d")
 
 
@@ -705,6 +817,11 @@ def resize_(TensorBase input not None, *sizes, size=None, memory_format=None):
 
     Elements keep their places; new ones are not set.  Where memory grows it is new memory: tensors that shared the old
     keep that.  RuntimeError for tensors that require a gradient and for negative sizes.
+
+    >>> import flambeau
+    >>> flambeau.arange(6).resize_(2, 2)
+    tensor([[0, 1],
+            [2, 3]])
     """
     cdef Shape s
     cdef TensorBase made
@@ -773,7 +890,12 @@ def set_(TensorBase input not None, source=None, storage_offset=0, size=None, st
 
 def is_contiguous(TensorBase input not None, memory_format=None) -> bool:
     """Whether the elements lie in row-major order without gaps; with `channels_last` (or `channels_last_3d`), whether they
-    lie in the order batch, height, width, channel."""
+    lie in the order batch, height, width, channel.
+
+    >>> import flambeau
+    >>> flambeau.zeros(2, 3).t().is_contiguous()
+    False
+    """
     cdef int64_t n = 1
     cdef int k, d
     cdef str wanted = "" if memory_format is None else str(memory_format).rpartition(".")[2]

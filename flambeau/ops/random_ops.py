@@ -10,6 +10,7 @@ longer ones.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -133,10 +134,23 @@ def _draw(t: TensorBase, kernel, generator: Generator | None, *params: float) ->
         parts = flat[: groups * GROUP].view(groups, per_counter, counters).unbind(1)
         kernel(parts[0], *key, *philox.pieces(first), *params, out=parts)
     if rest:
-        tail = empty(GROUP, dtype=t.dtype)
-        parts = tail.view(per_counter, counters).unbind(0)
+        tail, parts = _scratch(t, per_counter)
         kernel(parts[0], *key, *philox.pieces(first + groups * counters), *params, out=parts)
-        flat[groups * GROUP :].copy_(tail[:rest])
+        (flat[groups * GROUP :] if groups else flat).copy_(tail[:rest])
+
+
+_scratches = threading.local()
+
+
+def _scratch(t: TensorBase, per_counter: int) -> tuple[TensorBase, tuple[TensorBase, ...]]:
+    """Room for one group of t's dtype, whole and by words; every thread has its own."""
+    known: dict = _scratches.__dict__
+    key = (t.dtype.name, per_counter)
+    found = known.get(key)
+    if found is None:
+        tail = empty(GROUP, dtype=t.dtype)
+        found = known[key] = (tail, tail.view(per_counter, GROUP // per_counter).unbind(0))
+    return found
 
 
 def _fill(

@@ -9,6 +9,7 @@ import pytest
 
 import flambeau
 from flambeau import autograd
+from flambeau.core import indexing
 
 DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex128"]
 
@@ -255,6 +256,15 @@ def test_take_and_put():
         same(t, flat.reshape(b.shape))
 
 
+def test_index_reduce():
+    x, i, s = T([[8.0, 2.0], [3.0, 4.0]]), T([0, 0]), T([[1.0, 5.0], [6.0, -1.0]])
+    for name, expected in (("prod", [48, -10]), ("mean", [5, 2]), ("amax", [8, 5]), ("amin", [1, -1])):
+        assert indexing.index_reduce(x, 0, i, s, name).tolist() == [expected, [3, 4]]
+    assert indexing.index_reduce(x, 0, i, s, "mean", include_self=False).tolist() == [[3.5, 2], [3, 4]]
+    with pytest.raises(RuntimeError, match="reduce argument"):
+        indexing.index_reduce(x, 0, i, s, "sum")
+
+
 def test_masks():
     a = np.arange(6.0).reshape(2, 3)
     x, mask = flambeau.from_numpy(a), flambeau.from_numpy(a % 2 == 0)
@@ -278,7 +288,7 @@ def test_take_along_dim():
     order = np.argsort(a, axis=1)
     same(flambeau.take_along_dim(x, flambeau.from_numpy(order), 1), np.sort(a, axis=1))
     same(flambeau.take_along_dim(x, T([[[1], [0]]]), 1), np.take_along_axis(a, np.array([[[1], [0]]]), 1))
-    same(flambeau.take_along_dim(x, T([7, 0])), a.ravel()[[7, 0]])
+    same(flambeau.take_along_dim(x, T([7, -1])), a.ravel()[[7, -1]])
 
 
 # --- gather and scatter -------------------------------------------------------------------------------------------------

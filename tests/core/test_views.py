@@ -7,6 +7,7 @@ import pytest
 
 import flambeau
 from flambeau import autograd
+from flambeau.core import views
 
 
 def numbers(*shape: int) -> np.ndarray:
@@ -115,6 +116,21 @@ def test_view_as_dtype():
         x.t().view(flambeau.int8)
     with pytest.raises(RuntimeError, match="divisible"):
         x[:, 1:].view(flambeau.int64)
+
+
+def test_complex_numbers_as_pairs():
+    a = (np.arange(6) + 1j * np.arange(6, 12)).reshape(2, 3).astype(np.complex64)
+    x = flambeau.from_numpy(a)
+    pairs = views.view_as_real(x.t())
+    same(pairs, np.stack([a.T.real, a.T.imag], -1))
+    same(views.view_as_complex(pairs), a.T)
+    pairs = flambeau.arange(12.0).reshape(3, 2, 2).requires_grad_()
+    weights = np.array([[1 + 2j, 3j], [1, 2], [0, -1j]], np.complex64)
+    (grad,) = autograd.grad(views.view_as_complex(pairs), pairs, flambeau.from_numpy(weights))
+    same(grad, np.stack([weights.real, weights.imag], -1))
+    for bad in (pairs[..., 0], pairs.permute(2, 1, 0), x, pairs.view(-1)[1:].as_strided((3, 2), (3, 1))):
+        with pytest.raises(RuntimeError):
+            views.view_as_complex(bad)
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 3, 5, 9])
