@@ -303,29 +303,31 @@ def _fill_integers(t: TensorBase, who: str, low: int, high: int, generator: Gene
     return _fill(t, who, lambda x: _integers(x, generator, low, high), stand_in)
 
 
+_UNSAID: Any = object()
+
+
 def random_(
     self: TensorBase,
     from_: int | None = None,
-    to: int | None = None,
+    to: int | None = _UNSAID,
     *,
     generator: Generator | None = None,
     **named: int,
 ) -> TensorBase:
-    """Overwrite with integers: `random_()` up to the dtype's largest exact one, `random_(to)` in [0, to), `random_(from, to)`.
+    """Overwrite with integers: `random_(to)` in [0, to), `random_(from, to)` in [from, to).
 
+    Without `to`, or where it is None, they go up to the dtype's largest integer that all smaller ones are exact with.
     RuntimeError where the range is empty or leaves the dtype.
     """
-    low = named.pop("from", from_)
+    if from_ is not None and to is _UNSAID:
+        from_, to = 0, from_
+    low = named.pop("from", 0 if from_ is None else from_)
     if named:
         raise TypeError(f"random_() got an unexpected keyword argument '{next(iter(named))}'")
     name = self.dtype.name
-    top = WHOLE[name] + 1 if name in WHOLE else LIMITS[name][1] if name in LIMITS else 1 << 24
-    if low is None:
-        low, high = 0, top if to is None else int(to)
-    elif to is None:
-        low, high = (0, int(low)) if from_ is not None else (int(low), top)
-    else:
-        low, high = int(low), int(to)
+    if to is None or to is _UNSAID:
+        to = WHOLE[name] + 1 if name in WHOLE else LIMITS[name][1]
+    low, high = int(low), int(to)
     return _fill_integers(self, "random_", low, high, generator)
 
 
@@ -389,8 +391,8 @@ def _new(who: str, size: tuple, options: dict[str, Any], generator, fill: Callab
     if dtype is not None and dtype.name.startswith("complex"):
         half = by_name["float32" if dtype.name == "complex64" else "float64"]
         shape = _made(who, size, {**options, "dtype": half}).shape
-        made = fill(empty((*shape, 2), dtype=half)).view(dtype).squeeze(-1)
-        made = made * math.sqrt(0.5) if who.startswith("randn") else made
+        parts = fill(empty((*shape, 2), dtype=half))
+        made = (parts.mul_(math.sqrt(0.5)) if who == "randn" else parts).view(dtype).squeeze(-1)
     else:
         made = _made(who, size, options)
         _floating(made, who)

@@ -147,9 +147,13 @@ def logcumsumexp(input: TensorBase, dim: int, *, out: TensorBase | None = None) 
 
 
 def _logcumsumexp_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim: int) -> TensorBase:
-    """e^x_i · Σ_j≥i grad_j · e^-out_j, the positive and the negative terms each by its logarithm."""
+    """e^x_i · Σ_j≥i grad_j · e^-out_j, the positive and the negative terms each by its logarithm.
+
+    Where out_j is -inf, so is every x_i up to it: e^x_i is 0 whatever stands for out_j.
+    """
     if x.ndim == 0:
         return grad
+    out = out.masked_fill(out == -math.inf, 0.0)
 
     def part(terms: TensorBase) -> TensorBase:
         inside = terms > 0
