@@ -9,7 +9,7 @@ demo: .venv-demo/ready
 test: .venv-test/ready
 	.venv-test/bin/ruff check .
 	.venv-test/bin/mypy
-	.venv-test/bin/pytest -n 2
+	PYTHONSAFEPATH=1 .venv-test/bin/pytest -n 2  # the installed package, not the sources beside us
 
 .venv-%/ready: pyproject.toml meson.build $(shell find flambeau -name '*.py*' -o -name '*.c' -o -name '*.h' -o -name 'meson.build' | grep -v __pycache__)
 	$(PYTHON) -m venv .venv-$*
