@@ -26,6 +26,7 @@ from ..core.tensor import TensorBase
 from .copying import to_dtype
 from .declare import Pointwise
 from .registry import library, register
+from .searching import searchsorted
 
 GROUP = 256
 NARROW = 1 << 20  # integers below it take one word
@@ -160,8 +161,7 @@ def _fill(
     tape._check_in_place(t, who)
     direct = t.is_contiguous() and dtype is None and not tape.recording(t)
     if direct:
-        with no_grad():
-            draw(t)
+        draw(t)
         return t
     with no_grad():
         drawn = empty(t.shape, dtype=by_name[dtype or t.dtype.name])
@@ -627,8 +627,6 @@ def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, 
 
 def _with_replacement(weights: TensorBase, n: int, generator: Generator | None) -> TensorBase:
     """Where uniform numbers fall among the cumulative weights; never on a weight of zero."""
-    from .shaping import searchsorted
-
     bounds = weights.to(by_name["float64"]).cumsum(-1)
     u = uniform_(empty((*weights.shape[:-1], n), dtype=bounds.dtype), generator=generator)
     total = bounds[..., -1:].contiguous()

@@ -1,7 +1,6 @@
 """Sorting and order statistics.
 
-NumPy sorts on the host (imported when it is first needed); values are gathered by the indices that it finds, so that
-gradients flow.  NaN counts as the largest number.
+`core/order.pyx` finds the indices; values are gathered by them, so that gradients flow.  NaN counts as the largest number.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any
 from ..autograd.grad_mode import no_grad
 from ..core.bridge import from_numpy
 from ..core.dtypes import by_name
+from ..core.order import order
 from ..core.tensor import TensorBase
 from .copying import to_dtype
 from .registry import library, register
@@ -30,13 +30,16 @@ INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
 def _array(x: TensorBase):
-    """The elements as a NumPy array of a dtype that sorts."""
-    x = x.detach()
-    if x.dtype.name in ("float16", "bfloat16"):
-        x = to_dtype(x, by_name["float32"])
+    """The elements as a NumPy array; half types as float32."""
+    return _comparable(x).contiguous().numpy()
+
+
+def _comparable(x: TensorBase) -> TensorBase:
+    """The elements without history, in a dtype that has an order."""
     if x.dtype.name.startswith("complex"):
         raise NotImplementedError(f"sort(): not implemented for {x.dtype}")
-    return x.contiguous().numpy()
+    x = x.detach()
+    return to_dtype(x, by_name["float32"]) if x.dtype.name in ("float16", "bfloat16") else x
 
 
 def _indices(found) -> TensorBase:
@@ -45,75 +48,12 @@ def _indices(found) -> TensorBase:
     return from_numpy(np.array(found, dtype="int64", order="C"))
 
 
-def _keys(a):
-    """int32 numbers in the same order as the elements; None where 32 bits do not tell them apart."""
-    import numpy as np
-
-    if a.dtype == np.float32:
-        bits = (a + np.float32(0)).view("int32")  # -0 becomes 0, its equal
-        bits ^= (bits >> 31) & 0x7FFFFFFF
-        bits[np.isnan(a)] = 0x7FFFFFFF
-        return bits
-    if a.dtype.itemsize < 8:
-        return a.astype("int32")
-    if a.dtype == np.int64 and a.size:
-        least = a.min()
-        if int(a.max()) - int(least) < 1 << 31:
-            return (a - least).astype("int32")
-    return None
-
-
-def _packed(a, descending: bool):
-    """int64 numbers that sort as the elements of the last dimension do, each with its place in the lower half, so that equal
-    elements keep their order; NumPy sorts them by vectors.  None where elements take more than 32 bits."""
-    import numpy as np
-
-    keys = _keys(a) if a.shape[-1] < 1 << 31 else None
-    if keys is None:
-        return None
-    return (~keys if descending else keys).astype("int64") << 32 | np.arange(a.shape[-1])
-
-
-def _order(x: TensorBase, dim: int, descending: bool) -> TensorBase:
-    """Indices that sort along `dim`; equal elements keep their order."""
-    import numpy as np
-
-    a = np.moveaxis(_array(x), dim, -1)
-    packed = _packed(a, descending)
-    if packed is not None:
-        packed.sort(axis=-1)
-        found = packed & 0xFFFFFFFF
-    elif (
-        descending
-    ):  # sorting the mirror image and mirroring its indices puts equal elements back into their order
-        found = a.shape[-1] - 1 - np.flip(np.argsort(np.flip(a, -1), axis=-1, kind="stable"), -1)
-    else:
-        found = np.argsort(a, axis=-1, kind="stable")
-    return _indices(np.moveaxis(found, -1, dim))
-
-
-def _first(x: TensorBase, dim: int, k: int, descending: bool) -> TensorBase:
-    """The first k of the indices that `_order` gives, without sorting the others."""
-    import numpy as np
-
-    a = np.moveaxis(_array(x), dim, -1)
-    packed = _packed(a, descending) if 0 < k < a.shape[-1] else None
-    if packed is None:
-        return _order(x, dim, descending).narrow(dim, 0, k)
-    packed.partition(k - 1, axis=-1)
-    return _indices(np.moveaxis(np.sort(packed[..., :k], axis=-1) & 0xFFFFFFFF, -1, dim))
-
-
-def _nth(x: TensorBase, dim: int, k: int) -> TensorBase:
-    """The index that `_order` gives at place k, as a dimension of size 1."""
-    import numpy as np
-
-    a = np.moveaxis(_array(x), dim, -1)
-    packed = _packed(a, False)
-    if packed is None:
-        return _order(x, dim, False).narrow(dim, k, 1)
-    packed.partition(k, axis=-1)
-    return _indices(np.moveaxis(packed[..., k : k + 1] & 0xFFFFFFFF, -1, dim))
+def _order(x: TensorBase, dim: int, descending: bool, first: int = -1) -> TensorBase:
+    """Indices that sort along `dim`, or the first of them; equal elements keep their order."""
+    x = _comparable(x)
+    if dim == x.ndim - 1:
+        return order(x, descending, first)
+    return order(x.movedim(dim, -1), descending, first).movedim(-1, dim).contiguous()
 
 
 def _given(out: tuple | None, result: tuple) -> tuple:
@@ -143,8 +83,8 @@ def sort(
     axis = _wrapped(dim, input, "sort")
     if input.ndim == 0:
         return _given(out, sort_result(input.clone(), _zero_place()))
-    order = _order(input, axis, descending)
-    return _given(out, sort_result(input.gather(axis, order), order))
+    places = _order(input, axis, descending)
+    return _given(out, sort_result(input.gather(axis, places), places))
 
 
 def _zero_place() -> TensorBase:
@@ -194,7 +134,7 @@ def topk(
         )
     if input.ndim == 0:
         return _given(out, topk_result(input.clone() if k else input.new_zeros(0), _zero_place()))
-    places = _first(input, axis, k, largest)
+    places = _order(input, axis, largest, k)
     return _given(out, topk_result(input.gather(axis, places), places))
 
 
@@ -220,7 +160,7 @@ def kthvalue(
         )
     if input.ndim == 0:
         return _given(out, kthvalue_result(input.clone(), _zero_place()))
-    places = _nth(input, axis, k - 1)
+    places = _order(input, axis, False, k).narrow(axis, k - 1, 1)
     return _given(out, _pick(input, axis, places, keepdim, kthvalue_result))
 
 
@@ -231,7 +171,8 @@ def _median_places(input: TensorBase, axis: int, skip_nan: bool) -> TensorBase:
     n = input.shape[axis]
     missing = np.isnan(_array(input)) if input.is_floating_point() else None
     if missing is None or not missing.any():
-        return _nth(input, axis, (n - 1) // 2)
+        middle = (n - 1) // 2
+        return _order(input, axis, False).narrow(axis, middle, 1)
     count = missing.sum(axis, keepdims=True)
     if skip_nan:
         rank = np.maximum(n - count - 1, 0) // 2
@@ -285,14 +226,14 @@ def mode(
     if n == 0:
         raise IndexError(f"mode(): Expected reduction dim {axis} to have non-zero size.")
     a = np.moveaxis(_array(input), axis, -1)
-    order = np.argsort(a, axis=-1, kind="stable")
-    ordered = np.take_along_axis(a, order, -1)
+    ranked = _order(input.movedim(axis, -1), input.ndim - 1, False).numpy()
+    ordered = np.take_along_axis(a, ranked, -1)
     place = np.broadcast_to(np.arange(n), a.shape)
     starts = np.ones(a.shape, dtype=bool)
     starts[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
     first = np.maximum.accumulate(np.where(starts, place, 0), axis=-1)  # where this run of equal ones begins
     best = np.argmax(place - first, axis=-1)  # the first of the longest runs ends here
-    places = _indices(np.moveaxis(np.take_along_axis(order, best[..., None], -1), -1, axis))
+    places = _indices(np.moveaxis(np.take_along_axis(ranked, best[..., None], -1), -1, axis))
     return _given(out, _pick(input, axis, places, keepdim, mode_result))
 
 
