@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ..core.dispatch import InPlaceOp
 from ..core.tensor import TensorBase
 from . import activations as a
+from .functions import tanh
 from .reductions import log_softmax_of, softmax_of
 from .registry import library, register
 
@@ -69,7 +70,19 @@ def threshold(input: TensorBase, threshold: float, value: float, inplace: bool =
     return input.copy_(found) if inplace else found
 
 
-register("threshold", "composite", threshold, places=("threshold", "nn.functional.threshold"))
+def threshold_(input: TensorBase, threshold: float, value: float) -> TensorBase:
+    """`threshold` in place."""
+    return input.copy_(a.threshold_of(input, threshold=threshold, value=value))
+
+
+register(
+    "threshold",
+    "composite",
+    threshold,
+    places=("threshold", "nn.functional.threshold"),
+    in_place=threshold_,
+)
+library("composite", "nn.functional.tanh", name="tanh_function")(tanh)
 
 
 def prelu(input: TensorBase, weight: TensorBase) -> TensorBase:
@@ -153,3 +166,18 @@ def cosine_similarity(x1: TensorBase, x2: TensorBase, dim: int = 1, eps: float =
     first = vector_norm(x1, 2, dim, True).clamp_min(eps)
     second = vector_norm(x2, 2, dim, True).clamp_min(eps)
     return ((x1 / first) * (x2 / second)).sum(dim)
+
+
+@library("random", "nn.functional.gumbel_softmax")
+def gumbel_softmax(
+    logits: TensorBase, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> TensorBase:
+    """A sample of the Gumbel-softmax distribution along `dim` (Jang et al. 2017); `hard` gives one-hot vectors, with the
+    gradient of the soft ones.  `eps` changes nothing.
+    """
+    noise = -logits.new_empty(logits.shape).exponential_().log()
+    soft = softmax_of((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    hot = soft.detach().mul(0.0).scatter(dim, soft.detach().argmax(dim, True), 1.0)
+    return hot - soft.detach() + soft

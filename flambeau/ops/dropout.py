@@ -1,4 +1,4 @@
-"""Dropout and embedding: random masks and rows looked up."""
+"""Dropout: elements or channels zeroed at random, the others scaled so that means stay."""
 
 from __future__ import annotations
 
@@ -91,69 +91,3 @@ def feature_alpha_dropout(
     """`alpha_dropout` of whole channels."""
     _check("feature_alpha_dropout", p)
     return _alpha(input, p, training, inplace, [s if d < 2 else 1 for d, s in enumerate(input.shape)])
-
-
-@library("composite", "nn.functional.embedding")
-def embedding(
-    input: TensorBase,
-    weight: TensorBase,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> TensorBase:
-    """Rows of `weight` (V, D) at the places `input` (integers of any shape): (*, D).
-
-    The row `padding_idx` gets no gradient; rows longer than `max_norm` are shortened in place.  IndexError for a number
-    outside the table.
-    """
-    if input.is_floating_point():
-        raise RuntimeError(
-            f"embedding(): Expected tensor for argument 'indices' to have an integer dtype, got {input.dtype}"
-        )
-    if sparse or scale_grad_by_freq:
-        raise ValueError("embedding(): sparse gradients and scale_grad_by_freq are not available")
-    if padding_idx is not None:
-        if not -weight.shape[0] <= padding_idx < weight.shape[0]:
-            raise AssertionError("Padding_idx must be within num_embeddings")
-        padding_idx %= weight.shape[0]
-    if max_norm is not None:
-        _shorten(weight, input, max_norm, norm_type)
-    flat = input.reshape(-1)
-    found = weight.index_select(0, flat)
-    if padding_idx is not None and weight.requires_grad:
-        hidden = (flat == padding_idx).unsqueeze(1)
-        found = found.detach().masked_fill(~hidden, 0.0) + found.masked_fill(hidden, 0.0)
-    return found.reshape([*input.shape, weight.shape[1]])
-
-
-def _shorten(weight, input, max_norm: float, norm_type: float) -> None:
-    from ..autograd.grad_mode import no_grad
-    from .reduced import vector_norm
-
-    with no_grad():
-        used = input.reshape(-1).unique()
-        rows = weight.index_select(0, used)
-        lengths = vector_norm(rows, norm_type, 1, True)
-        weight.index_copy_(0, used, rows * (max_norm / (lengths + 1e-7)).clamp(max=1.0))
-
-
-@library("composite", "nn.functional.one_hot")
-def one_hot(input: TensorBase, num_classes: int = -1) -> TensorBase:
-    """int64 tensor (*, num_classes): 1 at each element's class, else 0."""
-    if input.dtype.name != "int64":
-        raise RuntimeError(
-            f"one_hot is only applicable to index tensor of type LongTensor, got {input.dtype}"
-        )
-    if input.numel() and input.min().item() < 0:
-        raise RuntimeError("Class values must be non-negative.")
-    if num_classes == -1:
-        if input.numel() == 0:
-            raise RuntimeError("Can not infer total number of classes from empty tensor.")
-        num_classes = int(input.max().item()) + 1
-    elif input.numel() and input.max().item() >= num_classes:
-        raise RuntimeError("Class values must be smaller than num_classes.")
-    from ..core.create import arange
-
-    return (input.unsqueeze(-1) == arange(num_classes)).to(input.dtype)

@@ -416,6 +416,33 @@ def multi_margin_loss(
     return reduced(loss.reshape(()) if flat else loss, reduction)
 
 
+@library("composite", "nn.functional.multilabel_margin_loss")
+def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """Σ over a row's classes y and all others k of max(0, 1 - x[y] + x[k]) / C, for scores (N, C) or (C,).
+
+    `target`, of the input's shape, lists the classes of each row up to the first -1.
+    """
+    check_reduction("multilabel_margin_loss", reduction)
+    if tuple(target.shape) != tuple(input.shape) or input.ndim > 2:
+        raise RuntimeError(
+            f"multilabel_margin_loss(): a target of the input's shape {tuple(input.shape)}, (N, C) or (C,), expected, got "
+            f"{tuple(target.shape)}"
+        )
+    classes = input.shape[-1] if input.ndim else 1
+    x, y = (t.reshape(-1, classes) for t in (input, target))
+    listed = (y < 0).cumsum(1) == 0
+    inside = y.masked_fill(~listed, 0)
+    if inside.numel() and int(inside.max().item()) >= classes:
+        raise RuntimeError(
+            f"multilabel_margin_loss(): target {int(inside.max().item())} is no class of {classes}"
+        )
+    own = y.new_zeros(y.shape).scatter_add(1, inside, listed.to(y.dtype)) > 0
+    gap = (1.0 - x.gather(1, inside).unsqueeze(2) + x.unsqueeze(1)).clamp(min=0)
+    gap = gap.masked_fill(~listed.unsqueeze(2) | own.unsqueeze(1), 0.0)
+    loss = gap.sum((1, 2)) / classes
+    return reduced(loss if input.ndim > 1 else loss.reshape(()), reduction)
+
+
 @library("composite", "nn.functional.multilabel_soft_margin_loss")
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """Mean over classes of the binary cross-entropy of sigmoid(x) with 0/1 targets."""
