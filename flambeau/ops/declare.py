@@ -97,8 +97,10 @@ class Pointwise:
         tensors: list[kn.Operand] = []
         for dtype, (operand, access) in zip(self.operand_dtypes(inputs, common), inputs):
             if access == NUMBER:
-                given.append(ex.param(len(scalars), dtype))
-                scalars.append(dtype)
+                # the caller packs a number by the operands' common dtype, before `int_to_float`
+                slot = dtype if CODE_NAMES[code] in FLOATING else "int64"
+                given.append(ex.cast(ex.param(len(scalars), slot), dtype))
+                scalars.append(slot)
             else:
                 memory = CODE_NAMES[operand]
                 value = ex.input(len(tensors), memory)

@@ -288,3 +288,11 @@ def test_reductions_have_the_same_bits_for_any_number_of_threads(entry, shape, d
     finally:
         flambeau.set_num_threads(before)
     assert found[0] == found[1] == found[2]
+
+
+def test_integers_with_a_number_become_floats():
+    """The number is read as the integers' common dtype hands it over, then converted."""
+    t = flambeau.tensor([4, 6])
+    assert (t / 2).tolist() == [2.0, 3.0] and (12 / t).tolist() == [3.0, 2.0]
+    assert (t / 0.5).tolist() == [8.0, 12.0] and (flambeau.tensor([True]) / 2).tolist() == [0.5]
+    np.testing.assert_allclose(flambeau.atan2(t, 2).tolist(), np.arctan2([4, 6], 2), rtol=1e-6)
