@@ -69,6 +69,12 @@ for _name in (
     "windows",
     "pixels",
     "pooling",
+    "special",
+    "integers",
+    "decompositions",
+    "linear",
+    "spectral",
+    "masked",
 ):
     if (Path(__file__).parent / "ops" / f"{_name}.py").exists():
         importlib.import_module(f".ops.{_name}", __name__)

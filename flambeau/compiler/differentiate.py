@@ -46,6 +46,13 @@ def _pow(e: Expr, g: Expr):
     return to_a, to_b
 
 
+def _expanded(e: Expr, g: Expr):
+    """A function whose derivative has no name: what it expands to is differentiated."""
+    from .math import EXPANSIONS
+
+    return gradients([EXPANSIONS[e.op.removeprefix("call:")](*e.args)], [g], e.args)
+
+
 # What reaches each argument, from the expression `e` and what reached it, `g`.  Rows in the order of DLMF
 # chapter 4.
 RULES: dict[str, Rule] = {
@@ -93,6 +100,7 @@ RULES: dict[str, Rule] = {
     "call:erfinv": lambda e, g: (g * (call("exp", e * e) * (math.sqrt(math.pi) / 2.0)),),
     "call:lgamma": lambda e, g: (g * call("digamma", e.args[0]),),
     "call:digamma": lambda e, g: (g * call("trigamma", e.args[0]),),
+    "call:trigamma": _expanded,
     "call:pow": _pow,
     "call:atan2": lambda e, g: tuple(
         g * (part / (e.args[0] * e.args[0] + e.args[1] * e.args[1])) for part in (e.args[1], -e.args[0])

@@ -73,7 +73,6 @@ lgamma = _function(
     domain=(0.3, 4.0),
     reference="scipy.special.digamma",
     also=("special.digamma", "special.psi"),
-    derivatives=1,
 )
 def digamma(input):
     """Logarithmic derivative of Γ, element by element."""
@@ -234,7 +233,7 @@ def _(grad, input):
     )
 
 
-@pointwise(int_to_float=True, places=("_trigamma",), domain=(0.3, 4.0), in_place=False, differentiable=False)
+@pointwise(int_to_float=True, places=("_trigamma",), domain=(0.3, 4.0), in_place=False)
 def trigamma(input):
     """Derivative of digamma."""
     return fn.trigamma(input)

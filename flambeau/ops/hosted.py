@@ -1,0 +1,133 @@
+"""Element-wise functions that NumPy or SciPy computes on the CPU, with the rules of a pointwise operation around them.
+
+    @hosted("special.erfcx")
+    def erfcx(x):
+        "Scaled complementary error function, exp(x²) · erfc(x)."
+        return scipy_special().erfcx(x)
+
+    @erfcx.derivative
+    def _(grad, out, x):
+        return grad * (2.0 * x * out - 2.0 / math.sqrt(math.pi))
+
+The body sees NumPy arrays, the derivative sees tensors.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..core import tape
+from ..core.bridge import from_numpy
+from ..core.dispatch import common_dtype, to_dtype
+from ..core.dtypes import by_name, dtype, get_default_dtype
+from ..core.tensor import TensorBase
+from .registry import register
+from .results import category, into
+from .shaping import broadcast_shapes
+
+
+class Hosted:
+    """An element-wise function of arrays with the rules of a pointwise operation around it."""
+
+    def __init__(self, name: str, body: Callable, *, floating: bool, excluded: tuple[str, ...] = ()):
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = body.__doc__
+        self.__signature__ = inspect.signature(body)
+        self.body, self.floating, self.excluded, self.formula = body, floating, excluded, None
+
+    def derivative(self, formula: Callable) -> Callable:
+        """Declare the gradients: `formula(grad, out, *inputs)` gives one for each input (None: it has none)."""
+        self.formula = formula
+        return formula
+
+    def working(self, given: tuple) -> dtype:
+        """The dtype of the result."""
+        found = common_dtype(given)
+        if found.is_complex or found.name in self.excluded or (not self.floating and category(found) != 1):
+            raise NotImplementedError(
+                f"{self.__name__}(): \"{self.__name__}\" not implemented for '{found.name}'"
+            )
+        return get_default_dtype() if self.floating and category(found) < 2 else found
+
+    def __call__(self, *given: Any, out: TensorBase | None = None) -> TensorBase:
+        count = len(self.__signature__.parameters)
+        if len(given) != count:
+            raise TypeError(f"{self.__name__}() takes {count} arguments, got {len(given)}")
+        if not any(isinstance(g, TensorBase) for g in given):
+            raise TypeError(
+                f"{self.__name__}(): argument '{next(iter(self.__signature__.parameters))}' (position 1) must be Tensor, "
+                f"not {type(given[0]).__name__}"
+            )
+        kind = self.working(given)
+        tensors = [to_dtype(g, kind) for g in given if isinstance(g, TensorBase)]
+        if len(tensors) > 1:
+            shape = broadcast_shapes(*[tuple(t.shape) for t in tensors])
+            tensors = [t.expand(shape) for t in tensors]
+        rest = iter(tensors)
+        operands = [next(rest) if isinstance(g, TensorBase) else g for g in given]
+        found = to_dtype(host(self.body, *operands), kind)
+        if tape.recording(*tensors):
+            tape.record(
+                f"{self.__name__.capitalize()}Backward0",
+                self.gradients,
+                tuple(tensors),
+                found,
+                (found, *tensors),
+                (tuple(None if isinstance(g, TensorBase) else g for g in given),),
+            )
+        return into(out, found, self.__name__)
+
+    def gradients(self, grad: TensorBase, out: TensorBase, *rest: Any) -> tuple:
+        *tensors, given = rest
+        if self.formula is None:
+            raise NotImplementedError(f"the derivative for '{self.__name__}' is not implemented.")
+        left = iter(tensors)
+        operands = [next(left) if g is None else g for g in given]
+        found = self.formula(grad, out, *operands)
+        found = found if isinstance(found, tuple) else (found,)
+        return tuple(f for f, g in zip(found, given) if g is None)
+
+
+def host(body: Callable, *operands: Any) -> TensorBase:
+    """What `body` makes of the operands as arrays; half types are computed in float32."""
+    import numpy as np
+
+    def array(x: Any):
+        if not isinstance(x, TensorBase):
+            return x
+        x = x.detach()
+        return (to_dtype(x, by_name["float32"]) if x.dtype.name in ("float16", "bfloat16") else x).numpy()
+
+    with np.errstate(all="ignore"):
+        return from_numpy(np.array(body(*map(array, operands))))
+
+
+def hosted(
+    *places: str,
+    floating: bool = True,
+    excluded: tuple[str, ...] = (),
+    in_place: bool = False,
+    **details: Any,
+) -> Callable:
+    """Declare an element-wise function from one of NumPy arrays; its public names are `places` (default: the flat
+    namespace and a method).  `floating`: integers become the default dtype; else the function is of integers only.
+    `excluded` are dtypes that it does not take.
+    """
+
+    def make(body: Callable) -> Hosted:
+        name = details.pop("name", body.__name__)
+        function = Hosted(name, body, floating=floating, excluded=excluded)
+        written = None
+        if in_place:
+
+            def written(self: TensorBase, *others: Any) -> TensorBase:
+                return self.copy_(function(self, *others))
+
+            written.__name__ = written.__qualname__ = name + "_"
+            written.__doc__ = f"`{name}` in place."
+        register(name, "hosted", function, places=places or None, in_place=written, **details)
+        return function
+
+    return make
