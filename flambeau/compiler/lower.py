@@ -178,6 +178,8 @@ class Lowering:
         if not ex.is_float(e.dtype):
             sign = "s" if ex.is_signed(e.dtype) else "u"
             return self.select(self.compare(sign + order, a, b), a, b)
+        if fixed(e.args[1]):  # looking for NaN in what is the same for all elements costs nothing
+            a, b = b, a
         chosen = self.select(self.compare("o" + order, a, b, True), a, b)  # b where b is NaN
         return self.select(self.compare("uno", a, a, True), a, chosen)
 
@@ -281,6 +283,11 @@ def walk_until(roots: list[Expr], known: Container[Expr]) -> Iterator[Expr]:
             stack.append((e, True))
             needed = (e.args[2], e.args[0]) if e.op == "rarely" else reversed(e.args)
             stack.extend((a, False) for a in needed)
+
+
+def fixed(e: Expr) -> bool:
+    """Whether an expression has one value for the whole kernel."""
+    return e.op in ("const", "param") or (e.op == "cast" and fixed(e.args[0]))
 
 
 def expanded(roots: list[Expr], known: Container[Expr] = ()) -> list[Expr]:

@@ -287,7 +287,26 @@ cdef int make_plan(Plan* plan, int rank, const int64_t* sizes, PyObject** tensor
             plan.strides[k][0] = 1
         out = 1
     plan.rank = out
+    if out > 2:
+        turn_beside(plan, tensors, n)
     return 0
+
+
+cdef void turn_beside(Plan* plan, PyObject** tensors, int n) noexcept nogil:
+    """Where an input is strided along the innermost dimension, move the one along which it is contiguous next to
+    that: kernels turn tiles of those two in registers.
+    """
+    cdef int k, d, i
+    for k in range(1, n):
+        if tensors[k] == NULL or plan.strides[k][0] <= 1:
+            continue
+        for d in range(2, plan.rank):
+            if plan.strides[k][d] == 1:
+                plan.sizes[1], plan.sizes[d] = plan.sizes[d], plan.sizes[1]
+                for i in range(n):
+                    if tensors[i] != NULL:
+                        plan.strides[i][1], plan.strides[i][d] = plan.strides[i][d], plan.strides[i][1]
+                return
 
 
 cdef inline bint mergeable(Plan* plan, int d, PyObject** tensors, int n) noexcept nogil:
@@ -359,7 +378,12 @@ cdef void launch_plan(Launch* launch) noexcept:
         launch_range(launch, 0, outer)
         return
     grain = PARALLEL_FROM * outer // plan.count
-    grain = (grain + 1023) // 1024 * 1024 if plan.rank == 1 else grain if grain > 0 else 1
+    if plan.rank == 1:
+        grain = (grain + 1023) // 1024 * 1024
+    elif plan.rank == 2:
+        grain = (grain + 15) // 16 * 16  # whole tiles
+    elif grain < 1:
+        grain = 1
     with nogil:
         parallel_for(launch_range, launch, outer, grain)
 

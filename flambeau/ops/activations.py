@@ -113,7 +113,8 @@ def _(grad, input):
 @pointwise(places=("_gelu",), dtypes=FLOATING, in_place=False)
 def gelu_erf(input):
     """x · Φ(x) with the normal distribution function Φ (Hendrycks and Gimpel 2016)."""
-    return input * 0.5 * (1.0 + fn.erf(input * _SQRT_HALF))
+    half = input * 0.5
+    return fn.fma(half, fn.erf(input * _SQRT_HALF), half)
 
 
 @gelu_erf.derivative
