@@ -1,12 +1,17 @@
 """The caching allocator and Storage, the bytes that tensors share."""
 from libc.stdint cimport int64_t, uint64_t
+from .device cimport Device
 
 cdef class Storage:
-    cdef char* data
+    cdef char* data           # NULL for memory of a device
+    cdef uint64_t address     # on the device
+    cdef Device on            # None: the host
+    cdef uint64_t stream      # of the device, where the memory was acquired
     cdef size_t length        # what was asked for
     cdef int block            # size class of an own block, -1 for memory that someone else owns
     cdef uint64_t version     # counts writes, so that the tape sees a saved tensor being changed
-    cdef object owner         # keeps foreign memory alive (a NumPy array, a buffer)
+    cdef object owner         # keeps foreign memory alive (a NumPy array, a buffer); on a device, other streams that use it
     cdef bint writable
 
 cdef Storage new_storage(size_t nbytes)
+cdef Storage new_storage_on(Device device, size_t nbytes)

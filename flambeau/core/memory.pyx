@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The caching allocator and Storage, the bytes that tensors share.
+"""The host's caching allocator, and Storage, the bytes that tensors share, on the host or on a device.
 
 Freed blocks wait in a free list of their size class: 64-byte steps up to 4 KiB, then four classes a doubling.
 Only code that holds the GIL allocates or frees, so the lists need no lock.  Blocks of 2 MiB and more ask for
@@ -9,6 +9,9 @@ from libc.stdlib cimport free
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from posix.stdlib cimport posix_memalign
 from cpython.buffer cimport PyBuffer_FillInfo
+from .device cimport Device, CLASSES, ALIGNMENT, class_of, class_bytes
+from .device import OutOfMemoryError
+from .dtypes import cpu_device
 cimport cython
 
 cdef extern from *:
@@ -22,9 +25,6 @@ cdef extern from *:
     """
     int flambeau_huge(void* p, size_t n) nogil
 
-DEF SMALL = 64                 # classes of 64 bytes each
-DEF CLASSES = 256
-DEF ALIGNMENT = 64
 DEF HUGE_PAGE = 1 << 21
 
 cdef struct FreeBlock:
@@ -36,32 +36,6 @@ cdef size_t held_bytes = 0             # in storages
 cdef size_t peak_bytes = 0
 cdef size_t system_calls = 0
 cdef size_t cache_limit = <size_t>4 << 30
-
-
-class OutOfMemoryError(RuntimeError):
-    """An allocation was refused by the system; the message has the bytes asked for and held."""
-
-
-cdef inline int class_of(size_t nbytes) noexcept nogil:
-    cdef int power
-    if nbytes <= SMALL * ALIGNMENT:
-        return <int>((nbytes + ALIGNMENT - 1) // ALIGNMENT)
-    # four steps between two powers of two: at most a fifth of a block is unused
-    power = 63 - __builtin_clzll(nbytes - 1)
-    return SMALL + 1 + (power - 12) * 4 + <int>(((nbytes - 1) >> (power - 2)) & 3)
-
-
-cdef inline size_t class_bytes(int block) noexcept nogil:
-    cdef int power, quarter
-    if block <= SMALL:
-        return <size_t>(block if block > 0 else 1) * ALIGNMENT
-    power = 12 + (block - SMALL - 1) // 4
-    quarter = (block - SMALL - 1) % 4
-    return (<size_t>(5 + quarter)) << (power - 2)
-
-
-cdef extern from *:
-    int __builtin_clzll(unsigned long long x) nogil
 
 
 cdef char* acquire(size_t nbytes, int block) except NULL:
@@ -155,6 +129,22 @@ cdef Storage new_storage(size_t nbytes):
     return s
 
 
+cdef Storage new_storage_on(Device device, size_t nbytes):
+    """Memory of a device, or of the host where `device` is None."""
+    cdef Storage s
+    cdef int block
+    if device is None:
+        return new_storage(nbytes)
+    s = Storage.__new__(Storage)
+    block = class_of(nbytes)
+    if block >= CLASSES or nbytes > <size_t>1 << 62:
+        raise OutOfMemoryError(f"flambeau: cannot allocate {nbytes} bytes on {device.place}")
+    s.address = device.acquire(nbytes, block)
+    s.on, s.stream = device, device.stream
+    s.block, s.length = block, nbytes
+    return s
+
+
 @cython.freelist(256)
 @cython.no_gc
 cdef class Storage:
@@ -176,8 +166,11 @@ cdef class Storage:
             self.length = nbytes
 
     def __dealloc__(self):
-        if self.block >= 0 and self.data != NULL:
-            release(self.data, self.block)
+        if self.block >= 0:
+            if self.data != NULL:
+                release(self.data, self.block)
+            elif self.address:
+                self.on.release(self.address, self.block, self.stream, self.owner)
 
     def nbytes(self) -> int:
         return self.length
@@ -189,9 +182,16 @@ cdef class Storage:
         return self.length
 
     def data_ptr(self) -> int:
-        return <uintptr_t>self.data
+        return self.address if self.on is not None else <uintptr_t>self.data
+
+    @property
+    def device(self):
+        """Where the bytes are."""
+        return cpu_device if self.on is None else self.on.place
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
+        if self.on is not None:
+            raise BufferError(f"the bytes of this storage are on {self.on.place}: copy them to the CPU first")
         PyBuffer_FillInfo(buffer, self, self.data, self.length, not self.writable, flags)
 
     def __repr__(self):

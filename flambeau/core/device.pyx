@@ -1,0 +1,259 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The seam between the library and an accelerator.
+
+A device is a thin table of what its driver does: memory, copies, kernels, events.  All that is above it
+(which kernel, which operands, the tape) is the same for all of them.  Addresses are plain numbers, so a
+tensor is an address and an offset, and a view is a matter of the host alone.
+
+All work is queued on the device's current stream and runs in that order; nothing but `finish`,
+`finish_event` and copies that are told to wait blocks the host.  An error of the driver is raised as a
+RuntimeError that names the call and the driver's code.
+"""
+from libc.stdint cimport int64_t, uint64_t
+from .dtypes cimport device
+import os
+
+
+class OutOfMemoryError(RuntimeError):
+    """An allocation was refused by the system; the message has the bytes asked for and held."""
+
+
+cdef class Device:
+    """One accelerator.  Those who make one set `type`, `index`, `target`, `fingerprint` and `processors`, and
+    override every method up to `properties` but `product` (its absence means that there is no library).
+    """
+
+    def __cinit__(self, str type, int index, *rest):
+        self.type, self.index = type, index
+        self.place = device(type, index)
+        self.cached = {}
+        self.processors = 1
+
+    # memory
+    cdef uint64_t allocate(self, size_t nbytes) except? 0:
+        """The address of new memory, at least 64-byte aligned, for work that is queued from now on; 0 where
+        the driver has none left, which is no exception: the cache is emptied and the question repeated.
+        """
+        raise NotImplementedError(f"{self.type}: allocate")
+
+    cdef int free(self, uint64_t address) except -1:
+        """Give memory back once the work that is queued now has finished (on any stream)."""
+        raise NotImplementedError(f"{self.type}: free")
+
+    cdef void* allocate_host(self, size_t nbytes) except NULL:
+        """Pinned memory of the host: copies from and to it run beside the host's work."""
+        raise NotImplementedError(f"{self.type}: allocate_host")
+
+    cdef int free_host(self, void* memory) except -1:
+        raise NotImplementedError(f"{self.type}: free_host")
+
+    cdef int copy_in(self, uint64_t to, const void* source, size_t nbytes, bint wait) except -1:
+        """Host to device.  Without `wait` the source must be pinned, and stay as it is until the stream gets
+        there; with it, or from pageable memory, the source can be used again on return.
+        """
+        raise NotImplementedError(f"{self.type}: copy_in")
+
+    cdef int copy_out(self, void* to, uint64_t source, size_t nbytes, bint wait) except -1:
+        """Device to host, after the work that is queued; with `wait` it has happened on return."""
+        raise NotImplementedError(f"{self.type}: copy_out")
+
+    cdef int copy_within(self, uint64_t to, uint64_t source, size_t nbytes) except -1:
+        """Device to device; the two do not overlap."""
+        raise NotImplementedError(f"{self.type}: copy_within")
+
+    cdef int fill(self, uint64_t to, unsigned char value, size_t nbytes) except -1:
+        """Set every byte."""
+        raise NotImplementedError(f"{self.type}: fill")
+
+    # kernels
+    cdef uint64_t load(self, bytes image, str name) except 0:
+        """A handle of the kernel `name` in an image of `target` (PTX text, SPIR-V …), kept for good.  The
+        driver's log is part of the error's message.
+        """
+        raise NotImplementedError(f"{self.type}: load")
+
+    cdef int launch(self, uint64_t kernel, int64_t groups, int threads, Arguments* arguments) except -1:
+        """Queue `groups` blocks of `threads` threads.  The arguments are copied before it returns."""
+        raise NotImplementedError(f"{self.type}: launch")
+
+    cdef bint product(self, Product* p) except -1:
+        """Queue a product of matrices on the device's own library; False where it has none for this one."""
+        return False
+
+    # order
+    cdef int finish(self) except -1:
+        """Wait until all that is queued has run; raises what a kernel has reported."""
+        raise NotImplementedError(f"{self.type}: finish")
+
+    cdef uint64_t new_event(self, bint timing) except 0:
+        """A handle of a mark in a stream; `timing` where `elapsed` will be asked."""
+        raise NotImplementedError(f"{self.type}: new_event")
+
+    cdef int free_event(self, uint64_t event) except -1:
+        raise NotImplementedError(f"{self.type}: free_event")
+
+    cdef int record_event(self, uint64_t event) except -1:
+        """Put the mark behind what the current stream holds now."""
+        raise NotImplementedError(f"{self.type}: record_event")
+
+    cdef int wait_event(self, uint64_t event) except -1:
+        """Let the current stream go on only when the mark has been reached; the host does not wait."""
+        raise NotImplementedError(f"{self.type}: wait_event")
+
+    cdef int finish_event(self, uint64_t event) except -1:
+        """Wait on the host until the mark has been reached; at once for one never recorded."""
+        raise NotImplementedError(f"{self.type}: finish_event")
+
+    cdef bint event_done(self, uint64_t event) except -1:
+        """Whether the mark has been reached; True for one never recorded."""
+        raise NotImplementedError(f"{self.type}: event_done")
+
+    cdef double elapsed(self, uint64_t start, uint64_t end) except? -1:
+        """Milliseconds from one mark to the other, both reached."""
+        raise NotImplementedError(f"{self.type}: elapsed")
+
+    cpdef dict properties(self):
+        """`name`, `total_memory` (bytes), `multi_processor_count`, and what else the driver tells."""
+        raise NotImplementedError(f"{self.type}: properties")
+
+    # the cache of blocks
+    cdef uint64_t acquire(self, size_t nbytes, int block) except 0:
+        """A block of that size class for work on the current stream: one that was freed on this stream, else
+        a new one; under pressure the cache is given back first.  OutOfMemoryError when that does not help.
+        """
+        cdef size_t size = class_bytes(block)
+        cdef uint64_t address
+        cdef list lists, free_blocks
+        check_fork()
+        lists = self.cached.get(self.stream)
+        if lists is not None:
+            free_blocks = <list>lists[block]
+            if free_blocks:
+                address = free_blocks.pop()
+                self.cached_bytes -= size
+                self.hold(size)
+                return address
+        self.driver_calls += 1
+        address = self.allocate(size)
+        if address == 0:
+            self.empty_cache()
+            address = self.allocate(size)
+        if address == 0:
+            raise OutOfMemoryError(f"flambeau: cannot allocate {nbytes} bytes on {self.place}: tensors hold "
+                                   f"{self.held_bytes} bytes and the cache {self.cached_bytes} bytes")
+        self.hold(size)
+        return address
+
+    cdef int release(self, uint64_t address, int block, uint64_t stream, object uses) except -1:
+        """Keep a block for the next tensor of its size on `stream`, where it was acquired: work that is
+        queued there runs before the next owner's.  `uses` names other streams that have worked on the block
+        (None: no others); a device with several streams overrides this to let the block wait for them.
+        """
+        cdef list lists = self.cached.get(stream)
+        if lists is None:
+            lists = self.cached[stream] = [[] for _ in range(CLASSES)]
+        (<list>lists[block]).append(address)
+        self.cached_bytes += class_bytes(block)
+        self.held_bytes -= class_bytes(block)
+        return 0
+
+    cdef void hold(self, size_t size) noexcept:
+        self.held_bytes += size
+        if self.held_bytes > self.peak_bytes:
+            self.peak_bytes = self.held_bytes
+
+    def empty_cache(self) -> None:
+        """Give every cached block back to the driver."""
+        check_fork()
+        for lists in self.cached.values():
+            for free_blocks in lists:
+                while free_blocks:
+                    self.free(<uint64_t>free_blocks.pop())
+        self.cached_bytes = 0
+
+    def memory_stats(self) -> dict:
+        """Bytes held by tensors, their peak, bytes cached for reuse, and how often the driver was asked for
+        memory.
+        """
+        return {"allocated_bytes": self.held_bytes, "peak_allocated_bytes": self.peak_bytes,
+                "cached_bytes": self.cached_bytes, "system_allocations": self.driver_calls}
+
+    def reset_peak_memory_stats(self) -> None:
+        """Start measuring the peak anew."""
+        self.peak_bytes = self.held_bytes
+
+    def synchronize(self) -> None:
+        """Wait until all that is queued on the device has run."""
+        check_fork()
+        self.finish()
+
+    def __repr__(self):
+        return f"<flambeau device {self.place}>"
+
+    def __reduce__(self):
+        return (find_device, (self.type, self.index))
+
+
+# --- which there are ------------------------------
+cdef dict makers = {}          # type -> function of an index that makes the Device, or raises RuntimeError
+cdef dict counters = {}        # type -> function that says how many there are, 0 without a driver
+cdef dict opened = {}          # (type, index) -> Device
+cdef dict current = {}         # type -> index of the one meant by a device without an index
+cdef bint forked = False
+
+
+def register(str type, count, make) -> None:
+    """Make a type of device known: `count()` says how many there are (fast, 0 without a driver, no error),
+    `make(index)` opens one, and raises RuntimeError where it cannot.
+    """
+    makers[type], counters[type] = make, count
+
+
+def device_count(str type) -> int:
+    """How many devices of that type there are; 0 for a type that nobody registered."""
+    return counters[type]() if type in counters else 0
+
+
+def current_device(str type) -> int:
+    """The index that a device without one means."""
+    return current.get(type, 0)
+
+
+def set_device(str type, int index) -> None:
+    """Choose what a device without an index means; RuntimeError where there is none of that number."""
+    current[type] = find_device(type, index).index
+
+
+def is_opened(str type) -> bool:
+    """Whether a device of that type is in use in this process."""
+    return any([key[0] == type for key in opened])
+
+
+cpdef Device find_device(str type, object index):
+    """The open device, opened now if it is the first time.  RuntimeError where there is none, and in a
+    process that was forked after a device was opened.
+    """
+    cdef int number = current.get(type, 0) if index is None else index
+    check_fork()
+    found = opened.get((type, number))
+    if found is None:
+        if type not in makers:
+            raise RuntimeError(f"device '{type}' is not available: this build of flambeau has no support for it")
+        found = makers[type](number)
+        opened[(type, number)] = found
+    return <Device>found
+
+
+cdef int check_fork() except -1:
+    if forked:
+        raise RuntimeError("Cannot use an accelerator in a forked subprocess after its use in the parent: start processes "
+                           "with the 'spawn' method")
+    return 0
+
+
+def _after_fork() -> None:
+    global forked
+    forked = len(opened) > 0
+
+
+os.register_at_fork(after_in_child=_after_fork)
