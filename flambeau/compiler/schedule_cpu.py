@@ -265,7 +265,7 @@ class PointwiseSchedule:
         return f.when(fits, all_strips, [i64(0)])[0]
 
     def tile(self, low: Lowering, j: Value, i: Value):
-        f, frame = self.f, self.frame
+        f = self.f
         squares = {k: self.turned(low, k, j, i) for k in self.turns()}
         for r in range(low.lanes or 1):
             line = f.add(j, i64(r))
