@@ -81,6 +81,7 @@ cdef int set_rank(TensorBase t, int ndim) except -1:
         t.sizes = room
         t.strides = room + ndim
     t.rank = ndim
+    t.shape_ = None
     return 0
 
 
@@ -323,12 +324,14 @@ cdef class TensorBase:
     @property
     def shape(self):
         """Size of each dimension."""
-        return size_from(self.rank, self.sizes)
+        if self.shape_ is None:
+            self.shape_ = size_from(self.rank, self.sizes)
+        return self.shape_
 
     def size(self, dim=None):
         """The shape, or the size of one dimension."""
         if dim is None:
-            return size_from(self.rank, self.sizes)
+            return self.shape
         if self.rank == 0:
             raise IndexError("size(): Dimension specified as {} but tensor has no dimensions".format(dim))
         return self.sizes[wrap_dim(as_int(dim, "size", "dim"), self.rank, "size")]
