@@ -71,6 +71,7 @@ for _name in (
     "pooling",
     "special",
     "integers",
+    "lapack",
     "decompositions",
     "linear",
     "spectral",

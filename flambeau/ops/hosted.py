@@ -35,7 +35,8 @@ class Hosted:
         self.__name__ = self.__qualname__ = name
         self.__doc__ = body.__doc__
         self.__signature__ = inspect.signature(body)
-        self.body, self.floating, self.excluded, self.formula = body, floating, excluded, None
+        self.body, self.floating, self.excluded = body, floating, excluded
+        self.formula: Callable | None = None
 
     def derivative(self, formula: Callable) -> Callable:
         """Declare the gradients: `formula(grad, out, *inputs)` gives one for each input (None: it has none)."""
@@ -51,10 +52,11 @@ class Hosted:
             )
         return get_default_dtype() if self.floating and category(found) < 2 else found
 
-    def __call__(self, *given: Any, out: TensorBase | None = None) -> TensorBase:
-        count = len(self.__signature__.parameters)
-        if len(given) != count:
-            raise TypeError(f"{self.__name__}() takes {count} arguments, got {len(given)}")
+    def __call__(self, *args: Any, out: TensorBase | None = None, **named: Any) -> TensorBase:
+        try:
+            given = tuple(self.__signature__.bind(*args, **named).arguments.values())
+        except TypeError as e:
+            raise TypeError(f"{self.__name__}(): {e}") from None
         if not any(isinstance(g, TensorBase) for g in given):
             raise TypeError(
                 f"{self.__name__}(): argument '{next(iter(self.__signature__.parameters))}' (position 1) must be Tensor, "

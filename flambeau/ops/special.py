@@ -73,16 +73,16 @@ def _over(numerator: TensorBase, x: TensorBase, at_zero: float) -> TensorBase:
 
 def _derivatives() -> None:
     """DLMF 10.6.2 and 10.6.3, 10.29.2 and 10.29.3."""
-    i0.derivative(lambda grad, out, x: grad * i1(x))
+    for one in (i0, modified_bessel_i0):
+        one.derivative(lambda grad, out, x: grad * i1(x))
     i0e.derivative(lambda grad, out, x: grad * (i1e(x) - x.sign() * out))
-    i1.derivative(lambda grad, out, x: grad * (i0(x) - _over(out, x, 0.5)))
+    for one in (i1, modified_bessel_i1):
+        one.derivative(lambda grad, out, x: grad * (i0(x) - _over(out, x, 0.5)))
     i1e.derivative(lambda grad, out, x: grad * (i0e(x) - x.sign() * out - _over(out, x, 0.5)))
     bessel_j0.derivative(lambda grad, out, x: -grad * bessel_j1(x))
     bessel_j1.derivative(lambda grad, out, x: grad * (bessel_j0(x) - _over(out, x, 0.5)))
     bessel_y0.derivative(lambda grad, out, x: -grad * bessel_y1(x))
     bessel_y1.derivative(lambda grad, out, x: grad * (bessel_y0(x) - out / x))
-    modified_bessel_i0.derivative(i0.formula)
-    modified_bessel_i1.derivative(i1.formula)
     modified_bessel_k0.derivative(lambda grad, out, x: -grad * modified_bessel_k1(x))
     modified_bessel_k1.derivative(lambda grad, out, x: -grad * (modified_bessel_k0(x) + out / x))
     scaled_modified_bessel_k0.derivative(lambda grad, out, x: grad * (out - scaled_modified_bessel_k1(x)))

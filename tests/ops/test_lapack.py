@@ -1,0 +1,310 @@
+"""Decompositions and solvers: values against NumPy and SciPy, what they multiply to, derivatives, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import flambeau
+from flambeau import linalg
+from flambeau.autograd import gradcheck, gradgradcheck
+
+BATCHES = [(), (2,), (2, 1)]
+
+
+def matrices(*shape, seed=0, positive=False, requires_grad=False):
+    a = np.random.default_rng(seed).standard_normal(shape)
+    if positive:
+        a = a @ np.swapaxes(a, -1, -2) + shape[-1] * np.eye(shape[-1])
+    return flambeau.tensor(a, requires_grad=requires_grad)
+
+
+def close(a, b, tolerance=1e-10):
+    np.testing.assert_allclose(
+        np.asarray(a.detach() if isinstance(a, flambeau.Tensor) else a),
+        np.asarray(b.detach() if isinstance(b, flambeau.Tensor) else b),
+        rtol=tolerance,
+        atol=tolerance,
+    )
+
+
+# Each function with the real matrices it is tried on, and whether its values are unique.
+SQUARE = {
+    "inv": (linalg.inv, np.linalg.inv),
+    "det": (linalg.det, np.linalg.det),
+    "logabsdet": (lambda a: linalg.slogdet(a).logabsdet, lambda a: np.linalg.slogdet(a)[1]),
+    "pinv": (linalg.pinv, np.linalg.pinv),
+    "svdvals": (linalg.svdvals, lambda a: np.linalg.svd(a, compute_uv=False)),
+    "matrix_exp": (linalg.matrix_exp, scipy.linalg.expm),
+    "cube": (lambda a: linalg.matrix_power(a, 3), lambda a: np.linalg.matrix_power(a, 3)),
+    "inverse square": (lambda a: linalg.matrix_power(a, -2), lambda a: np.linalg.matrix_power(a, -2)),
+    "nuclear norm": (lambda a: linalg.matrix_norm(a, "nuc"), lambda a: np.linalg.norm(a, "nuc", (-2, -1))),
+    "spectral norm": (lambda a: linalg.matrix_norm(a, 2), lambda a: np.linalg.norm(a, 2, (-2, -1))),
+    "column norm": (lambda a: linalg.matrix_norm(a, 1), lambda a: np.linalg.norm(a, 1, (-2, -1))),
+    "row norm": (
+        lambda a: linalg.matrix_norm(a, -float("inf")),
+        lambda a: np.linalg.norm(a, -np.inf, (-2, -1)),
+    ),
+    "cond": (linalg.cond, np.linalg.cond),
+    "cond 1": (lambda a: linalg.cond(a, 1), lambda a: np.linalg.cond(a, 1)),
+}
+
+
+@pytest.mark.parametrize("name", SQUARE)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_functions_of_square_matrices(name, batch):
+    ours, theirs = SQUARE[name]
+    A = matrices(*batch, 4, 4, requires_grad=True)
+    close(ours(A), theirs(A.detach().numpy()))
+    assert gradcheck(ours, [A])
+    assert gradgradcheck(ours, [A])
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_cholesky(batch, upper):
+    A = matrices(*batch, 4, 4, positive=True, requires_grad=True)
+    L = linalg.cholesky(A, upper=upper)
+    close(L, scipy.linalg.cholesky(A.detach().numpy(), lower=not upper))
+    both = lambda a: linalg.cholesky((a + a.mT) * 0.5, upper=upper)  # changes of A stay symmetric
+    assert gradcheck(both, [A])
+    assert gradgradcheck(both, [A])
+    B = matrices(*batch, 4, 2, seed=3)
+    close(flambeau.cholesky_solve(B, L, upper), np.linalg.solve(A.detach().numpy(), B.numpy()))
+    close(flambeau.cholesky_inverse(L, upper), np.linalg.inv(A.detach().numpy()))
+    factor = matrices(4, 4, positive=True).requires_grad_()
+    whole = lambda b, x: flambeau.cholesky_solve(b, linalg.cholesky((x + x.mT) / 2, upper=upper), upper)
+    assert gradcheck(whole, [B.requires_grad_(), factor])
+
+
+def test_cholesky_of_what_is_not_positive():
+    bad = flambeau.tensor([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]]])
+    with pytest.raises(linalg.LinAlgError, match="minor of order 2"):
+        linalg.cholesky(bad)
+    assert issubclass(linalg.LinAlgError, RuntimeError)
+    assert linalg.cholesky_ex(bad).info.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3)])
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+def test_qr(shape, mode):
+    A = matrices(*shape, requires_grad=True)
+    Q, R = linalg.qr(A, mode)
+    close(Q @ R, A)
+    close(Q.mT @ Q, np.broadcast_to(np.eye(Q.shape[-1]), (*Q.shape[:-2], Q.shape[-1], Q.shape[-1])))
+    close(R, R.triu())
+    if mode == "complete" and shape[-2] > shape[-1]:
+        with pytest.raises(RuntimeError, match="not differentiable"):
+            (Q.sum() + R.sum()).backward()
+        return
+    assert gradcheck(lambda a: linalg.qr(a, mode)[0], [A])
+    assert gradcheck(lambda a: linalg.qr(a, mode)[1], [A])
+    assert gradgradcheck(lambda a: sum(r.sum() for r in linalg.qr(a, mode)), [A])
+    with pytest.raises(RuntimeError, match="mode='r'"):
+        linalg.qr(A, "r").R.sum().backward()
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3)])
+def test_lu(shape):
+    A = matrices(*shape, requires_grad=True)
+    P, L, U = linalg.lu(A)
+    close(P @ L @ U, A)
+    close(L, L.tril())
+    close(U, U.triu())
+    assert gradcheck(lambda a: linalg.lu(a)[1:], [A])
+    assert gradgradcheck(lambda a: linalg.lu(a)[1:], [A])
+    LU, pivots = linalg.lu_factor(A)
+    for a, b in zip(flambeau.lu_unpack(LU, pivots), (P, L, U)):
+        close(a, b)
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("adjoint", [True, False])
+def test_lu_solve(left, adjoint):
+    A = matrices(2, 4, 4, requires_grad=True)
+    B = (
+        matrices(2, 4, 3, seed=1, requires_grad=True)
+        if left
+        else matrices(2, 3, 4, seed=1, requires_grad=True)
+    )
+
+    def solved(a, b):
+        return linalg.lu_solve(*linalg.lu_factor(a), b, left=left, adjoint=adjoint)
+
+    M = A.detach().mT if adjoint else A.detach()
+    X = solved(A, B).detach()
+    close(M @ X if left else X @ M, B)
+    assert gradcheck(solved, [A, B])
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_eigh(batch):
+    A = matrices(*batch, 4, 4, positive=True, requires_grad=True)
+    L, V = linalg.eigh(A)
+    close(L, np.linalg.eigvalsh(A.detach().numpy()))
+    close(A @ V, V * L.unsqueeze(-2))
+    close(linalg.eigvalsh(A), L)
+    both = lambda a: linalg.eigh((a + a.mT) * 0.5)
+    assert gradcheck(lambda a: both(a)[0], [A])
+    assert gradcheck(lambda a: both(a)[1].abs(), [A])
+    assert gradgradcheck(lambda a: both(a)[1].abs(), [A])
+    with pytest.raises(RuntimeError, match="UPLO"):
+        linalg.eigh(A, "X")
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3)])
+@pytest.mark.parametrize("full", [True, False])
+def test_svd(shape, full):
+    A = matrices(*shape, requires_grad=True)
+    U, S, Vh = linalg.svd(A, full)
+    k = min(shape[-2:])
+    close(U[..., :k] * S.unsqueeze(-2) @ Vh[..., :k, :], A)
+    assert U.shape[-1] == (shape[-2] if full else k) and Vh.shape[-2] == (shape[-1] if full else k)
+    for k_th in (0, 1, 2):
+        if full and k_th != 1 and shape[-1] != shape[-2]:
+            continue  # vectors outside the space of A turn freely
+        assert gradcheck(lambda a, n=k_th: linalg.svd(a, full)[n].abs(), [A])
+    assert gradgradcheck(lambda a: linalg.svd(a, False)[0].abs(), [A])
+    old = flambeau.svd(A, not full)
+    close(old.V, Vh.mT)
+
+
+def test_pinv_of_lower_rank_and_hermitian():
+    a, b = matrices(5, 2, requires_grad=True), matrices(4, 2, seed=1, requires_grad=True)
+    product = lambda x, y: linalg.pinv(x @ y.mT)  # changes keep the rank
+    close(product(a, b), np.linalg.pinv((a @ b.mT).detach().numpy(), rcond=1e-10))
+    assert gradcheck(product, [a, b])
+    A = matrices(3, 3, positive=True)
+    close(linalg.pinv(A, hermitian=True), np.linalg.pinv(A.numpy()))
+    assert linalg.pinv(flambeau.ones(0, 3)).shape == (3, 0)
+
+
+@pytest.mark.parametrize("driver", [None, "gels", "gelsy", "gelsd", "gelss"])
+def test_lstsq(driver):
+    A, B = matrices(5, 3, requires_grad=True), matrices(5, 2, seed=1, requires_grad=True)
+    found = linalg.lstsq(A, B, driver=driver)
+    x, residuals, rank, values = np.linalg.lstsq(A.detach().numpy(), B.detach().numpy(), rcond=None)
+    close(found.solution, x)
+    if driver in ("gels", "gelsd", "gelss"):
+        close(found.residuals, residuals)
+    if driver in ("gelsd", "gelss"):
+        close(found.singular_values, values)
+    assert found.rank.numel() == 0 if driver == "gels" else int(found.rank) == rank
+    assert gradcheck(lambda a, b: linalg.lstsq(a, b, driver=driver).solution, [A, B])
+    with pytest.raises(RuntimeError, match="driver"):
+        linalg.lstsq(A, B, driver="qr")
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_solve(left):
+    A = matrices(2, 4, 4, requires_grad=True)
+    B = matrices(4, 3, seed=1, requires_grad=True) if left else matrices(3, 4, seed=1, requires_grad=True)
+    X = linalg.solve(A, B, left=left)
+    close(A @ X if left else X @ A, B.expand(2, *B.shape))
+    function = lambda a, b: linalg.solve(a, b, left=left)
+    assert gradcheck(function, [A, B]) and gradgradcheck(function, [A, B])
+    close(
+        linalg.solve(A, B[:, 0] if left else B.mT[:, 0]),
+        np.linalg.solve(A.detach(), (B if left else B.mT).detach()[:, :1])[..., 0],
+    )
+    with pytest.raises(linalg.LinAlgError):
+        linalg.solve(flambeau.zeros(2, 2), flambeau.ones(2))
+    assert linalg.inv_ex(flambeau.zeros(2, 2)).info.item() == 1
+    with pytest.raises(RuntimeError, match="Incompatible shapes"):
+        linalg.solve(A, flambeau.ones(7, 2, dtype=flambeau.float64))
+    with pytest.raises(RuntimeError, match="same dtype"):
+        linalg.solve(A, B.detach().float(), left=left)
+
+
+@pytest.mark.parametrize("upper", [True, False])
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("unit", [True, False])
+def test_solve_triangular(upper, left, unit):
+    A = matrices(4, 4, requires_grad=True)
+    B = matrices(2, 4, 4, seed=1, requires_grad=True)
+    T = A.detach().triu() if upper else A.detach().tril()
+    if unit:
+        T = T - T.diagonal().diag() + flambeau.eye(4, dtype=T.dtype)
+    X = linalg.solve_triangular(A, B, upper=upper, left=left, unitriangular=unit)
+    close(T @ X.detach() if left else X.detach() @ T, B)
+    function = lambda a, b: linalg.solve_triangular(a, b, upper=upper, left=left, unitriangular=unit)
+    assert gradcheck(function, [A, B]) and gradgradcheck(function, [A, B])
+    if left:
+        found = flambeau.triangular_solve(B, A, upper, False, unit)
+        close(found.solution, X)
+        assert found.cloned_coefficient.shape == (2, 4, 4)
+
+
+def test_determinant_of_a_singular_matrix():
+    A = flambeau.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=flambeau.float64, requires_grad=True)
+    linalg.det(A).backward()
+    close(A.grad, [[4.0, -2.0], [-2.0, 1.0]])
+    zeros = flambeau.zeros(3, 3, dtype=flambeau.float64, requires_grad=True)
+    linalg.det(zeros).backward()
+    close(zeros.grad, np.zeros((3, 3)))
+    assert flambeau.logdet(flambeau.tensor([[-1.0]])).isnan()
+    assert flambeau.logdet(flambeau.zeros(2, 2)).item() == -float("inf")
+
+
+def test_householder_product():
+    a = matrices(5, 3, requires_grad=True)
+    (raw, tau), _ = scipy.linalg.qr(a.detach().numpy(), mode="raw")
+    found = linalg.householder_product(flambeau.tensor(np.ascontiguousarray(raw)), flambeau.tensor(tau))
+    close(found, scipy.linalg.qr(a.detach().numpy(), mode="economic")[0])
+    assert gradcheck(linalg.householder_product, [a, flambeau.tensor(tau, requires_grad=True)])
+
+
+def test_ldl():
+    A = matrices(2, 4, 4)
+    A = A + A.mT
+    LD, pivots = linalg.ldl_factor(A)
+    B = matrices(2, 4, 3, seed=5)
+    close(linalg.ldl_solve(LD, pivots, B), np.linalg.solve(A.numpy(), B.numpy()))
+
+
+def test_vectors_and_tensors():
+    x, y = matrices(2, 3, requires_grad=True), matrices(2, 3, seed=1, requires_grad=True)
+    close(linalg.cross(x, y), np.cross(x.detach().numpy(), y.detach().numpy()))
+    close(linalg.vecdot(x, y), (x * y).sum(-1))
+    close(linalg.vander(x, N=4), np.stack([np.vander(r, 4, True) for r in x.detach().numpy()]))
+    assert gradcheck(linalg.cross, [x, y]) and gradcheck(linalg.vecdot, [x, y])
+    A = matrices(4, 6, 8, 3)
+    close(linalg.tensorinv(A), np.linalg.tensorinv(A.numpy()))
+    A, B = matrices(2, 3, 6), matrices(2, 3, seed=1)
+    close(linalg.tensorsolve(A, B), np.linalg.tensorsolve(A.numpy(), B.numpy()))
+    assert linalg.matrix_rank(matrices(5, 2) @ matrices(2, 5, seed=1)).item() == 2
+    assert linalg.matrix_rank(flambeau.eye(3), hermitian=True).item() == 3
+    close(linalg.norm(A, dim=(0, 1)), np.linalg.norm(A.numpy(), axis=(0, 1)))
+    close(linalg.norm(A[0], "nuc"), np.linalg.norm(A[0].numpy(), "nuc"))
+
+
+def test_low_rank():
+    A = matrices(20, 3) @ matrices(3, 10, seed=1)
+    U, S, V = flambeau.svd_lowrank(A, 4)
+    close(U * S @ V.mT, A, 1e-8)
+    U, S, V = flambeau.pca_lowrank(A, 3)
+    close(U * S @ V.mT, A - A.mean(0), 1e-8)
+    with pytest.raises(ValueError):
+        flambeau.svd_lowrank(A, 11)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [linalg.inv, linalg.det, linalg.cholesky, linalg.eigh, linalg.lu, linalg.svd, linalg.qr, linalg.pinv],
+)
+def test_errors_and_empty(function):
+    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+        function(flambeau.ones(3))
+    with pytest.raises(RuntimeError, match="Expected a floating point or complex tensor"):
+        function(flambeau.ones(3, 3, dtype=flambeau.int64))
+    with pytest.raises(RuntimeError, match="Low precision"):
+        function(flambeau.ones(3, 3, dtype=flambeau.bfloat16))
+    with pytest.raises(TypeError, match="must be Tensor"):
+        function([[1.0]])
+    found = function(flambeau.ones(0, 2, 2))
+    assert (found if isinstance(found, flambeau.Tensor) else found[0]).shape[0] == 0
+    function(flambeau.ones(0, 0))
+    if function not in (linalg.svd, linalg.qr, linalg.lu, linalg.pinv):
+        with pytest.raises(RuntimeError, match="batches of square matrices"):
+            function(flambeau.ones(2, 3))
