@@ -36,6 +36,7 @@ BITS = {
     "int32": 32,
     "uint64": 64,
     "int64": 64,
+    "uint128": 128,  # moved only
     "float16": 16,
     "bfloat16": 16,
     "float32": 32,
@@ -251,24 +252,25 @@ _FOLD: dict[str, Callable] = {
 }
 
 
-def _folded(op: str, a: Expr, b: Expr, dtype: str) -> Expr | None:
+def _folded(op: str, a: Expr, b: Expr, dtype: str) -> Expr:
+    """The operation, or the constant that it makes of constants."""
     if a.op == b.op == "const" and op in _FOLD and a.dtype != "bool":
         return const(_FOLD[op](a.value, b.value), dtype)
-    return None
+    return make(op, (a, b), dtype)
 
 
 def add(a, b) -> Expr:
     a, b = _pair("add", a, b)
     if is_const(b, -0.0) or (not is_float(a.dtype) and is_const(b, 0)):
         return a
-    return _folded("add", a, b, a.dtype) or make("add", (a, b), a.dtype)
+    return _folded("add", a, b, a.dtype)
 
 
 def sub(a, b) -> Expr:
     a, b = _pair("sub", a, b)
     if is_const(b, 0):
         return a
-    return _folded("sub", a, b, a.dtype) or make("sub", (a, b), a.dtype)
+    return _folded("sub", a, b, a.dtype)
 
 
 def mul(a, b) -> Expr:
@@ -281,7 +283,7 @@ def mul(a, b) -> Expr:
         return neg(b)
     if is_const(b, -1) and is_signed(a.dtype):
         return neg(a)
-    return _folded("mul", a, b, a.dtype) or make("mul", (a, b), a.dtype)
+    return _folded("mul", a, b, a.dtype)
 
 
 def div(a, b) -> Expr:
@@ -327,7 +329,7 @@ def maximum(a, b) -> Expr:
 def compare(op: str, a, b) -> Expr:
     """eq, lt … are False on NaN, ne is True."""
     a, b = _pair(op, a, b)
-    return _folded(op, a, b, "bool") or make(op, (a, b), "bool")
+    return _folded(op, a, b, "bool")
 
 
 def bitwise(op: str, a, b) -> Expr:

@@ -19,6 +19,7 @@ REGISTER = {
     "bfloat16": "i16",
     "float32": "float",
     "float64": "double",
+    "uint128": "i128",
     **{d: f"i{BITS[d]}" for d in ex.SIGNED + ex.UNSIGNED},
 }
 MEMORY = {**REGISTER, "bool": "i8"}

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from . import expr as ex
 from .expr import Expr
+from .indexed import Indexed
 from .irtext import Function, Module, Value, i64
 from .kernels import BROADCAST, CONTIGUOUS, STRIDED, Operand, Pointwise, Row, fold_key, folds_by_depth, varies
 from .lower import ITEMSIZE, MEMORY, Lowering, walk_until
@@ -41,7 +42,11 @@ def lanes_for(outputs: Sequence[Expr], accesses: Sequence[str], most_registers: 
     return max(VECTOR_BYTES // widest, 8) * registers
 
 
-def module_for(kernel: Pointwise | Row, triple: str) -> Module:
+def module_for(kernel: Pointwise | Row | Indexed, triple: str) -> Module:
+    if isinstance(kernel, Indexed):
+        from . import schedule_cpu_indexed
+
+        return schedule_cpu_indexed.module_for(kernel, triple)
     module = Module(triple)
     f = Function(module, "define " + SIGNATURE)
     Frame(f, kernel).emit()

@@ -1,0 +1,103 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The launch of indexed kernels: which ranges of places, over which threads."""
+from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from .tensor cimport MAX_DIMS, TensorBase, pointer, wrote
+from .parallel cimport parallel_for
+
+cdef enum:
+    MAX_OPERANDS = 16
+    MAX_SCALARS = 32
+    MAX_GEOMETRY = 4 + MAX_DIMS + 2 * MAX_OPERANDS * MAX_DIMS
+    PARALLEL_FROM = 32768     # steps from which a launch is shared over the threads
+    FEW_ROWS = 8              # below as many rows, the threads share the last axis
+
+ctypedef void (*kernel_t)(char** data, const int64_t* geometry, const uint64_t* scalars) noexcept nogil
+
+cdef struct Launch:
+    kernel_t run
+    char* data[MAX_OPERANDS + 1]
+    uint64_t scalars[MAX_SCALARS]
+    int64_t geometry[MAX_GEOMETRY]
+    int64_t used
+    int64_t rows
+    int64_t length
+    bint along                # threads share the last axis, else the rows
+
+
+cdef void run_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Launch* launch = <Launch*>context
+    cdef int64_t geometry[MAX_GEOMETRY]
+    memcpy(geometry, launch.geometry, launch.used * sizeof(int64_t))
+    if launch.along:
+        geometry[0], geometry[1], geometry[2], geometry[3] = 0, launch.rows, begin, end
+    else:
+        geometry[0], geometry[1], geometry[2], geometry[3] = begin, end, 0, launch.length
+    launch.run(launch.data, geometry, launch.scalars)
+
+
+def launch(address, tuple operands, int outputs, tuple axes, int serial, tuple scalars, int64_t effort) -> bool:
+    """Run a kernel (see `compiler/indexed.py`) over all places of `axes`; the first `outputs` operands are written.
+
+    `effort`: about how many steps a place takes.  Returns whether an index was in bounds everywhere.
+    """
+    cdef Launch work
+    cdef TensorBase t
+    cdef int64_t fault = 0, places = 1, grain, n
+    cdef int k, d, count = len(operands), parallel = len(axes) - serial
+    if count > MAX_OPERANDS or len(scalars) > MAX_SCALARS:
+        raise ValueError(f"indexed kernel: {count} operands and {len(scalars)} scalars are too many")
+    work.run, work.used, work.rows = <kernel_t><void*><uintptr_t>address, 4, 1
+    for d in range(len(axes)):
+        work.geometry[work.used] = axes[d]
+        work.used += 1
+        places *= <int64_t>axes[d]
+        if d < parallel - 1:
+            work.rows *= <int64_t>axes[d]
+    work.length = axes[parallel - 1] if parallel else 1
+    for k in range(count):
+        t = <TensorBase?>operands[k]
+        work.data[k] = pointer(t)
+        memcpy(&work.geometry[work.used], t.sizes, t.rank * sizeof(int64_t))
+        memcpy(&work.geometry[work.used + t.rank], t.strides, t.rank * sizeof(int64_t))
+        work.used += 2 * t.rank
+    work.data[count] = <char*>&fault
+    for k in range(len(scalars)):
+        if isinstance(scalars[k], float):
+            (<double*>&work.scalars[k])[0] = scalars[k]
+        else:
+            (<int64_t*>&work.scalars[k])[0] = scalars[k]
+    if places == 0:
+        return True
+    work.along = work.rows < FEW_ROWS
+    n = work.length if work.along else work.rows
+    if places * effort < PARALLEL_FROM:
+        run_range(&work, 0, n)
+    else:
+        grain = PARALLEL_FROM * n // (places * effort)
+        grain = max((grain + 63) // 64 * 64 if work.along else grain, 1)
+        with nogil:
+            parallel_for(run_range, &work, n, grain)
+    for k in range(outputs):
+        wrote(<TensorBase>operands[k])
+    return fault == 0
+
+
+def signature(tuple operands) -> tuple:
+    """What a kernel is specialised on, a number for each operand: dtype code, whether the last stride is 1, rank.
+
+    Second, whether all offsets fit into 32 bits.
+    """
+    cdef list found = []
+    cdef TensorBase t
+    cdef int64_t reach
+    cdef bint short = True
+    cdef int d
+    for x in operands:
+        t = <TensorBase?>x
+        reach = 0
+        for d in range(t.rank):
+            reach += (t.sizes[d] - 1 if t.sizes[d] else 0) * t.strides[d]
+        short = short and reach < 1 << 30 and t.count < 1 << 30
+        found.append(t.code | (t.rank > 0 and t.strides[t.rank - 1] == 1) << 4 | t.rank << 5)
+    return tuple(found), short

@@ -1,0 +1,454 @@
+"""Pooling: maxima, means and power means over windows of an input (N, C, *) or (C, *).
+
+Each is an indexed kernel over (plane, *place): forward a loop over the window, backward, for every element of the input,
+a loop over the windows that hold it, so that no two threads write to one place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..autograd.grad_mode import no_grad
+from ..compiler import expr as ex
+from ..compiler import indexed as ix
+from ..compiler.kernels import lowest
+from ..core import tape
+from ..core.dtypes import by_name
+from ..core.tensor import TensorBase
+from .declare_indexed import indexed
+from .registry import register
+
+
+# --- kernels ------------------------------
+def _within(x, place):
+    """Whether a place is inside of the input's spatial dimensions."""
+    found = ix.inside(place[0], x.size(1))
+    for d in range(1, len(place)):
+        found = found & ix.inside(place[d], x.size(1 + d))
+    return found
+
+
+def _flat(place, x):
+    """A place as one number."""
+    found = place[0]
+    for d in range(1, len(place)):
+        found = found * x.size(1 + d) + place[d]
+    return found
+
+
+def _larger(best, new):
+    """The first of the largest; a later NaN wins, and so does anything over nothing yet (-1)."""
+    (value, at), (v, i) = best, new
+    take = (v > value) | (at < 0)
+    take = take | ex.isnan(v) if ex.is_float(v.dtype) else take
+    return ex.where(take, v, value), ex.where(take, i, at)
+
+
+def _window_max(at, x, *, kernel, stride, padding, dilation):
+    plane, *out = at
+
+    def element(*k):
+        place = [o * s - p + i * d for o, s, p, i, d in zip(out, stride, padding, k, dilation)]
+        valid = _within(x, place)
+        value = ex.where(valid, x.load((plane, *place), valid), lowest(x.dtype))
+        return value, ex.where(valid, _flat(place, x), -1)
+
+    low = element(*(at.number(0) for _ in kernel))[0].dtype
+    return at.fold(kernel, element, _larger, (ex.const(lowest(low), low), at.number(-1)))
+
+
+_WINDOW = ("kernel", "stride", "padding", "dilation")
+window_max = indexed(static=_WINDOW, dtypes=(None, by_name["int64"]), effort=8)(_window_max)
+window_max_short = indexed(static=_WINDOW, dtypes=(None, by_name["int32"]), effort=8)(_window_max)
+
+
+@indexed(static=_WINDOW, effort=8)
+def window_max_only(at, x, *, kernel, stride, padding, dilation):
+    """The largest of each window without its place."""
+    plane, *out = at
+
+    def element(*k):
+        place = [o * s - p + i * d for o, s, p, i, d in zip(out, stride, padding, k, dilation)]
+        valid = _within(x, place)
+        return (ex.where(valid, x.load((plane, *place), valid), lowest(x.dtype)),)
+
+    low = element(*(at.number(0) for _ in kernel))[0].dtype
+    start = (ex.const(lowest(low), low),)
+    return at.fold(kernel, element, lambda a, b: (ex.maximum(a[0], b[0]),), start)
+
+
+def _above(i, step: int):
+    """i // step of a number that is not negative."""
+    if step & (step - 1) == 0:
+        return i >> (step.bit_length() - 1)
+    return ex.cast(ex.div(ex.bitcast(i, "u" + i.dtype), step), i.dtype)
+
+
+@indexed(static=_WINDOW, effort=8)
+def window_max_back(at, grad, where, *, kernel, stride, padding, dilation):
+    """For each element of the input, the gradients of the windows whose largest it is.
+
+    `where` (planes, *out) has the flat places; the input's size is that of the result.
+    """
+    plane, *place = at
+    own = place[0]
+    for d in range(1, len(place)):
+        own = own * at.size(1 + d) + place[d]
+    last = [_above(i + p, s) for i, p, s in zip(place, padding, stride)]
+
+    def element(*k):
+        o = [a - j for a, j in zip(last, k)]
+        valid = _within(grad, o)
+        mine = valid & (ex.cast(where.load((plane, *o), valid), own.dtype) == own)
+        value = grad.load((plane, *o), mine)
+        return ex.where(mine, value, 0)
+
+    turns = [-(-(d * (k - 1) + 1) // s) for k, s, d in zip(kernel, stride, dilation)]
+    return at.sum(turns, element)
+
+
+def _share(x_size, o, kernel, stride, padding, include: bool, divisor, number):
+    """What the mean of window `o` divides by."""
+    if divisor is not None:
+        return number(divisor)
+    count = None
+    for d, place in enumerate(o):
+        start = place * stride[d] - padding[d]
+        end = ex.minimum(start + kernel[d], x_size(1 + d) + padding[d])
+        if not include:
+            start, end = ex.maximum(start, 0), ex.minimum(end, x_size(1 + d))
+        count = end - start if count is None else count * (end - start)
+    return count
+
+
+_MEAN = ("kernel", "stride", "padding", "include", "divisor", "whole")
+
+
+@indexed(static=_MEAN, effort=8)
+def window_mean(at, x, *, kernel, stride, padding, include, divisor, whole):
+    """`whole`: all windows have all their elements, so that the divisor is one number."""
+    plane, *out = at
+
+    def element(*k):
+        place = [o * s - p + i for o, s, p, i in zip(out, stride, padding, k)]
+        return x.load((plane, *place), _within(x, place) if any(padding) or not whole else None)
+
+    total = at.sum(kernel, element)
+    known = math.prod(kernel) if whole and divisor is None else divisor
+    share = _share(x.size, out, kernel, stride, padding, include, known, at.number)
+    return total / ex.cast(share, total.dtype)
+
+
+@indexed(static=_MEAN, effort=8)
+def window_mean_back(at, grad, *, kernel, stride, padding, include, divisor, whole):
+    """For each element of the input, its shares of the gradients of its windows."""
+    plane, *place = at
+    last = [_above(i + p, s) for i, p, s in zip(place, padding, stride)]
+    known = math.prod(kernel) if whole and divisor is None else divisor
+
+    def element(*k):
+        o = [a - j for a, j in zip(last, k)]
+        valid = _within(grad, o)
+        for i, p, s, w, window in zip(place, padding, stride, o, kernel):
+            if window % s:
+                valid = valid & (i + p - w * s < window)
+        value = grad.load((plane, *o), valid)
+        if known is not None:
+            return value
+        return value / ex.cast(_share(at.size, o, kernel, stride, padding, include, None, at.number), value.dtype)
+
+    total = at.sum([-(-k // s) for k, s in zip(kernel, stride)], element)
+    return total if known is None else total / ex.const(known, total.dtype)
+
+
+def _parts(o, size, count):
+    """Where part `o` of `count` equal parts of a dimension begins and ends; neighbours overlap by one element."""
+    return ex.div(o * size, count), ex.div((o + 1) * size + count - 1, count)
+
+
+@indexed(effort=32)
+def parts_mean(at, x, **longest):
+    """The mean of each part; `longest{d}` bounds the length of the parts."""
+    plane, *out = at
+    bounds = [_parts(o, x.size(1 + d), at.size(1 + d)) for d, o in enumerate(out)]
+
+    def element(*k):
+        valid = None
+        for (start, end), i in zip(bounds, k):
+            fits = start + i < end
+            valid = fits if valid is None else valid & fits
+        return x.load((plane, *(start + i for (start, _), i in zip(bounds, k))), valid)
+
+    count = at.number(1)
+    for start, end in bounds:
+        count = count * (end - start)
+    total = at.sum([longest[f"longest{d}"] for d in range(len(out))], element)
+    return total / ex.cast(count, total.dtype)
+
+
+@indexed(effort=32)
+def parts_mean_back(at, grad, **longest):
+    """For each element of the input, its shares of the gradients of the parts that hold it."""
+    plane, *place = at
+    firsts = [ex.div(i * grad.size(1 + d), at.size(1 + d)) for d, i in enumerate(place)]
+
+    def element(*k):
+        o = [first + j for first, j in zip(firsts, k)]
+        valid, share = _within(grad, o), at.number(1)
+        for d, (i, part) in enumerate(zip(place, o)):
+            start, end = _parts(part, at.size(1 + d), grad.size(1 + d))
+            valid, share = valid & (start <= i) & (i < end), share * (end - start)
+        value = grad.load((plane, *o), valid)
+        return ex.where(valid, value / ex.cast(share, value.dtype), 0)
+
+    return at.sum([longest[f"longest{d}"] for d in range(len(place))], element)
+
+
+@indexed(dtypes=(by_name["int64"],), effort=32)
+def parts_largest(at, x, **longest):
+    """Where the largest element of each part is, as a flat place."""
+    plane, *out = at
+    bounds = [_parts(o, x.size(1 + d), at.size(1 + d)) for d, o in enumerate(out)]
+
+    def element(*k):
+        place = [start + i for (start, _), i in zip(bounds, k)]
+        valid = place[0] < bounds[0][1]
+        for i, (_, end) in zip(place[1:], bounds[1:]):
+            valid = valid & (i < end)
+        value = ex.where(valid, x.load((plane, *place), valid), lowest(x.dtype))
+        return value, ex.where(valid, _flat(place, x), -1)
+
+    low = element(*(at.number(0) for _ in out))[0].dtype
+    extents = [longest[f"longest{d}"] for d in range(len(out))]
+    return at.fold(extents, element, _larger, (ex.const(lowest(low), low), at.number(-1)))[1]
+
+
+# --- arguments ------------------------------
+def spread(name: str, argument: str, value, n: int) -> tuple[int, ...]:
+    """One number for each of n dimensions."""
+    if isinstance(value, int):
+        return (value,) * n
+    found = tuple(int(v) for v in value)
+    if len(found) == 1:
+        return found * n
+    if len(found) != n:
+        raise RuntimeError(f"{name}(): {argument} should be a single int or a tuple of {n} ints, got {value}")
+    return found
+
+
+def positive(name: str, argument: str, values: Sequence[int], least: int = 1) -> None:
+    if any(v < least for v in values):
+        raise RuntimeError(f"{name}(): {argument} must be at least {least}, got {tuple(values)}")
+
+
+def planes(name: str, x: TensorBase, n: int) -> TensorBase:
+    """(N, C, *) or (C, *) as (planes, *)."""
+    if x.ndim not in (n + 1, n + 2):
+        raise RuntimeError(
+            f"{name}(): Expected {n + 1}D (unbatched) or {n + 2}D (batched) input, but got input of size: {list(x.shape)}"
+        )
+    if 0 in x.shape[-n:] or (x.ndim == n + 2 and x.shape[1] == 0):
+        raise RuntimeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got input of size: {list(x.shape)}"
+        )
+    return x.reshape(-1, *x.shape[-n:]) if x.numel() else x.reshape(math.prod(x.shape[:-n]), *x.shape[-n:])
+
+
+def _window(name: str, n: int, sizes, kernel, stride, padding, dilation, ceil_mode: bool):
+    """The window's numbers, one for each dimension, and the output's sizes."""
+    kernel = spread(name, "kernel_size", kernel, n)
+    stride = kernel if stride is None or stride == () or stride == [] else spread(name, "stride", stride, n)
+    padding, dilation = spread(name, "padding", padding, n), spread(name, "dilation", dilation, n)
+    positive(name, "kernel_size", kernel)
+    positive(name, "stride", stride)
+    positive(name, "dilation", dilation)
+    out = []
+    for size, k, s, p, d in zip(sizes, kernel, stride, padding, dilation):
+        if p < 0 or 2 * p > k:
+            raise RuntimeError(
+                f"{name}(): pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}"
+            )
+        free = size + 2 * p - d * (k - 1) - 1
+        count = (-(-free // s) if ceil_mode else free // s) + 1
+        if ceil_mode and (count - 1) * s >= size + p:
+            count -= 1  # the last window must start inside the input or its left padding
+        if count < 1:
+            raise RuntimeError(
+                f"{name}(): Given input size: {tuple(sizes)}. Calculated output size is too small: {count}"
+            )
+        out.append(count)
+    return kernel, stride, padding, dilation, out
+
+
+# --- maxima ------------------------------
+def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, indices: bool) -> Any:
+    name = f"max_pool{n}d"
+    flat = planes(name, x, n)
+    *window, out = _window(name, n, flat.shape[1:], kernel, stride, padding, dilation, ceil_mode)
+    given = dict(zip(_WINDOW, window))
+    shape, lead = (flat.shape[0], *out), x.shape[:-n]
+    if not indices and not tape.recording(flat):
+        return window_max_only(shape, flat, **given).reshape(*lead, *out)
+    with no_grad():
+        short = not indices and math.prod(flat.shape[1:]) < 1 << 31
+        values, where = (window_max_short if short else window_max)(shape, flat, **given)
+    if tape.recording(flat):
+        tape.record(
+            f"MaxPool{n}DWithIndicesBackward0", _max_back, (flat,), values, (where,), (tuple(flat.shape), given)
+        )
+    values = values.reshape(*lead, *out)
+    return (values, where.reshape(*lead, *out)) if indices else values
+
+
+def _max_back(grad, where, shape, given):
+    """The gradient of each window at its largest element."""
+    with no_grad():
+        found = window_max_back(shape, grad, where, **given)
+    if tape.recording(grad):
+        tape.record("MaxPoolBackwardBackward0", _picked, (grad,), found, (where,), ())
+    return found
+
+
+def _picked(grad, where):
+    """The elements at the windows' places: the derivative of `_max_back` in its gradient."""
+    at = where.flatten(1).to(by_name["int64"])
+    return grad.flatten(1).gather(1, at).reshape(where.shape)
+
+
+def _declare_maxima(n: int) -> None:
+    def max_pool(
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
+    ):
+        return _max_pool(n, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+    def max_pool_with_indices(
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True
+    ):
+        return _max_pool(n, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+    def largest(input, output_size, return_indices=False):
+        name = f"adaptive_max_pool{n}d"
+        flat, wanted, longest = _divided(name, n, input, output_size)
+        with no_grad():
+            at = parts_largest((flat.shape[0], *wanted), flat, **longest)
+        shape = (*input.shape[:-n], *wanted)
+        values = flat.flatten(1).gather(1, at.flatten(1)).reshape(shape)
+        return (values, at.reshape(shape)) if return_indices else values
+
+    _enter(n, f"max_pool{n}d", max_pool, "The largest element of each window")
+    _enter(
+        n,
+        f"max_pool{n}d_with_indices",
+        max_pool_with_indices,
+        "The largest element of each window and its flat place",
+    )
+    _enter(n, f"adaptive_max_pool{n}d", largest, "The largest element of each of `output_size` equal parts")
+
+
+# --- means ------------------------------
+def _avg_pool(n: int, x, kernel, stride, padding, ceil_mode: bool, include: bool, divisor: int | None) -> TensorBase:
+    name = f"avg_pool{n}d"
+    if divisor == 0:
+        raise RuntimeError(f"{name}(): divisor must be not zero")
+    flat = planes(name, x, n)
+    kernel, stride, padding, _, out = _window(name, n, flat.shape[1:], kernel, stride, padding, 1, ceil_mode)
+    whole = not ceil_mode and (include or not any(padding))
+    given = dict(zip(_MEAN, (kernel, stride, padding, bool(include), divisor, whole)))
+    return _mean(flat, (flat.shape[0], *out), f"AvgPool{n}DBackward0", given).reshape(*x.shape[:-n], *out)
+
+
+def _mean(x, shape, label: str, given) -> TensorBase:
+    with no_grad():
+        found = window_mean(shape, x, **given)
+    if tape.recording(x):
+        tape.record(label, _mean_back, (x,), found, (), (tuple(x.shape), label, given))
+    return found
+
+
+def _mean_back(grad, shape, label, given):
+    with no_grad():
+        found = window_mean_back(shape, grad, **given)
+    if tape.recording(grad):
+        tape.record(label, _mean, (grad,), found, (), (tuple(grad.shape), label, given))
+    return found
+
+
+def _divided(name: str, n: int, x, output_size):
+    """(planes, *sizes), how many parts each dimension has, and bounds of their lengths."""
+    given = (output_size,) * n if isinstance(output_size, int) or output_size is None else tuple(output_size)
+    given = given * n if len(given) == 1 else given
+    flat = planes(name, x, n)
+    if len(given) != n or any(s is not None and s < 0 for s in given):
+        raise RuntimeError(f"{name}(): output_size must be {n} non-negative ints, got {output_size}")
+    wanted = [flat.shape[1 + d] if s is None else int(s) for d, s in enumerate(given)]
+    return flat, wanted, _longest(flat.shape[1:], wanted)
+
+
+def _longest(sizes, parts) -> dict[str, int]:
+    return {f"longest{d}": -(-s // p) + 1 if p else 0 for d, (s, p) in enumerate(zip(sizes, parts))}
+
+
+def _part_means(x, shape) -> TensorBase:
+    with no_grad():
+        found = parts_mean(shape, x, **_longest(x.shape[1:], shape[1:]))
+    if tape.recording(x):
+        tape.record("AdaptiveAvgPoolBackward0", _part_means_back, (x,), found, (), (tuple(x.shape),))
+    return found
+
+
+def _part_means_back(grad, shape):
+    with no_grad():
+        found = parts_mean_back(shape, grad, **_longest(grad.shape[1:], shape[1:]))
+    if tape.recording(grad):
+        tape.record("AdaptiveAvgPoolBackwardBackward0", _part_means, (grad,), found, (), (tuple(grad.shape),))
+    return found
+
+
+def _adaptive_mean(n: int, input, output_size) -> TensorBase:
+    flat, wanted, _ = _divided(f"adaptive_avg_pool{n}d", n, input, output_size)
+    if all(p and s % p == 0 for s, p in zip(flat.shape[1:], wanted)):  # parts of one length: a mean
+        split = [m for s, p in zip(flat.shape[1:], wanted) for m in (p, s // p)]
+        found = flat.reshape(flat.shape[0], *split).mean([2 + 2 * d for d in range(n)])
+    else:
+        found = _part_means(flat, (flat.shape[0], *wanted))
+    return found.reshape(*input.shape[:-n], *wanted)
+
+
+def _declare_means(n: int) -> None:
+    def avg_pool(
+        input,
+        kernel_size,
+        stride=None,
+        padding=0,
+        ceil_mode=False,
+        count_include_pad=True,
+        divisor_override=None,
+    ):
+        return _avg_pool(
+            n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+
+    def adaptive(input, output_size):
+        return _adaptive_mean(n, input, output_size)
+
+    def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+        kernel = spread(f"lp_pool{n}d", "kernel_size", kernel_size, n)
+        powers = _avg_pool(n, input**norm_type, kernel, stride, 0, ceil_mode, True, None)
+        return (powers.sign() * powers.abs() * math.prod(kernel)) ** (1.0 / norm_type)
+
+    _enter(n, f"avg_pool{n}d", avg_pool, "The mean of each window")
+    _enter(n, f"adaptive_avg_pool{n}d", adaptive, "The means of `output_size` equal parts")
+    _enter(n, f"lp_pool{n}d", lp_pool, "The p-th root of the sum of p-th powers of each window")
+
+
+def _enter(n: int, name: str, function, what: str) -> None:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{what} of an input {'(N, C, L)' if n == 1 else '(N, C, *)'} or {'(C, L)' if n == 1 else '(C, *)'}."
+    register(name, "composite", function, places=(f"nn.functional.{name}",))
+
+
+for _n in (1, 2, 3):
+    _declare_maxima(_n)
+    _declare_means(_n)
