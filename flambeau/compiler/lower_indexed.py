@@ -67,7 +67,9 @@ class Evaluation:
     def place(self, coordinates: Sequence[Form], mask: Value | None) -> None:
         """Begin a place (or a vector of them): `mask` tells the lanes that are places, None where all are."""
         self.mask = mask
-        self.scopes = [{ex.make("coordinate", (), self.kernel.integer, d): c for d, c in enumerate(coordinates)}]
+        self.scopes = [
+            {ex.make("coordinate", (), self.kernel.integer, d): c for d, c in enumerate(coordinates)}
+        ]
 
     def narrow(self, v: Value) -> Value:
         """An i64 as wide as coordinates are."""
@@ -249,7 +251,9 @@ class Evaluation:
             mask = self.mask if mask is None else f.binary("and", mask, self.mask)
         if isinstance(offset, Ramp) and 1 <= (known(offset.step) or 0) <= WIDE_STEPS:
             pointer = f.gep(scalar, self.base[operand], offset.first)
-            return Lanes(self.vector.from_memory(self.every(known(offset.step), scalar, size, pointer, mask), dtype))
+            return Lanes(
+                self.vector.from_memory(self.every(known(offset.step), scalar, size, pointer, mask), dtype)
+            )
         type = self.vector.vector(scalar)
         found = f.call(
             type,
@@ -284,7 +288,8 @@ class Evaluation:
             return found
         picks = ", ".join(f"i32 {k * step}" for k in range(self.lanes))
         return f.op(
-            self.vector.vector(scalar), f"shufflevector {found}, {type} poison, <{self.lanes} x i32> <{picks}>"
+            self.vector.vector(scalar),
+            f"shufflevector {found}, {type} poison, <{self.lanes} x i32> <{picks}>",
         )
 
     def pointers(self, operand: int, offset: Form, scalar: str, size: int) -> Value:
@@ -418,7 +423,8 @@ class Evaluation:
     def unknown(self, e: Expr) -> bool:
         """Whether the value needs a loop variable that has none yet."""
         return any(
-            not any(ex.make("turn", (), self.kernel.integer, t) in s for s in self.scopes) for t in self.turns(e)
+            not any(ex.make("turn", (), self.kernel.integer, t) in s for s in self.scopes)
+            for t in self.turns(e)
         )
 
 

@@ -26,8 +26,8 @@ from ..compiler import expr as ex
 from ..compiler import indexed as ix
 from ..compiler.expr import Expr
 from ..core import indexed as core
-from ..core.dtypes import by_name
 from ..core.create import empty
+from ..core.dtypes import by_name
 from ..core.tensor import TensorBase
 from .declare import CODE_NAMES, compute_dtype
 
@@ -75,7 +75,15 @@ class Operand(ix.Array):
 class Indexed:
     """A declared body; calling it makes the results, `into` writes to a tensor that exists."""
 
-    def __init__(self, body: Callable, static: Sequence[str], moves: Sequence[str], dtypes: Sequence, effort: int, writes: bool):
+    def __init__(
+        self,
+        body: Callable,
+        static: Sequence[str],
+        moves: Sequence[str],
+        dtypes: Sequence,
+        effort: int,
+        writes: bool,
+    ):
         self.body, self.name, self.__doc__ = body, body.__name__, body.__doc__
         kinds = inspect.signature(body).parameters.values()
         self.operands = [p.name for p in kinds if p.kind is not p.KEYWORD_ONLY][1:]
@@ -89,7 +97,9 @@ class Indexed:
         self.run(outs, inputs, tuple(shape), 0, params)
         return outs[0] if len(outs) == 1 else outs
 
-    def into(self, out: TensorBase, axes: Sequence[int], *inputs: TensorBase, serial: int = 0, **params: Any) -> TensorBase:
+    def into(
+        self, out: TensorBase, axes: Sequence[int], *inputs: TensorBase, serial: int = 0, **params: Any
+    ) -> TensorBase:
         """Write to `out`, going over `axes`, the last `serial` of them in order."""
         self.run((out,), inputs, tuple(axes), serial, params)
         return out
@@ -103,21 +113,30 @@ class Indexed:
         key = (seen, short, fixed, given, len(axes), serial, vector)
         address = self.kernels.get(key)
         if address is None:
-            address = self.kernels[key] = self.compiled(seen, short, fixed, given, len(outs), len(axes), serial, vector)
+            address = self.kernels[key] = self.compiled(
+                seen, short, fixed, given, len(outs), len(axes), serial, vector
+            )
         scalars = tuple([v for n, v in params.items() if n not in self.static])
         if not core.launch(address, operands, len(outs), axes, serial, scalars, self.effort):
             raise IndexError(f"{self.name}(): an index is out of bounds")
 
     def vectorises(self, out: TensorBase, axes: tuple, serial: int) -> bool:
         last = len(axes) - serial
-        return last > 0 and axes[last - 1] >= 4 and out.dtype.itemsize < 16 and (serial == 0 or out.stride(-1) == 1)
+        return (
+            last > 0
+            and axes[last - 1] >= 4
+            and out.dtype.itemsize < 16
+            and (serial == 0 or out.stride(-1) == 1)
+        )
 
     def compiled(self, seen, short, fixed, given, outputs: int, axes: int, serial: int, vector: bool) -> int:
         from ..compiler import build
 
         return build.address(self.kernel(seen, short, fixed, given, outputs, axes, serial, vector))
 
-    def kernel(self, seen, short, fixed, given, outputs: int, axes: int, serial: int, vector: bool) -> ix.Indexed:
+    def kernel(
+        self, seen, short, fixed, given, outputs: int, axes: int, serial: int, vector: bool
+    ) -> ix.Indexed:
         """The traced body for operands of these signatures."""
         integer = "int32" if short else "int64"
         memory = []
@@ -136,9 +155,7 @@ class Indexed:
         found = found if isinstance(found, (tuple, list)) and not isinstance(found, ix.Store) else (found,)
         if not self.writes:
             found = [a.store(at, v) for a, v in zip(arrays, found)]
-        return ix.Indexed(
-            self.name, axes, serial, tuple(found), tuple(memory), tuple(kinds), integer, vector
-        )
+        return ix.Indexed(self.name, axes, serial, tuple(found), tuple(memory), tuple(kinds), integer, vector)
 
 
 def indexed(

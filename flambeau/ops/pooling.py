@@ -157,7 +157,8 @@ def window_mean_back(at, grad, *, kernel, stride, padding, include, divisor, who
         value = grad.load((plane, *o), valid)
         if known is not None:
             return value
-        return value / ex.cast(_share(at.size, o, kernel, stride, padding, include, None, at.number), value.dtype)
+        share = _share(at.size, o, kernel, stride, padding, include, None, at.number)
+        return ex.where(valid, value / ex.cast(share, value.dtype), 0)
 
     total = at.sum([-(-k // s) for k, s in zip(kernel, stride)], element)
     return total if known is None else total / ex.const(known, total.dtype)
@@ -296,7 +297,12 @@ def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, ind
         values, where = (window_max_short if short else window_max)(shape, flat, **given)
     if tape.recording(flat):
         tape.record(
-            f"MaxPool{n}DWithIndicesBackward0", _max_back, (flat,), values, (where,), (tuple(flat.shape), given)
+            f"MaxPool{n}DWithIndicesBackward0",
+            _max_back,
+            (flat,),
+            values,
+            (where,),
+            (tuple(flat.shape), given),
         )
     values = values.reshape(*lead, *out)
     return (values, where.reshape(*lead, *out)) if indices else values
@@ -348,7 +354,9 @@ def _declare_maxima(n: int) -> None:
 
 
 # --- means ------------------------------
-def _avg_pool(n: int, x, kernel, stride, padding, ceil_mode: bool, include: bool, divisor: int | None) -> TensorBase:
+def _avg_pool(
+    n: int, x, kernel, stride, padding, ceil_mode: bool, include: bool, divisor: int | None
+) -> TensorBase:
     name = f"avg_pool{n}d"
     if divisor == 0:
         raise RuntimeError(f"{name}(): divisor must be not zero")
@@ -445,7 +453,9 @@ def _declare_means(n: int) -> None:
 
 def _enter(n: int, name: str, function, what: str) -> None:
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{what} of an input {'(N, C, L)' if n == 1 else '(N, C, *)'} or {'(C, L)' if n == 1 else '(C, *)'}."
+    function.__doc__ = (
+        f"{what} of an input {'(N, C, L)' if n == 1 else '(N, C, *)'} or {'(C, L)' if n == 1 else '(C, *)'}."
+    )
     register(name, "composite", function, places=(f"nn.functional.{name}",))
 
 

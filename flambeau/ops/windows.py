@@ -6,7 +6,6 @@ matrix (im2col; Chellapilla et al. 2006) and multiplies.  Derivatives come from 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
