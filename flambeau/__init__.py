@@ -48,6 +48,7 @@ for _name in (
     "copying",
     "reduced",
     "optimizer_steps",
+    "recurrent",
     "viewing",
     "creation",
     "products",

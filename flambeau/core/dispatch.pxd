@@ -6,7 +6,7 @@ from .tape cimport Node, Slot
 
 cdef enum:
     MAX_OPERANDS = 10         # inputs of a kernel; a kernel key has 6 bits for each
-    MAX_OUTPUTS = 4
+    MAX_OUTPUTS = 8
     MAX_PARAMS = 12
     MAX_SLOTS = 22            # scalars of one launch
 

@@ -14,6 +14,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
+from ...ops.recurrent import gru_cell, lstm_cell
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
@@ -25,27 +26,30 @@ _State = tuple[Tensor, ...]
 
 
 def _tanh_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
-    return (flambeau.tanh(x + F.linear(state[0], weight, bias)),)
+    return (flambeau.tanh(flambeau.addmm(x, state[0], weight.t())),)
 
 
 def _relu_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
-    return (flambeau.relu(x + F.linear(state[0], weight, bias)),)
+    return (flambeau.relu(flambeau.addmm(x, state[0], weight.t())),)
 
 
 def _lstm_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
     hidden, cell = state
-    input_gate, forget_gate, candidate, output_gate = (x + F.linear(hidden, weight, bias)).chunk(4, 1)
-    cell = flambeau.sigmoid(forget_gate) * cell + flambeau.sigmoid(input_gate) * flambeau.tanh(candidate)
-    return flambeau.sigmoid(output_gate) * flambeau.tanh(cell), cell
+    return lstm_cell(*flambeau.addmm(x, hidden, weight.t()).chunk(4, 1), cell)
 
 
 def _gru_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
     (hidden,) = state
-    x_reset, x_update, x_new = x.chunk(3, 1)
-    h_reset, h_update, h_new = F.linear(hidden, weight, bias).chunk(3, 1)
-    update = flambeau.sigmoid(x_update + h_update)
-    new = flambeau.tanh(x_new + flambeau.sigmoid(x_reset + h_reset) * h_new)
-    return (new + update * (hidden - new),)
+    return (gru_cell(*x.chunk(3, 1), *F.linear(hidden, weight, bias).chunk(3, 1), hidden),)
+
+
+def _biases(mode: str, of_input: Tensor | None, of_state: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """What is added to the input's share of the gates and what to the state's: all to the first, but for the
+    GRU, whose reset gate scales the state's share.
+    """
+    if of_input is None or of_state is None or mode == "GRU":
+        return of_input, of_state
+    return of_input + of_state, None
 
 
 # How many times `hidden_size` the gates of each kind are, and its step.
@@ -255,8 +259,9 @@ class RNNBase(Module):
         """One layer in one direction."""
         step = _MODES[self.mode][1]
         weights = {name.split("_l")[0]: getattr(self, name) for name in self._all_weights[place]}
-        weight, bias, projection = weights["weight_hh"], weights.get("bias_hh"), weights.get("weight_hr")
-        inputs = list(F.linear(sequence, weights["weight_ih"], weights.get("bias_ih")).unbind(0))
+        weight, projection = weights["weight_hh"], weights.get("weight_hr")
+        first, bias = _biases(self.mode, weights.get("bias_ih"), weights.get("bias_hh"))
+        inputs = list(F.linear(sequence, weights["weight_ih"], first).unbind(0))
         outputs = []
         for x in reversed(inputs) if backwards else inputs:
             state = step(x, state, weight, bias)
@@ -472,7 +477,8 @@ class RNNCellBase(Module):
         elif single:
             state = tuple(part.unsqueeze(0) for part in state)
         step = _MODES[mode][1]
-        state = step(F.linear(x, self.weight_ih, self.bias_ih), state, self.weight_hh, self.bias_hh)
+        first, bias = _biases(mode, self.bias_ih, self.bias_hh)
+        state = step(F.linear(x, self.weight_ih, first), state, self.weight_hh, bias)
         return tuple(part.squeeze(0) for part in state) if single else state
 
 
