@@ -2,37 +2,143 @@
 
 from __future__ import annotations
 
+from ..autograd import grad as gradients
+from ..autograd.grad_mode import no_grad
 from ..compiler import functions as fn
+from ..core import tape
+from ..core.products import addmm
+from ..core.tensor import TensorBase
 from .declare import FLOATING, pointwise
+from .joining import cat, stack
+from .registry import library
 
 
-@pointwise(places=("_lstm_cell",), results=2, dtypes=FLOATING, in_place=False)
+def _new_cell(input, forget, candidate, cell):
+    return fn.sigmoid(forget) * cell + fn.sigmoid(input) * fn.tanh(candidate)
+
+
+@pointwise(places=("_lstm_state",), dtypes=FLOATING, in_place=False)
+def lstm_state(input, forget, candidate, cell):
+    """c' = σ(forget)·c + σ(input)·tanh(candidate)."""
+    return _new_cell(input, forget, candidate, cell)
+
+
+@pointwise(places=("_lstm_output",), dtypes=FLOATING, in_place=False)
+def lstm_output(output, cell):
+    """h' = σ(output)·tanh(c')."""
+    return fn.sigmoid(output) * fn.tanh(cell)
+
+
+@pointwise(places=("_lstm_cell",), results=2, dtypes=FLOATING, in_place=False, differentiable=False)
 def lstm_cell(input, forget, candidate, output, cell):
     """h' and c' of the long short-term memory (Hochreiter and Schmidhuber, 1997), from the gates before their
-    nonlinearities: c' = σ(forget)·c + σ(input)·tanh(candidate), h' = σ(output)·tanh(c').
+    nonlinearities.
     """
-    new = fn.sigmoid(forget) * cell + fn.sigmoid(input) * fn.tanh(candidate)
+    new = _new_cell(input, forget, candidate, cell)
     return fn.sigmoid(output) * fn.tanh(new), new
 
 
-@lstm_cell.derivative
-def _(grads, input, forget, candidate, output, cell, outs):
+@pointwise(places=("_lstm_cell_gradients",), results=5, dtypes=FLOATING, in_place=False, differentiable=False)
+def lstm_cell_gradients(grad_hidden, grad_cell, input, forget, candidate, output, cell, new):
+    """The gradients of `lstm_cell`'s operands, for layers that keep what a step needs themselves."""
     i, f, g, o = fn.sigmoid(input), fn.sigmoid(forget), fn.tanh(candidate), fn.sigmoid(output)
-    squashed = fn.tanh(outs[1])
-    new = grads[1] + grads[0] * o * (1.0 - squashed * squashed)
+    squashed = fn.tanh(new)
+    flow = grad_cell + grad_hidden * o * (1.0 - squashed * squashed)
     return (
-        new * g * i * (1.0 - i),
-        new * cell * f * (1.0 - f),
-        new * i * (1.0 - g * g),
-        grads[0] * squashed * o * (1.0 - o),
-        new * f,
+        flow * g * i * (1.0 - i),
+        flow * cell * f * (1.0 - f),
+        flow * i * (1.0 - g * g),
+        grad_hidden * squashed * o * (1.0 - o),
+        flow * f,
     )
 
 
-@pointwise(places=("_gru_cell",), dtypes=FLOATING, in_place=False)
-def gru_cell(x_reset, x_update, x_new, h_reset, h_update, h_new, hidden):
-    """h' of the gated recurrent unit (Cho et al., 2014), from the input's and the state's shares of the gates:
-    n = tanh(x_new + σ(x_reset + h_reset)·h_new), h' = n + σ(x_update + h_update)·(h - n).
+def lstm_step(gates: TensorBase, cell: TensorBase) -> tuple[TensorBase, TensorBase]:
+    """h' and c' from all gates of a step, (N, 4H), and the cell, (N, H); differentiates any number of times."""
+    input, forget, candidate, output = gates.chunk(4, 1)
+    cell = lstm_state(input, forget, candidate, cell)
+    return lstm_output(output, cell), cell
+
+
+def _lstm_steps(gates, hidden, cell, weight):
+    outputs = []
+    for share in gates.unbind(0):
+        hidden, cell = lstm_step(addmm(share, hidden, weight.t()), cell)
+        outputs.append(hidden)
+    return stack(outputs), cell
+
+
+@library("library", "_lstm_layer")
+def lstm_layer(gates: TensorBase, hidden: TensorBase, cell: TensorBase, weight: TensorBase):
+    """Run an LSTM over a sequence: outputs (L, N, H) and the last cell (N, H), from the input's share of the gates
+    (L, N, 4H), the state to begin with (N, H) and the state's weight (4H, H).
+
+    The whole sequence is one node on the tape, which multiplies out the weight's gradient once, not once a step.
     """
-    new = fn.tanh(x_new + fn.sigmoid(x_reset + h_reset) * h_new)
+    if not tape.recording(gates, hidden, cell, weight):
+        return _lstm_steps(gates, hidden, cell, weight)
+    with no_grad():
+        shares, turned, before, length = gates.new_empty(gates.shape), weight.t(), hidden, len(gates)
+        outputs, cells = (gates.new_empty((length, *cell.shape)) for _ in range(2))
+        for t, kept in enumerate(cells.unbind(0)):
+            gate = addmm(gates[t], before, turned, out=shares[t]).chunk(4, 1)
+            was, before = cells[t - 1] if t else cell, outputs[t]
+            lstm_cell.foreach([[x] for x in (*gate, was)], out=[[before], [kept]])
+        last = cells[length - 1].clone()
+    saved = (gates, hidden, cell, weight, outputs, shares, cells)
+    tape.record("LstmLayerBackward0", _lstm_gradients, saved[:4], (outputs, last), saved)
+    return outputs, last
+
+
+def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, shares, cells):
+    if tape.recording(*grads, gates, hidden, cell, weight):  # to be differentiated again: step by step
+        return _recorded_gradients(grads, (gates, hidden, cell, weight))
+    length, (grad_outputs, grad_cell) = len(gates), grads
+    flow = shares.new_empty(shares.shape)
+    parts = flow.chunk(4, 2)
+    carried, grad_cell = (
+        hidden.new_zeros(hidden.shape),
+        cell.new_zeros(cell.shape) if grad_cell is None else grad_cell,
+    )
+    for t in reversed(range(length)):
+        grad_hidden = carried if grad_outputs is None else grad_outputs[t] + carried
+        given = (grad_hidden, grad_cell, *shares[t].chunk(4, 1), cells[t - 1] if t else cell, cells[t])
+        grad_cell = cell.new_empty(cell.shape)
+        lstm_cell_gradients.foreach(
+            [[x] for x in given], out=[[x] for x in (*(part[t] for part in parts), grad_cell)]
+        )
+        carried = flow[t] @ weight
+    states = cat([hidden.unsqueeze(0), outputs[: length - 1]])
+    rows = flow.reshape(-1, flow.shape[2])
+    return flow, carried, grad_cell, rows.t() @ states.reshape(-1, states.shape[2])
+
+
+def _recorded_gradients(grads, inputs):
+    wanted = [x for x in inputs if x.requires_grad]
+    pairs = [(out, g) for out, g in zip(_lstm_steps(*inputs), grads) if g is not None]
+    found = iter(
+        gradients(
+            [out for out, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True
+        )
+    )
+    return tuple(next(found) if x.requires_grad else None for x in inputs)
+
+
+@pointwise(places=("_gru_candidate",), dtypes=FLOATING, in_place=False)
+def gru_candidate(x_reset, h_reset, x_new, h_new):
+    """n = tanh(x_new + σ(x_reset + h_reset)·h_new)."""
+    return fn.tanh(x_new + fn.sigmoid(x_reset + h_reset) * h_new)
+
+
+@pointwise(places=("_gru_mixture",), dtypes=FLOATING, in_place=False)
+def gru_mixture(x_update, h_update, new, hidden):
+    """h' = n + σ(x_update + h_update)·(h - n)."""
     return new + fn.sigmoid(x_update + h_update) * (hidden - new)
+
+
+def gru_step(from_input: TensorBase, from_state: TensorBase, hidden: TensorBase) -> TensorBase:
+    """h' of the gated recurrent unit (Cho et al., 2014) from the shares of its gates, (N, 3H), and h, (N, H)."""
+    x_reset, x_update, x_new = from_input.chunk(3, 1)
+    h_reset, h_update, h_new = from_state.chunk(3, 1)
+    new = gru_candidate(x_reset, h_reset, x_new, h_new)
+    return gru_mixture(x_update, h_update, new, hidden)

@@ -14,7 +14,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
-from ...ops.recurrent import gru_cell, lstm_cell
+from ...ops.recurrent import gru_step, lstm_layer, lstm_step
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
@@ -35,15 +35,17 @@ def _relu_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) ->
 
 def _lstm_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
     hidden, cell = state
-    return lstm_cell(*flambeau.addmm(x, hidden, weight.t()).chunk(4, 1), cell)
+    return lstm_step(flambeau.addmm(x, hidden, weight.t()), cell)
 
 
 def _gru_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
     (hidden,) = state
-    return (gru_cell(*x.chunk(3, 1), *F.linear(hidden, weight, bias).chunk(3, 1), hidden),)
+    return (gru_step(x, F.linear(hidden, weight, bias), hidden),)
 
 
-def _biases(mode: str, of_input: Tensor | None, of_state: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+def _biases(
+    mode: str, of_input: Tensor | None, of_state: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
     """What is added to the input's share of the gates and what to the state's: all to the first, but for the
     GRU, whose reset gate scales the state's share.
     """
@@ -261,7 +263,12 @@ class RNNBase(Module):
         weights = {name.split("_l")[0]: getattr(self, name) for name in self._all_weights[place]}
         weight, projection = weights["weight_hh"], weights.get("weight_hr")
         first, bias = _biases(self.mode, weights.get("bias_ih"), weights.get("bias_hh"))
-        inputs = list(F.linear(sequence, weights["weight_ih"], first).unbind(0))
+        gates = F.linear(sequence, weights["weight_ih"], first)
+        if self.mode == "LSTM" and projection is None:
+            output, cell = lstm_layer(gates.flip(0) if backwards else gates, *state, weight)
+            last = output[output.size(0) - 1]
+            return output.flip(0) if backwards else output, (last, cell)
+        inputs = list(gates.unbind(0))
         outputs = []
         for x in reversed(inputs) if backwards else inputs:
             state = step(x, state, weight, bias)
