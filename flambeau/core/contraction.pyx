@@ -58,6 +58,7 @@ cdef enum:
     HEIGHT = 64                # rows that are summed in the element's own precision
 
 cdef double GIL_FROM = 1e5     # multiplications from which giving up the GIL pays off
+cdef int64_t WORTH_A_COPY = 16  # columns of a result from which copying a left operand costs little beside the product
 cdef Scale ONE
 ONE.real, ONE.whole = 1.0, 1
 
@@ -300,6 +301,9 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     p.rank = 0
     if a.rank + b.rank + c.rank > used_dims(a_form) + used_dims(b_form) + used_dims(form):
         stack(&p, a, used_dims(a_form), b, used_dims(b_form), c, used_dims(form))
+    if p.rank and not a.contiguous and b.rank == used_dims(b_form) and p.n >= WORTH_A_COPY:
+        # many products with one matrix are one long product, once the left ones lie one after another
+        return multiply(c, form, compact(a), a_form, b, b_form, alpha, beta)
     ensure()
     work = <double>p.m * p.n * p.k
     for d in range(p.rank):

@@ -13,14 +13,10 @@ from .joining import cat, stack
 from .registry import library
 
 
-def _new_cell(input, forget, candidate, cell):
-    return fn.sigmoid(forget) * cell + fn.sigmoid(input) * fn.tanh(candidate)
-
-
 @pointwise(places=("_lstm_state",), dtypes=FLOATING, in_place=False)
 def lstm_state(input, forget, candidate, cell):
     """c' = σ(forget)·c + σ(input)·tanh(candidate)."""
-    return _new_cell(input, forget, candidate, cell)
+    return fn.sigmoid(forget) * cell + fn.sigmoid(input) * fn.tanh(candidate)
 
 
 @pointwise(places=("_lstm_output",), dtypes=FLOATING, in_place=False)
@@ -29,19 +25,19 @@ def lstm_output(output, cell):
     return fn.sigmoid(output) * fn.tanh(cell)
 
 
-@pointwise(places=("_lstm_cell",), results=2, dtypes=FLOATING, in_place=False, differentiable=False)
+@pointwise(places=("_lstm_cell",), results=6, dtypes=FLOATING, in_place=False, differentiable=False)
 def lstm_cell(input, forget, candidate, output, cell):
-    """h' and c' of the long short-term memory (Hochreiter and Schmidhuber, 1997), from the gates before their
-    nonlinearities.
+    """h', c' and the gates behind their nonlinearities, for a long short-term memory (Hochreiter and Schmidhuber,
+    1997), from the gates before them.
     """
-    new = _new_cell(input, forget, candidate, cell)
-    return fn.sigmoid(output) * fn.tanh(new), new
+    i, f, g, o = fn.sigmoid(input), fn.sigmoid(forget), fn.tanh(candidate), fn.sigmoid(output)
+    new = f * cell + i * g
+    return o * fn.tanh(new), new, i, f, g, o
 
 
 @pointwise(places=("_lstm_cell_gradients",), results=5, dtypes=FLOATING, in_place=False, differentiable=False)
-def lstm_cell_gradients(grad_hidden, grad_cell, input, forget, candidate, output, cell, new):
-    """The gradients of `lstm_cell`'s operands, for layers that keep what a step needs themselves."""
-    i, f, g, o = fn.sigmoid(input), fn.sigmoid(forget), fn.tanh(candidate), fn.sigmoid(output)
+def lstm_cell_gradients(grad_hidden, grad_cell, i, f, g, o, cell, new):
+    """The gradients of `lstm_cell`'s operands from those of h' and c'; i, f, g, o and `new` are its results."""
     squashed = fn.tanh(new)
     flow = grad_cell + grad_hidden * o * (1.0 - squashed * squashed)
     return (
@@ -75,42 +71,47 @@ def lstm_layer(gates: TensorBase, hidden: TensorBase, cell: TensorBase, weight: 
 
     The whole sequence is one node on the tape, which multiplies out the weight's gradient once, not once a step.
     """
-    if not tape.recording(gates, hidden, cell, weight):
-        return _lstm_steps(gates, hidden, cell, weight)
-    with no_grad():
-        shares, turned, before, length = gates.new_empty(gates.shape), weight.t(), hidden, len(gates)
-        outputs, cells = (gates.new_empty((length, *cell.shape)) for _ in range(2))
-        for t, kept in enumerate(cells.unbind(0)):
-            gate = addmm(gates[t], before, turned, out=shares[t]).chunk(4, 1)
-            was, before = cells[t - 1] if t else cell, outputs[t]
-            lstm_cell.foreach([[x] for x in (*gate, was)], out=[[before], [kept]])
-        last = cells[length - 1].clone()
-    saved = (gates, hidden, cell, weight, outputs, shares, cells)
-    tape.record("LstmLayerBackward0", _lstm_gradients, saved[:4], (outputs, last), saved)
+    outputs, cells, activated = _lstm_kept(gates, hidden, cell, weight)
+    last = cells[len(cells) - 1].clone()
+    if tape.recording(gates, hidden, cell, weight):
+        saved = (gates, hidden, cell, weight, outputs, cells, activated)
+        tape.record("LstmLayerBackward0", _lstm_gradients, saved[:4], (outputs, last), saved)
     return outputs, last
 
 
-def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, shares, cells):
+@no_grad()
+def _lstm_kept(gates, hidden, cell, weight):
+    """All outputs, cells and activated gates."""
+    activated, length = gates.new_empty(gates.shape), len(gates)
+    outputs, cells = (gates.new_empty((length, *cell.shape)) for _ in range(2))
+    weight = weight.t().contiguous()
+    for share, places, output, new in zip(gates, activated, outputs, cells):
+        places = addmm(share, hidden, weight, out=places).chunk(4, 1)
+        lstm_cell.foreach([[x] for x in (*places, cell)], out=[[x] for x in (output, new, *places)])
+        hidden, cell = output, new
+    return outputs, cells, activated
+
+
+def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, cells, activated):
     if tape.recording(*grads, gates, hidden, cell, weight):  # to be differentiated again: step by step
         return _recorded_gradients(grads, (gates, hidden, cell, weight))
-    length, (grad_outputs, grad_cell) = len(gates), grads
-    flow = shares.new_empty(shares.shape)
-    parts = flow.chunk(4, 2)
-    carried, grad_cell = (
-        hidden.new_zeros(hidden.shape),
-        cell.new_zeros(cell.shape) if grad_cell is None else grad_cell,
-    )
-    for t in reversed(range(length)):
-        grad_hidden = carried if grad_outputs is None else grad_outputs[t] + carried
-        given = (grad_hidden, grad_cell, *shares[t].chunk(4, 1), cells[t - 1] if t else cell, cells[t])
+    grad_outputs, grad_cell = grads
+    grad_cell = cell.new_zeros(cell.shape) if grad_cell is None else grad_cell
+    grad_hidden = hidden.new_zeros(hidden.shape)
+    flow = activated.new_empty(activated.shape)
+    befores = [cell, *cells[: len(cells) - 1]]
+    for t in reversed(range(len(cells))):
+        if grad_outputs is not None:
+            grad_hidden = grad_hidden + grad_outputs[t]
+        given = (grad_hidden, grad_cell, *activated[t].chunk(4, 1), befores[t], cells[t])
         grad_cell = cell.new_empty(cell.shape)
         lstm_cell_gradients.foreach(
-            [[x] for x in given], out=[[x] for x in (*(part[t] for part in parts), grad_cell)]
+            [[x] for x in given], out=[[x] for x in (*flow[t].chunk(4, 1), grad_cell)]
         )
-        carried = flow[t] @ weight
-    states = cat([hidden.unsqueeze(0), outputs[: length - 1]])
-    rows = flow.reshape(-1, flow.shape[2])
-    return flow, carried, grad_cell, rows.t() @ states.reshape(-1, states.shape[2])
+        grad_hidden = flow[t] @ weight
+    states = cat([hidden.unsqueeze(0), outputs[: len(outputs) - 1]])
+    grad_weight = flow.flatten(0, 1).t() @ states.flatten(0, 1)
+    return flow, grad_hidden, grad_cell, grad_weight
 
 
 def _recorded_gradients(grads, inputs):

@@ -216,3 +216,19 @@ def test_errors():
     ):
         with pytest.raises(error, match=message):
             call_it()
+
+def test_lstm_gradients_of_any_order():
+    """The layer's own derivative, and the step by step one that it leaves a second derivative to."""
+    flambeau.manual_seed(0)
+    layer = nn.LSTM(3, 4, num_layers=2, bidirectional=True).double()
+    x, h, c = (
+        flambeau.randn(*size, dtype=flambeau.float64, requires_grad=True)
+        for size in ((5, 2, 3), (4, 2, 4), (4, 2, 4))
+    )
+
+    def outputs(x, h, c, *weights):
+        output, (hidden, cell) = layer(x, (h, c))
+        return output, hidden, cell
+
+    assert flambeau.autograd.gradcheck(outputs, (x, h, c, *layer.parameters()))
+    assert flambeau.autograd.gradgradcheck(lambda x, h, c: outputs(x, h, c)[0], (x, h, c))
