@@ -1,0 +1,5 @@
+"""Signal processing, as `torch.signal` names it."""
+
+from . import windows
+
+__all__ = ["windows"]

@@ -1,0 +1,6 @@
+"""Window functions, as `torch.signal.windows` names them."""
+
+from ...ops.registry import published
+
+globals().update(published("signal.windows."))
+__all__ = sorted(published("signal.windows."))

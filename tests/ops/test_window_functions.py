@@ -1,0 +1,63 @@
+"""Window functions against SciPy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.signal.windows as reference
+
+import flambeau
+from flambeau.signal import windows
+
+CASES = {
+    "bartlett": {},
+    "blackman": {},
+    "cosine": {},
+    "exponential": {"tau": 2.0},
+    "gaussian": {"std": 1.5},
+    "general_cosine": {"a": [0.4, 0.5, 0.1]},
+    "general_hamming": {"alpha": 0.6},
+    "hamming": {},
+    "hann": {},
+    "kaiser": {"beta": 5.0},
+    "nuttall": {},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("sym", [True, False])
+@pytest.mark.parametrize("size", [0, 1, 2, 7, 8])
+def test_windows(name, sym, size):
+    found = getattr(windows, name)(size, sym=sym, dtype=flambeau.float64, **CASES[name])
+    if size == 0:
+        assert found.shape == (0,)
+        return
+    expected = getattr(reference, name)(size, sym=sym, **CASES[name])
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, atol=1e-15)
+    assert getattr(windows, name)(size, **CASES[name]).dtype == flambeau.float32
+
+
+@pytest.mark.parametrize("name", ["hann", "hamming", "blackman", "bartlett", "kaiser"])
+def test_older_names(name):
+    options = {"beta": 12.0} if name == "kaiser" else {}
+    for periodic in (True, False):
+        found = getattr(flambeau, f"{name}_window")(9, periodic, dtype=flambeau.float64)
+        expected = getattr(reference, name)(9, sym=not periodic, **options)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        flambeau.kaiser_window(5, False, 3.0).numpy(), reference.kaiser(5, 3.0), rtol=1e-6
+    )
+
+
+def test_errors():
+    with pytest.raises(ValueError):
+        windows.hann(-1)
+    with pytest.raises(ValueError):
+        windows.hann(3, dtype=flambeau.int64)
+    with pytest.raises(ValueError):
+        windows.gaussian(3, std=0.0)
+    with pytest.raises(TypeError):
+        windows.hann(3, tau=1.0)
+    with pytest.raises(RuntimeError):
+        flambeau.hann_window(-2)
+    assert windows.cosine(3, requires_grad=True).requires_grad
