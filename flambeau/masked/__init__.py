@@ -1,0 +1,6 @@
+"""Reductions and normalisations of the elements that a mask holds, as `torch.masked` names them."""
+
+from ..ops.registry import published
+
+globals().update(published("masked."))
+__all__ = sorted(published("masked."))
