@@ -193,14 +193,14 @@ def _complex_to_real(
 ) -> TensorBase:
     """The inverse transform of half of Hermitian values; the forward one is that of their conjugates."""
     x = _complex(who, input)
-    last = None if s is None else tuple(s)[-1]
+    last = -1 if s is None else tuple(s)[-1]
     halves = None if s is None else (*tuple(s)[:-1], 1 if last == -1 else last // 2 + 1)
-    if s is not None and last != -1 and last < 1:
+    if last != -1 and last < 1:
         raise RuntimeError(f"{who}(): Invalid number of data points ({last}) specified")
     _, axes = _sized(who, x, halves, dim)
     if not axes:
         raise RuntimeError(f"{who}() must transform at least one axis")
-    n = 2 * (x.shape[axes[-1]] - 1) if last in (None, -1) else last
+    n = 2 * (x.shape[axes[-1]] - 1) if last == -1 else last
     if n < 1:
         raise RuntimeError(f"{who}(): Invalid number of data points ({n}) specified")
     sizes = [x.shape[a] if s is None or s[k] == -1 else s[k] for k, a in enumerate(axes[:-1])] + [n // 2 + 1]
