@@ -150,20 +150,14 @@ def grad(
     return tuple(found)
 
 
-def _tensor_backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
-    """Add this tensor's gradients to the `.grad` of the leaves it depends on; see `autograd.backward`."""
+def _backward_from(tensor, gradient, retain_graph, create_graph, inputs) -> None:
     if create_graph:
         warnings.warn(
             "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
             "which can cause a memory leak. Use autograd.grad instead.",
-            stacklevel=2,
+            stacklevel=3,
         )
-    if gradient is None and inputs is None and self.numel() == 1 and self.requires_grad:
-        _tape.run_backward(
-            [self],
-            [self.new_ones(self.shape)],
-            create_graph if retain_graph is None else retain_graph,
-            create_graph,
-        )
-        return
-    backward(self, gradient, retain_graph, create_graph, inputs)
+    backward(tensor, gradient, retain_graph, create_graph, inputs)
+
+
+_tape.set_backward(_backward_from)

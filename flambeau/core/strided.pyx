@@ -302,6 +302,26 @@ cdef TensorBase swapped(TensorBase t, int a, int b, str label):
     return permuted(t, dims, label)
 
 
+def spread(TensorBase value not None, sizes, tuple dims, bint keepdim) -> TensorBase:
+    """The result of a reduction over `dims` of a tensor of those sizes, repeated along them: a view."""
+    cdef Shape s
+    cdef int d, k = 0
+    if taped(value) and not keepdim and len(sizes):
+        value = (<object>value).reshape([1 if place in dims else n for place, n in enumerate(sizes)])
+        keepdim = True
+    s.rank, s.offset = len(sizes), value.offset
+    for d in range(s.rank):
+        s.sizes[d], s.strides[d] = sizes[d], 0
+        if d not in dims:
+            s.strides[d] = value.strides[k]
+            k += 1
+        elif keepdim:
+            k += 1
+    if taped(value):
+        return expanded(value, s.rank, s.sizes)
+    return view_of(value, &s)
+
+
 cdef TensorBase expanded(TensorBase t, int rank, const int64_t* sizes):
     """t repeated along new dimensions and those of size 1; -1 keeps a size."""
     cdef Shape s

@@ -543,6 +543,8 @@ cdef class Task:
 
     cdef int expect(self, TensorBase leaf) except -1:
         if leaf.hooks is not None or self.selective:
+            if self.leaves is None:
+                self.leaves = {}
             entry = self.leaves.get(leaf)
             if entry is None:
                 self.leaves[leaf] = [1, None]
@@ -607,7 +609,7 @@ cdef class Task:
                 changed = hook(grad)
                 if changed is not None:
                     grad = changed
-        places = self.captures.get(leaf) if self.captures else None
+        places = self.captures.get(leaf) if self.captures is not None else None
         if places is not None and not self.accumulate:
             for _, place in places:
                 self.found[place] = grad
@@ -625,7 +627,7 @@ cdef class Task:
         node.arrived = None
         if grads is not None and node.pre_hooks is not None:
             grads = before_node(node, grads)
-        if self.captures and node in self.captures and grads is not None:
+        if self.captures is not None and node in self.captures and grads is not None:
             for number, place in self.captures[node]:
                 if not self.accumulate:
                     self.found[place] = grads[number]
@@ -707,6 +709,26 @@ cdef int accumulate(TensorBase leaf, TensorBase grad, bint create_graph) except 
     return 0
 
 
+def tensor_backward(TensorBase self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
+    """Add this tensor's gradients to the `.grad` of the leaves it depends on; see `autograd.backward`."""
+    cdef TensorBase one
+    if gradient is None and inputs is None and not create_graph and self.count == 1 and wants_grad(self):
+        one = new_tensor(self.rank, self.sizes, self.code)
+        (<object>one).fill_(1)
+        run_backward([self], [one], bool(retain_graph), False)
+    else:
+        backward_from(self, gradient, retain_graph, create_graph, inputs)
+
+
+cdef object backward_from = None
+
+
+def set_backward(function) -> None:
+    """What `Tensor.backward` does with more than a scalar, or with arguments."""
+    global backward_from
+    backward_from = function
+
+
 def run_backward(list roots, list grads, bint retain, bint create_graph, list inputs=None, bint accumulate=True):
     """Send `grads` back from `roots`.
 
@@ -719,11 +741,12 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     cdef Node node
     cdef bint before = grad_enabled()
     ready.items, ready.count, ready.room = NULL, 0, 0
-    task.visited, task.leaves, task.captures = [], {}, {}
+    task.visited = []
     task.accumulate, task.create_graph, task.retain = accumulate, create_graph, retain
     task.selective = inputs is not None
-    cdef set wanted_leaves = set()
+    cdef set wanted_leaves = None
     if inputs is not None:
+        wanted_leaves, task.captures = set(), {}
         task.found = [None] * len(inputs)
         for place, given in enumerate(inputs):
             t = <TensorBase?>given

@@ -134,7 +134,7 @@ class Rows:
             def call(*values):
                 return formula(*[values[p] for p in places])
 
-            op.set_formula(saved, call)
+            op.set_formula(saved, formula if wanted == names else call)
             return formula
 
         return declare

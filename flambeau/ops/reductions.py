@@ -6,6 +6,7 @@ import math
 
 from ..compiler import functions as fn
 from ..compiler import kernels as kn
+from ..core.strided import spread
 from .declare import FLOATING, NUMERIC
 from .declare_rows import reduction, row, widened
 
@@ -37,7 +38,7 @@ def sum_(input):
 
 @sum_.derivative
 def _(grad, sizes, dims, keepdim):
-    return (restore(grad, sizes, dims, keepdim).expand(sizes),)
+    return (spread(grad, sizes, dims, keepdim),)
 
 
 @reduction(places=("mean", "Tensor.mean"), dtypes=FLOATING, reference="numpy.mean")
@@ -49,7 +50,7 @@ def mean(input):
 @mean.derivative
 def _(grad, sizes, dims, keepdim):
     n = count(sizes, dims)
-    return ((restore(grad, sizes, dims, keepdim) * (1.0 / n if n else float("nan"))).expand(sizes),)
+    return (spread(grad * (1.0 / n if n else float("nan")), sizes, dims, keepdim),)
 
 
 @reduction(
