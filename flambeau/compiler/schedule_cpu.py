@@ -47,6 +47,8 @@ def module_for(kernel: Pointwise | Row | Indexed, triple: str) -> Module:
         from . import schedule_cpu_indexed
 
         return schedule_cpu_indexed.module_for(kernel, triple)
+    if not isinstance(kernel, (Pointwise, Row)):
+        return kernel.module(triple)  # written for a CPU
     module = Module(triple)
     f = Function(module, "define " + SIGNATURE)
     Frame(f, kernel).emit()
