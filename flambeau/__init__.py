@@ -67,7 +67,6 @@ for _name in (
     "attention",
     "resizing",
     "convolution",
-    "windows",
     "pixels",
     "pooling",
     "special",

@@ -160,7 +160,9 @@ class Tile:
             for part in range(2):
                 picks = ", ".join(f"i32 {k}" for k in range(part * n // 2, (part + 1) * n // 2))
                 kind = f"<{n // 2} x {self.scalar}>"
-                halves.append(self.f.op(kind, f"shufflevector {v}, {v.type} poison, <{n // 2} x i32> <{picks}>"))
+                halves.append(
+                    self.f.op(kind, f"shufflevector {v}, {v.type} poison, <{n // 2} x i32> <{picks}>")
+                )
             v, n = self.f.binary("fadd", *halves), n // 2
         return self.f.op(self.scalar, f"extractelement {v}, i32 0")
 
@@ -214,7 +216,9 @@ def _correlations(t: Tile, k: Correlations) -> None:
     images, rows, width, image_step, row_step, grad_image, step, channels = (t.geometry(n) for n in range(8))
     sources = [t.at(grid, t.entry(offsets, i64(r))) for r in range(k.rows)]
     spots = [
-        t.at(t.at(gradient, f.mul(step, i64(r))), i64(v * t.lanes)) for r in range(k.rows) for v in range(k.vectors)
+        t.at(t.at(gradient, f.mul(step, i64(r))), i64(v * t.lanes))
+        for r in range(k.rows)
+        for v in range(k.vectors)
     ]
 
     def image(n: Value, sums: list[Value]) -> list[Value]:

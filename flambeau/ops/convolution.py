@@ -106,7 +106,9 @@ def laid_out(at, x, *, stride, **before):
     return x.get((plane, *spots), 0)
 
 
-def grid_of(x: TensorBase, stride: Sequence[int], phases: Sequence[int], cells: Sequence[int], before: Sequence[int]):
+def grid_of(
+    x: TensorBase, stride: Sequence[int], phases: Sequence[int], cells: Sequence[int], before: Sequence[int]
+):
     """(N, C, phases × cells), contiguous; the input itself where that is the same."""
     n = len(cells)
     if set(stride) == {1} and not any(before) and tuple(x.shape[2:]) == tuple(cells):
@@ -116,7 +118,9 @@ def grid_of(x: TensorBase, stride: Sequence[int], phases: Sequence[int], cells: 
     if set(phases) == {1} and len(set(stride)) == 1 and stride[0] == 1:
         return _padded((flat.shape[0], *cells), flat, **given).reshape(*x.shape[:2], -1)
     shape = (flat.shape[0], *phases, *cells)
-    return laid_out(shape, flat, stride=tuple(stride), **given).reshape(x.shape[0], x.shape[1], -1) if n else x
+    return (
+        laid_out(shape, flat, stride=tuple(stride), **given).reshape(x.shape[0], x.shape[1], -1) if n else x
+    )
 
 
 @indexed(moves=("x",))
@@ -125,7 +129,9 @@ def _padded(at, x, **before):
 
 
 @functools.lru_cache(maxsize=256)
-def _stores(out: tuple[int, ...], cells: tuple[int, ...], lanes: int) -> tuple[int, TensorBase, TensorBase, TensorBase]:
+def _stores(
+    out: tuple[int, ...], cells: tuple[int, ...], lanes: int
+) -> tuple[int, TensorBase, TensorBase, TensorBase]:
     """How many places a channel has, and for each vector of them which lanes go where in the output."""
     width = out[-1]
     entries: dict[int, list[tuple[int, int]]] = {}
@@ -184,7 +190,9 @@ def _multiply(grid, weight, bias, shifts, out: Sequence[int], cells: Sequence[in
     vectors = -(-places // lanes)
     chunk = min(max(CACHE_BYTES // (channels * grid.dtype.itemsize * lanes), 24) // 24 * 24, vectors)
     offsets = _offsets(channels, area, shifts)
-    core.products(tuple(kinds), found, grid, bias, offsets, firsts, masks, spots, groups, places, lanes, chunk)
+    core.products(
+        tuple(kinds), found, grid, bias, offsets, firsts, masks, spots, groups, places, lanes, chunk
+    )
     return found
 
 
@@ -198,7 +206,9 @@ class _Layout(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def _layout(out: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> _Layout:
+def _layout(
+    out: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
+) -> _Layout:
     phases = tuple(s if k > 1 else 1 for s, k in zip(stride, kernel))
     cells = tuple(o + (k - 1) * d // s for o, k, s, d in zip(out, kernel, stride, dilation))
     shifts = []
@@ -321,7 +331,9 @@ def _weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
     kinds = []
     for size, count, first in ((rows, depth // rows, 0), (depth % rows, 1, depth - depth % rows)):
         if size:
-            kernel_of = tiles.Inners(dtype, size, lanes) if apart else tiles.Correlations(dtype, size, vectors, lanes)
+            kernel_of = (
+                tiles.Inners(dtype, size, lanes) if apart else tiles.Correlations(dtype, size, vectors, lanes)
+            )
             kinds.append((_address(kernel_of), size, first, count, None))
     found = zeros((g.groups, depth, padded), dtype=x.dtype)
     width, lines = out[-1], (out[-2] if len(out) > 1 else 1)
@@ -332,7 +344,9 @@ def _weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
             number = functools.reduce(lambda a, b: a * b[0] + b[1], zip(out, plane), 0)
             own = flat.narrow(2 if apart else 1, number * lines * width, lines * width).contiguous()
         offsets = _offsets(channels, area, tuple(s + shift for s in shifts))
-        core.correlations(tuple(kinds), found, grid, own, offsets, images, lines, width, cells[-1], block, apart)
+        core.correlations(
+            tuple(kinds), found, grid, own, offsets, images, lines, width, cells[-1], block, apart
+        )
     return found.narrow(2, 0, filters).transpose(1, 2).reshape(shape)
 
 
@@ -361,7 +375,9 @@ def convolve_input(grad, w, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
 
 
 def _input_back(again, grad, w, g):
-    return convolve(again, w, None, g, tuple(grad.shape[2:])), convolve_weight(grad, again, g, tuple(w.shape[2:]))
+    return convolve(again, w, None, g, tuple(grad.shape[2:])), convolve_weight(
+        grad, again, g, tuple(w.shape[2:])
+    )
 
 
 def convolve_weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
@@ -373,7 +389,9 @@ def convolve_weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase
 
 
 def _weight_back(again, grad, x, g):
-    return convolve(x, again, None, g, tuple(grad.shape[2:])), convolve_input(grad, again, g, tuple(x.shape[2:]))
+    return convolve(x, again, None, g, tuple(grad.shape[2:])), convolve_input(
+        grad, again, g, tuple(x.shape[2:])
+    )
 
 
 # --- arguments ------------------------------
@@ -467,7 +485,9 @@ def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, 
     return found if batched else found.squeeze(0)
 
 
-def _transposition(name: str, n: int, x, weight, bias, stride, padding, extra, groups: int, dilation) -> TensorBase:
+def _transposition(
+    name: str, n: int, x, weight, bias, stride, padding, extra, groups: int, dilation
+) -> TensorBase:
     stride, dilation = spread(name, "stride", stride, n), spread(name, "dilation", dilation, n)
     padding, extra = spread(name, "padding", padding, n), spread(name, "output_padding", extra, n)
     positive(name, "stride", stride)

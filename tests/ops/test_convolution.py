@@ -43,7 +43,8 @@ def convolution(x, w, stride, padding, dilation, groups):
     filters, channels = w.shape[0] // groups, w.shape[1]
     for g, taps in product(range(groups), product(*map(range, w.shape[2:]))):
         part = x[:, g * channels : (g + 1) * channels]
-        part = part[(slice(None), slice(None), *(slice(k * d, k * d + t * (o - 1) + 1, t) for k, d, t, o in zip(taps, dilation, stride, out)))]
+        steps = [slice(k * d, k * d + t * (o - 1) + 1, t) for k, d, t, o in zip(taps, dilation, stride, out)]
+        part = part[(slice(None), slice(None), *steps)]
         own = w[g * filters : (g + 1) * filters][(slice(None), slice(None), *taps)]
         found[:, g * filters : (g + 1) * filters] += np.einsum("nc...,oc->no...", part, own)
     return found
@@ -61,7 +62,13 @@ def test_values(case, dtype):
     b = rng.integers(-3, 4, weight[0]).astype("float64")
     kind = getattr(fb, dtype)
     found = call(
-        "conv", len(weight) - 2, *(fb.tensor(a).to(kind) for a in (x, w, b)), stride, padding, dilation, groups
+        "conv",
+        len(weight) - 2,
+        *(fb.tensor(a).to(kind) for a in (x, w, b)),
+        stride,
+        padding,
+        dilation,
+        groups,
     )
     want = convolution(x, w, stride, padding, dilation, groups) + b.reshape(-1, *[1] * (len(weight) - 2))
     if dtype == "bfloat16":
@@ -80,11 +87,24 @@ def test_the_transposed_convolution_is_the_adjoint(case, dtype):
     g = rng.integers(-3, 4, y.shape)
     exact = [
         (o - 1) * s - 2 * p + d * (k - 1) + 1
-        for o, s, p, d, k in zip(y.shape[2:], *(spread(v, n) for v in (stride, padding, dilation)), weight[2:])
+        for o, s, p, d, k in zip(
+            y.shape[2:], *(spread(v, n) for v in (stride, padding, dilation)), weight[2:]
+        )
     ]
     extra = tuple(a - b for a, b in zip(size[2:], exact))
     kind = getattr(fb, dtype)
-    back = call("conv_transpose", n, fb.tensor(g).to(kind), fb.tensor(w).to(kind), None, stride, padding, extra, groups, dilation)
+    back = call(
+        "conv_transpose",
+        n,
+        fb.tensor(g).to(kind),
+        fb.tensor(w).to(kind),
+        None,
+        stride,
+        padding,
+        extra,
+        groups,
+        dilation,
+    )
     assert tuple(back.shape) == size
     assert (back.to(fb.float64).numpy() * x).sum() == (g * y).sum()
 
