@@ -229,6 +229,11 @@ def is_opened(str type) -> bool:
     return any([key[0] == type for key in opened])
 
 
+def open_devices(str type) -> list[Device]:
+    """Those of that type that are in use in this process."""
+    return [found for key, found in opened.items() if key[0] == type]
+
+
 cpdef Device find_device(str type, object index):
     """The open device, opened now if it is the first time.  RuntimeError where there is none, and in a
     process that was forked after a device was opened.

@@ -1,0 +1,166 @@
+"""Streams: queues of work that run side by side, and events that order them.
+
+The current stream belongs to the device, not to a thread: threads that use streams must not do so at the same
+time.  Memory of a tensor is handed on within the stream where it was allocated; a tensor that is used on another
+one is told so by `Tensor.record_stream`.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from ..core import device as _devices
+from ..core.cuda import Mark
+from ..core.dtypes import device as _device
+from ._find import find
+
+
+class Stream:
+    """One of the device's 32 streams of a priority (0, or negative for more urgent work), handed out in turn."""
+
+    def __init__(self, device: object = None, priority: int = 0, *, number: int | None = None):
+        self._on = find(device)
+        self._number = self._on.take_stream(priority) if number is None else number
+
+    @property
+    def device(self) -> _device:
+        """Where its work runs."""
+        return self._on.place
+
+    @property
+    def cuda_stream(self) -> int:
+        """The driver's handle; 0 is the default stream."""
+        return self._number
+
+    def synchronize(self) -> None:
+        """Wait on the host until all that was queued here has run."""
+        self._on.finish_stream(self._number)
+
+    def query(self) -> bool:
+        """Whether all that was queued here has run."""
+        return self._on.stream_done(self._number)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Put a mark behind what is queued here; returns it."""
+        marked = Event() if event is None else event
+        marked.record(self)
+        return marked
+
+    def wait_event(self, event: Event) -> None:
+        """Let work that is queued here from now on wait for the event."""
+        event.wait(self)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Let work that is queued here from now on wait for all that is queued on `stream` now."""
+        self.wait_event(stream.record_event())
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Stream) and self._number == other._number and self._on.index == other._on.index
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._number, self._on.index))
+
+    def __repr__(self) -> str:
+        return f"<flambeau.cuda.Stream device={self.device} cuda_stream={self._number:#x}>"
+
+
+class ExternalStream(Stream):
+    """A stream that another library has made, by the driver's handle; that library destroys it, and not before
+    `flambeau.cuda.empty_cache()` has given back what was cached for it.
+    """
+
+    def __init__(self, stream_ptr: int, device: object = None):
+        super().__init__(device, number=stream_ptr)
+
+
+class Event:
+    """A mark in a stream's work.
+
+    With `enable_timing` two of them tell the time between them; waiting for one takes a little longer then.
+    """
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
+        if interprocess:
+            raise NotImplementedError("Event(): events cannot be shared with other processes yet")
+        self._mark = Mark(enable_timing)
+
+    @property
+    def cuda_event(self) -> int:
+        """The driver's handle, 0 before the event is first recorded."""
+        return self._mark.number
+
+    @property
+    def device(self) -> _device | None:
+        """Where it was recorded."""
+        return None if self._mark.on is None else self._mark.on.place
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Put it behind what is queued on `stream`, the current one by default."""
+        chosen = current_stream() if stream is None else stream
+        self._mark.record(chosen._on, chosen._number)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Let what is queued on `stream` from now on wait for it."""
+        chosen = current_stream() if stream is None else stream
+        self._mark.wait(chosen._on, chosen._number)
+
+    def query(self) -> bool:
+        """Whether it has been reached; True for one that was never recorded."""
+        return self._mark.done()
+
+    def synchronize(self) -> None:
+        """Wait on the host until it has been reached."""
+        self._mark.finish()
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds between this and `end_event`.
+
+        ValueError unless both are timed and recorded, RuntimeError before both have been reached.
+        """
+        return self._mark.elapsed(end_event._mark)
+
+    def __repr__(self) -> str:
+        return f"<flambeau.cuda.Event {self.cuda_event:#x}>"
+
+
+def current_stream(device: object = None) -> Stream:
+    """The stream that work on the device goes to."""
+    found = find(device)
+    return Stream(found.place, number=found.current_stream())
+
+
+def default_stream(device: object = None) -> Stream:
+    """The stream that work goes to where no other was chosen."""
+    return Stream(device, number=0)
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Let work on the stream's device go to it from now on; `with stream(s)` is to be preferred."""
+    if stream is not None:
+        stream._on.set_stream(stream._number)
+
+
+class StreamContext:
+    """Context in which work goes to a stream, and "cuda" means the stream's device; None changes nothing."""
+
+    def __init__(self, stream: Stream | None):
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.index = _devices.current_device("cuda")
+            self.before = self.stream._on.current_stream()
+            _devices.set_device("cuda", self.stream._on.index)
+            self.stream._on.set_stream(self.stream._number)
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.stream is not None:
+            self.stream._on.set_stream(self.before)
+            _devices.set_device("cuda", self.index)
+
+
+def stream(stream: Stream | None) -> StreamContext:
+    """`with flambeau.cuda.stream(s):` lets the work inside go to the stream."""
+    return StreamContext(stream)

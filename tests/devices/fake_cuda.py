@@ -1,0 +1,131 @@
+"""A CUDA device without one: the fake driver built, and kernels' images made for it.
+
+Images are shared libraries of the host's machine code, from the very IR that PTX is made of: reads of the thread's
+number and barriers become calls of the fake driver, memory that a block shares becomes memory of the stream's thread
+(the fake runs one block after another).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from flambeau.compiler import target as tg
+
+SOURCE = Path(__file__).with_name("fake_libcuda.c")
+COUNTS = "live_blocks live_bytes launches allocations events streams pinned limit delay trims gemms".split()
+SIZES = {"i64": 8, "double": 8, "ptr": 8, "i32": 4, "float": 4}
+CALLS = {
+    "llvm.nvvm.read.ptx.sreg.tid.x": "fake_thread",
+    "llvm.nvvm.read.ptx.sreg.ctaid.x": "fake_block",
+    "llvm.nvvm.read.ptx.sreg.nctaid.x": "fake_blocks",
+    "llvm.nvvm.barrier.cta.sync.aligned.all": "fake_barrier",
+}
+
+
+def compiler() -> str | None:
+    """The system's C compiler."""
+    return shutil.which("cc")
+
+
+def build(folder: Path) -> Path:
+    """The fake driver as a library in `folder`."""
+    made = folder / "fake_libcuda.so"
+    command = [
+        compiler() or "cc",
+        "-O2",
+        "-shared",
+        "-fPIC",
+        "-pthread",
+        "-o",
+        str(made),
+        str(SOURCE),
+        "-ldl",
+    ]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return made
+
+
+def on_host(text: str) -> str:
+    """IR for NVIDIA's processors as IR for this one, with what the fake driver looks for."""
+    signature = re.search(r"^define ptx_kernel void @kernel\((.*)\) .*\{$", text, re.M)
+    assert signature is not None
+    types = [part.split()[0] for part in signature[1].split(", ")]
+    text = text.replace(signature[0], f"define internal void @kernel({signature[1]}) {{")
+    text = re.sub(r"^target .*$", "", text, flags=re.M)
+    barriers = int("barrier.cta" in text)
+    for name, ours in CALLS.items():
+        text = text.replace("@" + name, "@" + ours)
+    text = re.sub(r"addrspace\(3\) global", "thread_local global", text)
+    text = re.sub(r" ?addrspace\([13]\)", "", text)
+    loads = [
+        line
+        for k, type in enumerate(types)
+        for line in (
+            f"  %p{k} = getelementptr ptr, ptr %params, i64 {k}",
+            f"  %q{k} = load ptr, ptr %p{k}",
+            f"  %a{k} = load {type}, ptr %q{k}",
+        )
+    ]
+    arguments = ", ".join(f"{type} %a{k}" for k, type in enumerate(types))
+    sizes = ", ".join(f"i32 {SIZES[type]}" for type in types)
+    return "\n".join(
+        [
+            text,
+            f"@kernel_sizes = constant [{len(types) + 1} x i32] [{sizes}, i32 0]",
+            f"@kernel_barriers = constant i32 {barriers}",
+            "define void @kernel_call(ptr %params) {",
+            *loads,
+            f"  call void @kernel({arguments})",
+            "  ret void",
+            "}",
+        ]
+    )
+
+
+def image(text: str, name: str, real=tg.image) -> str | bytes:
+    """In place of `compiler.target.image`: PTX is emitted all the same, to see that it can be."""
+    made = real(text, name)
+    if name != "nvptx":
+        return made
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "kernel.o").write_bytes(tg.host_object(on_host(text)))
+        command = [compiler() or "cc", "-shared", "-nostdlib", "-o", "kernel.so", "kernel.o"]
+        subprocess.run(command, cwd=folder, check=True)
+        return (place / "kernel.so").read_bytes()
+
+
+def install() -> Fake:
+    """Let this process's kernels for CUDA be made for the fake driver, which FLAMBEAU_LIBCUDA names."""
+    tg.image = image  # type: ignore[assignment]
+    return Fake(os.environ["FLAMBEAU_LIBCUDA"])
+
+
+class Fake:
+    """What the fake driver has counted, and its settings."""
+
+    def __init__(self, path: str):
+        # Global: kernels find their thread's number in it.
+        self.library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+        self.library.fake_count.restype = ctypes.c_long
+
+    def __getattr__(self, name: str) -> int:
+        return self.library.fake_count(COUNTS.index(name))
+
+    def set(self, name: str, value: int) -> None:
+        """`limit`: the device's bytes, 0 for 8 GiB; `delay`: microseconds before each piece of work."""
+        self.library.fake_set(COUNTS.index(name), ctypes.c_long(value))
+
+
+@functools.cache
+def environment(folder: Path) -> dict[str, str]:
+    """For a process that is to find the fake driver and no other."""
+    library = str(build(folder))
+    return os.environ | {"FLAMBEAU_LIBCUDA": library, "FLAMBEAU_LIBCUBLAS": library}

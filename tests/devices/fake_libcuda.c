@@ -1,0 +1,366 @@
+// A libcuda.so.1, and a libcublas, for machines without an NVIDIA device: what the tests of the host's side run on.
+//
+// A stream is a thread that takes jobs in order (stream 0 as well: it orders none of the others, which are made
+// non-blocking).  Memory of the "device" is malloc's, filled with rubbish when it is allocated and when it is freed, and every access by a copy is
+// checked against the blocks that are alive when the copy runs.  A module's image is a shared library of the host's
+// (tests/devices/fake_cuda.py makes it from the IR of the PTX): `kernel_call(params)` is one thread's run,
+// `kernel_sizes` the bytes of each parameter, and `kernel_barriers` says whether threads wait for each other; then
+// each is a coroutine, and a barrier passes control on to the next.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+enum { OK, INVALID = 1, NO_MEMORY = 2, NOT_INITIALISED = 3, BAD_PTX = 218, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL = 700 };
+typedef uint64_t address;
+
+// --- what happened: read by the tests through `fake_count` ------------------------------
+static atomic_long counts[16];
+enum { LIVE_BLOCKS, LIVE_BYTES, LAUNCHES, ALLOCATIONS, EVENTS, STREAMS, PINNED, LIMIT, DELAY, TRIMS, GEMMS };
+long fake_count(int what) { return counts[what]; }
+void fake_set(int what, long value) { counts[what] = value; }  // LIMIT: bytes of the device; DELAY: µs before each job
+
+static int started;
+static pid_t owner;
+static atomic_int sticky;  // the first error of a job: all later calls return it, as after a kernel's bad access
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+// --- memory ------------------------------
+struct block { char *start; size_t size; struct block *next; };
+static struct block *blocks;
+
+static int inside(address at, size_t n) {
+    int found = 0;
+    pthread_mutex_lock(&lock);
+    for (struct block *b = blocks; b; b = b->next)
+        found |= at >= (address)b->start && at + n <= (address)b->start + b->size;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void drop(address at) {
+    struct block *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct block **b = &blocks; *b; b = &(*b)->next)
+        if ((address)(*b)->start == at) { found = *b; *b = found->next; break; }
+    pthread_mutex_unlock(&lock);
+    if (!found) { sticky = INVALID; return; }
+    counts[LIVE_BLOCKS]--, counts[LIVE_BYTES] -= found->size;
+    memset(found->start, 0xEE, found->size);
+    free(found->start), free(found);
+}
+
+// --- streams ------------------------------
+struct event { long recorded, reached; struct timespec at; };
+struct kernel { void (*call)(void **); const int *sizes; int barriers; };
+struct job {
+    enum { COPY, FILL, LAUNCH, RECORD, WAIT, CALL } what;
+    address to, from; size_t n; int value, host;  // host: 1 `from` is the host's, 2 `to` is
+    struct kernel *kernel; unsigned groups, threads; char *params;
+    struct event *event; long number;
+    void (*call)(void *); void *data;
+    struct job *next;
+};
+struct stream { struct job *first, **last; long queued, done; struct stream *next; };
+static struct stream standard = {0}, *streams = &standard;
+static __thread long thread_number, block_number, block_count;
+long fake_thread(void) { return thread_number; }
+long fake_block(void) { return block_number; }
+long fake_blocks(void) { return block_count; }
+
+enum { STACK = 1 << 16 };
+static __thread ucontext_t *fibres, scheduler;
+static __thread struct job *running;
+static __thread void **parameters;
+void fake_barrier(void) { swapcontext(&fibres[thread_number], &scheduler); }
+static __thread char *ended;
+static void fibre(void) { running->kernel->call(parameters); ended[thread_number] = 1; }
+
+static void run_kernel(struct job *j) {
+    void *places[512];
+    int k, count = 0;
+    char *at = j->params;
+    for (k = 0; j->kernel->sizes[k]; k++, at += 8) places[count++] = at;
+    parameters = places, running = j, block_count = j->groups;
+    char *stacks = j->kernel->barriers ? malloc((size_t)STACK * j->threads) : NULL;
+    if (stacks) fibres = calloc(j->threads, sizeof *fibres), ended = malloc(j->threads);
+    for (block_number = 0; block_number < block_count; block_number++) {
+        for (thread_number = 0; thread_number < j->threads; thread_number++) {
+            if (!stacks) { j->kernel->call(places); continue; }
+            ucontext_t *f = &fibres[thread_number];
+            getcontext(f);
+            f->uc_stack.ss_sp = stacks + (size_t)STACK * thread_number, f->uc_stack.ss_size = STACK, f->uc_link = &scheduler;
+            makecontext(f, fibre, 0), ended[thread_number] = 0;
+        }
+        for (int left = stacks != NULL; left;)
+            for (left = 0, thread_number = 0; thread_number < j->threads; thread_number++)
+                if (!ended[thread_number]) swapcontext(&scheduler, &fibres[thread_number]), left = 1;
+    }
+    if (stacks) free(stacks), free(fibres), free(ended);
+    free(j->params);
+}
+
+static void run_job(struct job *j) {
+    if (counts[DELAY] && j->what != WAIT) usleep(counts[DELAY]);
+    if (j->what == RECORD) {
+        pthread_mutex_lock(&lock);
+        clock_gettime(CLOCK_MONOTONIC, &j->event->at), j->event->reached = j->number;
+        pthread_mutex_unlock(&lock);
+    } else if (j->what == WAIT) {
+        pthread_mutex_lock(&lock);
+        while (j->event->reached < j->number) pthread_cond_wait(&changed, &lock);
+        pthread_mutex_unlock(&lock);
+    } else if (sticky) {
+    } else if (j->what == COPY) {
+        if ((j->host != 2 && !inside(j->to, j->n)) || (j->host != 1 && !inside(j->from, j->n))) sticky = ILLEGAL;
+        else memcpy((void *)j->to, (void *)j->from, j->n);
+    } else if (j->what == FILL) {
+        if (!inside(j->to, j->n)) sticky = ILLEGAL;
+        else memset((void *)j->to, j->value, j->n);
+    } else if (j->what == LAUNCH) run_kernel(j);
+    else j->call(j->data);
+}
+
+static void *work(void *given) {
+    struct stream *s = given;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        while (!s->first) pthread_cond_wait(&changed, &lock);
+        struct job *j = s->first;
+        pthread_mutex_unlock(&lock);
+        run_job(j);
+        pthread_mutex_lock(&lock);
+        s->first = j->next, s->done++;
+        if (!s->first) s->last = &s->first;
+        free(j), pthread_cond_broadcast(&changed);
+    }
+    return NULL;
+}
+
+static int queue(struct stream *s, struct job wanted) {
+    struct job *j = malloc(sizeof *j);
+    if (sticky) return free(j), sticky;
+    *j = wanted, j->next = NULL;
+    pthread_mutex_lock(&lock);
+    if (!s) s = &standard;
+    *s->last = j, s->last = &j->next, s->queued++;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return OK;
+}
+
+static int finish(struct stream *s) {
+    pthread_mutex_lock(&lock);
+    for (long goal = s->queued; s->done < goal;) pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    return sticky;
+}
+
+static void start(struct stream *s) {
+    pthread_t thread;
+    s->last = &s->first;
+    pthread_create(&thread, NULL, work, s), pthread_detach(thread);
+}
+
+// --- the driver ------------------------------
+int cuInit(unsigned flags) {
+    if (started && owner != getpid()) return NOT_INITIALISED;
+    if (!started) start(&standard), started = 1, owner = getpid();
+    return getenv("FAKE_CUDA_NO_DEVICE") ? 100 : OK;
+}
+int cuDriverGetVersion(int *v) { return *v = 13000, OK; }
+int cuGetErrorName(int e, const char **s) {
+    *s = e == INVALID ? "CUDA_ERROR_INVALID_VALUE" : e == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : e == 100 ? "CUDA_ERROR_NO_DEVICE"
+       : e == BAD_PTX ? "CUDA_ERROR_INVALID_PTX" : e == NOT_FOUND ? "CUDA_ERROR_NOT_FOUND" : e == ILLEGAL ? "CUDA_ERROR_ILLEGAL_ADDRESS" : NULL;
+    return *s ? OK : INVALID;
+}
+int cuGetErrorString(int e, const char **s) { return *s = e == ILLEGAL ? "an illegal memory access was encountered" : "fake error", OK; }
+int cuDeviceGetCount(int *n) { return *n = 2, OK; }
+int cuDeviceGet(int *d, int k) { return *d = k, OK; }
+int cuDeviceGetName(char *s, int n, int d) { return snprintf(s, n, "Fake %d", d), OK; }
+int cuDeviceTotalMem_v2(size_t *n, int d) { return *n = counts[LIMIT] ? counts[LIMIT] : 1l << 33, OK; }
+int cuDeviceGetAttribute(int *v, int which, int d) {
+    *v = which == 16 ? 2 : which == 75 ? 9 : which == 10 ? 32 : which == 115 ? 1 : 0;
+    return OK;
+}
+int cuDeviceGetDefaultMemPool(void **p, int d) { return *p = &blocks, OK; }
+int cuDevicePrimaryCtxRetain(void **c, int d) { return *c = (void *)(intptr_t)(d + 1), OK; }
+static __thread void *context;
+int cuCtxSetCurrent(void *c) { return context = c, OK; }
+int cuCtxSynchronize(void) {
+    if (!context) return NOT_INITIALISED;
+    for (struct stream *s = streams; s; s = s->next) finish(s);
+    return sticky;
+}
+int cuMemGetInfo_v2(size_t *f, size_t *t) { return cuDeviceTotalMem_v2(t, 0), *f = *t - counts[LIVE_BYTES], OK; }
+int cuMemAllocAsync(address *a, size_t n, struct stream *s) {
+    size_t total;
+    if (sticky || !context) return sticky ? sticky : NOT_INITIALISED;
+    cuDeviceTotalMem_v2(&total, 0), counts[ALLOCATIONS]++;
+    if (counts[LIVE_BYTES] + n > total) return NO_MEMORY;
+    struct block *b = malloc(sizeof *b);
+    b->start = aligned_alloc(256, (n + 255) / 256 * 256), b->size = n;
+    memset(b->start, 0xCD, n);
+    counts[LIVE_BLOCKS]++, counts[LIVE_BYTES] += n;
+    pthread_mutex_lock(&lock);
+    b->next = blocks, blocks = b;
+    pthread_mutex_unlock(&lock);
+    return *a = (address)b->start, OK;
+}
+int cuMemFree_v2(address a) { return drop(a), sticky; }
+int cuMemPoolSetAttribute(void *p, int k, void *v) { return k == 4 && *(uint64_t *)v ? OK : INVALID; }
+int cuMemPoolTrimTo(void *p, size_t n) { return counts[TRIMS]++, OK; }
+int cuMemAllocHost_v2(void **p, size_t n) { return counts[PINNED]++, *p = malloc(n), OK; }
+int cuMemFreeHost(void *p) { return counts[PINNED]--, free(p), OK; }
+int cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, struct stream *s) {
+    return queue(s, (struct job){COPY, .to = to, .from = (address)from, .n = n, .host = 1});
+}
+int cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, struct stream *s) {
+    return queue(s, (struct job){COPY, .to = (address)to, .from = from, .n = n, .host = 2});
+}
+int cuMemcpyDtoDAsync_v2(address to, address from, size_t n, struct stream *s) {
+    return queue(s, (struct job){COPY, .to = to, .from = from, .n = n});
+}
+int cuMemsetD8Async(address to, unsigned char value, size_t n, struct stream *s) {
+    return queue(s, (struct job){FILL, .to = to, .value = value, .n = n});
+}
+int cuModuleLoadDataEx(void **module, const char *image, unsigned n, const int *options, void **values) {
+    if (!memcmp(image, "\177ELF", 4)) {
+        uint64_t sections;  // a shared library's table of sections stands at its end
+        uint16_t each, number;
+        memcpy(&sections, image + 40, 8), memcpy(&each, image + 58, 2), memcpy(&number, image + 60, 2);
+        char path[64];
+        int file = memfd_create("kernel", 0);
+        if (write(file, image, sections + each * number) < 0) return INVALID;
+        snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+        *module = dlopen(path, RTLD_NOW | RTLD_LOCAL), close(file);
+        if (*module) return OK;
+    }
+    for (unsigned k = 0; k < n; k++)
+        if (options[k] == 5) snprintf(values[k], 100, "fake ptxas: line 1: %.40s", *module ? "not a module" : dlerror() ?: image);
+    return BAD_PTX;
+}
+int cuModuleGetFunction(struct kernel **f, void *module, const char *name) {
+    if (strcmp(name, "kernel")) return NOT_FOUND;
+    *f = malloc(sizeof **f);
+    (*f)->call = dlsym(module, "kernel_call"), (*f)->sizes = dlsym(module, "kernel_sizes");
+    (*f)->barriers = *(int *)dlsym(module, "kernel_barriers");
+    return OK;
+}
+int cuLaunchKernel(struct kernel *f, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned ty, unsigned tz, unsigned shared,
+                   struct stream *s, void **params, void **extra) {
+    if (!x || y != 1 || z != 1 || !threads || threads > 1024 || ty != 1 || tz != 1) return INVALID;
+    int count = 0;
+    while (f->sizes[count]) count++;
+    char *copied = calloc(count + 1, 8);
+    for (int k = 0; k < count; k++) memcpy(copied + 8 * k, params[k], f->sizes[k]);
+    counts[LAUNCHES]++;
+    return queue(s, (struct job){LAUNCH, .kernel = f, .groups = x, .threads = threads, .params = copied});
+}
+int cuStreamCreateWithPriority(struct stream **s, unsigned flags, int priority) {
+    *s = calloc(1, sizeof **s), counts[STREAMS]++;
+    pthread_mutex_lock(&lock);
+    (*s)->next = streams->next, streams->next = *s;
+    pthread_mutex_unlock(&lock);
+    return start(*s), OK;
+}
+int cuStreamSynchronize(struct stream *s) { return finish(s ? s : &standard); }
+int cuStreamQuery(struct stream *s) {
+    if (!s) s = &standard;
+    return sticky ? sticky : s->done < s->queued ? NOT_READY : OK;
+}
+int cuStreamWaitEvent(struct stream *s, struct event *e, unsigned flags) {
+    return queue(s, (struct job){WAIT, .event = e, .number = e->recorded});
+}
+int cuCtxGetStreamPriorityRange(int *least, int *greatest) { return *least = 0, *greatest = -5, OK; }
+int cuEventCreate(struct event **e, unsigned flags) { return *e = calloc(1, sizeof **e), counts[EVENTS]++, OK; }
+int cuEventDestroy_v2(struct event *e) { return counts[EVENTS]--, OK; }  // kept: jobs may still point to it
+int cuEventRecord(struct event *e, struct stream *s) { return queue(s, (struct job){RECORD, .event = e, .number = ++e->recorded}); }
+int cuEventQuery(struct event *e) { return sticky ? sticky : e->reached < e->recorded ? NOT_READY : OK; }
+int cuEventSynchronize(struct event *e) {
+    pthread_mutex_lock(&lock);
+    while (e->reached < e->recorded) pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    return sticky;
+}
+int cuEventElapsedTime(float *ms, struct event *a, struct event *b) {
+    return *ms = (b->at.tv_sec - a->at.tv_sec) * 1e3f + (b->at.tv_nsec - a->at.tv_nsec) * 1e-6f, OK;
+}
+
+// --- cuBLAS: products by their definition, in columns ------------------------------
+struct gemm {
+    int ta, tb, m, n, k, kind, compute, batch;
+    double alpha, beta;
+    const char *a, *b; char *c;
+    long lda, ldb, ldc, sa, sb, sc;
+};
+static struct stream *blas_stream;
+int cublasCreate_v2(void **h) { return *h = &blas_stream, OK; }
+int cublasSetStream_v2(void *h, struct stream *s) { return blas_stream = s, OK; }
+int cublasSetMathMode(void *h, int mode) { return OK; }
+const char *cublasGetStatusString(int status) { return "fake status"; }
+
+static void get(const char *at, long k, int kind, double *re, double *im) {
+    uint16_t half; uint32_t bits; float single;
+    *im = 0;
+    if (kind == 0) *re = ((float *)at)[k];
+    else if (kind == 1) *re = ((double *)at)[k];
+    else if (kind == 2) *re = ((_Float16 *)at)[k];
+    else if (kind == 4) *re = ((float *)at)[2 * k], *im = ((float *)at)[2 * k + 1];
+    else if (kind == 5) *re = ((double *)at)[2 * k], *im = ((double *)at)[2 * k + 1];
+    else half = ((uint16_t *)at)[k], bits = (uint32_t)half << 16, memcpy(&single, &bits, 4), *re = single;
+}
+static void put(char *at, long k, int kind, double re, double im) {
+    uint32_t bits; float single = re;
+    if (kind == 0) ((float *)at)[k] = re;
+    else if (kind == 1) ((double *)at)[k] = re;
+    else if (kind == 2) ((_Float16 *)at)[k] = re;
+    else if (kind == 4) ((float *)at)[2 * k] = re, ((float *)at)[2 * k + 1] = im;
+    else if (kind == 5) ((double *)at)[2 * k] = re, ((double *)at)[2 * k + 1] = im;
+    else memcpy(&bits, &single, 4), ((uint16_t *)at)[k] = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+static void multiply(void *given) {
+    struct gemm *g = given;
+    const int sizes[] = {4, 8, 2, 0, 8, 16, [14] = 2};
+    for (long batch = 0; batch < g->batch; batch++) {
+        const char *a = g->a + batch * g->sa * sizes[g->kind], *b = g->b + batch * g->sb * sizes[g->kind];
+        char *c = g->c + batch * g->sc * sizes[g->kind];
+        for (long i = 0; i < g->m; i++) for (long j = 0; j < g->n; j++) {
+            double re = 0, im = 0, x, y, u, v;
+            for (long l = 0; l < g->k; l++) {
+                get(a, g->ta ? l + i * g->lda : i + l * g->lda, g->kind, &x, &y);
+                get(b, g->tb ? j + l * g->ldb : l + j * g->ldb, g->kind, &u, &v);
+                re += x * u - y * v, im += x * v + y * u;
+            }
+            x = y = 0;
+            if (g->beta) get(c, i + j * g->ldc, g->kind, &x, &y);
+            put(c, i + j * g->ldc, g->kind, g->alpha * re + g->beta * x, g->alpha * im + g->beta * y);
+        }
+    }
+    free(g);
+}
+int cublasGemmStridedBatchedEx(void *h, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int akind, int lda,
+                               long long sa, const void *b, int bkind, int ldb, long long sb, const void *beta, void *c, int ckind,
+                               int ldc, long long sc, int batch, int compute, int algorithm) {
+    if (lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m || akind != bkind || akind != ckind) return 7;
+    if (compute != (akind == 1 || akind == 5 ? 70 : 68)) return 15;
+    double x = compute == 70 ? *(double *)alpha : *(float *)alpha, y = compute == 70 ? *(double *)beta : *(float *)beta;
+    struct gemm *g = malloc(sizeof *g);
+    *g = (struct gemm){ta, tb, m, n, k, akind, compute, batch, x, y, a, b, c, lda, ldb, ldc, sa, sb, sc};
+    counts[GEMMS]++;
+    return queue(blas_stream, (struct job){CALL, .call = multiply, .data = g});
+}
+int cublasGemmEx(void *h, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int akind, int lda, const void *b,
+                 int bkind, int ldb, const void *beta, void *c, int ckind, int ldc, int compute, int algorithm) {
+    return cublasGemmStridedBatchedEx(h, ta, tb, m, n, k, alpha, a, akind, lda, 0, b, bkind, ldb, 0, beta, c, ckind, ldc, 0, 1,
+                                      compute, algorithm);
+}

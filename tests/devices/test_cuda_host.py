@@ -1,0 +1,74 @@
+"""The host's side of CUDA: without a driver, and on a fake one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # however pytest imports this file
+
+import fake_cuda  # noqa: E402
+
+
+def run(program: list[str], environment: dict[str, str]) -> str:
+    """Run Python, which must succeed; what it printed."""
+    done = subprocess.run([sys.executable, *program], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_without_a_driver(tmp_path):
+    program = """
+import flambeau
+from flambeau import cuda
+assert not cuda.is_available() and cuda.device_count() == 0 and not cuda.is_initialized()
+assert cuda.memory_allocated() == 0 and not cuda.is_bf16_supported()
+cuda.empty_cache()
+for use in (cuda.init, cuda.synchronize, cuda.Stream, cuda.current_device, cuda.get_device_name):
+    try:
+        use()
+    except RuntimeError as error:
+        assert "Found no NVIDIA driver on your system" in str(error), error
+    else:
+        raise AssertionError(use)
+"""
+    run(["-c", program], os.environ | {"FLAMBEAU_LIBCUDA": str(tmp_path / "no_libcuda.so")})
+
+
+def test_a_library_that_is_no_driver(tmp_path):
+    if fake_cuda.compiler() is None:
+        pytest.skip("there is no C compiler to build a library with")
+    source = tmp_path / "none.c"
+    source.write_text("int cuInit(unsigned flags) { return 0; }\n")
+    library = tmp_path / "libnone.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    program = "from flambeau import cuda; assert not cuda.is_available(); cuda.init()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"FLAMBEAU_LIBCUDA": str(library)},
+        capture_output=True,
+        text=True,
+    )
+    assert "libnone.so has no cuDriverGetVersion: the driver is too old" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def fake_environment(tmp_path_factory) -> dict[str, str]:
+    if fake_cuda.compiler() is None:
+        pytest.skip("there is no C compiler to build the fake driver with")
+    return fake_cuda.environment(tmp_path_factory.mktemp("fake"))
+
+
+def test_a_driver_without_devices(fake_environment):
+    program = "from flambeau import cuda; print(cuda.is_available(), cuda.device_count())"
+    assert run(["-c", program], fake_environment | {"FAKE_CUDA_NO_DEVICE": "1"}) == "False 0\n"
+
+
+def test_on_the_fake_driver(fake_environment):
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    print(run(["-m", "pytest", *options, str(HERE / "cuda_checks.py")], fake_environment))
