@@ -23,8 +23,10 @@ from functools import partial
 from typing import NamedTuple
 
 from . import expr as ex
+from . import schedule_gpu_indexed
 from . import target as tg
 from .expr import Expr
+from .indexed import Indexed
 from .irtext import Function, Module, Value, i32, i64
 from .kernels import (
     BROADCAST,
@@ -70,7 +72,7 @@ class Form(NamedTuple):
 PLAIN = Form()
 
 
-def parameters(kernel: Pointwise | Row, form: Form = PLAIN) -> list[tuple[str, str]]:
+def parameters(kernel: Pointwise | Row | Indexed, form: Form = PLAIN) -> list[tuple[str, str]]:
     """The name and LLVM type of each parameter of the kernel, in order.
 
     - `data{k}`, `offset{k}` for each operand, outputs before inputs: where its buffer begins, and which
@@ -85,6 +87,8 @@ def parameters(kernel: Pointwise | Row, form: Form = PLAIN) -> list[tuple[str, s
       access is about is not read where the access says contiguous or broadcast.
     - `scalar{k}`: double for float64, float for other floats, i64 for integers and bool.
     """
+    if isinstance(kernel, Indexed):
+        return schedule_gpu_indexed.parameters(kernel)
     row = isinstance(kernel, Row)
     operands = range(len(kernel.outputs) + len(kernel.inputs))
     axes = range(form.dims + (form.folded if row else 0))
@@ -124,11 +128,13 @@ def groups(count: int, width: int = 1, most: int = 1024) -> int:
     return max(1, min(most, -(-count * width // BLOCK)))
 
 
-def module_for(kernel: Pointwise | Row, target: str, form: Form = PLAIN) -> Module:
+def module_for(kernel: Pointwise | Row | Indexed, target: str, form: Form = PLAIN) -> Module:
     """The kernel in LLVM IR for one of `target.TARGETS`; blocks have exactly `BLOCK` threads.
 
     Raises ValueError for a form that the kernel cannot take.
     """
+    if isinstance(kernel, Indexed):
+        return schedule_gpu_indexed.module_for(kernel, target)
     if form.dims < 1 or form.folded < 1:
         raise ValueError(f"module_for: form.dims is {form.dims}, folded {form.folded}; at least 1 expected")
     if form.width not in [1 << k for k in range(BLOCK.bit_length())]:

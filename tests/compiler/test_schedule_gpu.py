@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import flambeau as fb
 from flambeau.compiler import expr as ex
 from flambeau.compiler import kernels as kn
 from flambeau.compiler import schedule_cpu as cpu
@@ -26,6 +27,9 @@ from flambeau.compiler import target as tg
 from flambeau.compiler.expr import Expr
 from flambeau.compiler.kernels import BROADCAST, CONTIGUOUS, STRIDED, Operand, Pointwise, Row
 from flambeau.compiler.math import EXPANSIONS
+from flambeau.ops import convolution, pooling
+from flambeau.ops.declare import CODE_NAMES
+from flambeau.ops.declare_indexed import scatter
 
 Arrays = tuple[np.ndarray, ...]
 BF16 = np.dtype(np.uint16)  # bfloat16 values are carried as their bits
@@ -617,3 +621,72 @@ def test_math_functions_give_the_same_bits_as_on_the_cpu(name, dtype):
     number = ~np.isnan(wanted)  # what bits a NaN has is left open
     np.testing.assert_array_equal(~np.isnan(got), number)
     np.testing.assert_array_equal(got[number].view(bits), wanted[number].view(bits))
+
+
+# --- indexed kernels ------------------------------
+def traced(op, outputs: Arrays, inputs: Arrays, axes: int, serial: int = 0, **params):
+    """The kernel that a declared operation makes for these arrays."""
+    signature = tuple(CODE_NAMES.index(a.dtype.name) | 1 << 4 | a.ndim << 5 for a in (*outputs, *inputs))
+    fixed = tuple((n, v) for n, v in params.items() if n in op.static)
+    given = tuple((n, type(v)) for n, v in params.items() if n not in op.static)
+    return op.kernel(signature, True, fixed, given, len(outputs), axes, serial, False)
+
+
+def indexed_cases():
+    x = np.random.default_rng(3).standard_normal((6, 9, 13)).astype("f")
+    index = np.random.default_rng(4).integers(0, 9, 40)
+    window = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0), "dilation": (1, 2)}
+    yield "maxima", pooling.window_max_only, (np.zeros((6, 5, 11), "f"),), (x,), (6, 5, 11), 0, window
+    image, weight = x.reshape(2, 3, 9, 13), sample("float32", (4, 3, 2, 2))
+    stride = {"stride": (1, 2), "before": (0, 1), "dilation": (1, 1), "filters": 4}
+    yield (
+        "convolution",
+        convolution.direct,
+        (np.zeros((2, 4, 8, 7), "f"),),
+        (image, weight),
+        (2, 4, 8, 7),
+        0,
+        stride,
+    )
+    rows = sample("float32", (40, 5))
+    yield "scatter", add_rows, (np.zeros((9, 5), "f"),), (index, rows), (5, 40), 1, {}
+
+
+@scatter()
+def add_rows(at, out, index, src):
+    column, i = at
+    return out.store((at.checked(index[i], out.size(0)), column), src[i, column], "add")
+
+
+@pytest.mark.parametrize("target", ["nvptx", "amdgcn", "spirv"])
+def test_indexed_kernels_are_emitted(target):
+    for name, op, outputs, inputs, axes, serial, params in indexed_cases():
+        kernel = traced(op, outputs, inputs, len(axes), serial, **params)
+        assert len(tg.image(str(gpu.module_for(kernel, target)), target)) > 500, name
+
+
+@pytest.mark.parametrize("case", list(indexed_cases()), ids=lambda c: c[0])
+def test_indexed_kernels_give_what_the_processor_gives(case):
+    _, op, outputs, inputs, axes, serial, params = case
+    kernel = traced(op, outputs, inputs, len(axes), serial, **params)
+    cl, context, queue = opencl()
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    fault, given = np.zeros(1, np.int64), {f"extent{d}": n for d, n in enumerate(axes)}
+    given["fault"] = cl.Buffer(context, flags, hostbuf=fault)
+    for k, array in enumerate((*outputs, *inputs)):
+        given |= {f"data{k}": cl.Buffer(context, flags, hostbuf=array), f"offset{k}": 0}
+        given |= {f"size{k}_{d}": n for d, n in enumerate(array.shape)}
+        given |= {f"stride{k}_{d}": s // array.itemsize for d, s in enumerate(array.strides)}
+    given |= {f"scalar{k}": v for k, v in enumerate(v for n, v in params.items() if n not in op.static)}
+    kind = {"i64": np.int64, "double": np.float64}
+    arguments = [given[n] if t == gpu.POINTER else kind[t](given[n]) for n, t in gpu.parameters(kernel)]
+    function = built(str(gpu.module_for(kernel, "spirv")))
+    function.set_args(*arguments)
+    cl.enqueue_nd_range_kernel(queue, function, (2 * gpu.BLOCK,), (gpu.BLOCK,))
+    found = np.empty_like(outputs[0])
+    cl.enqueue_copy(queue, found, given["data0"])
+    cl.enqueue_copy(queue, fault, given["fault"])
+    out = fb.from_numpy(outputs[0].copy())
+    op.run((out,), tuple(map(fb.from_numpy, inputs)), axes, serial, params)
+    np.testing.assert_array_equal(found, out.numpy())
+    assert fault[0] == 0
