@@ -77,6 +77,9 @@ for _name in (
     "spectral",
     "window_functions",
     "masked",
+    "distances",
+    "histograms",
+    "alignments",
 ):
     if (Path(__file__).parent / "ops" / f"{_name}.py").exists():
         importlib.import_module(f".ops.{_name}", __name__)

@@ -360,7 +360,7 @@ def cast(x: Expr, dtype: str) -> Expr:
     if x.dtype == dtype:
         return x
     if dtype == "bool":
-        return compare("ne", x, 0)
+        return compare("ne", cast(x, "float32") if x.dtype == "bfloat16" else x, 0)
     if (
         x.op == "const"
         and (_math.isfinite(x.value) or is_float(dtype))

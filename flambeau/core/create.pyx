@@ -293,6 +293,11 @@ cdef object make_arange(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
     check_requires(&o, code, "arange")
     if code == BOOL or CATEGORY[code] == 3:
         raise NotImplementedError(f"arange(): not implemented for {dtype_of(code)}")
+    if CATEGORY[code] == 1:                # integers count in integers: parts after the point are cut off first
+        for k in range(3):
+            if v[k].category == 2 and isfinite(v[k].real):
+                v[k].category, v[k].whole = 1, <int64_t>v[k].real
+                v[k].real = <double>v[k].whole
     n = ramp_length(&v[0], &v[1], &v[2])
     cdef TensorBase t = new_tensor(1, &n, code)
     ramp.data, ramp.code = t.storage.data, code

@@ -184,13 +184,13 @@ def _(grad, input):
     return grad * fn.sigmoid(-input)
 
 
-@pointwise(places=("nn.functional.softsign",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("nn.functional.softsign",), int_to_float=True, in_place=False)
 def softsign(input):
     """x / (1 + |x|)."""
     return input / (1.0 + fn.absolute(input))
 
 
-@pointwise(places=("nn.functional.tanhshrink",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("nn.functional.tanhshrink",), int_to_float=True, in_place=False)
 def tanhshrink(input):
     """x - tanh(x)."""
     return input - fn.tanh(input)

@@ -20,7 +20,7 @@ def add(input, other, *, alpha=1):
     tensor([21, 22])
     """
     if input.dtype == "bool":
-        return input | other
+        return input | (other if ex.is_const(alpha, 1) else other & fn.cast(alpha, "bool"))
     return input + (other if ex.is_const(alpha, 1) else other * alpha)
 
 
@@ -176,8 +176,10 @@ def _(grad, out):
 
 @pointwise(reference="numpy.square")
 def square(input):
-    """input², element by element."""
-    return input & input if input.dtype == "bool" else input * input
+    """input², element by element; int64 for bool."""
+    if input.dtype == "bool":
+        return fn.cast(input, "int64")
+    return input * input
 
 
 @pointwise(places=("_pow",), in_place=False, dtypes=ALL, domain=(0.2, 3.0))
@@ -288,9 +290,11 @@ def _number_of(pick, input, other):
     return fn.where(fn.isnan(input), other, fn.where(fn.isnan(other), input, pick(input, other)))
 
 
-@pointwise(reference="numpy.fmax", in_place=False, dtypes=NUMERIC)
+@pointwise(reference="numpy.fmax", in_place=False)
 def fmax(input, other):
     """The larger of the two; a NaN loses to a number."""
+    if input.dtype == "bool":
+        return input | other
     return _number_of(fn.maximum, input, other)
 
 
@@ -300,9 +304,11 @@ def _(grad, input, other):
     return fn.where(first, grad, fn.like(grad, 0.0)), fn.where(first, fn.like(grad, 0.0), grad)
 
 
-@pointwise(reference="numpy.fmin", in_place=False, dtypes=NUMERIC)
+@pointwise(reference="numpy.fmin", in_place=False)
 def fmin(input, other):
     """The smaller of the two; a NaN loses to a number."""
+    if input.dtype == "bool":
+        return input & other
     return _number_of(fn.minimum, input, other)
 
 
@@ -312,10 +318,10 @@ def _(grad, input, other):
     return fn.where(first, grad, fn.like(grad, 0.0)), fn.where(first, fn.like(grad, 0.0), grad)
 
 
-@pointwise(dtypes=NUMERIC)
+@pointwise()
 def clamp_min(input, min):
     """input, raised to min where it is less."""
-    return fn.maximum(input, min)
+    return input | min if input.dtype == "bool" else fn.maximum(input, min)
 
 
 @clamp_min.derivative
@@ -324,10 +330,10 @@ def _(grad, input, min):
     return fn.where(inside, grad, zero), fn.where(inside, zero, grad)
 
 
-@pointwise(dtypes=NUMERIC)
+@pointwise()
 def clamp_max(input, max):
     """input, lowered to max where it is more."""
-    return fn.minimum(input, max)
+    return input & max if input.dtype == "bool" else fn.minimum(input, max)
 
 
 @clamp_max.derivative
@@ -404,13 +410,9 @@ def isneginf(input):
     return input == float("-inf") if fn.is_float(input.dtype) else ex.compare("ne", input, input)
 
 
-@pointwise(in_place=False, places=("_isclose",), differentiable=False)
+@pointwise(in_place=False, places=("_isclose",), differentiable=False, dtypes=FLOATING)
 def close_to(input, other, *, rtol=1e-5, atol=1e-8, equal_nan=0):
     """|input - other| <= atol + rtol · |other|, or equal."""
-    if not fn.is_float(input.dtype):
-        x, y = fn.cast(input, "float64"), fn.cast(other, "float64")
-        rtol, atol = fn.cast(rtol, "float64"), fn.cast(atol, "float64")
-        return (input == other) | (fn.absolute(x - y) <= atol + fn.absolute(rtol * y))
     near = fn.absolute(input - other) <= atol + fn.absolute(rtol * other)
     finite = (fn.absolute(input) < float("inf")) & (fn.absolute(other) < float("inf"))
     both = (equal_nan != 0) & fn.isnan(input) & fn.isnan(other)
@@ -729,6 +731,10 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         raise RuntimeError(f"isclose(): {input.dtype} did not match {other.dtype}")
     if rtol < 0 or atol < 0:
         raise RuntimeError(f"isclose(): rtol and atol must be at least 0, got {rtol} and {atol}")
+    if input.dtype.name in INTEGRAL | BOOL:
+        if rtol == 0 and atol == 0:
+            return input == other
+        input, other = input.double(), other.double()
     return close_to(input, other, rtol=rtol, atol=atol, equal_nan=float(equal_nan))
 
 
@@ -769,3 +775,9 @@ register("masked_fill", "composite", masked_fill, in_place=masked_fill_)
 register("isclose", "composite", isclose, differentiable=False)
 register("allclose", "composite", allclose, differentiable=False)
 register("equal", "composite", equal, differentiable=False)
+
+
+@library("composite", "Tensor.__rdiv__")
+def __rdiv__(self, other):
+    """other / self."""
+    return true_divide(other, self)

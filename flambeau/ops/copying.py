@@ -7,7 +7,7 @@ from ..core.dispatch import clone, contiguous, copy_, to_dtype
 from ..core.dtypes import by_name, check_device, dtype
 from ..core.tensor import TensorBase
 from .arithmetic import identity
-from .registry import register
+from .registry import library, register
 
 dispatch.set_identity(identity)
 
@@ -129,3 +129,9 @@ register("cuda", "copy", cuda, places=("Tensor.cuda",))
 register("clone", "copy", clone)
 register("contiguous", "copy", contiguous, places=("Tensor.contiguous",))
 register("copy_", "copy", copy_, places=("Tensor.copy_",))
+
+
+@library("copy", "fill")
+def fill(input, value):
+    """A tensor of the same shape and dtype with `value` (a number or a 0-dim tensor) everywhere."""
+    return clone(input).fill_(value)

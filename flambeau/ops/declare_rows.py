@@ -53,7 +53,7 @@ class Rows:
     def working(self, common: int, wanted: int) -> str:
         """The dtype of the result before a body changes it: the one asked for, else the rule's."""
         name = CODE_NAMES[common] if wanted == NO_CODE else CODE_NAMES[wanted]
-        if CODE_NAMES[common] not in self.dtypes or name not in self.dtypes:
+        if name not in self.dtypes:
             raise NotImplementedError(
                 f"{self.name}(): \"{self.name}\" not implemented for '{name}'; it takes {sorted(self.dtypes)}"
             )

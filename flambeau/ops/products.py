@@ -7,7 +7,7 @@ from .registry import register
 
 for (
     _name
-) in "matmul mm bmm mv dot vdot inner outer addmm addmv addbmm baddbmm chain_matmul tensordot".split():
+) in "matmul mm bmm mv dot vdot inner outer addmm addmv addbmm baddbmm addr chain_matmul tensordot".split():
     if hasattr(products, _name):
         register(
             _name,

@@ -12,8 +12,10 @@ from .arithmetic import is_counted, maximum, minimum
 from .functions import log_odds
 from .functions import numbers_only as _numbers_only
 from .registry import library, register
+from .results import category, into
 
 
+@library("composite", "Tensor.sum_to_size")
 def sum_to_size(input, *size):
     """Sum over the dimensions along which a tensor of shape `size` would broadcast to this one."""
     sizes = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
@@ -26,7 +28,7 @@ def sum_to_size(input, *size):
             f"sum_to_size(): size {list(sizes)} is not expandable to size {list(input.shape)}."
         )
     if not dims:
-        return input
+        return input if category(input.dtype) > 1 else input.long()
     return r.sum_(input, dims, True).reshape(sizes) if lead else r.sum_(input, dims, True)
 
 
@@ -138,10 +140,12 @@ def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
     """Product over one `dim`, or of all elements; integers and bools give int64."""
     from ..core import tape
 
+    if dtype is not None and dtype.name == "bool":
+        return r.all_(input, dim, keepdim, out=out)
     if dtype is not None and input.dtype != dtype:
         input = input.to(dtype)
     if not tape.recording(input):
-        return r.product.over((input,), dim, keepdim, out=out)
+        return r.product.over((input,), dim, keepdim, dtype, out=out)
     found = r.product.over((input.detach(),), dim, keepdim)
     if input.ndim == 0:
         dim = None
@@ -169,7 +173,9 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     """
     order = _number(2.0 if p is None else p)
     if order is None:
-        raise RuntimeError("norm(): the nuclear norm needs linalg.svd, which is not there yet")
+        from .linear import linalg_norm
+
+        return linalg_norm(input, p, dim, keepdim, dtype=dtype, out=out)
     return vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
 
 
@@ -255,7 +261,29 @@ def float_power(input, exponent):
 
 
 @library("composite")
-def addr(input, vec1, vec2, *, beta=1, alpha=1):
-    """beta · input + alpha · vec1 ⊗ vec2."""
-    outer = vec1.unsqueeze(1) * vec2.unsqueeze(0)
-    return input * beta + outer * alpha if beta != 0 else outer * alpha
+def renorm(input, p, dim, maxnorm, *, out=None):
+    """Slices along `dim` whose p-norm is above maxnorm, scaled down to it.
+
+    RuntimeError for a tensor of less than two dimensions, a p not above 0 and a negative maxnorm.
+    """
+    if input.ndim < 2:
+        raise RuntimeError(f"renorm(): input needs at least 2 dimensions, got {input.ndim} dimensions")
+    if p <= 0 or maxnorm < 0:
+        raise RuntimeError(
+            f"renorm(): non-positive-norm or negative maxnorm not supported, got {p} and {maxnorm}"
+        )
+    if not -input.ndim <= dim < input.ndim:
+        raise IndexError(
+            f"renorm(): Dimension out of range (expected to be in range of [{-input.ndim}, {input.ndim - 1}], but got {dim})"
+        )
+    others = tuple(d for d in range(input.ndim) if d != dim % input.ndim)
+    lengths = vector_norm(input, p, others, True)
+    above = lengths > maxnorm
+    factor = (maxnorm / (lengths.masked_fill(~above, 1.0) + 1e-7)).masked_fill(~above, 1.0)
+    return into(out, input * factor.to(input.dtype), "renorm")
+
+
+@library("composite", "Tensor.renorm_", name="renorm_in_place")
+def renorm_(self, p, dim, maxnorm):
+    """`renorm` in place."""
+    return self.copy_(renorm(self, p, dim, maxnorm))

@@ -221,8 +221,9 @@ def _(grad, input, out, sizes, dims, keepdim, correction):
 @reduction(places=("_var_mean",), dtypes=FLOATING, name="variance_and_mean")
 def variance_and_mean(input, *, correction=1.0):
     """Variance and mean in one walk."""
-    _, mean, deviations = _moments(input)
+    n, mean, deviations = _moments(input)
     free = fn.cast(kn.length(), input.dtype) - correction
+    mean = fn.where(n == 0, fn.like(mean, math.nan), mean)
     return deviations / fn.maximum(free, fn.like(free, 0.0)), mean
 
 

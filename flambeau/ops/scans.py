@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
+from typing import Any
 
 from ..autograd.grad_mode import no_grad
 from ..core import tape
@@ -279,3 +280,83 @@ def cumulative_trapezoid(
 ) -> TensorBase:
     """Running integral of `y` along `dim` by the trapezoidal rule, at places `x` or at distance `dx`."""
     return _panels(y, x, dx, dim, "cumulative_trapezoid").cumsum(dim) / 2.0
+
+
+def _slope(f: TensorBase, axis: int, spacing: Any, edge_order: int) -> TensorBase:
+    """Second-order differences along one dimension; `spacing` is a distance or the coordinates of all points."""
+    n = f.shape[axis]
+
+    def part(start: int, length: int) -> TensorBase:
+        return f.narrow(axis, start, length)
+
+    if isinstance(spacing, TensorBase):
+        h = diff(spacing).reshape([-1 if d == axis else 1 for d in range(f.ndim)])
+        step = lambda start, length: h.narrow(axis, start, length)
+    else:
+        step = lambda start, length: spacing
+    before, after = step(0, n - 2), step(1, n - 2)
+    inner = (
+        part(2, n - 2) * (before / (after * (before + after)))
+        + part(1, n - 2) * ((after - before) / (before * after))
+        - part(0, n - 2) * (after / (before * (before + after)))
+    )
+    if edge_order == 1:
+        first = (part(1, 1) - part(0, 1)) / step(0, 1)
+        last = (part(n - 1, 1) - part(n - 2, 1)) / step(n - 2, 1)
+    else:
+        a, b = step(0, 1), step(1, 1)
+        first = (
+            part(0, 1) * (-(2 * a + b) / (a * (a + b)))
+            + part(1, 1) * ((a + b) / (a * b))
+            - part(2, 1) * (a / (b * (a + b)))
+        )
+        a, b = step(n - 3, 1), step(n - 2, 1)
+        last = (
+            part(n - 3, 1) * (b / (a * (a + b)))
+            - part(n - 2, 1) * ((a + b) / (a * b))
+            + part(n - 1, 1) * ((a + 2 * b) / (b * (a + b)))
+        )
+    return cat([first, inner, last], axis)
+
+
+@library("composite", "gradient", reference="numpy.gradient")
+def gradient(
+    input: TensorBase, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
+) -> tuple[TensorBase, ...]:
+    """Derivatives along dimensions (`dim`, all by default), from differences to both neighbours; at the edges one-sided ones
+    of `edge_order` 1 or 2.
+
+    `spacing` is a distance, one for each dimension, or a 1-dim tensor of coordinates for each.  RuntimeError for a
+    dimension with too few elements.
+
+    >>> import flambeau
+    >>> flambeau.gradient(flambeau.tensor([1., 4., 9.]))
+    (tensor([3., 4., 5.]),)
+    """
+    if edge_order not in (1, 2):
+        raise RuntimeError(f"gradient(): it supports only edge_order=1 and edge_order=2, got {edge_order}")
+    if dim is None:
+        axes = list(range(input.ndim))
+    else:
+        axes = [_wrapped(d, input, "gradient") for d in (dim if isinstance(dim, (list, tuple)) else (dim,))]
+    if len(set(axes)) != len(axes):
+        raise RuntimeError(f"gradient(): dim {axes} appears multiple times in the list of dims")
+    spacing = 1 if spacing is None else spacing
+    spacings = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(axes)
+    if len(spacings) != len(axes):
+        raise RuntimeError(
+            f"gradient(): expected spacing to be unspecified, a scalar or a list of length {len(axes)}, got length {len(spacings)}"
+        )
+    if not (input.is_floating_point() or input.is_complex()):
+        input = input * 1.0
+    found = []
+    for axis, given in zip(axes, spacings):
+        if input.shape[axis] < edge_order + 1:
+            raise RuntimeError(
+                "gradient(): expected each dimension size to be at least edge_order+1, got "
+                f"{input.shape[axis]} along dimension {axis}"
+            )
+        if isinstance(given, TensorBase) and given.ndim == 0:
+            given = given.item()
+        found.append(_slope(input, axis, given, edge_order))
+    return tuple(found)

@@ -385,6 +385,54 @@ def slice_scatter(
     return _written("slice_scatter", input, src, lambda t: t[cut])
 
 
+@library("shape")
+def as_strided_scatter(
+    input: TensorBase,
+    src: TensorBase,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> TensorBase:
+    """A row-major copy of `input` with `src` at the places of `as_strided(size, stride, storage_offset)`.
+
+    RuntimeError where these lie outside.
+    """
+    offset = 0 if storage_offset is None else storage_offset
+    return _written(
+        "as_strided_scatter", input.contiguous(), src, lambda t: t.as_strided(size, stride, offset)
+    )
+
+
+@library("shape", "unravel_index", differentiable=False)
+def unravel_index(indices: TensorBase, shape: Any) -> tuple[TensorBase, ...]:
+    """Coordinates, one tensor for each dimension, of places counted in row-major order.
+
+    TypeError unless the indices are integers, ValueError for a negative index or size, and for one beyond the shape.
+
+    >>> import flambeau
+    >>> flambeau.unravel_index(flambeau.tensor([4, 1]), (2, 3))
+    (tensor([1, 0]), tensor([1, 1]))
+    """
+    sizes = _tuple(shape.tolist() if isinstance(shape, TensorBase) else shape)
+    if not isinstance(indices, TensorBase) or indices.is_floating_point() or indices.is_complex():
+        raise TypeError(
+            f"unravel_index(): expected 'indices' to be an integer tensor, got {getattr(indices, 'dtype', indices)}"
+        )
+    if indices.dtype.name == "bool":
+        raise TypeError("unravel_index(): expected 'indices' to be an integer tensor, got bool")
+    if any(not isinstance(n, int) for n in sizes):
+        raise TypeError(f"unravel_index(): expected 'shape' to be a sequence of ints, got {shape}")
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"unravel_index(): 'shape' cannot have negative values, got {sizes}")
+    step, found = 1, []
+    for n in reversed(sizes):
+        found.append((indices // step) % max(n, 1))
+        step *= n
+    if indices.numel() and (int(indices.min()) < 0 or int(indices.max()) >= step):
+        raise ValueError(f"unravel_index(): indices must be non-negative and less than {step}")
+    return tuple(reversed(found))
+
+
 # --- grids and products ----------------------------------------------------------------------------------------------------------
 @library("shape", "broadcast_shapes", differentiable=False)
 def broadcast_shapes(*shapes: Any) -> Size:

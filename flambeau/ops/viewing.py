@@ -11,13 +11,13 @@ _BOTH = """
     select diagonal as_strided detach split split_with_sizes chunk tensor_split unbind hsplit vsplit dsplit
 """
 _METHODS = """
-    view view_as reshape_as expand expand_as unfold detach_ squeeze_ unsqueeze_ t_ transpose_ resize_ resize_as_ set_
-    is_contiguous
+    view view_as reshape_as expand expand_as unfold detach_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_
+    resize_ resize_as_ set_ is_contiguous
 """
 _INDEXING = """
     index_select index_put masked_select nonzero index_add index_copy index_fill take masked_scatter argwhere put
 """
-_SCATTER = "gather take_along_dim scatter scatter_add scatter_reduce"
+_SCATTER = "gather take_along_dim scatter scatter_add scatter_reduce index_reduce"
 
 for _name in _BOTH.split():
     register(_name, "view", getattr(views, _name))

@@ -217,6 +217,7 @@ def test_errors():
         with pytest.raises(error, match=message):
             call_it()
 
+
 def test_lstm_gradients_of_any_order():
     """The layer's own derivative, and the step by step one that it leaves a second derivative to."""
     flambeau.manual_seed(0)
