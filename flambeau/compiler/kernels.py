@@ -7,7 +7,8 @@ into loops or into threads.
 `Pointwise`: every output element is an expression of the input elements at the same place.
 `Row`: the same along one row at a time, where expressions may also hold folds over the row (sum, maximum, …);
 outputs are either as long as the row or one value a row.  A reduction is a row kernel whose outputs are all
-one value a row. `Indexed` (indexed.py): loads and stores at computed places, with loops.
+one value a row; a scan is one whose outputs hold prefixes, the folds of each element and those before it.
+`Indexed` (indexed.py): loads and stores at computed places, with loops.
 """
 
 from __future__ import annotations
@@ -78,6 +79,15 @@ def fold(combine: Callable, init: Sequence, *elements: Expr) -> tuple[Expr, ...]
     """Combines the elements of a row, in any grouping: `combine(a, b)` takes and returns as many values as
     `elements` has and must be associative and commutative, with `init` as its identity.
     """
+    return _combining("fold", combine, init, elements)
+
+
+def prefix(combine: Callable, init: Sequence, *elements: Expr) -> tuple[Expr, ...]:
+    """What `fold` gives for each element together with those before it."""
+    return _combining("prefix", combine, init, elements)
+
+
+def _combining(op: str, combine: Callable, init: Sequence, elements: Sequence[Expr]) -> tuple[Expr, ...]:
     n = len(elements)
     left = [state(k, e.dtype) for k, e in enumerate(elements)]
     right = [state(k + n, e.dtype) for k, e in enumerate(elements)]
@@ -85,8 +95,7 @@ def fold(combine: Callable, init: Sequence, *elements: Expr) -> tuple[Expr, ...]
     combined = (combined,) if n == 1 else tuple(combined)
     start = tuple(ex.like(e, v) for e, v in zip(elements, init))
     return tuple(
-        ex.make("fold", tuple(elements), e.dtype, FoldRule(start, combined, k))
-        for k, e in enumerate(elements)
+        ex.make(op, tuple(elements), e.dtype, FoldRule(start, combined, k)) for k, e in enumerate(elements)
     )
 
 
@@ -132,7 +141,9 @@ def all(x: Expr) -> Expr:
     return fold(lambda a, b: a & b, (True,), ex.cast(x, "bool"))[0]
 
 
-def _best(better: Callable[[Expr, Expr], Expr]) -> Callable:
+def _best(better: Callable[[Expr, Expr], Expr], earlier: bool = True) -> Callable:
+    """Of equal elements, and of several NaN, the earlier or the later one counts."""
+
     def combine(a, b):
         (value_a, index_a), (value_b, index_b) = a, b
         tie = (
@@ -144,10 +155,18 @@ def _best(better: Callable[[Expr, Expr], Expr]) -> Callable:
         if ex.is_float(value_a.dtype):
             wins = wins | (ex.isnan(value_b) & ~ex.isnan(value_a))
             wins = wins & ~(ex.isnan(value_a) & ~ex.isnan(value_b))
-        take = wins | (tie & (index_b < index_a))
+        take = wins | (tie & ((index_b < index_a) if earlier else (index_b > index_a)))
         return ex.where(take, value_b, value_a), ex.where(take, index_b, index_a)
 
     return combine
+
+
+def running_sum(x: Expr) -> Expr:
+    return prefix(ex.add, (-0.0 if ex.is_float(x.dtype) else 0,), x)[0]
+
+
+def running_prod(x: Expr) -> Expr:
+    return prefix(ex.mul, (1,), x)[0]
 
 
 def max_index(x: Expr) -> tuple[Expr, ...]:
@@ -157,6 +176,15 @@ def max_index(x: Expr) -> tuple[Expr, ...]:
 
 def min_index(x: Expr) -> tuple[Expr, ...]:
     return fold(_best(lambda a, b: a < b), (highest(x.dtype), NOWHERE), x, ex.index(1))
+
+
+def running_max_index(x: Expr) -> tuple[Expr, ...]:
+    """The largest element so far and where it last stood; a NaN counts as the largest."""
+    return prefix(_best(lambda a, b: a > b, earlier=False), (lowest(x.dtype), -1), x, ex.index(1))
+
+
+def running_min_index(x: Expr) -> tuple[Expr, ...]:
+    return prefix(_best(lambda a, b: a < b, earlier=False), (highest(x.dtype), -1), x, ex.index(1))
 
 
 NOWHERE = (1 << 62) - 1
@@ -207,11 +235,57 @@ def varies(outputs: Sequence[Expr], row_inputs: Sequence[bool]) -> dict[int, boo
             out[id(e)] = row_inputs[e.value]
         elif e.op == "index":
             out[id(e)] = e.value == 1
-        elif e.op == "fold":
-            out[id(e)] = False
+        elif e.op in ("fold", "prefix"):
+            out[id(e)] = e.op == "prefix"
         else:
             out[id(e)] = True in [out[id(a)] for a in e.args]
     return out
+
+
+def prefixes(outputs: Sequence[Expr]) -> list[list[Expr]]:
+    """The prefixes that the outputs read, those of one rule over the same elements together."""
+    groups: dict[tuple, list[Expr]] = {}
+    for e in ex.walk(outputs):
+        if e.op == "prefix":
+            groups.setdefault(fold_key(e), []).append(e)
+    return list(groups.values())
+
+
+class ScanStages(NamedTuple):
+    """A scan of a long row in blocks: the states of each block, their prefixes, and the scan of a block from the
+    states before it, which follow the inputs.
+    """
+
+    totals: tuple[Expr, ...]
+    joined: tuple[Expr, ...]
+    continued: tuple[Expr, ...]
+
+
+def scan_stages(outputs: Sequence[Expr], inputs: int) -> ScanStages:
+    """The kernels that a scan over `inputs` inputs is made of, where its rows are cut into blocks."""
+    totals, joined = [], []
+    replace: dict[Expr, Expr] = {}
+    for members in prefixes(outputs):
+        elements, rule = members[0].args, members[0].value
+        alone = [ex.input(len(totals) + k, s.dtype) for k, s in enumerate(rule.combine)]
+        before = [ex.input(inputs + len(totals) + k, s.dtype) for k, s in enumerate(rule.combine)]
+        own = [
+            ex.make("prefix", elements, s.dtype, rule._replace(which=k)) for k, s in enumerate(rule.combine)
+        ]
+        # the block's own prefix goes in as a state of its own, so that no rule is applied to what it gave
+        after = continued_from(rule, before, own)
+        for k, s in enumerate(rule.combine):
+            totals.append(ex.make("fold", elements, s.dtype, rule._replace(which=k)))
+            joined.append(ex.make("prefix", tuple(alone), s.dtype, rule._replace(which=k)))
+        replace.update({e: after[e.value.which] for e in members})
+    return ScanStages(tuple(totals), tuple(joined), tuple(ex.substitute(list(outputs), replace)))
+
+
+def continued_from(rule: FoldRule, before: Sequence[Expr], own: Sequence[Expr]) -> list[Expr]:
+    """The rule's combination of the states before with a block's own, spelled out."""
+    given = [*before, *own]
+    states = {e: given[e.value] for root in rule.combine for e in ex.walk([root]) if e.op == "state"}
+    return ex.substitute(list(rule.combine), states)
 
 
 class Stages(NamedTuple):

@@ -16,7 +16,18 @@ from . import expr as ex
 from .expr import Expr
 from .indexed import Indexed
 from .irtext import Function, Module, Value, i64
-from .kernels import BROADCAST, CONTIGUOUS, STRIDED, Operand, Pointwise, Row, fold_key, folds_by_depth, varies
+from .kernels import (
+    BROADCAST,
+    CONTIGUOUS,
+    STRIDED,
+    Operand,
+    Pointwise,
+    Row,
+    fold_key,
+    folds_by_depth,
+    prefixes,
+    varies,
+)
 from .lower import ITEMSIZE, MEMORY, Lowering, walk_until
 
 SIGNATURE = (
@@ -332,6 +343,9 @@ class RowSchedule:
         self.varying = varies(self.kernel.outputs, [o.access != BROADCAST or not self.along for o in inputs])
         self.lanes = lanes_for(self.kernel.outputs, [o.access for o in frame.operands])
         self.levels = folds_by_depth(self.kernel.outputs)
+        self.scans = prefixes(self.kernel.outputs)
+        if self.scans and self.along:  # one register: each doubling of the lanes is another step
+            self.lanes = max(VECTOR_BYTES // max(ITEMSIZE[e.dtype] for group in self.scans for e in group), 8)
         self.stashed = self.stash()
 
     def stash(self) -> tuple[int, int, Expr] | None:
@@ -384,7 +398,9 @@ class RowSchedule:
         for number, e in enumerate(self.kernel.outputs):
             if not self.varying[id(e)]:
                 self.store_row_value(number, scalar.values([e], known)[0], scalar)
-        if full:
+        if full and self.scans:
+            self.scan_pass(full, known, scalar)
+        elif full:
             self.each(
                 scalar,
                 [],
@@ -451,6 +467,50 @@ class RowSchedule:
                 final = self.across_lanes(rule, final)
             for e in members:
                 known[e] = final[e.value.which]
+
+    def scan_pass(self, full: list[Expr], known: dict[Expr, Value], scalar: Lowering) -> None:
+        """Prefixes, and the outputs that read them, in one walk that carries the states so far."""
+        rules = [group[0].value for group in self.scans]
+        elements = [group[0].args for group in self.scans]
+        low = Lowering(self.f, self.lanes) if self.along else scalar
+        start = [low.constant(v.value, v.dtype) for rule in rules for v in rule.init]
+
+        def turn(low: Lowering, at, mask, leaves, carried):
+            new: list[Value] = []
+            for rule, args, group in zip(rules, elements, self.scans):
+                before = carried[len(new) : len(new) + len(rule.init)]
+                states = low.values(list(args), leaves)
+                if self.along:
+                    states = self.running(low, rule, states, mask)
+                states = combined(low, rule, before, states)
+                leaves.update({e: states[e.value.which] for e in group})
+                new += [self.last_lane(low, s) for s in states] if self.along else states
+            self.store_pass(low, at, mask, leaves)
+            return new
+
+        self.each(scalar, start, turn, [*(x for xs in elements for x in xs), *full], known)
+
+    def running(self, low: Lowering, rule, states: list[Value], mask: Value | None) -> list[Value]:
+        """Each lane combined with those before it (Hillis and Steele, Data parallel algorithms, 1986)."""
+        none = [low.constant(v.value, v.dtype) for v in rule.init]
+        if mask is not None:
+            states = [low.select(mask, s, n) for s, n in zip(states, none)]
+        distance, lanes = 1, low.lanes or 1
+        while distance < lanes:
+            picks = ", ".join(
+                f"i32 {k - distance if k >= distance else lanes + k}" for k in range(lanes)
+            )  # from the second vector, the identity, where there is no lane so far before
+            moved = [
+                self.f.op(s.type, f"shufflevector {s}, {n}, <{lanes} x i32> <{picks}>")
+                for s, n in zip(states, none)
+            ]
+            states = combined(low, rule, moved, states)
+            distance *= 2
+        return states
+
+    def last_lane(self, low: Lowering, v: Value) -> Value:
+        picks = ", ".join([f"i32 {(low.lanes or 1) - 1}"] * (low.lanes or 1))
+        return self.f.op(v.type, f"shufflevector {v}, {v.type} poison, <{low.lanes} x i32> <{picks}>")
 
     def across_lanes(self, rule, states: list[Value]) -> list[Value]:
         """Combine the lanes by halves: a fixed tree."""

@@ -38,6 +38,7 @@ from .kernels import (
     Row,
     fold_key,
     folds_by_depth,
+    prefixes,
     varies,
 )
 from .lower import ITEMSIZE, MEMORY, Lowering, expanded
@@ -374,6 +375,11 @@ class RowSchedule:
         # Whether an input changes along the row is known where access is along it; elsewhere assume it does.
         changing = [o.access != BROADCAST or not self.along for o in kernel.inputs]
         self.varying = varies(kernel.outputs, changing)
+        self.scans = prefixes(kernel.outputs)
+        if self.scans and self.width not in (1, BLOCK if self.along else 1):
+            raise ValueError(
+                f"module_for: form.width is {self.width}; a scan takes 1 thread a row, or {BLOCK} along it"
+            )
 
     def emit(self) -> None:
         f, width, rows_a_block = self.f, i64(self.width), i64(self.rows_a_block)
@@ -425,25 +431,29 @@ class RowSchedule:
         self.store_pass(known)
         return []
 
+    def element(
+        self, number: Value, needed: Sequence[Expr], known: dict[Expr, Value]
+    ) -> tuple[dict[Expr, Value], list[Value]]:
+        """The leaves for one element of the row, and where it stands in each operand."""
+        frame = self.frame
+        places = frame.places(self.starts, frame.coordinates(number, self.fold_axes), self.fold_axes)
+        leaves = dict(known)
+        for e in needed:
+            if e.op == "input" and e not in leaves:
+                leaves[e] = frame.load(e.value, places)
+            elif e.op == "index" and e.value == 1:
+                leaves[e] = self.f.add(self.first_index, number)
+        return leaves, places
+
     def each(
         self, carried: Sequence[Value], roots: list[Expr], known: dict[Expr, Value], body: Callable
     ) -> list[Value]:
         """The thread's elements of the row: `body(leaves and places of some elements, carried)`."""
-        f, frame = self.f, self.frame
+        frame = self.frame
         needed = list(ex.walk(roots))
 
-        def element(number: Value) -> tuple[dict[Expr, Value], list[Value]]:
-            places = frame.places(self.starts, frame.coordinates(number, self.fold_axes), self.fold_axes)
-            leaves = dict(known)
-            for e in needed:
-                if e.op == "input" and e not in leaves:
-                    leaves[e] = frame.load(e.value, places)
-                elif e.op == "index" and e.value == 1:
-                    leaves[e] = f.add(self.first_index, number)
-            return leaves, places
-
         def turn(numbers: list[Value], carried: list[Value]) -> Sequence[Value]:
-            return body([element(n) for n in numbers], carried)
+            return body([self.element(n, needed, known) for n in numbers], carried)
 
         return frame.every(self.lane, self.count, i64(self.width), carried, turn)
 
@@ -474,16 +484,7 @@ class RowSchedule:
     def across_threads(self, rules: Sequence[FoldRule], states: list[Value]) -> list[Value]:
         """Combine the states of the row's threads by halves: a fixed tree, whose result all threads get."""
         f, low, barrier = self.f, self.frame.low, self.frame.threads.barrier
-        arrays = self.shared_arrays([v.dtype for rule in rules for v in rule.init])
-
-        def write(values: Sequence[Value]) -> None:
-            for (array, dtype), value in zip(arrays, values):
-                place = f.gep(MEMORY[dtype], array, self.thread)
-                f.store(low.to_memory(value, dtype), place, ITEMSIZE[dtype])
-
-        def read(thread: Value) -> list[Value]:
-            places = [(f.gep(MEMORY[dtype], array, thread), dtype) for array, dtype in arrays]
-            return [low.from_memory(f.load(MEMORY[d], p, ITEMSIZE[d]), d) for p, d in places]
+        write, read = self.exchange([v.dtype for rule in rules for v in rule.init])
 
         def meet(half: int) -> list[Value]:
             other = read(f.add(self.thread, i64(half * self.apart)))
@@ -502,6 +503,22 @@ class RowSchedule:
         states = read(f.binary("sub", self.thread, f.mul(self.lane, i64(self.apart))))
         barrier()  # before the next fold, or the next row, writes there
         return states
+
+    def exchange(self, dtypes: Sequence[str]) -> tuple[Callable, Callable]:
+        """`write(values)` leaves a thread's values in shared memory, `read(thread)` gets another's."""
+        f, low = self.f, self.frame.low
+        arrays = self.shared_arrays(dtypes)
+
+        def write(values: Sequence[Value]) -> None:
+            for (array, dtype), value in zip(arrays, values):
+                place = f.gep(MEMORY[dtype], array, self.thread)
+                f.store(low.to_memory(value, dtype), place, ITEMSIZE[dtype])
+
+        def read(thread: Value) -> list[Value]:
+            places = [(f.gep(MEMORY[dtype], array, thread), dtype) for array, dtype in arrays]
+            return [low.from_memory(f.load(MEMORY[d], p, ITEMSIZE[d]), d) for p, d in places]
+
+        return write, read
 
     def shared_arrays(self, dtypes: Sequence[str]) -> list[tuple[Value, str]]:
         """For each dtype an array of BLOCK elements in shared memory; all folds use the same ones."""
@@ -545,8 +562,79 @@ class RowSchedule:
                     self.frame.store(k, value, places)
             return []
 
-        if full:
+        if full and self.scans:
+            self.scan_pass(roots, known)
+        elif full:
             self.each([], roots, known, turn)
+
+    def scan_pass(self, roots: list[Expr], known: dict[Expr, Value]) -> None:
+        """Prefixes, and the outputs that read them: a thread walks over its row, or a block goes over one row,
+        `BLOCK` elements at a time.
+        """
+        f, frame, low = self.f, self.frame, self.frame.low
+        rules = [group[0].value for group in self.scans]
+        elements = [x for group in self.scans for x in group[0].args]
+        start = [low.constant(v.value, v.dtype) for rule in rules for v in rule.init]
+        needed = list(ex.walk([*elements, *roots]))
+
+        def element(number: Value) -> tuple[dict[Expr, Value], list[Value]]:
+            return self.element(number, needed, known)
+
+        def finish(states: list[Value], leaves: dict[Expr, Value], places: list[Value]) -> None:
+            position = 0
+            for rule, group in zip(rules, self.scans):
+                leaves.update({e: states[position + e.value.which] for e in group})
+                position += len(rule.init)
+            values = iter(low.values(roots, leaves))
+            for k, e in enumerate(self.kernel.outputs):
+                if self.varying[id(e)]:
+                    frame.store(k, next(values), places)
+
+        def alone(number: Value, carried: list[Value]) -> list[Value]:
+            leaves, places = element(number)
+            states = _combine_all(low, rules, carried, low.values(elements, leaves))
+            finish(states, leaves, places)
+            return states
+
+        def together(first: Value, carried: list[Value]) -> list[Value]:
+            number = f.add(first, self.lane)
+            inside = f.op("i1", f"icmp slt {number}, {self.count.name}")
+            leaves, places = element(low.select(inside, number, first))
+            own = [low.select(inside, v, n) for v, n in zip(low.values(elements, leaves), start)]
+            own, all_of_them = self.running(rules, own)
+
+            def write() -> list[Value]:
+                finish(_combine_all(low, rules, carried, own), leaves, places)
+                return []
+
+            f.when(inside, write)
+            return _combine_all(low, rules, carried, all_of_them)
+
+        if self.width == 1:
+            f.loop(i64(0), self.count, i64(1), start, alone)
+        else:
+            f.loop(i64(0), self.count, i64(BLOCK), start, together)
+
+    def running(self, rules: Sequence[FoldRule], states: list[Value]) -> tuple[list[Value], list[Value]]:
+        """The block's states, each combined with those of the threads before (Hillis and Steele, Data parallel
+        algorithms, 1986), and the last of them.
+        """
+        f, low, barrier = self.f, self.frame.low, self.frame.threads.barrier
+        write, read = self.exchange([v.dtype for rule in rules for v in rule.init])
+        distance = 1
+        while distance < BLOCK:
+            write(states)
+            barrier()
+            later = f.op("i1", f"icmp sge {self.thread}, {distance}")
+            back = f.add(self.thread, i64(-distance))
+            states = f.when(later, lambda: _combine_all(low, rules, read(back), states), states)  # noqa: B023
+            barrier()
+            distance *= 2
+        write(states)
+        barrier()
+        last = read(i64(BLOCK - 1))
+        barrier()
+        return states, last
 
 
 def _combine_all(

@@ -240,7 +240,7 @@ def _(grads, input, sizes, dims, keepdim, correction):
     return (found,)
 
 
-def _merge_logsumexp(a, b):
+def merge_logsumexp(a, b):
     """Maximum and sum of exponentials relative to it."""
     (max_a, sum_a), (max_b, sum_b) = a, b
     top = fn.maximum(max_a, max_b)

@@ -1,4 +1,4 @@
-"""Scans along a dimension, differences, and the trapezoidal rule; the loops are in core/scan.pyx."""
+"""Scans along a dimension, differences, and the trapezoidal rule."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from collections import namedtuple
 from typing import Any
 
 from ..autograd.grad_mode import no_grad
+from ..compiler import functions as fn
+from ..compiler import kernels as kn
 from ..core import tape
 from ..core.dtypes import by_name, dtype
-from ..core.scan import scan
 from ..core.tensor import TensorBase
 from .copying import to_dtype
+from .declare import FLOATING, NUMERIC
+from .declare_scan import Scan, scan
 from .joining import cat
+from .reductions import merge_logsumexp
 from .registry import library, register
 
-FLOAT32, INT64 = by_name["float32"], by_name["int64"]
-HALVES = ("float16", "bfloat16")
+INT64 = by_name["int64"]
 
 cummax_result = namedtuple("cummax", ("values", "indices"))  # type: ignore[name-match]
 cummin_result = namedtuple("cummin", ("values", "indices"))  # type: ignore[name-match]
@@ -32,11 +35,46 @@ def _wrapped(dim: int, input: TensorBase, who: str) -> int:
     return dim % n
 
 
-def _scanned(x: TensorBase, dim: int, kind: str):
-    """The scan, in float32 for half types."""
-    if x.dtype.name in HALVES:
-        return to_dtype(scan(to_dtype(x, FLOAT32), dim, kind), x.dtype)
-    return scan(x, dim, kind)
+def _wide(x):
+    """Sums and products of float32 are kept in float64."""
+    return fn.cast(x, "float64") if x.dtype == "float32" else x
+
+
+@scan(dtypes=NUMERIC)
+def running_sum(input):
+    """The sum of each element and those before it."""
+    return fn.cast(kn.running_sum(_wide(input)), input.dtype)
+
+
+@scan(dtypes=NUMERIC)
+def running_product(input):
+    """The product of each element and those before it."""
+    return fn.cast(kn.running_prod(_wide(input)), input.dtype)
+
+
+@scan(dtypes=FLOATING)
+def running_logsumexp(input):
+    """log Σ exp over each element and those before it, relative to the largest of them."""
+    top, total = kn.prefix(merge_logsumexp, (-math.inf, 0.0), input, fn.like(input, 1.0))
+    return fn.where(fn.absolute(top) == math.inf, top, fn.log(total) + top)
+
+
+def _extreme_value(input):
+    return fn.cast(input, "uint8") if input.dtype == "bool" else input
+
+
+@scan()
+def running_max(input):
+    """The largest element so far, and where it last stood."""
+    value, place = kn.running_max_index(_extreme_value(input))
+    return fn.cast(value, input.dtype), place
+
+
+@scan()
+def running_min(input):
+    """The smallest element so far, and where it last stood."""
+    value, place = kn.running_min_index(_extreme_value(input))
+    return fn.cast(value, input.dtype), place
 
 
 def _reversed_sum(x: TensorBase, dim: int) -> TensorBase:
@@ -44,8 +82,8 @@ def _reversed_sum(x: TensorBase, dim: int) -> TensorBase:
     return x if x.ndim == 0 else cumsum(x.flip(dim), dim).flip(dim)
 
 
-def _accumulating(who: str, kind: str, input: TensorBase, dim: int, given: dtype | None) -> TensorBase:
-    """The input in the dtype that is accumulated in: the one given, int64 for integers."""
+def _accumulating(who: str, input: TensorBase, dim: int, given: dtype | None) -> dtype:
+    """The dtype that is accumulated in: the one given, int64 for integers."""
     _wrapped(dim, input, who)
     if input.dtype.name.startswith("complex"):
         raise NotImplementedError(f'{who}(): "{who}" not implemented for {input.dtype}')
@@ -53,7 +91,7 @@ def _accumulating(who: str, kind: str, input: TensorBase, dim: int, given: dtype
         given = input.dtype if input.is_floating_point() else INT64
     if given.name == "bool":
         raise NotImplementedError(f'{who}(): "{who}" not implemented for {given}')
-    return to_dtype(input, given)
+    return given
 
 
 def _into(out: TensorBase | None, found: TensorBase) -> TensorBase:
@@ -71,10 +109,12 @@ def cumsum(
     tensor([[ 1,  3,  6],
             [ 4,  9, 15]])
     """
-    x = _accumulating("cumsum", "sum", input, dim, dtype)
-    found = _scanned(x, dim, "sum")
-    if tape.recording(x):
-        tape.record("CumsumBackward0", lambda g: _reversed_sum(g, dim), (x,), found)
+    given = _accumulating("cumsum", input, dim, dtype)
+    found = running_sum(input, dim, given)
+    if tape.recording(input):
+        tape.record(
+            "CumsumBackward0", lambda g: _reversed_sum(to_dtype(g, input.dtype), dim), (input,), found
+        )
     return _into(out, found)
 
 
@@ -88,8 +128,8 @@ def cumprod(
     >>> flambeau.tensor([1, 2, 3, 4]).cumprod(0)
     tensor([ 1,  2,  6, 24])
     """
-    x = _accumulating("cumprod", "prod", input, dim, dtype)
-    found = _scanned(x, dim, "prod")
+    x = to_dtype(input, _accumulating("cumprod", input, dim, dtype))
+    found = running_product(x, dim)
     if tape.recording(x):
         tape.record("CumprodBackward0", _cumprod_gradient, (x,), found, (x, found), (dim,))
     return _into(out, found)
@@ -141,7 +181,7 @@ def logcumsumexp(input: TensorBase, dim: int, *, out: TensorBase | None = None) 
     _wrapped(dim, input, "logcumsumexp")
     if not input.is_floating_point():
         raise NotImplementedError(f'logcumsumexp(): "logcumsumexp" not implemented for {input.dtype}')
-    found = _scanned(input, dim, "logaddexp")
+    found = running_logsumexp(input, dim)
     if tape.recording(input):
         tape.record("LogcumsumexpBackward0", _logcumsumexp_gradient, (input,), found, (input, found), (dim,))
     return _into(out, found)
@@ -164,12 +204,10 @@ def _logcumsumexp_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim
     return part(grad) - part(-grad)
 
 
-def _extreme(who: str, kind: str, result: type):
+def _extreme(who: str, kind: str, run: Scan, result: type):
     def function(input: TensorBase, dim: int, *, out: tuple | None = None):
         axis = _wrapped(dim, input, who)
-        x = to_dtype(input, FLOAT32) if input.dtype.name in HALVES else input
-        values, indices = scan(x, dim, kind)
-        values = to_dtype(values, input.dtype)
+        values, indices = run(input, dim)
         if tape.recording(input):
             tape.record(f"{who.capitalize()}Backward0", _to_places, (input,), values, (indices,), (axis,))
         if out is not None:
@@ -189,8 +227,8 @@ def _to_places(grad: TensorBase, indices: TensorBase, dim: int) -> TensorBase:
     return grad if grad.ndim == 0 else grad.new_zeros(grad.shape).scatter_add(dim, indices, grad)
 
 
-cummax = _extreme("cummax", "max", cummax_result)
-cummin = _extreme("cummin", "min", cummin_result)
+cummax = _extreme("cummax", "max", running_max, cummax_result)
+cummin = _extreme("cummin", "min", running_min, cummin_result)
 
 
 def _in_place(function):

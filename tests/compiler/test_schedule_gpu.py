@@ -234,6 +234,9 @@ def images(target: str):
             ("k", gpu.Form(2, 1, 4)),
         ):
             yield name, gpu.module_for(row(case, lanes_along), target, form)
+    running = row(Case(scanned, ("float32",), scanned_reference))
+    for form in (gpu.Form(), gpu.Form(width=256)):
+        yield "scan", gpu.module_for(running, target, form)
 
 
 def math_kernel(name: str, dtype: str) -> Pointwise:
@@ -566,6 +569,38 @@ def test_a_row_folded_in_blocks(lanes_along):
     outputs = empty(second, [(rows,)] * 4)
     run(second, gpu.Form(width=16), outputs, states, shape=(rows, blocks), total=length)
     assert_same(outputs, best_reference(x[: rows * length].reshape(rows, length)))
+
+
+def scanned(x: Expr) -> tuple[Expr, ...]:
+    value, place = kn.running_max_index(x)
+    return kn.running_sum(ex.cast(x, "float64")), value, place
+
+
+def scanned_reference(x: np.ndarray) -> Arrays:
+    best = np.maximum.accumulate(x, 1)
+    where = np.maximum.accumulate(np.where(x == best, np.arange(x.shape[1]), 0), 1)
+    return x.astype(np.float64).cumsum(1), best, where
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (5, 37), (4, 256), (2, 3000)])
+@pytest.mark.parametrize("lanes_along, width", [("r", 1), ("r", 256), ("k", 1)])
+def test_scans_run(lanes_along, width, shape):
+    """A thread a row, a block a row, and neighbouring threads on neighbouring columns."""
+    case = Case(scanned, ("float32",), scanned_reference)
+    kernel, x = row(case, lanes_along), np.round(sample("float32", shape) * 4)
+    outputs = empty(kernel, [shape] * 3)
+    if lanes_along == "k":
+        outputs, x = tuple(np.ascontiguousarray(o.T) for o in outputs), np.ascontiguousarray(x.T)
+        run(kernel, gpu.Form(width=width), tuple(o.T for o in outputs), (x.T,), shape=shape)
+        outputs, x = tuple(o.T for o in outputs), x.T
+    else:
+        run(kernel, gpu.Form(width=width), outputs, (x,), shape=shape)
+    assert_same(tuple(outputs), scanned_reference(x))
+
+
+def test_a_scan_takes_one_thread_a_row_or_a_whole_block():
+    with pytest.raises(ValueError, match="a scan takes 1 thread a row, or 256"):
+        gpu.module_for(row(Case(scanned, ("float32",), scanned_reference)), "nvptx", gpu.Form(width=32))
 
 
 def test_sums_do_not_depend_on_the_number_of_blocks():

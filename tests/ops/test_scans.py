@@ -150,3 +150,31 @@ def test_integrals():
 def test_errors(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize("shape", [(70000,), (3, 40000), (50, 1300), (40000, 3)])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"])
+def test_the_same_bits_for_any_number_of_threads(name, shape):
+    """Long rows in blocks, a few of them, many short ones, and columns."""
+    x = flambeau.randn(shape) * (0.01 if name == "cumprod" else 1.0) + (1.0 if name == "cumprod" else 0.0)
+    dim = 0 if shape[-1] == 3 else -1
+    before, found = flambeau.get_num_threads(), []
+    for threads in (1, 2, 5):
+        flambeau.set_num_threads(threads)
+        results = getattr(flambeau, name)(x, dim)
+        results = results if isinstance(results, tuple) else (results,)
+        found.append([r.numpy().tobytes() for r in results])
+    flambeau.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+    values = x.double().numpy()
+    reference = {
+        "cumsum": np.cumsum,
+        "cumprod": np.cumprod,
+        "cummax": np.maximum.accumulate,
+        "cummin": np.minimum.accumulate,
+        "logcumsumexp": np.logaddexp.accumulate,
+    }[name]
+    np.testing.assert_allclose(results[0].numpy(), reference(values, dim), rtol=2e-5, atol=1e-5)
+    if len(results) == 2:
+        taken = np.take_along_axis(x.numpy(), results[1].numpy(), dim)
+        np.testing.assert_array_equal(taken, results[0].numpy())
