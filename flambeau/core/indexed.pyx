@@ -11,6 +11,7 @@ cdef enum:
     MAX_GEOMETRY = 4 + MAX_DIMS + 2 * MAX_OPERANDS * MAX_DIMS
     PARALLEL_FROM = 32768     # steps from which a launch is shared over the threads
     FEW_ROWS = 8              # below as many rows, the threads share the last axis
+    LEAST_LANES = 4           # places of the last axis that make vectors worth while
 
 ctypedef void (*kernel_t)(char** data, const int64_t* geometry, const uint64_t* scalars) noexcept nogil
 
@@ -36,7 +37,7 @@ cdef void run_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     launch.run(launch.data, geometry, launch.scalars)
 
 
-def launch(address, tuple operands, int outputs, tuple axes, int serial, tuple scalars, int64_t effort) -> bool:
+cdef bint run(kernel_t kernel, tuple operands, int outputs, tuple axes, int serial, list scalars, int64_t effort) except *:
     """Run a kernel (see `compiler/indexed.py`) over all places of `axes`; the first `outputs` operands are written.
 
     `effort`: about how many steps a place takes.  Returns whether an index was in bounds everywhere.
@@ -47,16 +48,18 @@ def launch(address, tuple operands, int outputs, tuple axes, int serial, tuple s
     cdef int k, d, count = len(operands), parallel = len(axes) - serial
     if count > MAX_OPERANDS or len(scalars) > MAX_SCALARS:
         raise ValueError(f"indexed kernel: {count} operands and {len(scalars)} scalars are too many")
-    work.run, work.used, work.rows = <kernel_t><void*><uintptr_t>address, 4, 1
+    work.run, work.used, work.rows, work.length = kernel, 4, 1, 1
     for d in range(len(axes)):
-        work.geometry[work.used] = axes[d]
+        n = axes[d]
+        work.geometry[work.used] = n
         work.used += 1
-        places *= <int64_t>axes[d]
+        places *= n
         if d < parallel - 1:
-            work.rows *= <int64_t>axes[d]
-    work.length = axes[parallel - 1] if parallel else 1
+            work.rows *= n
+        elif d == parallel - 1:
+            work.length = n
     for k in range(count):
-        t = <TensorBase?>operands[k]
+        t = <TensorBase>operands[k]
         work.data[k] = pointer(t)
         memcpy(&work.geometry[work.used], t.sizes, t.rank * sizeof(int64_t))
         memcpy(&work.geometry[work.used + t.rank], t.strides, t.rank * sizeof(int64_t))
@@ -83,21 +86,47 @@ def launch(address, tuple operands, int outputs, tuple axes, int serial, tuple s
     return fault == 0
 
 
-def signature(tuple operands) -> tuple:
-    """What a kernel is specialised on, a number for each operand: dtype code, whether the last stride is 1, rank.
+cdef class Launcher:
+    """The kernels of one declared operation (`ops/declare_indexed.py`), by what they are specialised on."""
+    cdef object declaration
+    cdef frozenset static
+    cdef int64_t effort
+    cdef dict kernels
 
-    Second, whether all offsets fit into 32 bits.
-    """
-    cdef list found = []
-    cdef TensorBase t
-    cdef int64_t reach
-    cdef bint short = True
-    cdef int d
-    for x in operands:
-        t = <TensorBase?>x
-        reach = 0
-        for d in range(t.rank):
-            reach += (t.sizes[d] - 1 if t.sizes[d] else 0) * t.strides[d]
-        short = short and reach < 1 << 30 and t.count < 1 << 30
-        found.append(t.code | (t.rank > 0 and t.strides[t.rank - 1] == 1) << 4 | t.rank << 5)
-    return tuple(found), short
+    def __init__(self, declaration, frozenset static, effort):
+        self.declaration, self.static, self.effort, self.kernels = declaration, static, effort, {}
+
+    def run(self, tuple operands, int outputs, tuple axes, int serial, dict params) -> bool:
+        """Whether all indices were in bounds.
+
+        A kernel is asked for by: for each operand its dtype code, whether its last stride is 1 (bit 4) and its rank (from
+        bit 5); whether all offsets fit into 32 bits; the static arguments; the types of the others; how many axes are
+        parallel and serial; whether lanes run along the last parallel axis.
+        """
+        cdef list key = [], given = [], scalars = []
+        cdef TensorBase t
+        cdef int64_t reach
+        cdef bint short = True, vector
+        cdef int d, last = len(axes) - serial - 1
+        for x in operands:
+            t = <TensorBase?>x
+            reach = 0
+            for d in range(t.rank):
+                reach += (t.sizes[d] - 1 if t.sizes[d] else 0) * t.strides[d]
+            short = short and reach < 1 << 30 and t.count < 1 << 30
+            key.append(t.code | (t.rank > 0 and t.strides[t.rank - 1] == 1) << 4 | t.rank << 5)
+        t = <TensorBase>operands[0]
+        vector = last >= 0 and <int64_t>axes[last] >= LEAST_LANES and t.width < 16 and (
+            serial == 0 or (t.rank > 0 and t.strides[t.rank - 1] == 1))
+        signature = tuple(key)
+        for name, value in params.items():
+            if name in self.static:
+                given.append(value)
+            else:
+                scalars.append(value)
+                given.append(type(value))
+        wanted = (signature, short | vector << 1 | outputs << 2 | serial << 8 | len(axes) << 16, *given)
+        found = self.kernels.get(wanted)
+        if found is None:
+            found = self.kernels[wanted] = self.declaration.address(signature, short, params, outputs, len(axes), serial, vector)
+        return run(<kernel_t><void*><uintptr_t>found, operands, outputs, axes, serial, scalars, self.effort)

@@ -87,14 +87,15 @@ class Indexed:
         self.body, self.name, self.__doc__ = body, body.__name__, body.__doc__
         kinds = inspect.signature(body).parameters.values()
         self.operands = [p.name for p in kinds if p.kind is not p.KEYWORD_ONLY][1:]
-        self.static, self.dtypes, self.effort, self.writes = frozenset(static), tuple(dtypes), effort, writes
+        self.static, self.dtypes, self.writes = frozenset(static), tuple(dtypes), writes
         self.moved = [n in moves or (k == 0 and writes and bool(moves)) for k, n in enumerate(self.operands)]
-        self.kernels: dict[tuple, int] = {}
+        self.launcher = core.Launcher(self, self.static, effort)
 
     def __call__(self, shape: Sequence[int], *inputs: TensorBase, **params: Any) -> Any:
         """The results, each of that shape: a tensor, or a tuple of them."""
-        outs = tuple(empty(shape, dtype=d or inputs[0].dtype, device=inputs[0].device) for d in self.dtypes)
-        self.run(outs, inputs, tuple(shape), 0, params)
+        first, shape = inputs[0], tuple(shape)
+        outs = tuple([empty(shape, dtype=d or first.dtype, device=first.device) for d in self.dtypes])
+        self.run(outs, inputs, shape, 0, params)
         return outs[0] if len(outs) == 1 else outs
 
     def into(
@@ -105,43 +106,22 @@ class Indexed:
         return out
 
     def run(self, outs: tuple, inputs: tuple, axes: tuple, serial: int, params: dict[str, Any]) -> None:
-        operands = outs + inputs
-        seen, short = core.signature(operands)
-        fixed = tuple([(n, v) for n, v in params.items() if n in self.static])
-        given = tuple([(n, type(v)) for n, v in params.items() if n not in self.static])
-        vector = self.vectorises(outs[0], axes, serial)
-        key = (seen, short, fixed, given, len(axes), serial, vector)
-        address = self.kernels.get(key)
-        if address is None:
-            address = self.kernels[key] = self.compiled(
-                seen, short, fixed, given, len(outs), len(axes), serial, vector
-            )
-        scalars = tuple([v for n, v in params.items() if n not in self.static])
-        if not core.launch(address, operands, len(outs), axes, serial, scalars, self.effort):
+        if not self.launcher.run(outs + inputs, len(outs), axes, serial, params):
             raise IndexError(f"{self.name}(): an index is out of bounds")
 
-    def vectorises(self, out: TensorBase, axes: tuple, serial: int) -> bool:
-        last = len(axes) - serial
-        return (
-            last > 0
-            and axes[last - 1] >= 4
-            and out.dtype.itemsize < 16
-            and (serial == 0 or out.stride(-1) == 1)
-        )
-
-    def compiled(self, seen, short, fixed, given, outputs: int, axes: int, serial: int, vector: bool) -> int:
+    def address(self, *wanted: Any) -> int:
         from ..compiler import build
 
-        return build.address(self.kernel(seen, short, fixed, given, outputs, axes, serial, vector))
+        return build.address(self.kernel(*wanted))
 
     def kernel(
-        self, seen, short, fixed, given, outputs: int, axes: int, serial: int, vector: bool
+        self, signature, short: bool, params: dict, outputs: int, axes: int, serial: int, vector: bool
     ) -> ix.Indexed:
-        """The traced body for operands of these signatures."""
+        """The traced body for such operands; see `core.indexed.Launcher.run`."""
         integer = "int32" if short else "int64"
-        memory = []
         first = 0 if self.writes else outputs
-        for k, s in enumerate(seen):
+        memory = []
+        for k, s in enumerate(signature):
             name = CODE_NAMES[s & 15]
             moved = self.moved[k - first] if k >= first else any(self.moved)
             memory.append(ix.Memory(CARRIERS[WIDTHS[name]] if moved else name, s >> 5, bool(s >> 4 & 1)))
@@ -149,9 +129,13 @@ class Indexed:
         at = At(ix.coordinates(axes, integer))
         at.integer = integer
         arrays = [Operand(k, m.dtype, m.rank, integer) for k, m in enumerate(memory)]
-        kinds = [integer if kind is int else "float64" for _, kind in given]
-        scalars = {n: ex.param(k, d) for k, ((n, _), d) in enumerate(zip(given, kinds))}
-        found = self.body(at, *arrays[first:], **scalars, **dict(fixed))
+        scalars, kinds = dict(params), []
+        for name, value in params.items():
+            if name not in self.static:
+                kind = integer if isinstance(value, int) else "float64"
+                scalars[name] = ex.param(len(kinds), kind)
+                kinds.append(kind)
+        found = self.body(at, *arrays[first:], **scalars)
         found = found if isinstance(found, (tuple, list)) and not isinstance(found, ix.Store) else (found,)
         if not self.writes:
             found = [a.store(at, v) for a, v in zip(arrays, found)]

@@ -6,9 +6,10 @@ a loop over the windows that hold it, so that no two threads write to one place.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..autograd.grad_mode import no_grad
 from ..compiler import expr as ex
@@ -244,29 +245,44 @@ def positive(name: str, argument: str, values: Sequence[int], least: int = 1) ->
         raise RuntimeError(f"{name}(): {argument} must be at least {least}, got {tuple(values)}")
 
 
-def planes(name: str, x: TensorBase, n: int) -> TensorBase:
+def planes(name: str, shape: Sequence[int], n: int) -> tuple[int, ...]:
     """(N, C, *) or (C, *) as (planes, *)."""
-    if x.ndim not in (n + 1, n + 2):
+    if len(shape) not in (n + 1, n + 2):
         raise RuntimeError(
-            f"{name}(): Expected {n + 1}D (unbatched) or {n + 2}D (batched) input, but got input of size: {list(x.shape)}"
+            f"{name}(): Expected {n + 1}D (unbatched) or {n + 2}D (batched) input, but got input of size: {list(shape)}"
         )
-    if 0 in x.shape[-n:] or (x.ndim == n + 2 and x.shape[1] == 0):
+    if 0 in shape[1 if len(shape) == n + 2 else 0 :]:
         raise RuntimeError(
-            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got input of size: {list(x.shape)}"
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got input of size: {list(shape)}"
         )
-    return x.reshape(-1, *x.shape[-n:]) if x.numel() else x.reshape(math.prod(x.shape[:-n]), *x.shape[-n:])
+    return (math.prod(shape[:-n]), *shape[-n:])
 
 
-def _window(name: str, n: int, sizes, kernel, stride, padding, dilation, ceil_mode: bool):
-    """The window's numbers, one for each dimension, and the output's sizes."""
+class Plan(NamedTuple):
+    """One call's numbers: the input as (planes, *), the windows, and the output's shapes."""
+
+    flat: tuple[int, ...]
+    window: tuple[tuple[int, ...], ...]
+    out: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+def _plan(name: str, n: int, x, kernel, stride, padding, dilation, ceil_mode) -> Plan:
+    numbers = [tuple(v) if isinstance(v, list) else v for v in (kernel, stride, padding, dilation)]
+    return _planned(name, n, x.shape, *numbers, bool(ceil_mode))
+
+
+@functools.lru_cache(maxsize=512)
+def _planned(name: str, n: int, shape, kernel, stride, padding, dilation, ceil_mode: bool) -> Plan:
+    flat = planes(name, shape, n)
     kernel = spread(name, "kernel_size", kernel, n)
-    stride = kernel if stride is None or stride == () or stride == [] else spread(name, "stride", stride, n)
+    stride = kernel if stride is None or stride == () else spread(name, "stride", stride, n)
     padding, dilation = spread(name, "padding", padding, n), spread(name, "dilation", dilation, n)
     positive(name, "kernel_size", kernel)
     positive(name, "stride", stride)
     positive(name, "dilation", dilation)
     out = []
-    for size, k, s, p, d in zip(sizes, kernel, stride, padding, dilation):
+    for size, k, s, p, d in zip(flat[1:], kernel, stride, padding, dilation):
         if p < 0 or 2 * p > k:
             raise RuntimeError(
                 f"{name}(): pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}"
@@ -277,35 +293,27 @@ def _window(name: str, n: int, sizes, kernel, stride, padding, dilation, ceil_mo
             count -= 1  # the last window must start inside the input or its left padding
         if count < 1:
             raise RuntimeError(
-                f"{name}(): Given input size: {tuple(sizes)}. Calculated output size is too small: {count}"
+                f"{name}(): Given input size: {tuple(flat[1:])}. Calculated output size is too small: {count}"
             )
         out.append(count)
-    return kernel, stride, padding, dilation, out
+    return Plan(flat, (kernel, stride, padding, dilation), (flat[0], *out), (*shape[:-n], *out))
 
 
 # --- maxima ------------------------------
 def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, indices: bool) -> Any:
-    name = f"max_pool{n}d"
-    flat = planes(name, x, n)
-    *window, out = _window(name, n, flat.shape[1:], kernel, stride, padding, dilation, ceil_mode)
-    given = dict(zip(_WINDOW, window))
-    shape, lead = (flat.shape[0], *out), x.shape[:-n]
-    if not indices and not tape.recording(flat):
-        return window_max_only(shape, flat, **given).reshape(*lead, *out)
+    plan = _plan(f"max_pool{n}d", n, x, kernel, stride, padding, dilation, ceil_mode)
+    flat, given = x.reshape(plan.flat), dict(zip(_WINDOW, plan.window))
+    recorded = tape.recording(x)
+    if not indices and not recorded:
+        return window_max_only(plan.out, flat, **given).reshape(plan.shape)
     with no_grad():
-        short = not indices and math.prod(flat.shape[1:]) < 1 << 31
-        values, where = (window_max_short if short else window_max)(shape, flat, **given)
-    if tape.recording(flat):
-        tape.record(
-            f"MaxPool{n}DWithIndicesBackward0",
-            _max_back,
-            (flat,),
-            values,
-            (where,),
-            (tuple(flat.shape), given),
-        )
-    values = values.reshape(*lead, *out)
-    return (values, where.reshape(*lead, *out)) if indices else values
+        short = not indices and math.prod(plan.flat[1:]) < 1 << 31
+        values, where = (window_max_short if short else window_max)(plan.out, flat, **given)
+    if recorded:
+        label = f"MaxPool{n}DWithIndicesBackward0"
+        tape.record(label, _max_back, (flat,), values, (where,), (plan.flat, given))
+    values = values.reshape(plan.shape)
+    return (values, where.reshape(plan.shape)) if indices else values
 
 
 def _max_back(grad, where, shape, given):
@@ -360,11 +368,11 @@ def _avg_pool(
     name = f"avg_pool{n}d"
     if divisor == 0:
         raise RuntimeError(f"{name}(): divisor must be not zero")
-    flat = planes(name, x, n)
-    kernel, stride, padding, _, out = _window(name, n, flat.shape[1:], kernel, stride, padding, 1, ceil_mode)
+    plan = _plan(name, n, x, kernel, stride, padding, 1, ceil_mode)
+    kernel, stride, padding, _ = plan.window
     whole = not ceil_mode and (include or not any(padding))
     given = dict(zip(_MEAN, (kernel, stride, padding, bool(include), divisor, whole)))
-    return _mean(flat, (flat.shape[0], *out), f"AvgPool{n}DBackward0", given).reshape(*x.shape[:-n], *out)
+    return _mean(x.reshape(plan.flat), plan.out, f"AvgPool{n}DBackward0", given).reshape(plan.shape)
 
 
 def _mean(x, shape, label: str, given) -> TensorBase:
@@ -387,7 +395,7 @@ def _divided(name: str, n: int, x, output_size):
     """(planes, *sizes), how many parts each dimension has, and bounds of their lengths."""
     given = (output_size,) * n if isinstance(output_size, int) or output_size is None else tuple(output_size)
     given = given * n if len(given) == 1 else given
-    flat = planes(name, x, n)
+    flat = x.reshape(planes(name, x.shape, n))
     if len(given) != n or any(s is not None and s < 0 for s in given):
         raise RuntimeError(f"{name}(): output_size must be {n} non-negative ints, got {output_size}")
     wanted = [flat.shape[1 + d] if s is None else int(s) for d, s in enumerate(given)]

@@ -662,9 +662,7 @@ def test_math_functions_give_the_same_bits_as_on_the_cpu(name, dtype):
 def traced(op, outputs: Arrays, inputs: Arrays, axes: int, serial: int = 0, **params):
     """The kernel that a declared operation makes for these arrays."""
     signature = tuple(CODE_NAMES.index(a.dtype.name) | 1 << 4 | a.ndim << 5 for a in (*outputs, *inputs))
-    fixed = tuple((n, v) for n, v in params.items() if n in op.static)
-    given = tuple((n, type(v)) for n, v in params.items() if n not in op.static)
-    return op.kernel(signature, True, fixed, given, len(outputs), axes, serial, False)
+    return op.kernel(signature, True, params, len(outputs), axes, serial, False)
 
 
 def indexed_cases():
