@@ -85,9 +85,11 @@ def _lstm_kept(gates, hidden, cell, weight):
     activated, length = gates.new_empty(gates.shape), len(gates)
     outputs, cells = (gates.new_empty((length, *cell.shape)) for _ in range(2))
     weight = weight.t().contiguous()
-    for share, places, output, new in zip(gates, activated, outputs, cells):
-        places = addmm(share, hidden, weight, out=places).chunk(4, 1)
-        lstm_cell.foreach([[x] for x in (*places, cell)], out=[[x] for x in (output, new, *places)])
+    for share, gate, output, new, i, f, g, o in zip(
+        *(x.unbind(0) for x in (gates, activated, outputs, cells, *activated.chunk(4, 2)))
+    ):
+        addmm(share, hidden, weight, out=gate)
+        lstm_cell.foreach([[i], [f], [g], [o], [cell]], out=[[output], [new], [i], [f], [g], [o]])
         hidden, cell = output, new
     return outputs, cells, activated
 
@@ -99,14 +101,15 @@ def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, cells, activate
     grad_cell = cell.new_zeros(cell.shape) if grad_cell is None else grad_cell
     grad_hidden = hidden.new_zeros(hidden.shape)
     flow = activated.new_empty(activated.shape)
-    befores = [cell, *cells[: len(cells) - 1]]
+    steps = [x.unbind(0) for x in (*activated.chunk(4, 2), cells, *flow.chunk(4, 2))]
+    befores = [cell, *steps[4]]
     for t in reversed(range(len(cells))):
         if grad_outputs is not None:
             grad_hidden = grad_hidden + grad_outputs[t]
-        given = (grad_hidden, grad_cell, *activated[t].chunk(4, 1), befores[t], cells[t])
-        grad_cell = cell.new_empty(cell.shape)
+        i, f, g, o, new, *flows = ([x[t]] for x in steps)
+        before, grad_cell = [grad_cell], cell.new_empty(cell.shape)
         lstm_cell_gradients.foreach(
-            [[x] for x in given], out=[[x] for x in (*flow[t].chunk(4, 1), grad_cell)]
+            [[grad_hidden], before, i, f, g, o, [befores[t]], new], out=[*flows, [grad_cell]]
         )
         grad_hidden = flow[t] @ weight
     states = cat([hidden.unsqueeze(0), outputs[: len(outputs) - 1]])
