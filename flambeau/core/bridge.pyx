@@ -107,7 +107,8 @@ cdef object as_array(TensorBase t):
 def numpy(TensorBase input not None, *, force=False):
     """The tensor as an ndarray that shares its memory.
 
-    RuntimeError for a tensor that requires a gradient unless `force` is true; TypeError for bfloat16.
+    RuntimeError for a tensor that requires a gradient and TypeError for one on another device, unless `force` is true;
+    TypeError for bfloat16.
 
     >>> import flambeau
     >>> flambeau.ones(2).numpy()
@@ -116,6 +117,11 @@ def numpy(TensorBase input not None, *, force=False):
     if not force and wants_grad(input):
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
                            "instead.")
+    if input.storage.on is not None:
+        if not force:
+            raise TypeError(f"can't convert {input.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
+                            "to host memory first.")
+        input = (<object>input).detach().cpu()
     return as_array(input)
 
 
@@ -315,7 +321,7 @@ DL_KINDS[F16], DL_KINDS[BF16], DL_KINDS[F32], DL_KINDS[F64] = 2, 4, 2, 2
 DL_KINDS[C64], DL_KINDS[C128] = 5, 5
 
 
-cdef void describe(TensorBase t, DLTensor* to, int64_t* room) noexcept:
+cdef int describe(TensorBase t, DLTensor* to, int64_t* room) except -1:
     cdef int d
     to.data, to.byte_offset = pointer(t), 0
     to.device.device_type, to.device.device_id = DL_CPU, 0
@@ -324,6 +330,7 @@ cdef void describe(TensorBase t, DLTensor* to, int64_t* room) noexcept:
     to.shape, to.strides = room, room + t.rank
     for d in range(t.rank):
         to.shape[d], to.strides[d] = t.sizes[d], t.strides[d]
+    return 0
 
 
 cdef void delete_managed(DLManagedTensor* m) noexcept with gil:
@@ -367,6 +374,8 @@ def __dlpack__(TensorBase self not None, *, stream=None, max_version=None, dl_de
     cdef bint versioned = max_version is not None and max_version[0] >= 1
     if wants_grad(self):
         raise BufferError("__dlpack__(): Can't export tensors that require gradient, use tensor.detach()")
+    if self.storage.on is not None:
+        raise BufferError(f"__dlpack__(): memory of {self.device} cannot be shared; use tensor.cpu()")
     if stream is not None and stream != -1:
         raise BufferError(f"__dlpack__(): stream should be None on cpu, got {stream}")
     if dl_device is not None and tuple(dl_device) != (DL_CPU, 0):

@@ -326,13 +326,14 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     return 0
 
 
-cdef void start_from(TensorBase out, TensorBase addend) noexcept:
+cdef int start_from(TensorBase out, TensorBase addend) except -1:
     """Write the addend, broadcast to its shape, to a contiguous tensor."""
     cdef int64_t strides[MAX_DIMS]
     cdef int d, missing = out.rank - addend.rank
     for d in range(out.rank):
         strides[d] = 0 if d < missing or addend.sizes[d - missing] == 1 else addend.strides[d - missing]
     copy_strided(pointer(out), out.strides, pointer(addend), strides, out.rank, out.sizes, out.width)
+    return 0
 
 
 cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,

@@ -9,11 +9,11 @@ from cpython.object cimport PyObject
 from .dtypes cimport (
     BOOL, I32, I64, F32, F64, C64, C128, CATEGORY, ITEMSIZE, dtype_of, default_code, size_from,
 )
-from .tensor cimport TensorBase, MAX_DIMS, new_tensor, new_strided, as_int
+from .tensor cimport TensorBase, MAX_DIMS, new_tensor, new_tensor_on, new_strided_on, as_int
 from .elements cimport Value, read_number, check_fits, code_of, store, fill_with
 from .factory cimport (
     Factory, Options, maker_t, factory, bind, bind_sizes, read_sizes, read_tuple, read_strides, size_at,
-    resolve, check_requires, laid_out, like, finish,
+    resolve, check_requires, where, laid_out, like, finish,
 )
 from .parallel cimport parallel_for
 from .dispatch cimport Op
@@ -42,7 +42,7 @@ cdef object make_empty(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names
     check_requires(&o, code, op.name)
     if o.out != NULL:
         return (<object>o.out).resize_(size_from(rank, sizes))
-    return finish(laid_out(op.name, rank, sizes, code, o.format), &o, op.name)
+    return finish(laid_out(op.name, where(&o, None), rank, sizes, code, o.format), &o, op.name)
 
 
 cdef object make_number(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names, double number):
@@ -51,7 +51,7 @@ cdef object make_number(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
     cdef int rank = bind_sizes(<Factory>op, args, nargs, names, &o, sizes)
     cdef int code = resolve(&o, default_code())
     check_requires(&o, code, op.name)
-    cdef TensorBase t = laid_out(op.name, rank, sizes, code, o.format)
+    cdef TensorBase t = laid_out(op.name, where(&o, None), rank, sizes, code, o.format)
     with_number(t, number)
     return finish(t, &o, op.name)
 
@@ -82,7 +82,7 @@ cdef object make_full(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names)
     cdef int code = resolve(&o, code_of(&v))
     check_requires(&o, code, op.name)
     check_fits(&v, code, op.name)
-    cdef TensorBase t = laid_out(op.name, rank, sizes, code, o.format)
+    cdef TensorBase t = laid_out(op.name, where(&o, None), rank, sizes, code, o.format)
     fill_with(t, &v)
     return finish(t, &o, op.name)
 
@@ -97,7 +97,7 @@ cdef object make_empty_strided(Op op, PyObject** args, Py_ssize_t nargs, PyObjec
     read_strides(op.name, <object>found[1], rank, sizes, strides)
     cdef int code = resolve(&o, default_code())
     check_requires(&o, code, op.name)
-    return finish(new_strided(rank, sizes, strides, code), &o, op.name)
+    return finish(new_strided_on(where(&o, None), rank, sizes, strides, code), &o, op.name)
 
 
 # --- like a tensor ------------------------------------------------------------
@@ -115,7 +115,7 @@ cdef object make_like(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names,
     cdef TensorBase model = model_of(op.name, found[0])
     cdef int code = resolve(&o, model.code)
     check_requires(&o, code, op.name)
-    cdef TensorBase t = like(op.name, model, code, o.format)
+    cdef TensorBase t = like(op.name, where(&o, model), model, code, o.format)
     if fill:
         with_number(t, number)
     return finish(t, &o, op.name)
@@ -143,7 +143,7 @@ cdef object make_full_like(Op op, PyObject** args, Py_ssize_t nargs, PyObject* n
     cdef int code = resolve(&o, model.code)
     check_requires(&o, code, op.name)
     check_fits(&v, code, op.name)
-    cdef TensorBase t = like(op.name, model, code, o.format)
+    cdef TensorBase t = like(op.name, where(&o, model), model, code, o.format)
     fill_with(t, &v)
     return finish(t, &o, op.name)
 
@@ -158,7 +158,7 @@ cdef object new_number(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names
     cdef int rank = bind_sizes(<Factory>op, args + 1, nargs - 1, names, &o, sizes)
     cdef int code = resolve(&o, model.code)
     check_requires(&o, code, op.name)
-    cdef TensorBase t = laid_out(op.name, rank, sizes, code, o.format)
+    cdef TensorBase t = laid_out(op.name, where(&o, model), rank, sizes, code, o.format)
     if fill:
         with_number(t, number)
     return finish(t, &o, op.name)
@@ -188,7 +188,7 @@ cdef object make_new_full(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
     cdef int code = resolve(&o, model.code)
     check_requires(&o, code, op.name)
     check_fits(&v, code, op.name)
-    cdef TensorBase t = new_tensor(rank, sizes, code)
+    cdef TensorBase t = new_tensor_on(where(&o, model), rank, sizes, code)
     fill_with(t, &v)
     return finish(t, &o, op.name)
 
@@ -204,7 +204,7 @@ cdef object make_new_empty_strided(Op op, PyObject** args, Py_ssize_t nargs, PyO
     read_strides(op.name, <object>found[2], rank, sizes, strides)
     cdef int code = resolve(&o, model.code)
     check_requires(&o, code, op.name)
-    return finish(new_strided(rank, sizes, strides, code), &o, op.name)
+    return finish(new_strided_on(where(&o, model), rank, sizes, strides, code), &o, op.name)
 
 
 # --- ranges -------------------------------------------------------------------

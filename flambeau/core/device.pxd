@@ -45,6 +45,7 @@ cdef class Device:
     cdef int copy_within(self, uint64_t to, uint64_t source, size_t nbytes) except -1
     cdef int fill(self, uint64_t to, unsigned char value, size_t nbytes) except -1
     cdef uint64_t load(self, bytes image, str name) except 0
+    cdef bytes native(self)
     cdef int launch(self, uint64_t kernel, int64_t groups, int threads, Arguments* arguments) except -1
     cdef bint product(self, Product* p) except -1
     cdef int finish(self) except -1
@@ -63,6 +64,7 @@ cdef class Device:
 
 cdef int check_fork() except -1
 cpdef Device find_device(str type, object index)
+cdef Device device_for(object value, str who)
 
 
 cdef extern from *:

@@ -11,6 +11,7 @@ RuntimeError that names the call and the driver's code.
 """
 from libc.stdint cimport int64_t, uint64_t
 from .dtypes cimport device
+from .dtypes import cpu_device
 import os
 
 
@@ -20,7 +21,7 @@ class OutOfMemoryError(RuntimeError):
 
 cdef class Device:
     """One accelerator.  Those who make one set `type`, `index`, `target`, `fingerprint` and `processors`, and
-    override every method up to `properties` but `product` (its absence means that there is no library).
+    override every method up to `properties`; `native` and `product` only where they have something to offer.
     """
 
     def __cinit__(self, str type, int index, *rest):
@@ -71,6 +72,12 @@ cdef class Device:
         driver's log is part of the error's message.
         """
         raise NotImplementedError(f"{self.type}: load")
+
+    cdef bytes native(self):
+        """What the driver has made of the image that was loaded last, in a form that `load` takes as well and
+        that is ready sooner; None where there is no such form, or the driver keeps its own.
+        """
+        return None
 
     cdef int launch(self, uint64_t kernel, int64_t groups, int threads, Arguments* arguments) except -1:
         """Queue `groups` blocks of `threads` threads.  The arguments are copied before it returns."""
@@ -247,6 +254,33 @@ cpdef Device find_device(str type, object index):
         found = makers[type](number)
         opened[(type, number)] = found
     return <Device>found
+
+
+cdef Device device_for(object value, str who):
+    """What an argument `device=` means: None for the host."""
+    cdef device place
+    if value is None or value is cpu_device:
+        return None
+    if isinstance(value, Device):
+        return <Device>value
+    if isinstance(value, int) and not isinstance(value, bool):
+        place = device(first_type(), value)
+    else:
+        place = <device>value if isinstance(value, device) else device(value)
+    if place.type == "cpu":
+        return None
+    try:
+        return find_device(place.type, place.index)
+    except RuntimeError as e:
+        raise RuntimeError(f"{who}(): {e}") from None
+
+
+cdef str first_type():
+    """The type of accelerator that a bare number means: the first of which there is one."""
+    for type in makers:
+        if device_count(type):
+            return type
+    raise RuntimeError("device(): there is no accelerator, so a number is no device")
 
 
 cdef int check_fork() except -1:

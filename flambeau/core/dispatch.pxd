@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
 from .tensor cimport TensorBase, MAX_DIMS
 from .tape cimport Node, Slot
+from .device cimport Device
 
 cdef enum:
     MAX_OPERANDS = 10         # inputs of a kernel; a kernel key has 6 bits for each
@@ -64,6 +65,38 @@ cdef struct Plan:
     int64_t sizes[MAX_DIMS]
     int64_t strides[MAX_OPERANDS + MAX_OUTPUTS][MAX_DIMS]
     int64_t count
+
+cdef struct Launch:
+    kernel_t run
+    Plan* plan
+    int operands              # outputs and inputs that have memory
+    int plan_index[MAX_OPERANDS + MAX_OUTPUTS]
+    char* data[MAX_OPERANDS + MAX_OUTPUTS]
+    int width[MAX_OPERANDS + MAX_OUTPUTS]
+    const uint64_t* scalars
+
+# On another device than the host, a table of kernels holds Families in place of functions: a kernel in all its forms.
+cdef extern from *:
+    """
+    #define FLAMBEAU_AWAY ((uint64_t)1 << 63)
+    """
+    const uint64_t AWAY "FLAMBEAU_AWAY"   # the bit of a key that says so
+
+cdef class Family:
+    cdef object kernel        # compiler.kernels.Pointwise or Row
+    cdef list narrow          # for each scalar, whether it is passed as a float in place of 8 bytes
+    cdef dict loaded          # (device, form) -> handle
+
+cdef struct Away:             # what `launch` supplies
+    int (*pointwise)(Device device, Family family, Launch* launch) except -1
+    int (*rows)(void* rows) except -1
+    TensorBase (*moved)(TensorBase source, Device device)
+    int (*copy)(TensorBase to, TensorBase source) except -1
+    int (*fill)(TensorBase t, const char* pattern) except -1
+
+cdef Away away
+cdef Kernel* insert_family(Table* table, uint64_t key0, uint64_t key1, object kernel, tuple codes) except NULL
+cdef Device one_device(str who, PyObject** tensors, int n)
 
 cdef int read_operand(object x, Operand* o) except -1
 cdef int common_code(Operand* operands, int n, unsigned int raw) except -1

@@ -12,7 +12,8 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_DECREF
 from .dtypes cimport BOOL, I64, F32, F64, C64, C128, CODES, NO_CODE, dtype, dtype_of, PROMOTED, CATEGORY, ITEMSIZE, size_from, \
     default_code
-from .tensor cimport TensorBase, MAX_DIMS, alias, bare, set_rank, new_tensor, new_strided, pointer, wrote, same_shape, late, read_item
+from .device cimport Device
+from .tensor cimport TensorBase, MAX_DIMS, alias, bare, set_rank, new_tensor, new_strided, new_tensor_on, new_strided_on, pointer, place_of, wrote, same_shape, late, read_item
 from .tape cimport Node, Slot, keep, kept, clear_slot, grad_enabled, set_grad, wants_grad, attach, rebase, check_in_place
 from .parallel cimport parallel_for, num_threads
 cimport cython
@@ -123,6 +124,59 @@ cdef Kernel* insert(Table* table, uint64_t key0, uint64_t key1, kernel_t run, tu
     table.entries[i].run = run
     table.used += 1
     return &table.entries[i]
+
+
+# --- other devices than the host ------------------------------
+cdef class Family:
+    """A kernel for all devices and in all forms; see `launch.pyx`."""
+
+    def __cinit__(self, kernel):
+        self.kernel, self.loaded = kernel, {}
+        self.narrow = [d in ("float32", "float16", "bfloat16") for d in kernel.params]
+
+
+cdef Kernel* insert_family(Table* table, uint64_t key0, uint64_t key1, object kernel, tuple codes) except NULL:
+    """Enter a kernel that is compiled when a device has to run it."""
+    family = Family(kernel)
+    Py_INCREF(family)         # tables live as long as the process
+    return insert(table, key0, key1, <kernel_t><void*>family, codes)
+
+
+cdef Device one_device(str who, PyObject** tensors, int n):
+    """Where all those tensors are (some may be NULL): None for the host; RuntimeError where they are apart."""
+    cdef TensorBase t
+    cdef Device device = None
+    cdef int k
+    cdef bint first = True
+    for k in range(n):
+        if tensors[k] != NULL:
+            t = <TensorBase>tensors[k]
+            if first:
+                device, first = t.storage.on, False
+            elif t.storage.on is not device:
+                raise apart(who, [(<TensorBase>tensors[i]).device for i in range(n) if tensors[i] != NULL])
+    return device
+
+
+cdef object apart(str who, list places):
+    """The error for tensors on several devices; other devices are named before the CPU."""
+    names = sorted({str(p) for p in places}, key=lambda name: name == "cpu")
+    return RuntimeError(f"{who}(): Expected all tensors to be on the same device, but found at least two devices, {names[0]} and "
+                        f"{names[1]}!")
+
+
+cdef int bring_scalars(Operand* operands, int n, Device device, list held) except -1:
+    """0-dim tensors of the host may be mixed with a device's tensors: replace them by copies there (which `held` keeps)."""
+    cdef int k
+    cdef TensorBase t
+    for k in range(n):
+        if operands[k].tensor != NULL:
+            t = <TensorBase>operands[k].tensor
+            if t.rank == 0 and t.storage.on is None:
+                t = away.moved(t, device)
+                held.append(t)
+                operands[k].tensor = <PyObject*>t
+    return 0
 
 
 # --- operands and dtypes ------------------------------
@@ -315,16 +369,6 @@ cdef inline bint mergeable(Plan* plan, int d, PyObject** tensors, int n) noexcep
         if tensors[k] != NULL and plan.strides[k][d] != plan.strides[k][d - 1] * plan.sizes[d - 1]:
             return False
     return True
-
-
-cdef struct Launch:
-    kernel_t run
-    Plan* plan
-    int operands              # outputs and inputs that have memory
-    int plan_index[MAX_OPERANDS + MAX_OUTPUTS]
-    char* data[MAX_OPERANDS + MAX_OUTPUTS]
-    int width[MAX_OPERANDS + MAX_OUTPUTS]
-    const uint64_t* scalars
 
 
 cdef void launch_range(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -538,10 +582,14 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
     cdef int k, n = op.operands, m = op.outputs, common, tensors = 0
     cdef bint simple = True, taped = False
     cdef bint taping = grad_enabled()
+    cdef Device device = None
+    cdef list held
     for k in range(n):
         if operands[k].tensor != NULL:
             t = <TensorBase>operands[k].tensor
             tensors += 1
+            if t.storage.on is not None:
+                device = t.storage.on
             if taping and (t.requires or (t.base is not None and wants_grad(t))):
                 taped = True
             if first is None:
@@ -550,6 +598,11 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
                     simple = False
             elif simple and not (t.contiguous and same_shape(t, first)):
                 simple = False
+    if device is not None:
+        simple = False
+        if tensors > 1:
+            held = []
+            bring_scalars(operands, n, device, held)
     if tensors == 1 and first.rank and op.raw == 0 and (n == 1 or numbers_fit(operands, n, first.code)):
         common = first.code
     else:
@@ -645,6 +698,7 @@ cdef object run_general(PointwiseOp op, Operand* operands, double* params, int c
     cdef PyObject* tensors[MAX_OPERANDS + MAX_OUTPUTS]
     cdef TensorBase t, out
     cdef Kernel* kernel
+    cdef Device device
     if given != NULL:
         out = <TensorBase>given[0]
         rank = out.rank
@@ -656,13 +710,18 @@ cdef object run_general(PointwiseOp op, Operand* operands, double* params, int c
     cdef list results = []
     cdef int64_t strides[MAX_DIMS]
     if given == NULL:
+        device = one_device(op.name, tensors + m, n)
+    else:
+        for k in range(m):
+            tensors[k] = given[k]
+        device = one_device(op.name, tensors, m + n)
+    if device is not None:
+        key0 = AWAY >> 6 * n  # the operands' bits shift it to its place
+    if given == NULL:
         layout(strides, rank, sizes, operands, n)
         out = new_geometry(rank, sizes, strides)  # dtype and storage follow when the kernel is known
         for k in range(m):
             tensors[k] = <PyObject*>out
-    else:
-        for k in range(m):
-            tensors[k] = given[k]
     make_plan(&plan, rank, sizes, tensors, m + n)
     launch.operands = 0
     for k in range(m + n):
@@ -684,7 +743,7 @@ cdef object run_general(PointwiseOp op, Operand* operands, double* params, int c
     launch.run = kernel.run
     if given == NULL:
         for k in range(m):
-            out = new_strided(rank, sizes, strides, kernel.codes[k])
+            out = new_strided_on(device, rank, sizes, strides, kernel.codes[k])
             results.append(out)
             tensors[k] = <PyObject*>out
             launch.width[k] = out.width
@@ -693,11 +752,14 @@ cdef object run_general(PointwiseOp op, Operand* operands, double* params, int c
     for k in range(m + n):
         if tensors[k] != NULL:
             t = <TensorBase>tensors[k]
-            launch.data[launch.operands] = pointer(t)
+            launch.data[launch.operands] = place_of(t)
             launch.operands += 1
     fill_scalars(op, operands, params, common, scalars)
     launch.scalars = scalars
-    launch_plan(&launch)
+    if device is None:
+        launch_plan(&launch)
+    else:
+        away.pointwise(device, <Family><object><void*>launch.run, &launch)
     if given != NULL:
         return None
     return results[0] if m == 1 else tuple(results)
@@ -810,10 +872,10 @@ cdef TensorBase copied(TensorBase source, int code, bint row_major):
     cdef TensorBase out
     operand.tensor = <PyObject*>source
     if row_major:
-        out = new_tensor(source.rank, source.sizes, code)
+        out = new_tensor_on(source.storage.on, source.rank, source.sizes, code)
     else:
         layout(strides, source.rank, source.sizes, &operand, 1)
-        out = new_strided(source.rank, source.sizes, strides, code)
+        out = new_strided_on(source.storage.on, source.rank, source.sizes, strides, code)
     given[0] = <PyObject*>out
     run_general(identity, &operand, NULL, source.code, given)
     if grad_enabled() and wants_grad(source) and CATEGORY[code] >= 2:
@@ -845,6 +907,9 @@ def copy_(TensorBase input, src, non_blocking=False) -> TensorBase:
     cdef PyObject* given[1]
     if not read_operand(src, &operand):
         raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
+    if operand.tensor != NULL and (<TensorBase>src).storage.on is not input.storage.on:
+        src = away.moved(<TensorBase>src, input.storage.on)
+        operand.tensor = <PyObject*>src
     given[0] = <PyObject*>input
     return run_given(identity, &operand, NULL, given, True, src_code(&operand), wants_grad(<TensorBase>src) and grad_enabled()
                      if operand.tensor != NULL else False)
@@ -926,6 +991,9 @@ cdef tuple describe(PointwiseOp op, uint64_t key0, uint64_t key1):
 cdef Kernel* compile_kernel(PointwiseOp op, uint64_t key0, uint64_t key1) except NULL:
     """Ask the compiler; it answers with the kernel's address and the results' dtypes."""
     cdef uintptr_t address
+    if key0 & AWAY:
+        kernel, codes = op.declaration.program_for(*describe(op, key0, key1))
+        return insert_family(&op.table, key0, key1, kernel, codes)
     address, codes = op.declaration.kernel(*describe(op, key0, key1))
     return insert(&op.table, key0, key1, <kernel_t><void*>address, codes)
 
@@ -965,6 +1033,17 @@ cdef object unary_operator(object op, object a):
     return op(a)
 
 
+cdef int copy_elements(TensorBase to, TensorBase source) except -1:
+    """Copy with broadcasting, on one device, not recorded."""
+    cdef Operand operand
+    cdef PyObject* given[1]
+    operand.tensor = <PyObject*>source
+    given[0] = <PyObject*>to
+    run_general(identity, &operand, NULL, source.code, given)
+    return 0
+
+
+away.copy = copy_elements
 late.binary = binary_operator
 late.unary = unary_operator
 

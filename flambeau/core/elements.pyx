@@ -5,16 +5,16 @@ A number is read into a `Value` once; `store` writes it as an element of any dty
 """
 from libc.math cimport isnan, isinf, fabs
 from libc.string cimport memcpy, memset
-from libc.stdint cimport int64_t, uint64_t, int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint64_t, uintptr_t, int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t
 from cpython.object cimport PyObject
 from .dtypes cimport (
     BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, ITEMSIZE, dtype_of, default_code,
 )
-from .tensor cimport TensorBase, MAX_DIMS, pointer, wrote
+from .tensor cimport TensorBase, MAX_DIMS, pointer, place_of, wrote
 from .tape cimport grad_enabled, wants_grad, check_in_place
 from .tape import record
 from .parallel cimport parallel_for
-from .dispatch cimport Op, prepare_op, make_callable
+from .dispatch cimport Op, away, prepare_op, make_callable
 
 cdef extern from "Python.h":
     bint PyFloat_Check(object o)
@@ -58,6 +58,17 @@ cdef int read_value(object x, Value* v) except -1:
     return 1
 
 
+cdef int read_first(TensorBase t, Value* v) except -1:
+    """The first element of a tensor, on whatever device."""
+    cdef char room[16]
+    if t.storage.on is None:
+        load(pointer(t), t.code, v)
+    else:
+        t.storage.on.copy_out(room, <uintptr_t>place_of(t), t.width, True)
+        load(room, t.code, v)
+    return 0
+
+
 cdef int read_number(object x, Value* v) except -1:
     """A number, or a 0-dim tensor as one; 0 for anything else."""
     cdef TensorBase t
@@ -65,7 +76,7 @@ cdef int read_number(object x, Value* v) except -1:
         t = <TensorBase>x
         if t.rank:
             return 0
-        load(pointer(t), t.code, v)
+        read_first(t, v)
         return 1
     return read_value(x, v)
 
@@ -312,8 +323,10 @@ cdef int fill_with(TensorBase t, const Value* v) except -1:
     cdef Fill f
     if t.count == 0:
         return 0
-    f.data, f.width = pointer(t), t.width
     store(f.pattern, t.code, v)
+    if t.storage.on is not None:
+        return away.fill(t, f.pattern)
+    f.data, f.width = pointer(t), t.width
     if not t.contiguous:
         fill_strided(t, &f)
     elif t.count * t.width < PARALLEL_BYTES:
@@ -363,7 +376,7 @@ cdef object call_fill(PyObject* callable, PyObject** args, size_t flagged, PyObj
             raise RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with "
                                f"{(<TensorBase>value).rank} dimensions.")
         tensor_value = value
-        load(pointer(<TensorBase>value), (<TensorBase>value).code, &v)
+        read_first(<TensorBase>value, &v)
     else:
         if not read_value(value, &v):
             raise TypeError("fill_(): argument 'value' (position 1) must be Number or Tensor, not "

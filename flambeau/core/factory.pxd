@@ -1,6 +1,7 @@
 """What the functions that make tensors share."""
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
+from .device cimport Device
 from .dispatch cimport Op
 from .tensor cimport TensorBase
 
@@ -16,6 +17,8 @@ cdef struct Options:
     bint requires
     int format
     PyObject* out             # borrowed; NULL for none
+    bint placed               # whether a device was asked for
+    PyObject* device          # borrowed Device; NULL for the host
 
 ctypedef object (*maker_t)(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names)
 
@@ -39,5 +42,6 @@ cdef int bind_sizes(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* nam
 cdef int64_t size_at(str who, object given, Py_ssize_t k, str argument=*) except -1
 cdef int read_tuple(str who, object given, int64_t* sizes) except -1
 cdef int read_strides(str who, object given, int rank, const int64_t* sizes, int64_t* strides) except -1
-cdef TensorBase laid_out(str who, int rank, const int64_t* sizes, int code, int format)
-cdef TensorBase like(str who, TensorBase model, int code, int format)
+cdef Device where(Options* o, TensorBase model)
+cdef TensorBase laid_out(str who, Device device, int rank, const int64_t* sizes, int code, int format)
+cdef TensorBase like(str who, Device device, TensorBase model, int code, int format)

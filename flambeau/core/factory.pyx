@@ -5,9 +5,10 @@ onto the tape.
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
 from .dtypes cimport CATEGORY, dtype_of, as_dtype, size_from
-from .dtypes import check_device, cpu_device as _cpu_device
-from .tensor cimport TensorBase, MAX_DIMS, new_tensor, new_strided
-from .dispatch cimport Op, prepare_op, make_callable
+from .dtypes import cpu_device as _cpu_device
+from .device cimport Device, device_for
+from .tensor cimport TensorBase, MAX_DIMS, new_tensor_on, new_strided_on
+from .dispatch cimport Op, away, prepare_op, make_callable
 from operator import index as _index
 
 cdef extern from "Python.h":
@@ -62,7 +63,9 @@ cdef int read_option(str who, object key, object value, Options* o) except -1:
         o.requires = value is True
     elif key == "device":
         if value is not None and value is not cpu_device:
-            check_device(value, who)
+            found = device_for(value, who)
+            o.device = NULL if found is None else <PyObject*>found  # open devices live as long as the process
+        o.placed = value is not None
     elif key == "memory_format":
         o.format = NO_FORMAT if value is None else read_format(who, value)
     elif key == "out":
@@ -82,7 +85,7 @@ cdef int read_option(str who, object key, object value, Options* o) except -1:
 
 
 cdef void no_options(Options* o) noexcept:
-    o.code, o.requires, o.format, o.out = -1, False, NO_FORMAT, NULL
+    o.code, o.requires, o.format, o.out, o.placed, o.device = -1, False, NO_FORMAT, NULL, False, NULL
 
 
 cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found,
@@ -133,8 +136,17 @@ cdef int check_requires(Options* o, int code, str who) except -1:
     return 0
 
 
+cdef Device where(Options* o, TensorBase model):
+    """The device asked for, else the model's (None: the host)."""
+    if o.placed or model is None:
+        return None if o.device == NULL else <Device>o.device
+    return model.storage.on
+
+
 cdef object finish(TensorBase t, Options* o, str who):
-    """The last step: into `out`, or marked as a leaf that wants a gradient."""
+    """The last step: to the device asked for, into `out`, or marked as a leaf that wants a gradient."""
+    if o.device != NULL and t.storage.on is not <Device>o.device:
+        t = away.moved(t, <Device>o.device)
     if o.out != NULL:
         out = <object>o.out
         if out.shape != t.shape:
@@ -239,13 +251,13 @@ cdef int read_strides(str who, object given, int rank, const int64_t* sizes, int
 
 
 # --- layouts ------------------------------------------------------------------
-cdef TensorBase laid_out(str who, int rank, const int64_t* sizes, int code, int format):
+cdef TensorBase laid_out(str who, Device device, int rank, const int64_t* sizes, int code, int format):
     """A new tensor in a memory format."""
     cdef int64_t strides[MAX_DIMS]
     cdef int64_t step = 1
     cdef int k, d
     if format <= CONTIGUOUS_FORMAT:
-        return new_tensor(rank, sizes, code)
+        return new_tensor_on(device, rank, sizes, code)
     if format == PRESERVE:
         raise RuntimeError(f"{who}(): unsupported memory format: preserve_format needs a tensor to be like")
     if rank != (4 if format == CHANNELS_LAST else 5):
@@ -256,10 +268,10 @@ cdef TensorBase laid_out(str who, int rank, const int64_t* sizes, int code, int 
         d = 1 if k == 0 else rank - k if k < rank - 1 else 0
         strides[d] = step
         step *= sizes[d] if sizes[d] > 0 else 1
-    return new_strided(rank, sizes, strides, code)
+    return new_strided_on(device, rank, sizes, strides, code)
 
 
-cdef TensorBase like(str who, TensorBase model, int code, int format):
+cdef TensorBase like(str who, Device device, TensorBase model, int code, int format):
     """A new tensor of the model's shape; its strides too if no gap lies between its elements, else their
     order.
     """
@@ -269,11 +281,11 @@ cdef TensorBase like(str who, TensorBase model, int code, int format):
     cdef int d, i, k, found
     cdef bint dense = True
     if format == CONTIGUOUS_FORMAT or format >= CHANNELS_LAST:
-        return laid_out(who, model.rank, model.sizes, code, format)
+        return laid_out(who, device, model.rank, model.sizes, code, format)
     if model.contiguous:
         if row_major(model):
-            return new_tensor(model.rank, model.sizes, code)
-        return new_strided(model.rank, model.sizes, model.strides, code)
+            return new_tensor_on(device, model.rank, model.sizes, code)
+        return new_strided_on(device, model.rank, model.sizes, model.strides, code)
     # insertion sort, innermost first; a broadcast dimension is passed over
     for k in range(model.rank):
         order[k] = d = model.rank - 1 - k
@@ -290,8 +302,8 @@ cdef TensorBase like(str who, TensorBase model, int code, int format):
         strides[d] = step
         step *= model.sizes[d]
     if not dense:
-        return new_strided(model.rank, model.sizes, strides, code)
-    return new_strided(model.rank, model.sizes, model.strides, code)
+        return new_strided_on(device, model.rank, model.sizes, strides, code)
+    return new_strided_on(device, model.rank, model.sizes, model.strides, code)
 
 
 cdef bint row_major(TensorBase t) noexcept nogil:

@@ -164,7 +164,7 @@ cdef int check(TensorBase t, TensorBase first, Py_ssize_t k, int axis, bint new,
     return 0
 
 
-cdef void fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new) noexcept:
+cdef int fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new) except -1:
     """Copy every tensor to its place in the result."""
     cdef TensorBase t
     cdef int64_t strides[MAX_DIMS]
@@ -195,6 +195,7 @@ cdef void fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint ne
             with nogil:
                 copy_strided(to, strides, pointer(t), t.strides, t.rank, t.sizes, t.width)
         to += out.strides[axis] * (1 if new else t.sizes[axis]) * out.width
+    return 0
 
 
 cdef int record_join(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new) except -1:

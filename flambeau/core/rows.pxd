@@ -1,5 +1,29 @@
 """Reductions and row programs: which loops, in what order, in how many stages."""
-from .dispatch cimport Op, Table, MAX_PARAMS
+from libc.stdint cimport int64_t, uint64_t
+from cpython.object cimport PyObject
+from .dispatch cimport Op, Table, kernel_t, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS
+from .tensor cimport MAX_DIMS
+
+cdef enum:
+    MAX_ALL = MAX_OPERANDS + MAX_OUTPUTS
+
+cdef struct Rows:                # one launch; operands are outputs, then inputs
+    kernel_t run
+    PyObject* device             # borrowed; NULL for the host
+    const uint64_t* scalars
+    int operands
+    bint along                   # lanes run along the row
+    char* data[MAX_ALL]
+    int width[MAX_ALL]
+    int64_t k, r1, r0, total, index_first, index_step
+    int64_t k_stride[MAX_ALL]
+    int64_t r1_stride[MAX_ALL]
+    int64_t r0_stride[MAX_ALL]
+    int outer
+    int64_t outer_total
+    int64_t outer_size[MAX_DIMS]
+    int64_t outer_stride[MAX_ALL][MAX_DIMS]
+    bint cut_k                   # threads share the k loop, else the outer ones
 
 cdef class RowOp(Op):
     cdef int inputs, outputs, params

@@ -11,11 +11,12 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.object cimport PyObject
 from .dtypes cimport NO_CODE, dtype, as_dtype, dtype_of, CATEGORY, ITEMSIZE, size_from
-from .tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor, new_strided, pointer, parse_dims, wrap_dim, wrote
+from .tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor_on, new_strided_on, place_of, parse_dims, wrap_dim, wrote
+from .device cimport Device
 from .tape cimport Node, FormulaNode, Slot, keep, grad_enabled, wants_grad, attach
 from .dispatch cimport (
     Op, Operand, Kernel, Table, kernel_t, look_up, insert, common_code, layout, broadcast, make_callable, prepare_op, fits,
-    MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, CONTIGUOUS, BROADCAST, STRIDED,
+    away, one_device, insert_family, AWAY, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, CONTIGUOUS, BROADCAST, STRIDED,
 )
 from .parallel cimport parallel_for, num_threads
 from libc.stdlib cimport calloc
@@ -24,30 +25,12 @@ cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
 
 cdef enum:
-    MAX_ALL = MAX_OPERANDS + MAX_OUTPUTS
     PARALLEL_FROM = 32768
     BLOCK = 16384                # elements of a contiguous row that one state set takes in
     COLUMN_BLOCK = 65536         # elements of a block of rows, where lanes run across
     WHOLE = 0
     PARTIAL = 1
     FINAL = 2
-
-cdef struct Rows:                # one launch; operands are outputs, then inputs
-    kernel_t run
-    const uint64_t* scalars
-    int operands
-    bint along                   # lanes run along the row
-    char* data[MAX_ALL]
-    int width[MAX_ALL]
-    int64_t k, r1, r0, total, index_first, index_step
-    int64_t k_stride[MAX_ALL]
-    int64_t r1_stride[MAX_ALL]
-    int64_t r0_stride[MAX_ALL]
-    int outer
-    int64_t outer_total
-    int64_t outer_size[MAX_DIMS]
-    int64_t outer_stride[MAX_ALL][MAX_DIMS]
-    bint cut_k                   # threads share the k loop, else the outer ones
 
 cdef struct Group:               # dimensions after merging, the innermost first
     int rank
@@ -86,20 +69,22 @@ cdef void rows_range(void* context, int64_t begin, int64_t end) noexcept nogil:
             rows_once(rows, data, 0, rows.k)
 
 
-cdef void launch(Rows* rows) noexcept:
+cdef int launch(Rows* rows) except -1:
     cdef int64_t work, n, grain
     cdef int d
+    if rows.device != NULL:
+        return away.rows(rows)
     rows.outer_total = 1
     for d in range(rows.outer):
         rows.outer_total *= rows.outer_size[d]
     work = rows.outer_total * rows.k * (rows.r0 * rows.r1 if rows.r0 * rows.r1 > 0 else 1)
     if rows.outer_total == 0 or rows.k == 0:
-        return
+        return 0
     rows.cut_k = rows.outer_total < 8 and rows.k > 1
     n = rows.k if rows.cut_k else rows.outer_total
     if work < PARALLEL_FROM:
         rows_range(rows, 0, n)
-        return
+        return 0
     grain = PARALLEL_FROM * n // work
     if grain < 1:
         grain = 1
@@ -107,6 +92,7 @@ cdef void launch(Rows* rows) noexcept:
         grain = (grain + 63) // 64 * 64
     with nogil:
         parallel_for(rows_range, rows, n, grain)
+    return 0
 
 
 # --- loops ------------------------------
@@ -150,9 +136,9 @@ cdef inline int access_of(int64_t stride) noexcept nogil:
     return CONTIGUOUS if stride == 1 else BROADCAST if stride == 0 else STRIDED
 
 
-cdef Kernel* kernel_for(RowOp op, int stage, bint along, int* access, int* codes, int inputs, int outputs, int common, int wanted) except NULL:
+cdef Kernel* kernel_for(RowOp op, bint on_host, int stage, bint along, int* access, int* codes, int inputs, int outputs, int common, int wanted) except NULL:
     """The kernel for these dtypes and ways of walking; asks the compiler when it is new."""
-    cdef uint64_t key0 = 0, key1 = common
+    cdef uint64_t key0 = 0 if on_host else AWAY >> 6 * inputs, key1 = common
     cdef uintptr_t address
     cdef int k
     cdef Kernel* kernel
@@ -165,8 +151,12 @@ cdef Kernel* kernel_for(RowOp op, int stage, bint along, int* access, int* codes
     kernel = look_up(&op.table, key0, key1)
     if kernel != NULL:
         return kernel
-    address, result = op.declaration.kernel(
-        stage, along, [(codes[k], access[outputs + k]) for k in range(inputs)], [access[k] for k in range(outputs)], common, wanted)
+    wished = (stage, along, [(codes[k], access[outputs + k]) for k in range(inputs)], [access[k] for k in range(outputs)], common,
+              wanted)
+    if not on_host:
+        program, result = op.declaration.program_for(*wished)
+        return insert_family(&op.table, key0, key1, program, result)
+    address, result = op.declaration.kernel(*wished)
     return insert(&op.table, key0, key1, <kernel_t><void*>address, result)
 
 
@@ -191,6 +181,8 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     cdef int rank = 0, kept_rank = 0, k, d, i, n = op.inputs, m = op.outputs, common, lane
     cdef int64_t step
     cdef bint taped = False
+    cdef Device device = None
+    cdef PyObject* present[MAX_ALL]
     cdef int64_t* long_sizes = sizes
     cdef int64_t* short_sizes = kept_sizes
     for k in range(n):
@@ -204,6 +196,14 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
         # the conversion is an operation of its own on the tape, which brings gradients back to the input's dtype
         return run_rows(op, tuple([(<object>t).to(dtype_of(wanted)) for t in tensors]), dims, ndims, keepdim, NO_CODE, params,
                         given)
+    for k in range(n):
+        present[k] = operands[k].tensor
+    device = one_device(op.name, present, n)
+    if device is not None and given is not None:
+        for k in range(m):
+            present[n + k] = <PyObject*><TensorBase?>given[k]
+        one_device(op.name, present, n + m)
+    rows.device = <PyObject*>device if device is not None else NULL
     common = common_code(operands, n, op.raw)
     for d in range(rank):
         reduced[d] = False
@@ -286,7 +286,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     rows.scalars = scalars
     cdef bint two = op.splits and row.rank == 1 and (
         rows.r0 >= 2 * BLOCK if rows.along else rows.r0 >= 64 and rows.r0 * rows.k >= 4 * COLUMN_BLOCK)
-    kernel = kernel_for(op, FINAL if two else WHOLE, rows.along, access, codes, n, m, common, wanted) if not two else NULL
+    kernel = kernel_for(op, device is None, FINAL if two else WHOLE, rows.along, access, codes, n, m, common, wanted) if not two else NULL
     result_codes, state_codes = op.declaration.two_stage_codes(common, wanted) if two else (None, None)
     # results
     cdef list results = []
@@ -297,18 +297,18 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
                 out.resize_(size_from(rank if op.full >> k & 1 else kept_rank, long_sizes if op.full >> k & 1 else short_sizes))
             results.append(out)
         elif op.full >> k & 1:
-            results.append(new_strided(rank, sizes, full_strides, kernel.codes[k]))
+            results.append(new_strided_on(device, rank, sizes, full_strides, kernel.codes[k]))
         else:
-            results.append(new_tensor(kept_rank, kept_sizes, result_codes[k] if two else kernel.codes[k]))
+            results.append(new_tensor_on(device, kept_rank, kept_sizes, result_codes[k] if two else kernel.codes[k]))
     temporary = results
     if given is not None:
-        temporary = [new_strided(rank, sizes, full_strides, kernel.codes[k]) if op.full >> k & 1 else
-                     new_tensor(kept_rank, kept_sizes, result_codes[k] if two else kernel.codes[k]) for k in range(m)]
+        temporary = [new_strided_on(device, rank, sizes, full_strides, kernel.codes[k]) if op.full >> k & 1 else
+                     new_tensor_on(device, kept_rank, kept_sizes, result_codes[k] if two else kernel.codes[k]) for k in range(m)]
     for k in range(m):
-        rows.data[k], rows.width[k] = pointer(<TensorBase>temporary[k]), (<TensorBase>temporary[k]).width
+        rows.data[k], rows.width[k] = place_of(<TensorBase>temporary[k]), (<TensorBase>temporary[k]).width
     for k in range(n):
         t = <TensorBase>operands[k].tensor
-        rows.data[m + k], rows.width[m + k] = pointer(t), t.width
+        rows.data[m + k], rows.width[m + k] = place_of(t), t.width
     if two:
         run_stages(op, &rows, access, codes, common, wanted, state_codes)
     else:
@@ -350,15 +350,16 @@ cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, i
         count *= rows.outer_size[d]
     for k in range(states):
         state_codes[k] = codes_of_states[k]
-        held.append(new_tensor(1, &count, state_codes[k]))
+        held.append(new_tensor_on(<Device>rows.device if rows.device != NULL else None, 1, &count, state_codes[k]))
     # stage one: the blocks are one more loop; operands are the states, then the inputs
+    part.device = last.device = rows.device
     part.operands, part.along, part.scalars, part.total = states + n, rows.along, rows.scalars, rows.total
     part.r1, part.index_first, part.index_step = 1, 0, 0
     for k in range(states):
         partial_access[k] = BROADCAST if rows.along else CONTIGUOUS
     for k in range(n):
         partial_access[states + k] = access[m + k]
-    kernel = kernel_for(op, PARTIAL, rows.along, partial_access, codes, n, states, common, wanted)
+    kernel = kernel_for(op, rows.device == NULL, PARTIAL, rows.along, partial_access, codes, n, states, common, wanted)
     part.run = kernel.run
     # loops besides the lanes': the old ones, and the blocks (as k where lanes run along the row)
     for k in range(states + n):
@@ -366,7 +367,7 @@ cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, i
         part.r1_stride[k] = 0
         if k < states:
             t = <TensorBase>held[k]
-            part.data[k], part.width[k], part.r0_stride[k] = t.storage.data, t.width, 0
+            part.data[k], part.width[k], part.r0_stride[k] = place_of(t), t.width, 0
         else:
             part.data[k], part.width[k] = rows.data[m + k - states], rows.width[m + k - states]
             part.r0_stride[k] = rows.r0_stride[m + k - states]
@@ -418,7 +419,7 @@ cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, i
     for k in range(states):
         final_access[m + k] = CONTIGUOUS
         t = <TensorBase>held[k]
-        last.data[m + k], last.width[m + k] = t.storage.data, t.width
+        last.data[m + k], last.width[m + k] = place_of(t), t.width
         last.k_stride[m + k] = blocks if rows.along else 1
         last.r0_stride[m + k] = 1 if rows.along else rows.k
         last.r1_stride[m + k] = 0
@@ -431,13 +432,13 @@ cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, i
         for k in range(states):
             last.outer_stride[m + k][d] = step
         step *= rows.outer_size[d]
-    kernel = kernel_for(op, FINAL, rows.along, final_access, state_codes, states, m, common, wanted)
+    kernel = kernel_for(op, rows.device == NULL, FINAL, rows.along, final_access, state_codes, states, m, common, wanted)
     last.run = kernel.run
     launch(&last)
     return 0
 
 
-cdef void launch_ordered(Rows* part, int64_t whole, int64_t block) noexcept:
+cdef int launch_ordered(Rows* part, int64_t whole, int64_t block) except -1:
     """Block by block, where elements need to know how far along the row their block starts."""
     cdef int64_t b
     cdef int k
@@ -450,6 +451,7 @@ cdef void launch_ordered(Rows* part, int64_t whole, int64_t block) noexcept:
     for k in range(part.operands):
         part.data[k] -= whole * part.outer_stride[k][0] * part.width[k]
     part.outer_size[0] = whole
+    return 0
 
 
 cdef object rearranged(RowOp op, tuple tensors, int* dims, int ndims, int rank, bint keepdim, int wanted, double* params, tuple given):

@@ -1,7 +1,8 @@
 """The compiled base of Tensor."""
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from .dtypes cimport dtype
 from .memory cimport Storage
+from .device cimport Device
 from cpython.object cimport PyObject
 
 cdef enum:
@@ -67,8 +68,19 @@ cdef int wrap_dim(int64_t dim, int ndim, str who) except -1
 cdef int parse_dims(object dims, int ndim, int* out, str who) except -1
 cdef object read_item(TensorBase t)
 
-cdef inline char* pointer(TensorBase t) noexcept nogil:
+cdef TensorBase new_tensor_on(Device device, int ndim, const int64_t* sizes, int code)
+cdef TensorBase new_strided_on(Device device, int ndim, const int64_t* sizes, const int64_t* strides, int code)
+cdef char* not_on_host(TensorBase t) except NULL with gil
+
+cdef inline char* pointer(TensorBase t) except NULL nogil:
+    """Where the host finds the first element; NotImplementedError for a tensor on another device."""
+    if t.storage.data == NULL:
+        return not_on_host(t)
     return t.storage.data + t.offset * t.width
+
+cdef inline char* place_of(TensorBase t) noexcept nogil:
+    """Where the first element is on the tensor's own device: for those that hand it on to that device."""
+    return (t.storage.data if t.storage.data != NULL else <char*><uintptr_t>t.storage.address) + t.offset * t.width
 
 cdef inline void wrote(TensorBase t) noexcept:
     if not t.silent:

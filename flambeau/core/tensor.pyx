@@ -10,7 +10,8 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t, int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
-from .memory cimport Storage, new_storage
+from .memory cimport Storage, new_storage, new_storage_on
+from .device cimport Device
 from .dtypes cimport (
     BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, dtype_of, ITEMSIZE, CATEGORY, dtype, as_dtype, size_from, default_code,
 )
@@ -125,6 +126,51 @@ cdef TensorBase new_strided(int ndim, const int64_t* sizes, const int64_t* strid
     find_contiguous(t)
     t.storage = new_storage(<size_t>((last + 1) if n else 0) * t.width)
     return t
+
+
+cdef TensorBase new_tensor_on(Device device, int ndim, const int64_t* sizes, int code):
+    """`new_tensor` in a device's memory; on the host where `device` is None."""
+    cdef int64_t strides[MAX_DIMS]
+    cdef int64_t n = 1
+    cdef int d
+    if device is None:
+        return new_tensor(ndim, sizes, code)
+    for d in range(ndim - 1, -1, -1):
+        strides[d] = n
+        if sizes[d] > 1:
+            n *= sizes[d]
+    return new_strided_on(device, ndim, sizes, strides, code)
+
+
+cdef TensorBase new_strided_on(Device device, int ndim, const int64_t* sizes, const int64_t* strides, int code):
+    """`new_strided` in a device's memory; on the host where `device` is None."""
+    cdef TensorBase t
+    cdef int64_t last = 0, n = 1
+    cdef int d
+    if device is None:
+        return new_strided(ndim, sizes, strides, code)
+    t = bare()
+    set_rank(t, ndim)
+    for d in range(ndim):
+        t.sizes[d], t.strides[d] = sizes[d], strides[d]
+        if sizes[d] > 1 and n > (<int64_t>1 << 56) // sizes[d]:
+            raise RuntimeError(f"empty(): the shape {size_from(ndim, sizes)} has more elements than memory has places")
+        n *= sizes[d]
+        last += (sizes[d] - 1) * strides[d]
+    t.count, t.code, t.width = n, code, ITEMSIZE[code]
+    find_contiguous(t)
+    t.storage = new_storage_on(device, <size_t>((last + 1) if n else 0) * t.width)
+    return t
+
+
+cdef char nothing[16]         # what an empty tensor without memory points to
+
+
+cdef char* not_on_host(TensorBase t) except NULL with gil:
+    if t.storage.on is None:
+        return nothing
+    raise NotImplementedError(f"this operation is not implemented for '{t.storage.on.type}': it reads the elements of a tensor "
+                              f"of shape {list(t.shape)} on the CPU; move the tensor with .cpu() first")
 
 
 cdef TensorBase alias(TensorBase source, int ndim, const int64_t* sizes, const int64_t* strides, int64_t offset):
@@ -280,7 +326,16 @@ cdef object value_at(const char* p, int code):
 cdef object read_item(TensorBase t):
     if t.count != 1:
         raise RuntimeError(f"a Tensor with {t.count} elements cannot be converted to Scalar")
-    return value_at(pointer(t), t.code)
+    return element(t)
+
+
+cdef object element(TensorBase t):
+    """The first element as a Python number."""
+    cdef char room[16]
+    if t.storage.on is None:
+        return value_at(pointer(t), t.code)
+    t.storage.on.copy_out(room, <uintptr_t>place_of(t), t.width, True)
+    return value_at(room, t.code)
 
 
 cdef object nested(TensorBase t, int d, int64_t offset):
@@ -379,7 +434,7 @@ cdef class TensorBase:
 
     def data_ptr(self) -> int:
         """Address of the first element."""
-        return <uintptr_t>pointer(self) if self.count else 0
+        return <uintptr_t>place_of(self) if self.count else 0
 
     def untyped_storage(self):
         return self.storage
@@ -390,15 +445,20 @@ cdef class TensorBase:
 
     @property
     def device(self):
-        return cpu_device
+        """Where the elements are."""
+        return cpu_device if self.storage.on is None else self.storage.on.place
 
     @property
     def is_cpu(self) -> bool:
-        return True
+        return self.storage.on is None
 
     @property
     def is_cuda(self) -> bool:
-        return False
+        return self.storage.on is not None and self.storage.on.type == "cuda"
+
+    @property
+    def is_opencl(self) -> bool:
+        return self.storage.on is not None and self.storage.on.type == "opencl"
 
     @property
     def is_meta(self) -> bool:
@@ -413,7 +473,8 @@ cdef class TensorBase:
         return False
 
     def get_device(self) -> int:
-        return -1
+        """The device's number; -1 on the CPU."""
+        return -1 if self.storage.on is None else self.storage.on.index
 
     def is_floating_point(self) -> bool:
         return CATEGORY[self.code] == 2
@@ -559,6 +620,8 @@ cdef class TensorBase:
 
     def tolist(self):
         """Nested lists of Python numbers; a number for a 0-dim tensor."""
+        if self.storage.on is not None:
+            return self.detach().cpu().tolist()
         return nested(self, 0, self.offset)
 
     def __len__(self):
@@ -571,7 +634,7 @@ cdef class TensorBase:
             raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
         if self.count != 1:
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-        return bool(value_at(pointer(self), self.code))
+        return bool(element(self))
 
     def __int__(self):
         return int(read_item(self))
@@ -585,7 +648,7 @@ cdef class TensorBase:
     def __index__(self):
         if self.count != 1 or CATEGORY[self.code] > 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
-        return int(value_at(pointer(self), self.code))
+        return int(element(self))
 
     def __hash__(self):
         return <Py_ssize_t>(<void*>self) >> 4

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..core import dispatch, dtypes
 from ..core.dispatch import clone, contiguous, copy_, to_dtype
-from ..core.dtypes import by_name, check_device, dtype
+from ..core.dtypes import by_name, dtype
+from ..core.launch import to_device
 from ..core.tensor import TensorBase
 from .arithmetic import identity
 from .registry import library, register
@@ -47,7 +48,12 @@ def to(self, *args, **kwargs):
         copy = bool(rest[1]) if len(rest) > 1 else copy
     if other is not None:
         wanted = other.dtype
-    check_device(place, "to")
+    if place is None and other is not None:
+        place = other.device
+    if place is not None:
+        moved = to_device(self, place, "to")
+        copy = copy and moved is self
+        self = moved
     if layout is not None and str(layout) == "flambeau.contiguous_format" and not self.is_contiguous():
         self = contiguous(self)
     return to_dtype(self, self.dtype if wanted is None else wanted, bool(copy))
@@ -111,14 +117,18 @@ def type_as(self, other):
 
 
 def cpu(self, memory_format=None):
-    """The tensor in the CPU's memory: itself."""
-    return self
+    """The tensor in the CPU's memory; itself where it is there."""
+    return to_device(self, "cpu", "cpu")
 
 
 def cuda(self, device=None, non_blocking=False, memory_format=None):
-    """RuntimeError: there is no CUDA device in this build."""
-    check_device("cuda", "cuda")
-    return self
+    """The tensor on a CUDA device, by default the current one; RuntimeError where there is none."""
+    return to_device(self, "cuda" if device is None else device, "cuda")
+
+
+def opencl(self, device=None, non_blocking=False, memory_format=None):
+    """The tensor on an OpenCL device, by default the current one; RuntimeError where there is none."""
+    return to_device(self, "opencl" if device is None else device, "opencl")
 
 
 register("to", "copy", to, places=("Tensor.to",))
@@ -126,6 +136,7 @@ register("type", "copy", legacy_type, places=("Tensor.type",))
 register("type_as", "copy", type_as, places=("Tensor.type_as",))
 register("cpu", "copy", cpu, places=("Tensor.cpu",))
 register("cuda", "copy", cuda, places=("Tensor.cuda",))
+register("opencl", "copy", opencl, places=("Tensor.opencl",))
 register("clone", "copy", clone)
 register("contiguous", "copy", contiguous, places=("Tensor.contiguous",))
 register("copy_", "copy", copy_, places=("Tensor.copy_",))

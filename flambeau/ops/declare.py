@@ -126,12 +126,17 @@ class Pointwise:
         """Address and result dtypes of the kernel for operands of these dtypes and access patterns."""
         from ..compiler import build
 
+        kernel, codes = self.program_for(inputs, outputs, code)
+        return build.address(kernel), codes
+
+    def program_for(self, inputs, outputs, code: int) -> tuple[kn.Pointwise, tuple[int, ...]]:
+        """The same kernel before it is compiled for a processor."""
         results, memory, tensors, scalars = self.instance(inputs, code)
         wanted = [m if o == NO_CODE else CODE_NAMES[o] for m, (o, _) in zip(memory, outputs)]
         stored = [ex.cast(ex.cast(r, m), w) for r, m, w in zip(results, memory, wanted)]
         access = tuple(ACCESS[a] for _, a in outputs)
         kernel = kn.Pointwise(self.name, tuple(stored), access, tuple(tensors), scalars)
-        return build.address(kernel), tuple(CODES[w] for w in wanted)
+        return kernel, tuple(CODES[w] for w in wanted)
 
     # --- derivatives ---
     def derivative(self, body: Callable) -> Callable:

@@ -103,6 +103,11 @@ class Rows:
         """Address and result dtypes of the kernel for these dtypes, access patterns and stage."""
         from ..compiler import build
 
+        kernel, codes = self.program_for(stage, along, inputs, outputs, common, wanted)
+        return build.address(kernel), codes
+
+    def program_for(self, stage: int, along: bool, inputs, outputs, common: int, wanted: int):
+        """The same kernel before it is compiled for a processor."""
         working = self.working(common, wanted)
         operands = tuple(kn.Operand(CODE_NAMES[code], ACCESS[access]) for code, access in inputs)
         access = tuple(ACCESS[a] for a in outputs)
@@ -116,7 +121,7 @@ class Rows:
         stored = tuple(ex.cast(r, m) for r, m in zip(results, memory))
         params = ("float64",) * len(self.params)
         kernel = kn.Row(self.name, stored, access, operands, params, "r" if along else "k")
-        return build.address(kernel), tuple(CODES[m] for m in memory)
+        return kernel, tuple(CODES[m] for m in memory)
 
     def derivative_of(self, op: core_rows.RowOp) -> Callable[[Callable], Callable]:
         """A decorator: the function names what it reads among grad(s), inputs, out(s), sizes, dims, keepdim

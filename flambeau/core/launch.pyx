@@ -1,0 +1,260 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Kernels on devices: how a plan made in `dispatch` or `rows` becomes threads; fills; copies between devices.
+
+A kernel is compiled for a device and a form (dimensions, threads a row, width of offsets; see
+`compiler/schedule_gpu.py`).  The operation's table finds its `Family`, which knows the kernel and, by form,
+what has been loaded.
+"""
+from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from cpython.object cimport PyObject
+from .device cimport Device, Arguments, MAX_ARGUMENTS, device_for
+from .dtypes cimport dtype_of
+from .tensor cimport TensorBase, MAX_DIMS, alias, new_strided_on, place_of, wrote
+from .dispatch cimport Plan, Launch, Family, PointwiseOp, Operand, copied, away, layout
+from .rows cimport Rows
+from .tape cimport grad_enabled, wants_grad
+from .tape import record
+
+cdef enum:
+    BLOCK = 256               # schedule_gpu.BLOCK: threads a block
+    SHORT = 1 << 31           # offsets and counts below are computed in 32 bits
+
+
+# --- the arguments of a launch ------------------------------
+cdef inline int put(Arguments* a, uint64_t value, int size) except -1:
+    if a.count == MAX_ARGUMENTS:
+        raise NotImplementedError(f"a kernel on this device takes at most {MAX_ARGUMENTS} arguments: too many operands of too "
+                                  "many dimensions that cannot be merged; make them contiguous first")
+    a.values[a.count], a.sizes[a.count] = value, size
+    a.count += 1
+    return 0
+
+
+cdef int put_scalars(Arguments* a, Family family, const uint64_t* scalars) except -1:
+    """Doubles become floats where the kernel computes in those."""
+    cdef double wide
+    cdef float narrow
+    cdef uint64_t bits
+    cdef Py_ssize_t k
+    for k in range(len(family.narrow)):
+        bits = scalars[k]
+        if family.narrow[k]:
+            memcpy(&wide, &bits, 8)
+            narrow = <float>wide
+            bits = 0
+            memcpy(&bits, &narrow, 4)
+        put(a, bits, 4 if family.narrow[k] else 8)
+    return 0
+
+
+cdef inline int64_t magnitude(int64_t x) noexcept nogil:
+    return -x if x < 0 else x
+
+
+cdef inline int64_t blocks(Device device, int64_t count, int width) noexcept:
+    """How many blocks to launch for `count` elements, or rows of `width` threads."""
+    cdef int64_t wanted = (count * width + BLOCK - 1) // BLOCK, most = 8 * device.processors
+    return max(min(wanted, most), <int64_t>1)
+
+
+cdef uint64_t handle_for(Family family, Device device, int dims, int folded, int width, bint wide) except 0:
+    """The loaded kernel in that form, made when it is new."""
+    cdef uint64_t handle
+    cdef object key = (<uintptr_t><void*>device, (dims << 24) | (folded << 16) | (width << 1) | wide)
+    found = family.loaded.get(key)
+    if found is not None:
+        return found
+    from ..devices import images
+
+    image, digest, native = images.find(family.kernel, (dims, folded, width, wide), device.target, device.fingerprint)
+    handle = device.load(image, images.SYMBOL)
+    if not native:
+        images.keep(digest, image, device.native())
+    family.loaded[key] = handle
+    return handle
+
+
+# --- pointwise ------------------------------
+cdef int run_pointwise(Device device, Family family, Launch* launch) except -1:
+    cdef Plan* plan = launch.plan
+    cdef Arguments a
+    cdef int64_t reach, groups
+    cdef bint wide = plan.count >= SHORT
+    cdef int k, d, n = launch.operands
+    cdef uint64_t handle
+    if plan.count == 0:
+        return 0
+    for k in range(n):
+        reach = 0
+        for d in range(plan.rank):
+            reach += (plan.sizes[d] - 1) * magnitude(plan.strides[launch.plan_index[k]][d])
+        wide = wide or reach >= SHORT
+    handle = handle_for(family, device, plan.rank, 1, 1, wide)
+    a.count = 0
+    for k in range(n):
+        put(&a, <uintptr_t>launch.data[k], 0)
+        put(&a, 0, 8)
+    for d in range(plan.rank - 1, -1, -1):
+        put(&a, plan.sizes[d], 8)
+    put(&a, 0, 8)
+    for k in range(n):
+        for d in range(plan.rank - 1, -1, -1):
+            put(&a, plan.strides[launch.plan_index[k]][d], 8)
+    put_scalars(&a, family, launch.scalars)
+    groups = blocks(device, plan.count, 1)
+    return device.launch(handle, groups, BLOCK, &a)
+
+
+away.pointwise = run_pointwise
+
+
+# --- rows ------------------------------
+cdef int width_for(int64_t length, int64_t rows, bint along) noexcept:
+    """How many threads share a row; as `schedule_gpu.width_for`."""
+    cdef int width = 1
+    if along:  # neighbouring threads read neighbouring elements: always eight or more
+        while width < BLOCK and (width < 8 or width * 4 < length):
+            width *= 2
+    else:  # neighbouring threads are on neighbouring rows: 32 of those at least
+        while width < BLOCK // 32 and rows * width < 1 << 15 and 2 * width * 4 <= length:
+            width *= 2
+    return width
+
+
+cdef int64_t* row_strides(Rows* rows, int k, int64_t* to) noexcept:
+    """Operand k's strides: of the outer loops from the outermost on, of the lanes' loop, then of the row."""
+    cdef int d
+    for d in range(rows.outer):
+        to[d] = rows.outer_stride[k][rows.outer - 1 - d]
+    to[rows.outer], to[rows.outer + 1], to[rows.outer + 2] = rows.k_stride[k], rows.r1_stride[k], rows.r0_stride[k]
+    return to
+
+
+cdef int run_rows(void* given) except -1:
+    cdef Rows* rows = <Rows*>given
+    cdef Device device = <Device>rows.device
+    cdef Family family = <Family><object><void*>rows.run
+    cdef Arguments a
+    cdef int64_t strides[MAX_DIMS + 3]
+    cdef int64_t reach, count = rows.k, length = rows.r0 * rows.r1, groups
+    cdef bint wide
+    cdef int k, d, width, dims = rows.outer + 1, folded = 2 if rows.r1 != 1 else 1
+    cdef uint64_t handle
+    for d in range(rows.outer):
+        count *= rows.outer_size[d]
+    if count == 0:
+        return 0
+    wide = count * max(length, <int64_t>1) >= SHORT
+    for k in range(rows.operands):
+        row_strides(rows, k, strides)
+        reach = (rows.k - 1) * magnitude(strides[rows.outer])
+        reach += max(rows.r1 - 1, <int64_t>0) * magnitude(strides[rows.outer + 1])
+        reach += max(rows.r0 - 1, <int64_t>0) * magnitude(strides[rows.outer + 2])
+        for d in range(rows.outer):
+            reach += (rows.outer_size[rows.outer - 1 - d] - 1) * magnitude(strides[d])
+        wide = wide or reach >= SHORT
+    width = width_for(length, count, rows.along)
+    handle = handle_for(family, device, dims, folded, width, wide)
+    a.count = 0
+    for k in range(rows.operands):
+        put(&a, <uintptr_t>rows.data[k], 0)
+        put(&a, 0, 8)
+    for d in range(rows.outer):
+        put(&a, rows.outer_size[rows.outer - 1 - d], 8)
+    put(&a, rows.k, 8)
+    if folded == 2:
+        put(&a, rows.r1, 8)
+    put(&a, rows.r0, 8)
+    put(&a, rows.total, 8)
+    put(&a, rows.index_first, 8)
+    for d in range(rows.outer):
+        put(&a, 0, 8)
+    put(&a, rows.index_step, 8)
+    for k in range(rows.operands):
+        row_strides(rows, k, strides)
+        for d in range(rows.outer + 1):
+            put(&a, strides[d], 8)
+        if folded == 2:
+            put(&a, strides[rows.outer + 1], 8)
+        put(&a, strides[rows.outer + 2], 8)
+    put_scalars(&a, family, rows.scalars)
+    groups = blocks(device, count, width)
+    return device.launch(handle, groups, BLOCK, &a)
+
+
+away.rows = run_rows
+
+
+# --- copies between devices ------------------------------
+cdef TensorBase moved(TensorBase source, Device device):
+    """The same elements in another memory, not recorded: one copy of all bytes, so a source with gaps or repeats is
+    packed where it is first.
+    """
+    cdef TensorBase dense = source, out
+    cdef int64_t strides[MAX_DIMS]
+    cdef Operand operand
+    cdef size_t nbytes = source.count * source.width
+    operand.tensor = <PyObject*>source
+    layout(strides, source.rank, source.sizes, &operand, 1)
+    for d in range(source.rank):
+        if source.sizes[d] > 1 and source.strides[d] != strides[d]:
+            dense = copied(source.detach(), source.code, False)
+            break
+    out = new_strided_on(device, source.rank, source.sizes, strides, source.code)
+    if nbytes == 0:
+        return out
+    if dense.storage.on is None:
+        device.copy_in(<uintptr_t>place_of(out), place_of(dense), nbytes, True)
+    elif device is None:
+        dense.storage.on.copy_out(place_of(out), <uintptr_t>place_of(dense), nbytes, True)
+    elif device is dense.storage.on:
+        device.copy_within(<uintptr_t>place_of(out), <uintptr_t>place_of(dense), nbytes)
+    else:  # from one device to another by way of the host
+        return moved(moved(dense, None), device)
+    return out
+
+
+def _back(grad, place):
+    return (grad.to(place),)
+
+
+cdef TensorBase moved_recorded(TensorBase source, Device device):
+    cdef TensorBase out
+    if source.storage.on is device:
+        return source
+    out = moved(source, device)
+    if grad_enabled() and wants_grad(source) and dtype_of(source.code).category >= 2:
+        record("ToCopyBackward0", _back, (source,), out, (), (source.device,))
+    return out
+
+
+away.moved = moved_recorded
+
+
+cdef int fill_pattern(TensorBase t, const char* pattern) except -1:
+    """Every element becomes the bytes at `pattern`."""
+    cdef TensorBase one
+    cdef int64_t n = 1
+    cdef int k
+    cdef bint same = True
+    if t.count == 0:
+        return 0
+    for k in range(1, t.width):
+        same = same and pattern[k] == pattern[0]
+    if same and t.contiguous:
+        return t.storage.on.fill(<uintptr_t>place_of(t), <unsigned char>pattern[0], t.count * t.width)
+    one = new_strided_on(t.storage.on, 0, NULL, NULL, t.code)
+    t.storage.on.copy_in(<uintptr_t>place_of(one), pattern, t.width, True)
+    return away.copy(t, one)
+
+
+away.fill = fill_pattern
+
+
+def to_device(TensorBase input not None, place, str who, bint copy=False) -> TensorBase:
+    """The tensor on that device (itself where it is there and no copy is asked for), on the tape."""
+    cdef Device device = device_for(place, who)
+    if input.storage.on is device:
+        return copied(input, input.code, False) if copy else input
+    return moved_recorded(input, device)

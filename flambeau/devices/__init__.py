@@ -1,0 +1,1 @@
+"""What accelerators share: kernel images and their place on disk."""

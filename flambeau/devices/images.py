@@ -1,0 +1,34 @@
+"""Kernels as accelerators load them, from memory's files or from the compiler.
+
+An image is kept on disk under a digest of the kernel, its form, the compiler, and the device with its driver.
+Where the driver gives out what it has made of an image, that is kept instead: it loads several times faster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from ..compiler import build, cache, schedule_gpu, target
+
+SYMBOL = schedule_gpu.SYMBOL
+statistics = {"compiled": 0, "loaded": 0}
+
+
+def find(kernel, form: tuple, name: str, fingerprint: str) -> tuple[bytes, str, bool]:
+    """The image of a kernel in that form for a target, its digest, and whether it came from the disk."""
+    text = f"image {name} {form} {fingerprint}\n{kernel.text()}"
+    digest = hashlib.sha256(build._version() + text.encode()).hexdigest()[:40]
+    known = cache.read(digest)
+    if known is not None:
+        statistics["loaded"] += 1
+        return known, digest, True
+    statistics["compiled"] += 1
+    module = schedule_gpu.module_for(kernel, name, schedule_gpu.Form(*form))
+    image = target.image(str(module), name)
+    image = image.encode() if isinstance(image, str) else image
+    return image, digest, False
+
+
+def keep(digest: str, image: bytes, native: bytes | None) -> None:
+    """Store an image that was just loaded; `native` is what the driver has made of it, if it tells."""
+    cache.write(digest, image if native is None else native)
