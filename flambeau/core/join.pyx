@@ -8,11 +8,13 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from .dtypes cimport CATEGORY, PROMOTED, dtype_of, size_from
-from .tensor cimport TensorBase, MAX_DIMS, as_int, new_tensor, new_strided, pointer, wrap_dim
+from .tensor cimport TensorBase, MAX_DIMS, alias, as_int, new_tensor_on, new_strided_on, pointer, wrap_dim
 from .tape cimport Node, attach, grad_enabled, wants_grad
 from .geometry cimport Shape, copy_strided, select_cut, slice_cut
+from .strided cimport put
 from .views cimport cut
-from .dispatch cimport Op, copied, make_callable, prepare_op
+from .device cimport Device
+from .dispatch cimport Op, copied, one_device, make_callable, prepare_op
 cimport cython
 
 cdef extern from "Python.h":
@@ -77,19 +79,19 @@ cdef bint channels_last(TensorBase t) noexcept nogil:
     return t.strides[0] == step
 
 
-cdef TensorBase empty_result(int rank, const int64_t* sizes, int code, bint last):
+cdef TensorBase empty_result(Device device, int rank, const int64_t* sizes, int code, bint last):
     """A new tensor, its second dimension innermost in memory where `last`."""
     cdef int64_t strides[MAX_DIMS]
     cdef int64_t step
     cdef int d
     if not last:
-        return new_tensor(rank, sizes, code)
+        return new_tensor_on(device, rank, sizes, code)
     strides[1], step = 1, sizes[1]
     for d in range(rank - 1, 1, -1):
         strides[d] = step
         step *= sizes[d]
     strides[0] = step
-    return new_strided(rank, sizes, strides, code)
+    return new_strided_on(device, rank, sizes, strides, code)
 
 
 cdef TensorBase joined(object tensors, object dim, bint new, str who):
@@ -137,7 +139,7 @@ cdef TensorBase joined(object tensors, object dim, bint new, str who):
         tensors = [<object>items[k] if (<TensorBase>items[k]).code == code else copied(<TensorBase>items[k], code, False)
                    for k in range(n)]
         items = PySequence_Fast_ITEMS(tensors)
-    out = empty_result(rank, sizes, code, last and not new and total > 0)
+    out = empty_result(one_device(who, items, <int>n), rank, sizes, code, last and not new and total > 0)
     fill(out, items, n, axis, new)
     if taped:
         record_join(out, items, n, axis, new)
@@ -168,7 +170,7 @@ cdef int fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new
     """Copy every tensor to its place in the result."""
     cdef TensorBase t
     cdef int64_t strides[MAX_DIMS]
-    cdef int64_t outer = 1, line = out.width, run, i
+    cdef int64_t outer = 1, line = out.width, run, i, start = 0
     cdef int d
     cdef Py_ssize_t k
     cdef char* to = out.storage.data
@@ -185,6 +187,10 @@ cdef int fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new
     for k in range(n):
         t = <TensorBase>items[k]
         if t.count == 0:
+            continue
+        if out.storage.on is not None:
+            put(out, start, strides, t)
+            start += out.strides[axis] * (1 if new else t.sizes[axis])
             continue
         run = t.count * t.width // outer
         if t.contiguous and out.contiguous and (run * outer <= BY_RUNS):
@@ -297,16 +303,21 @@ make_callable(JoinOp, cat)
 # --- mirror images -----------------------------------------------------------------------------------------------------------
 def flipped(TensorBase input not None, tuple dims) -> TensorBase:
     """A copy with the order of the elements reversed along `dims` (counted from the front), not recorded."""
-    cdef TensorBase out = new_tensor(input.rank, input.sizes, input.code)
+    cdef TensorBase out = new_tensor_on(input.storage.on, input.rank, input.sizes, input.code)
     cdef int64_t back[MAX_DIMS]
-    cdef const char* source = pointer(input)
+    cdef int64_t last = input.offset
+    cdef const char* source
     cdef int d
     for d in range(input.rank):
         back[d] = input.strides[d]
     if input.count:
         for d in dims:
-            source += (input.sizes[d] - 1) * input.strides[d] * input.width
+            last += (input.sizes[d] - 1) * input.strides[d]
             back[d] = -input.strides[d]
+        if out.storage.on is not None:
+            put(out, 0, out.strides, alias(input, input.rank, input.sizes, back, last))
+            return out
+        source = pointer(input) + (last - input.offset) * input.width
         with nogil:
             copy_strided(out.storage.data, out.strides, source, back, input.rank, input.sizes, input.width)
     return out

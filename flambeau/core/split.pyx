@@ -3,13 +3,12 @@
 
 The pieces share one node of the tape, which puts their gradients together in one pass.
 """
-from libc.string cimport memset
 from libc.stdint cimport int64_t
-from .tensor cimport MAX_DIMS, TensorBase, as_int, new_tensor, parse_sizes, pointer
+from .tensor cimport MAX_DIMS, TensorBase, as_int, new_tensor_on, parse_sizes
 from .dtypes cimport size_from
 from .tape cimport Node, attach
-from .geometry cimport Shape, copy_strided, load, load_compact, select_cut, slice_cut
-from .strided cimport cut, read_dim, taped, view_of
+from .geometry cimport Shape, load, load_compact, select_cut, slice_cut
+from .strided cimport clear, cut, put, read_dim, taped, view_of
 from .tape import record
 cimport cython
 
@@ -42,12 +41,16 @@ cdef class SplitNode(Node):
 cdef TensorBase joined(list grads, SplitNode node):
     cdef int64_t sizes[MAX_DIMS]
     cdef int rank = parse_sizes(node.sizes, sizes, "split"), k
-    cdef TensorBase out = new_tensor(rank, sizes, node.code), g
+    cdef TensorBase out, g
     cdef Shape s
     cdef int64_t a[4]
     cdef bint recorded = False
+    for g in grads:
+        if g is not None:
+            out = new_tensor_on(g.storage.on, rank, sizes, node.code)
+            break
     if None in grads:
-        memset(out.storage.data, 0, out.count * out.width)
+        clear(out)
     a[0], a[1], a[2] = node.dim, 0, 1
     for k in range(len(grads)):
         a[3] = node.lengths[k]
@@ -59,7 +62,7 @@ cdef TensorBase joined(list grads, SplitNode node):
                 select_cut(&s, a)
             else:
                 slice_cut(&s, a)
-            copy_strided(out.storage.data + s.offset * out.width, s.strides, pointer(g), g.strides, g.rank, g.sizes, out.width)
+            put(out, s.offset, s.strides, g)
         a[1] += a[3]
     if recorded:
         back = unbind_back if node.drop_dim else split_back

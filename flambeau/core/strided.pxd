@@ -8,6 +8,8 @@ cdef bint taped(TensorBase t)
 
 # A view that is not recorded, and recorded ones: of a part, of all elements in their order, of the storage.
 cdef TensorBase view_of(TensorBase source, Shape* s)
+cdef int clear(TensorBase out) except -1
+cdef int put(TensorBase out, int64_t offset, const int64_t* strides, TensorBase g) except -1
 cdef TensorBase cut(TensorBase t, cut_t how, const int64_t* arguments, str label)
 cdef TensorBase same_elements(TensorBase t, Shape* s, str label)
 cdef TensorBase strided(TensorBase t, Shape* s)

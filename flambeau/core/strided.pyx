@@ -10,10 +10,10 @@ from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t
 from .dtypes cimport F16, BF16, F32, CATEGORY, dtype_of, size_from
 from .tensor cimport (
-    MAX_DIMS, OP_ADD, OP_DIV, OP_EQ, TensorBase, alias, late, new_tensor, operator_for, pointer,
+    MAX_DIMS, OP_ADD, OP_DIV, OP_EQ, TensorBase, alias, late, new_tensor_on, operator_for, pointer,
 )
 from .tape cimport Node, attach, grad_enabled, wants_grad
-from .dispatch cimport sum_to
+from .dispatch cimport away, sum_to
 from .geometry cimport Shape, add_strided, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
 cimport cython
 
@@ -22,6 +22,28 @@ cdef enum:                     # how the gradient of a view becomes that of its 
     PLACE                      # put it in its place among zeros
     TAKE                       # the adjoint of PLACE: take the view of it
     STRIDED                    # as_strided of a tensor with gaps: place it in a flat storage, take the source from there
+
+
+# --- elements ------------------------------
+cdef int clear(TensorBase out) except -1:
+    """Zeros in a new tensor without gaps."""
+    cdef char pattern[16]
+    memset(pattern, 0, 16)
+    if out.storage.on is not None:
+        return away.fill(out, pattern)
+    memset(out.storage.data, 0, out.count * out.width)
+    return 0
+
+
+cdef int put(TensorBase out, int64_t offset, const int64_t* strides, TensorBase g) except -1:
+    """Copy g to the places of out that start at `offset` elements from its first and have those strides."""
+    cdef char* to
+    cdef const char* source
+    if out.storage.on is not None:
+        return away.copy(alias(out, g.rank, g.sizes, strides, out.offset + offset), g)
+    to, source = pointer(out) + offset * out.width, pointer(g)
+    copy_strided(to, strides, source, g.strides, g.rank, g.sizes, g.width)
+    return 0
 
 
 # --- the tape's side ------------------------------
@@ -122,13 +144,13 @@ cdef TensorBase put_in_place(TensorBase g, int rank, const int64_t* sizes, const
     if adds and (g.code == F16 or g.code == BF16):  # sums of halves are made in float32
         kept = dtype_of(g.code)
         return <TensorBase>put_in_place(<TensorBase>(<object>g).to(dtype_of(F32)), rank, sizes, strides, offset).to(kept)
-    out = new_tensor(rank, sizes, g.code)
-    memset(out.storage.data, 0, out.count * out.width)
+    out = new_tensor_on(g.storage.on, rank, sizes, g.code)
+    clear(out)
     if g.count:
         if adds:
-            add_strided(out.storage.data + offset * g.width, strides, pointer(g), g.strides, g.rank, g.sizes, g.code)
+            add_strided(pointer(out) + offset * g.width, strides, pointer(g), g.strides, g.rank, g.sizes, g.code)
         else:
-            copy_strided(out.storage.data + offset * g.width, strides, pointer(g), g.strides, g.rank, g.sizes, g.width)
+            put(out, offset, strides, g)
     if taped(g):
         node = place_node(TAKE, "PlaceBackward0", g, &s)
         attach(out, node, 0)
@@ -199,11 +221,14 @@ cdef TensorBase cut(TensorBase t, cut_t how, const int64_t* arguments, str label
 
 cdef TensorBase copy_as(TensorBase t, int rank, const int64_t* sizes, str label):
     """A contiguous copy, read as those sizes."""
-    cdef TensorBase out = new_tensor(rank, sizes, t.code)
+    cdef TensorBase out = new_tensor_on(t.storage.on, rank, sizes, t.code)
     cdef int64_t strides[MAX_DIMS]
     compact_strides(t.rank, t.sizes, strides)
-    with nogil:
-        copy_strided(out.storage.data, strides, pointer(t), t.strides, t.rank, t.sizes, t.width)
+    if t.storage.on is not None:
+        put(out, 0, strides, t)
+    else:
+        with nogil:
+            copy_strided(out.storage.data, strides, pointer(t), t.strides, t.rank, t.sizes, t.width)
     if taped(t):
         attach(out, view_node(RESHAPE, label, t, 0), 0)
     return out

@@ -12,7 +12,7 @@ from cpython.ref cimport Py_INCREF, Py_DECREF, Py_XDECREF
 from .memory cimport Storage
 from .dtypes cimport dtype_of, CATEGORY, size_from
 from .tensor cimport (
-    TensorBase, alias, late, same_shape, new_tensor, new_strided, pointer, OP_ADD, OP_IADD, operator_for,
+    TensorBase, alias, late, same_shape, new_tensor_on, OP_ADD, OP_IADD, operator_for,
 )
 from weakref import ref as _ref
 import threading
@@ -713,7 +713,7 @@ def tensor_backward(TensorBase self, gradient=None, retain_graph=None, create_gr
     """Add this tensor's gradients to the `.grad` of the leaves it depends on; see `autograd.backward`."""
     cdef TensorBase one
     if gradient is None and inputs is None and not create_graph and self.count == 1 and wants_grad(self):
-        one = new_tensor(self.rank, self.sizes, self.code)
+        one = new_tensor_on(self.storage.on, self.rank, self.sizes, self.code)
         (<object>one).fill_(1)
         run_backward([self], [one], bool(retain_graph), False)
     else:

@@ -3,9 +3,9 @@
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
-from .memory cimport Storage, new_storage
+from .memory cimport Storage, new_storage_on
 from .dtypes cimport F32, F64, C64, C128, CATEGORY, as_dtype, dtype as DType, dtype_of, size_from
-from .tensor cimport MAX_DIMS, TensorBase, alias, as_int, find_contiguous, new_tensor, parse_sizes, wrap_dim, wrote
+from .tensor cimport MAX_DIMS, TensorBase, alias, as_int, find_contiguous, new_tensor_on, parse_sizes, wrap_dim, wrote
 from .tape cimport Node, attach, check_in_place, grad_enabled, wants_grad
 from .dispatch cimport Op, make_callable, prepare_op
 from .geometry cimport compact_strides, diagonal_cut, load, unfold_cut
@@ -841,8 +841,11 @@ def resize_(TensorBase input not None, *sizes, size=None, memory_format=None):
     compact_strides(s.rank, s.sizes, s.strides)
     needed = (input.offset + n) * input.width
     if n and needed > <int64_t>input.storage.length:
-        larger = new_storage(<size_t>needed)
-        memcpy(larger.data, input.storage.data, input.storage.length)
+        larger = new_storage_on(input.storage.on, <size_t>needed)
+        if input.storage.on is None:
+            memcpy(larger.data, input.storage.data, input.storage.length)
+        elif input.storage.length:
+            input.storage.on.copy_within(larger.address, input.storage.address, input.storage.length)
         larger.version = input.storage.version
         input.storage = larger
     made = alias(input, s.rank, s.sizes, s.strides, s.offset)
@@ -870,7 +873,7 @@ def set_(TensorBase input not None, source=None, storage_offset=0, size=None, st
         if made.code != input.code:
             raise RuntimeError(f"set_(): the source must have dtype {dtype_of(input.code)}, got {dtype_of(made.code)}")
         return (<object>input)._take(made)
-    made = new_tensor(1, &none, input.code)
+    made = new_tensor_on(input.storage.on, 1, &none, input.code)
     if source is not None:
         if isinstance(source, TensorBase):
             source = (<TensorBase>source).storage
