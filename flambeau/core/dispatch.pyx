@@ -541,6 +541,8 @@ cdef object parse(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* n
             params[k] = op.defaults[k]
         else:
             value = <object>found[op.operands + k]
+            if isinstance(value, float) and op.names[op.operands + k] == "alpha" and CATEGORY[common_code(operands, op.operands, op.raw)] < 2:
+                raise RuntimeError(f"{who}(): For integral input tensors, argument alpha must not be a floating point number, got {value}")
             try:
                 params[k] = value
             except TypeError:
@@ -609,7 +611,9 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
         common = common_code(operands, n, op.raw)
     if given != NULL:
         return run_given(op, operands, params, given, in_place, common, taped)
-    if simple and first is not None:
+    if first is None:
+        raise TypeError(f"{op.name}(): argument '{op.names[0]}' (position 1) must be Tensor, not a number")
+    if simple:
         results = run_simple(op, operands, params, common, first)
     else:
         results = run_general(op, operands, params, common, NULL)

@@ -168,6 +168,15 @@ class Size(tuple):
 
     __slots__ = ()
 
+    def __new__(cls, sizes=()):
+        made = tuple.__new__(cls, sizes)
+        for k, n in enumerate(made):
+            if type(n) is not int:
+                if not hasattr(n, "__index__"):
+                    raise TypeError(f"flambeau.Size() takes an iterable of 'int' (item {k} is '{type(n).__name__}')")
+                return tuple.__new__(cls, [m.__index__() for m in made])
+        return made
+
     def __repr__(self):
         return f"flambeau.Size({list(self)})"
 

@@ -74,6 +74,8 @@ cdef int read_option(str who, object key, object value, Options* o) except -1:
                 raise TypeError(f"{who}(): argument 'out' must be Tensor, not {type(value).__name__}")
             o.out = <PyObject*>value
     elif key == "layout":
+        if value is not None and type(value).__name__ != "layout":
+            raise TypeError(f"{who}(): argument 'layout' must be flambeau.layout, not {type(value).__name__}")
         if value is not None and not str(value).endswith("strided"):
             raise RuntimeError(f"{who}(): only the strided layout is supported, got {value}")
     elif key == "pin_memory":

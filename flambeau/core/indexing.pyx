@@ -151,8 +151,9 @@ cdef object plain_item(object item):
     elif hasattr(item, "__index__"):
         return item.__index__()
     else:
-        raise IndexError("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
-                         f"(got {type(item).__name__})")
+        raise (TypeError if isinstance(item, str) else IndexError)(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+            f"(got {type(item).__name__})")
     if t.code == U8:
         warnings.warn("indexing with dtype uint8 is deprecated, use a bool mask", UserWarning, stacklevel=2)
         return to_dtype(t, dtype_of(BOOL))
@@ -529,9 +530,9 @@ cdef object put_along(TensorBase input, object dim, TensorBase index, TensorBase
     cdef list indices = along_dim(input, dim, index, who, &d)
     source = matching_source(input, d, index, source, who, error)
     if input.rank == 0:
-        put_checked(reshaped(input, 1, &one), indices, reshaped(source, 1, &one), accumulate, who, error, False)
+        put_checked(reshaped(input, 1, &one), indices, reshaped(source, 1, &one), accumulate, who, error if input.rank > 1 else IndexError, False)
     else:
-        put_checked(input, indices, source, accumulate, who, error, False)
+        put_checked(input, indices, source, accumulate, who, error if input.rank > 1 else IndexError, False)
     return input
 
 

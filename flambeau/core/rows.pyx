@@ -219,7 +219,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
             kept_sizes[kept_rank] = 1
             kept_rank += 1
         if reduced[d] and sizes[d] == 0 and op.reduces:
-            op.declaration.check_empty(dtype_of(common))
+            op.declaration.check_empty(False)
     # strides of every operand along the dimensions of the input
     layout(full_strides, rank, sizes, operands, n)
     for k in range(m):
@@ -624,6 +624,8 @@ cdef object call_rows(PyObject* callable, PyObject** args, size_t flagged, PyObj
     else:
         if op.ordered and isinstance(dim, (tuple, list)):
             raise TypeError(f"{op.name}(): argument 'dim' must be int, not {type(dim).__name__}")
+        if dim is None and (<TensorBase>x).count == 0 and not op.ordered:
+            op.declaration.check_empty(True)
         n = read_dims(dim, <TensorBase>x, dims, op.name)
     if d is not None:
         wanted = as_dtype(d, op.name).code

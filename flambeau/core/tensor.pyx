@@ -338,6 +338,13 @@ cdef object element(TensorBase t):
     return value_at(room, t.code)
 
 
+cdef object single(TensorBase t):
+    """The element, for Python's conversions: ValueError where there is not just one."""
+    if t.count != 1:
+        raise ValueError(f"only one element tensors can be converted to Python scalars, got {t.count} elements")
+    return read_item(t)
+
+
 cdef object nested(TensorBase t, int d, int64_t offset):
     if d == t.rank:
         return value_at(t.storage.data + offset * t.width, t.code)
@@ -535,7 +542,9 @@ cdef class TensorBase:
     def requires_grad_(self, requires_grad=True):
         """Ask for gradients (or not) in place; RuntimeError for integer dtypes and for results of operations.
         """
-        cdef bint wanted = bool(requires_grad)
+        if not isinstance(requires_grad, bool):
+            raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
+        cdef bint wanted = requires_grad
         if wanted and CATEGORY[self.code] < 2:
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients, "
                                f"requires_grad_() got a tensor of dtype {dtype_of(self.code)}")
@@ -637,13 +646,13 @@ cdef class TensorBase:
         return bool(element(self))
 
     def __int__(self):
-        return int(read_item(self))
+        return int(single(self))
 
     def __float__(self):
-        return float(read_item(self))
+        return float(single(self))
 
     def __complex__(self):
-        return complex(read_item(self))
+        return complex(single(self))
 
     def __index__(self):
         if self.count != 1 or CATEGORY[self.code] > 1:
@@ -803,6 +812,8 @@ cdef class TensorBase:
         return late.unary(<object>operators[OP_NEG], self)
 
     def __pos__(self):
+        if self.code == BOOL:
+            raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
         return self
 
     def __abs__(self):

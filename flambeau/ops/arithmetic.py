@@ -24,13 +24,25 @@ def add(input, other, *, alpha=1):
     return input + (other if ex.is_const(alpha, 1) else other * alpha)
 
 
-@pointwise(reference="numpy.subtract", dtypes=NUMERIC, also=("subtract", "Tensor.subtract"))
+_NO_BOOLS = [
+    (
+        BOOL,
+        RuntimeError,
+        "Subtraction and negation, the `-` operator, of a bool tensor is not supported. If you are trying to invert a mask, "
+        "use the `~` or `logical_not()` operator instead",
+    )
+]
+
+
+@pointwise(
+    reference="numpy.subtract", dtypes=NUMERIC, also=("subtract", "Tensor.subtract"), refused=_NO_BOOLS
+)
 def sub(input, other, *, alpha=1):
     """input - alpha · other, element by element."""
     return input - other * alpha
 
 
-@pointwise(places=("rsub",), in_place=False, dtypes=NUMERIC)
+@pointwise(places=("rsub",), in_place=False, dtypes=NUMERIC, refused=_NO_BOOLS)
 def rsub(input, other, *, alpha=1):
     """other - alpha · input."""
     return other - input * alpha
@@ -116,7 +128,9 @@ def _(grad, input, other):
     return grad, -(grad * fn.trunc(input / other))
 
 
-@pointwise(reference="numpy.negative", dtypes=NUMERIC, also=("negative", "Tensor.negative"))
+@pointwise(
+    reference="numpy.negative", dtypes=NUMERIC, also=("negative", "Tensor.negative"), refused=_NO_BOOLS
+)
 def neg(input):
     """-input, element by element."""
     return -input
@@ -477,7 +491,12 @@ def bitwise_right_shift(input, other):
     return _shifted(input, other, lambda a, b: a >> b, far)
 
 
-@pointwise(reference="numpy.invert", differentiable=False, dtypes=INTEGRAL | BOOL)
+@pointwise(
+    reference="numpy.invert",
+    differentiable=False,
+    dtypes=INTEGRAL | BOOL,
+    refused=[(FLOATING, TypeError, "~ (operator.invert) is only implemented on integer and bool tensors")],
+)
 def bitwise_not(input):
     """The complement of each element's bits; of bools, the opposite."""
     return ~input

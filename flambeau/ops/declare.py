@@ -34,6 +34,8 @@ INTEGRAL = frozenset(("uint8", "int8", "int16", "int32", "int64"))
 BOOL = frozenset(("bool",))
 NUMERIC = FLOATING | INTEGRAL
 ALL = NUMERIC | BOOL
+# Dtypes whose error is not a plain NotImplementedError: the dtypes, the error's class, its text.
+Refused = Sequence[tuple[frozenset[str], type[Exception], str]]
 
 
 def compute_dtype(dtype: str) -> str:
@@ -56,10 +58,12 @@ class Pointwise:
         dtypes: frozenset[str] = ALL,
         raw: Sequence[str] = (),
         keeps: Sequence[int | None] | None = None,
+        refused: Refused = (),
     ):
         self.name, self.body = name, body
         self.operands, self.params, self.results = tuple(operands), tuple(params), results
         self.int_to_float, self.dtypes = int_to_float, dtypes
+        self.refused = refused
         self.raw = frozenset(raw)  # operands that take no part in type promotion: a condition, a mask
         self.keeps = keeps  # for each result: the operand whose dtype it has, None for the common one
         self.derivative_body: Callable | None = None
@@ -72,6 +76,9 @@ class Pointwise:
         if self.int_to_float and name not in FLOATING and not name.startswith("complex"):
             name = dtypes.get_default_dtype().name
         if name not in self.dtypes:
+            for dtypes_of, error, text in self.refused:
+                if name in dtypes_of:
+                    raise error(f"{self.name}(): {text}, got {name}")
             raise NotImplementedError(
                 f"{self.name}(): \"{self.name}\" not implemented for '{name}'; it takes {sorted(self.dtypes)}"
             )
@@ -241,6 +248,7 @@ def pointwise(
     dtypes: frozenset[str] = ALL,
     raw: Sequence[str] = (),
     keeps: Sequence[int | None] | None = None,
+    refused: Refused = (),
     in_place: bool = True,
     differentiable: bool = True,
     name: str | None = None,
@@ -275,6 +283,7 @@ def pointwise(
             dtypes=dtypes,
             raw=raw,
             keeps=keeps,
+            refused=refused,
         )
         op = declared.make_op(defaults, differentiable)
         op.__doc__, op.__signature__ = body.__doc__, public_signature(signature)

@@ -54,15 +54,20 @@ class Rows:
         """The dtype of the result before a body changes it: the one asked for, else the rule's."""
         name = CODE_NAMES[common] if wanted == NO_CODE else CODE_NAMES[wanted]
         if name not in self.dtypes:
+            if self.name == "mean":
+                raise RuntimeError(
+                    "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+                    f"Got: {name}"
+                )
             raise NotImplementedError(
                 f"{self.name}(): \"{self.name}\" not implemented for '{name}'; it takes {sorted(self.dtypes)}"
             )
         return name if wanted != NO_CODE else self.accumulate(name)
 
-    def check_empty(self, dtype) -> None:
-        """Raise where a row without elements has no result."""
+    def check_empty(self, all_dims: bool) -> None:
+        """Raise where a row without elements has no result: IndexError, or RuntimeError where all dimensions are reduced."""
         if self.empty is not None:
-            raise IndexError(f"{self.name}(): {self.empty}")
+            raise (RuntimeError if all_dims else IndexError)(f"{self.name}(): {self.empty}")
 
     def example(self, working: str) -> list[str]:
         """Dtypes of inputs, for tracing where they do not matter; raw inputs are integers."""

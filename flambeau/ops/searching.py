@@ -43,6 +43,10 @@ def unique(
     """
     import numpy as np
 
+    if dim is not None and not -input.ndim <= dim < max(input.ndim, 1):
+        raise IndexError(
+            f"unique(): Dimension out of range (expected to be in range of [{-input.ndim}, {input.ndim - 1}], but got {dim})"
+        )
     a = _host(input)
     found = np.unique(
         a, return_inverse=return_inverse, return_counts=return_counts, axis=dim, equal_nan=False

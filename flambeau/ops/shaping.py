@@ -140,6 +140,8 @@ def repeat(input: TensorBase, *repeats_: Any, repeats: Any = None) -> TensorBase
     tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]])
     """
+    if not repeats_ and repeats is None:
+        raise TypeError('repeat() missing 1 required positional arguments: "repeats"')
     times = _spread(repeats_, repeats)
     if len(times) < input.ndim:
         raise RuntimeError(
