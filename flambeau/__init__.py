@@ -69,6 +69,7 @@ for _name in (
     "convolution",
     "pixels",
     "pooling",
+    "unfolding",
     "special",
     "integers",
     "lapack",

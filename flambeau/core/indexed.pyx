@@ -96,8 +96,8 @@ cdef class Launcher:
     def __init__(self, declaration, frozenset static, effort):
         self.declaration, self.static, self.effort, self.kernels = declaration, static, effort, {}
 
-    def run(self, tuple operands, int outputs, tuple axes, int serial, dict params) -> bool:
-        """Whether all indices were in bounds.
+    def run(self, tuple operands, int outputs, tuple axes, int serial, bint lanes, dict params) -> bool:
+        """Whether all indices were in bounds.  `lanes`: the last parallel axis is the innermost in memory.
 
         A kernel is asked for by: for each operand its dtype code, whether its last stride is 1 (bit 4) and its rank (from
         bit 5); whether all offsets fit into 32 bits; the static arguments; the types of the others; how many axes are
@@ -116,8 +116,7 @@ cdef class Launcher:
             short = short and reach < 1 << 30 and t.count < 1 << 30
             key.append(t.code | (t.rank > 0 and t.strides[t.rank - 1] == 1) << 4 | t.rank << 5)
         t = <TensorBase>operands[0]
-        vector = last >= 0 and <int64_t>axes[last] >= LEAST_LANES and t.width < 16 and (
-            serial == 0 or (t.rank > 0 and t.strides[t.rank - 1] == 1))
+        vector = lanes and last >= 0 and <int64_t>axes[last] >= LEAST_LANES and t.width < 16
         signature = tuple(key)
         for name, value in params.items():
             if name in self.static:

@@ -95,18 +95,29 @@ class Indexed:
         """The results, each of that shape: a tensor, or a tuple of them."""
         first, shape = inputs[0], tuple(shape)
         outs = tuple([empty(shape, dtype=d or first.dtype, device=first.device) for d in self.dtypes])
-        self.run(outs, inputs, shape, 0, params)
+        self.run(outs, inputs, shape, 0, True, params)
         return outs[0] if len(outs) == 1 else outs
 
     def into(
-        self, out: TensorBase, axes: Sequence[int], *inputs: TensorBase, serial: int = 0, **params: Any
+        self,
+        out: TensorBase,
+        axes: Sequence[int],
+        *inputs: TensorBase,
+        serial: int = 0,
+        lanes: bool = False,
+        **params: Any,
     ) -> TensorBase:
-        """Write to `out`, going over `axes`, the last `serial` of them in order."""
-        self.run((out,), inputs, tuple(axes), serial, params)
+        """Write to `out`, going over `axes`, the last `serial` of them in order.
+
+        `lanes`: neighbours along the last axis that is not serial are neighbours in memory.
+        """
+        self.run((out,), inputs, tuple(axes), serial, lanes, params)
         return out
 
-    def run(self, outs: tuple, inputs: tuple, axes: tuple, serial: int, params: dict[str, Any]) -> None:
-        if not self.launcher.run(outs + inputs, len(outs), axes, serial, params):
+    def run(
+        self, outs: tuple, inputs: tuple, axes: tuple, serial: int, lanes: bool, params: dict[str, Any]
+    ) -> None:
+        if not self.launcher.run(outs + inputs, len(outs), axes, serial, lanes, params):
             raise IndexError(f"{self.name}(): an index is out of bounds")
 
     def address(self, *wanted: Any) -> int:

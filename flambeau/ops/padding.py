@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..autograd.grad_mode import no_grad
+from ..compiler import expr as ex
 from ..core import tape
+from ..core.create import zeros
+from ..core.dtypes import by_name
 from ..core.tensor import TensorBase
-from .joining import cat
+from .declare_indexed import indexed, scatter
 from .registry import library
 
 MODES = ("constant", "reflect", "replicate", "circular")
@@ -47,13 +50,16 @@ def pad(
             "pad(): Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: got padding length "
             f"{len(amounts)} and input of dimension {input.ndim}"
         )
-    out = input
+    sizes = list(input.shape)
     for k in range(dims):
-        axis = input.ndim - 1 - k
-        before, after = amounts[2 * k], amounts[2 * k + 1]
+        axis, before, after = input.ndim - 1 - k, amounts[2 * k], amounts[2 * k + 1]
         _check(input, axis, before, after, mode)
-        out = _extended(out, axis, before, after, mode)
-    return out if max(amounts) > 0 else out.clone()  # so far a view
+        sizes[axis] += before + after
+        if mode == "circular" and min(before, after) < 0:  # what is taken off does not come round
+            cut = max(-before, 0)
+            input = input.narrow(axis, cut, input.shape[axis] - cut - max(-after, 0))
+            amounts[2 * k] = max(before, 0)
+    return _extended(input, tuple(sizes), mode, tuple(reversed(amounts[: 2 * dims : 2])))
 
 
 def _check(input: TensorBase, axis: int, before: int, after: int, mode: str) -> None:
@@ -74,27 +80,56 @@ def _check(input: TensorBase, axis: int, before: int, after: int, mode: str) -> 
         )
 
 
-def _extended(x: TensorBase, axis: int, before: int, after: int, mode: str) -> TensorBase:
-    """One dimension made longer (or shorter) at both ends."""
-    n = x.shape[axis]
-    parts = [x.narrow(axis, max(-before, 0), n - max(-before, 0) - max(-after, 0))]
-    if mode == "circular":  # what was taken off does not come round
-        x, n = parts[0], parts[0].shape[axis]
-    if before > 0:
-        parts.insert(0, _border(x, axis, before, mode, 0))
-    if after > 0:
-        parts.append(_border(x, axis, after, mode, n - 1))
-    return cat(parts, axis) if len(parts) > 1 else parts[0] if before or after else x
+def _place(at, sizes, mode: str, before: dict) -> tuple:
+    """Where the element at a place of the result comes from; `sizes` of the input."""
+    lead = len(at) - len(before)
+    place = list(at[:lead])
+    for i, n, d in zip(at[lead:], sizes[lead:], range(len(before))):
+        i = i - before[f"before{d}"]
+        if mode == "reflect":
+            i = ex.absolute(i)
+            i = n - 1 - ex.absolute(n - 1 - i)
+        elif mode == "replicate":
+            i = ex.minimum(ex.maximum(i, 0), n - 1)
+        else:
+            i = ex.where(i < 0, i + n, ex.where(i < n, i, i - n))
+        place.append(i)
+    return tuple(place)
 
 
-def _border(x: TensorBase, axis: int, width: int, mode: str, edge: int) -> TensorBase:
-    """What is added beyond the first element (edge 0) or the last."""
-    n = x.shape[axis]
-    if mode == "replicate":
-        return x.narrow(axis, edge, 1).expand([width if d == axis else s for d, s in enumerate(x.shape)])
-    if mode == "reflect":
-        return x.narrow(axis, 1 if edge == 0 else n - 1 - width, width).flip(axis)
-    return x.narrow(axis, n - width if edge == 0 else 0, width)
+@indexed(static=("mode",), moves=("x",))
+def extended(at, x, *, mode, **before):
+    return x[_place(at, [x.size(d) for d in range(len(at))], mode, before)]
+
+
+@scatter(static=("mode",), effort=4)
+def extended_back(at, out, grad, *, mode, **before):
+    return out.store(_place(at, [out.size(d) for d in range(len(at))], mode, before), grad[at], "add")
+
+
+def _extended(x: TensorBase, sizes: tuple[int, ...], mode: str, before: tuple[int, ...]) -> TensorBase:
+    """The input with both ends of the last dimensions made longer (or shorter)."""
+    given = {f"before{d}": b for d, b in enumerate(before)}
+    with no_grad():
+        found = extended(sizes, x, mode=mode, **given)
+    if tape.recording(x):
+        label = {"reflect": "Reflection", "replicate": "Replication", "circular": "Circular"}[mode]
+        label = f"{label}Pad{len(before)}DBackward0"
+        tape.record(label, _extended_back, (x,), found, (), (tuple(x.shape), mode, before))
+    return found
+
+
+def _extended_back(grad, sizes, mode, before):
+    """The gradients of all places that an element went to, added up."""
+    given = {f"before{d}": b for d, b in enumerate(before)}
+    with no_grad():
+        kind = by_name["float32"] if grad.dtype.itemsize == 2 else grad.dtype
+        found = zeros(sizes, dtype=kind, device=grad.device)
+        extended_back.into(found, grad.shape, grad, serial=len(before), mode=mode, **given)
+        found = found.to(grad.dtype)
+    if tape.recording(grad):
+        tape.record("PadBackwardBackward0", _extended, (grad,), found, (), (tuple(grad.shape), mode, before))
+    return found
 
 
 def _constant(input: TensorBase, amounts: tuple[int, ...], value: float) -> TensorBase:

@@ -720,6 +720,6 @@ def test_indexed_kernels_give_what_the_processor_gives(case):
     cl.enqueue_copy(queue, found, given["data0"])
     cl.enqueue_copy(queue, fault, given["fault"])
     out = fb.from_numpy(outputs[0].copy())
-    op.run((out,), tuple(map(fb.from_numpy, inputs)), axes, serial, params)
+    op.run((out,), tuple(map(fb.from_numpy, inputs)), axes, serial, True, params)
     np.testing.assert_array_equal(found, out.numpy())
     assert fault[0] == 0
