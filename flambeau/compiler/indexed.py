@@ -56,6 +56,10 @@ class Indexed(NamedTuple):
     def roots(self) -> list[Expr]:
         return [e for s in self.stores for e in (s.value, *s.at)]
 
+    def checks(self) -> bool:
+        """Whether an index may turn out to be out of bounds."""
+        return any(e.op == "checked" for e in ex.walk(self.roots()))
+
     def text(self) -> str:
         head = f"indexed {self.axes} {self.serial} {[s.how for s in self.stores]} {self.memory} {self.params}"
         return f"{head} {self.integer} {self.vector}\n{ex.text(self.roots())}"
