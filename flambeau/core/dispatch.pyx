@@ -868,6 +868,15 @@ def set_identity(PointwiseOp op) -> None:
     op.casts = True
 
 
+cdef void keep_dense(int64_t* strides, TensorBase source) noexcept:
+    """Where the elements have no gaps, the source's own strides also for dimensions of size 1."""
+    cdef int d
+    for d in range(source.rank):
+        if source.sizes[d] != 1 and strides[d] != source.strides[d]:
+            return
+    memcpy(strides, source.strides, source.rank * sizeof(int64_t))
+
+
 cdef TensorBase copied(TensorBase source, int code, bint row_major):
     """A copy of that dtype, on the tape; in the source's order of dimensions unless it is to be row-major."""
     cdef Operand operand
@@ -879,6 +888,7 @@ cdef TensorBase copied(TensorBase source, int code, bint row_major):
         out = new_tensor_on(source.storage.on, source.rank, source.sizes, code)
     else:
         layout(strides, source.rank, source.sizes, &operand, 1)
+        keep_dense(strides, source)
         out = new_strided_on(source.storage.on, source.rank, source.sizes, strides, code)
     given[0] = <PyObject*>out
     run_general(identity, &operand, NULL, source.code, given)
@@ -888,13 +898,30 @@ cdef TensorBase copied(TensorBase source, int code, bint row_major):
 
 
 def contiguous(TensorBase input, memory_format=None) -> TensorBase:
-    """The tensor itself where its elements stand in row-major order without gaps, else a copy that does."""
+    """The tensor itself where its elements stand in row-major order (or the one of `memory_format`) without gaps, else a copy
+    where they do.
+    """
+    if memory_format is not None and not plain(memory_format, "contiguous"):
+        return input if (<object>input).is_contiguous(memory_format=memory_format) else clone(input, memory_format=memory_format)
     return input if input.contiguous else copied(input, input.code, True)
 
 
 def clone(TensorBase input, *, memory_format=None) -> TensorBase:
-    """A copy with its own memory, on the tape."""
-    return copied(input, input.code, memory_format is not None and str(memory_format) == "flambeau.contiguous_format")
+    """A copy with its own memory, on the tape: with the strides of the input where it has no gaps, or in `memory_format`."""
+    if memory_format is None:
+        return copied(input, input.code, False)
+    if plain(memory_format, "clone"):
+        return copied(input, input.code, str(memory_format) == "flambeau.contiguous_format")
+    from .create import empty_like
+
+    return copy_(empty_like(input, memory_format=memory_format), input)
+
+
+cdef bint plain(object memory_format, str who) except -1:
+    """Whether a memory format is none of those with channels last."""
+    if type(memory_format).__name__ != "memory_format":
+        raise TypeError(f"{who}(): argument 'memory_format' must be flambeau.memory_format, not {type(memory_format).__name__}")
+    return str(memory_format) in ("flambeau.contiguous_format", "flambeau.preserve_format")
 
 
 def to_dtype(TensorBase input, d: dtype, copy: bool = False) -> TensorBase:

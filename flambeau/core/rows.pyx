@@ -96,10 +96,15 @@ cdef int launch(Rows* rows) except -1:
 
 
 # --- loops ------------------------------
+cdef inline bint farther(int64_t a, int64_t b) noexcept nogil:
+    """Whether stride a belongs outside of stride b."""
+    return a == 0 and b != 0 or a > b and b != 0
+
+
 cdef void gather_group(Group* group, const bint* chosen, int rank, const int64_t* sizes, int64_t[MAX_DIMS]* strides, int n,
                        int guide, bint logical) noexcept nogil:
-    """The chosen dimensions ordered by the guide's strides (or as they stand), merged where all operands
-    allow it.
+    """The chosen dimensions ordered by the guide's strides, those it is broadcast along last (or as they stand), merged where
+    all operands allow it.
     """
     cdef int order[MAX_DIMS]
     cdef int used = 0, d, i, k
@@ -109,7 +114,7 @@ cdef void gather_group(Group* group, const bint* chosen, int rank, const int64_t
             continue
         i = used
         if not logical:
-            while i > 0 and strides[guide][order[i - 1]] > strides[guide][d]:
+            while i > 0 and farther(strides[guide][order[i - 1]], strides[guide][d]):
                 order[i] = order[i - 1]
                 i -= 1
         order[i] = d
@@ -278,6 +283,8 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
         rows.r0_stride[k] = row.stride[k][0] if row.rank > 0 else (1 if (k >= m or op.full >> k & 1) and not keeps.rank else 0)
         rows.r1_stride[k] = row.stride[k][1] if row.rank > 1 else 0
         access[k] = access_of(rows.r0_stride[k] if rows.along else rows.k_stride[k])
+        if rows.along and access[k] == BROADCAST and rows.r1_stride[k]:
+            access[k] = STRIDED  # a broadcast operand is one element for the whole row
         if rows.along and k < m and not op.full >> k & 1:
             access[k] = BROADCAST
         elif not rows.along and k < m and access[k] == BROADCAST:

@@ -54,8 +54,8 @@ def to(self, *args, **kwargs):
         moved = to_device(self, place, "to")
         copy = copy and moved is self
         self = moved
-    if layout is not None and str(layout) == "flambeau.contiguous_format" and not self.is_contiguous():
-        self = contiguous(self)
+    if layout is not None and str(layout) != "flambeau.preserve_format" and not self.is_contiguous(layout):
+        self, copy = clone(self, memory_format=layout), False
     return to_dtype(self, self.dtype if wanted is None else wanted, bool(copy))
 
 
@@ -63,7 +63,7 @@ def _conversion(name: str, target: str):
     d = by_name[target]
 
     def convert(self, memory_format=None):
-        return to_dtype(self, d)
+        return to_dtype(self, d) if memory_format is None else to(self, d, memory_format=memory_format)
 
     convert.__name__ = convert.__qualname__ = name
     convert.__doc__ = f"The tensor as {target}; itself where it is that already."

@@ -88,7 +88,9 @@ def test_sums_at_equal_indices_go_in_order(threads, columns):
     before = fb.get_num_threads()
     fb.set_num_threads(threads)
     try:
-        out = add_rows.into(fb.zeros(4, columns), (columns, 5000), fb.tensor(index), fb.tensor(src), serial=1, lanes=True)
+        out = add_rows.into(
+            fb.zeros(4, columns), (columns, 5000), fb.tensor(index), fb.tensor(src), serial=1, lanes=True
+        )
     finally:
         fb.set_num_threads(before)
     np.testing.assert_array_equal(out.numpy(), want)

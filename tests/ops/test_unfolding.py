@@ -14,13 +14,17 @@ CASES = [(2, 1, 0, 1), ((2, 3), 1, 1, 2), (3, 2, (2, 1), (1, 3)), ((1, 2), (3, 1
 
 
 def columns(x, kernel, dilation, padding, stride):
-    (kh, kw), (dh, dw), (ph, pw), (sh, sw) = (v if isinstance(v, tuple) else (v, v) for v in (kernel, dilation, padding, stride))
+    (kh, kw), (dh, dw), (ph, pw), (sh, sw) = (
+        v if isinstance(v, tuple) else (v, v) for v in (kernel, dilation, padding, stride)
+    )
     x = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
     oh, ow = (x.shape[2] - dh * (kh - 1) - 1) // sh + 1, (x.shape[3] - dw * (kw - 1) - 1) // sw + 1
     found = np.empty((x.shape[0], x.shape[1], kh, kw, oh, ow))
     for i in range(kh):
         for j in range(kw):
-            found[:, :, i, j] = x[:, :, i * dh : i * dh + sh * (oh - 1) + 1 : sh, j * dw : j * dw + sw * (ow - 1) + 1 : sw]
+            found[:, :, i, j] = x[
+                :, :, i * dh : i * dh + sh * (oh - 1) + 1 : sh, j * dw : j * dw + sw * (ow - 1) + 1 : sw
+            ]
     return found.reshape(x.shape[0], -1, oh * ow)
 
 

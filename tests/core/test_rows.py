@@ -1,0 +1,62 @@
+"""Reductions of views in any order of memory: permuted, broadcast, with gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau
+
+OPERATIONS = {
+    "sum": np.sum,
+    "mean": np.mean,
+    "amax": np.max,
+    "var": lambda a, axis: np.var(a, axis, ddof=0),
+    "count_nonzero": np.count_nonzero,
+}
+
+
+def views(seed):
+    """The same random view as a tensor and as an array."""
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal(rng.choice([1, 2, 3, 5], rng.integers(1, 4)))
+    t = flambeau.tensor(a)
+    for _ in range(rng.integers(0, 4)):
+        d = int(rng.integers(0, a.ndim))
+        match int(rng.integers(0, 3)):
+            case 0:
+                order = [int(k) for k in rng.permutation(a.ndim)]
+                a, t = a.transpose(order), t.permute(order)
+            case 1:
+                shape = [*a.shape[:d], int(rng.choice([1, 2, 5])), *a.shape[d:]]
+                a, t = np.broadcast_to(np.expand_dims(a, d), shape), t.unsqueeze(d).expand(shape)
+            case 2:
+                cut = (slice(None),) * d + (slice(None, None, 2),)
+                a, t = a[cut], t[cut]
+    dims = tuple(int(k) for k in rng.permutation(a.ndim)[: rng.integers(1, a.ndim + 1)])
+    return a, t, dims
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_random_views(name):
+    for seed in range(300):
+        a, t, dims = views(seed)
+        options = {"correction": 0} if name == "var" else {}
+        found = getattr(t, name)(dims, **options)
+        np.testing.assert_allclose(
+            found.numpy(),
+            OPERATIONS[name](a, axis=dims),
+            rtol=1e-12,
+            atol=1e-12,
+            err_msg=f"{seed} {dims} {t.stride()}",
+        )
+
+
+def test_broadcast_rows():
+    x = flambeau.arange(1.0, 5.0).reshape(2, 2).expand(3, 2, 2)
+    assert x.sum().item() == 30.0 and x.amax().item() == 4.0 and x.mean().item() == 2.5
+    assert x.sum((0, 2)).tolist() == [9.0, 21.0]
+    weights = flambeau.tensor([[1.0], [2.0]])  # one value a row here, several in the rows of both dimensions
+    from flambeau.ops.reductions import log_sum_exp
+
+    assert log_sum_exp(weights.expand(2, 3)).item() == pytest.approx(np.log(3 * np.e + 3 * np.e**2))
