@@ -6,7 +6,7 @@ the shape and the kernel (asking the compiler when it is new), launches it and, 
 puts a node on the tape.
 """
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_DECREF
@@ -777,35 +777,106 @@ cdef TensorBase new_geometry(int rank, const int64_t* sizes, const int64_t* stri
     return t
 
 
-cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* operands, int n) noexcept:
-    """Strides of a new result: those of the operands' dimensions in the order in which the first full-size
-    one holds them.
-    """
-    cdef TensorBase t, model = None
-    cdef int k, d, i, used = 0
-    cdef int order[MAX_DIMS]
+cdef bint dense(TensorBase t) noexcept nogil:
+    """Whether the elements fill their stretch of memory without gaps, each once, in any order of dimensions."""
     cdef int64_t step = 1
+    cdef int d, found, left = 0
+    cdef uint64_t used = 0
+    if t.contiguous or t.count == 0:
+        return True
+    for d in range(t.rank):
+        left += t.sizes[d] > 1
+    while left:
+        found = -1
+        for d in range(t.rank):
+            if t.sizes[d] > 1 and t.strides[d] == step and not used >> d & 1:
+                found = d
+        if found < 0:
+            return False
+        used |= <uint64_t>1 << found
+        step *= t.sizes[found]
+        left -= 1
+    return True
+
+
+cdef bint channels_last(int rank, const int64_t* sizes, int64_t* strides, bint given) noexcept nogil:
+    """Whether the strides given are those of the channels_last format (of images, or volumes); else fill them in."""
+    cdef int64_t step = 1
+    cdef int i, d
+    for i in range(rank):
+        d = 1 if i == 0 else 0 if i == rank - 1 else rank - i
+        if not given:
+            strides[d] = step
+        elif sizes[d] != 1 and strides[d] != step:
+            return False
+        step *= sizes[d]
+    return True
+
+
+cdef bint one_layout(int rank, const int64_t* sizes, Operand* operands, int n) noexcept:
+    """Whether all operands have the result's shape and the same dense strides."""
+    cdef TensorBase first = None, t
+    cdef int k
     for k in range(n):
-        if operands[k].tensor != NULL:
-            t = <TensorBase>operands[k].tensor
-            if t.rank == rank:
-                for d in range(rank):
-                    if t.sizes[d] != sizes[d]:
-                        break
-                else:
-                    model = t
-                    if not t.contiguous:
-                        break
-                    model = None
-                    break
-    for d in range(rank - 1, -1, -1):
-        i = used
-        if model is not None:
-            while i > 0 and model.strides[d] < model.strides[order[i - 1]] and sizes[d] > 1 and model.strides[d] > 0:
-                order[i] = order[i - 1]
-                i -= 1
-        order[i] = d
-        used += 1
+        if operands[k].tensor == NULL:
+            return False
+        t = <TensorBase>operands[k].tensor
+        if not fits(t, rank, sizes) or not dense(t):
+            return False
+        if first is None:
+            first = t
+        elif memcmp(t.strides, first.strides, rank * sizeof(int64_t)) != 0:
+            return False
+    return first is not None
+
+
+cdef inline int64_t stride_at(TensorBase t, int d, int rank, const int64_t* sizes) noexcept nogil:
+    d -= rank - t.rank
+    return 0 if d < 0 or (t.sizes[d] == 1 and sizes[d + rank - t.rank] != 1) else t.strides[d]
+
+
+cdef int outer_first(int a, int b, int rank, const int64_t* sizes, Operand* operands, int n) noexcept:
+    """Which of two dimensions lies further out: 1 for a, -1 for b, by the first operand that tells; 0 where none does."""
+    cdef int64_t at_a, at_b
+    cdef int k
+    for k in range(n):
+        if operands[k].tensor == NULL:
+            continue
+        at_a = stride_at(<TensorBase>operands[k].tensor, a, rank, sizes)
+        at_b = stride_at(<TensorBase>operands[k].tensor, b, rank, sizes)
+        if at_a == 0 or at_b == 0:
+            continue
+        if at_a != at_b:
+            return 1 if at_a > at_b else -1
+        if sizes[a] > sizes[b]:
+            return 1
+    return 0
+
+
+cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* operands, int n) noexcept:
+    """Strides of a new result, as PyTorch chooses them: the operands' own where they agree, else dense, with the
+    dimensions in the order in which the operands hold them.
+    """
+    cdef int order[MAX_DIMS]
+    cdef int d, i, at, sign
+    cdef int64_t step = 1
+    if n and one_layout(rank, sizes, operands, n):
+        memcpy(strides, (<TensorBase>operands[0].tensor).strides, rank * sizeof(int64_t))
+        if (rank == 4 or rank == 5) and not (<TensorBase>operands[0].tensor).contiguous and (
+                channels_last(rank, sizes, strides, True)):
+            channels_last(rank, sizes, strides, False)  # dimensions of size 1 get the format's strides, too
+        return
+    for i in range(rank):
+        order[i] = rank - 1 - i       # innermost first
+    for i in range(1, rank):
+        at = i
+        for d in range(i - 1, -1, -1):
+            sign = outer_first(order[d], order[at], rank, sizes, operands, n)
+            if sign < 0:
+                break
+            if sign > 0:
+                order[d], order[at] = order[at], order[d]
+                at = d
     for i in range(rank):
         strides[order[i]] = step
         if sizes[order[i]] > 1:
@@ -941,6 +1012,8 @@ def copy_(TensorBase input, src, non_blocking=False) -> TensorBase:
     if operand.tensor != NULL and (<TensorBase>src).storage.on is not input.storage.on:
         src = away.moved(<TensorBase>src, input.storage.on)
         operand.tensor = <PyObject*>src
+    if src is input:
+        return input
     given[0] = <PyObject*>input
     return run_given(identity, &operand, NULL, given, True, src_code(&operand), wants_grad(<TensorBase>src) and grad_enabled()
                      if operand.tensor != NULL else False)
@@ -970,6 +1043,14 @@ cdef bint fits(TensorBase t, int rank, const int64_t* sizes) noexcept nogil:
     return True
 
 
+cdef bint same_steps(TensorBase a, TensorBase b) noexcept nogil:
+    cdef int d
+    for d in range(a.rank):
+        if a.sizes[d] != b.sizes[d] or (a.strides[d] != b.strides[d] and a.sizes[d] > 1):
+            return False
+    return True
+
+
 cdef int check_overlap(PointwiseOp op, TensorBase out, Operand* operands, int n) except -1:
     """Each element is written once, and no input is partly under the output."""
     cdef int d, k
@@ -985,11 +1066,12 @@ cdef int check_overlap(PointwiseOp op, TensorBase out, Operand* operands, int n)
         t = <TensorBase>operands[k].tensor
         if t.storage is not out.storage or t is out or t.count == 0 or out.count == 0:
             continue
-        if not t.contiguous or not out.contiguous:
+        if not dense(t) or not dense(out) or (op.casts and not same_shape(t, out)):  # a copy of what is repeated
             continue
         low, high = out.offset * out.width, (out.offset + out.count) * out.width
         first, last = t.offset * t.width, (t.offset + t.count) * t.width
-        if first < high and low < last and not (first == low and last == high):
+        if first < high and low < last and not (
+                first == low and last == high and t.rank == out.rank and same_steps(t, out)):
             raise RuntimeError(f"{op.name}(): unsupported operation: some elements of the input tensor and the written-to tensor "
                                "refer to a single memory location. Please clone() the tensor before performing the operation.")
     return 0

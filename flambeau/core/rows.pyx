@@ -141,6 +141,14 @@ cdef inline int access_of(int64_t stride) noexcept nogil:
     return CONTIGUOUS if stride == 1 else BROADCAST if stride == 0 else STRIDED
 
 
+cdef bint any_moves(const int* access, int n) noexcept nogil:
+    cdef int k
+    for k in range(n):
+        if access[k] != BROADCAST:
+            return True
+    return False
+
+
 cdef Kernel* kernel_for(RowOp op, bint on_host, int stage, bint along, int* access, int* codes, int inputs, int outputs, int common, int wanted) except NULL:
     """The kernel for these dtypes and ways of walking; asks the compiler when it is new."""
     cdef uint64_t key0 = 0 if on_host else AWAY >> 6 * inputs, key1 = common
@@ -289,6 +297,8 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
             access[k] = BROADCAST
         elif not rows.along and k < m and access[k] == BROADCAST:
             access[k] = STRIDED
+    if rows.along and op.full and n and not any_moves(access + m, n):
+        access[m] = STRIDED  # the row's elements are all one, but a result as long as the row is written in full
     memcpy(scalars, params, op.params * sizeof(double))
     rows.scalars = scalars
     cdef bint two = op.splits and row.rank == 1 and (

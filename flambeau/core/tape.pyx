@@ -138,14 +138,18 @@ cdef void clear_slot(Slot* slot):
 cdef uint64_t ages = 0
 
 
+cdef uint64_t next_age() noexcept:
+    global ages
+    ages += 1
+    return ages
+
+
 @cython.no_gc
 cdef class Node:
     """One recorded operation."""
 
     def __cinit__(self):
-        global ages
-        ages += 1
-        self.sequence = ages
+        self.sequence = next_age()
         self.outputs = 1
         self.targets = self.inline_targets
         self.numbers = self.inline_numbers
@@ -178,6 +182,8 @@ cdef class Node:
             self.numbers[k] = 0
         else:
             self.numbers[k] = t.output_number
+            if (<Node>target).sequence > self.sequence:  # a view's node, made anew just now
+                self.sequence = next_age()
         Py_INCREF(target)
         self.targets[k] = <PyObject*>target
 

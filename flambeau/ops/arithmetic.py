@@ -613,7 +613,7 @@ def _checked(name: str, op, reference: str | None):
 
     def in_place(input, other):
         _no_integer_zero(name, input, other)
-        return overwrite(input, op(input, other))
+        return overwrite(input, op, other)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = op.__doc__ + "  Of integers: RuntimeError where a divisor is 0."
@@ -621,8 +621,13 @@ def _checked(name: str, op, reference: str | None):
     return function, in_place
 
 
-def overwrite(input, result):
-    """`copy_` with the checks of an in-place operation."""
+def overwrite(input, operation, *others, **options):
+    """`operation(input, …)` written over the input.  Where that is recorded it works on a copy, which its derivative
+    can still read afterwards.
+    """
+    from ..core.tape import recording
+
+    result = operation(input.clone() if recording(input, *others) else input, *others, **options)
     if tuple(result.shape) != tuple(input.shape):
         raise RuntimeError(
             f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(result.shape)}"
@@ -655,7 +660,7 @@ def div_(input, other, *, rounding_mode=None):
     """`div` in place."""
     if rounding_mode is None:
         return DIVIDE_IN_PLACE(input, other)
-    return overwrite(input, div(input, other, rounding_mode=rounding_mode))
+    return overwrite(input, div, other, rounding_mode=rounding_mode)
 
 
 def pow(input, exponent, *, out=None):  # noqa: A001
@@ -683,7 +688,7 @@ def pow(input, exponent, *, out=None):  # noqa: A001
 
 def pow_(input, exponent):
     """`pow` in place."""
-    return overwrite(input, pow(input, exponent))
+    return overwrite(input, pow, exponent)
 
 
 def clamp(input, min=None, max=None, *, out=None):
@@ -698,7 +703,7 @@ def clamp(input, min=None, max=None, *, out=None):
 
 def clamp_(input, min=None, max=None):
     """`clamp` in place."""
-    return overwrite(input, clamp(input, min, max))
+    return overwrite(input, clamp, min, max)
 
 
 def where(condition, input=None, other=None, *, out=None):
