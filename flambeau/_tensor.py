@@ -61,7 +61,9 @@ class Tensor(TensorBase):
 
     def __contains__(self, element: Any) -> bool:
         if not isinstance(element, (TensorBase, int, float, complex)):
-            raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but got {type(element).__name__}")
+            raise RuntimeError(
+                f"Tensor.__contains__ only supports Tensor or scalar, but got {type(element).__name__}"
+            )
         return bool((self == element).any())
 
     def __reversed__(self):

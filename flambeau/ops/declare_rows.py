@@ -49,6 +49,8 @@ class Rows:
         self.name, self.body, self.inputs, self.params = name, body, tuple(inputs), tuple(params)
         self.dtypes, self.accumulate, self.empty, self.raw = dtypes, accumulate, empty, raw
         self.known: dict = {}
+        self.full: tuple[bool, ...] = ()  # which results are as long as the row; empty where none is
+        self.per_row: frozenset[str] = frozenset()  # inputs with one value a row
 
     def working(self, common: int, wanted: int) -> str:
         """The dtype of the result before a body changes it: the one asked for, else the rule's."""
@@ -123,10 +125,24 @@ class Rows:
             memory = [r.dtype for r in results]
         elif stage == FINAL:
             results = self.split(results).final
+        if along and self.full:
+            operands = self.varying(results, operands)
         stored = tuple(ex.cast(r, m) for r, m in zip(results, memory))
         params = ("float64",) * len(self.params)
         kernel = kn.Row(self.name, stored, access, operands, params, "r" if along else "k")
         return kernel, tuple(CODES[m] for m in memory)
+
+    def varying(self, results: Sequence[ex.Expr], operands: tuple[kn.Operand, ...]) -> tuple[kn.Operand, ...]:
+        """Where a result as long as the row comes from broadcast operands alone, these are read as if they had strides:
+        else it would be stored once a row.
+        """
+        varies = kn.varies(results, [o.access != kn.BROADCAST for o in operands])
+        if all(varies[id(r)] for r, full in zip(results, self.full) if full):
+            return operands
+        return tuple(
+            kn.Operand(o.dtype, kn.STRIDED) if o.access == kn.BROADCAST and n not in self.per_row else o
+            for n, o in zip(self.inputs, operands)
+        )
 
     def derivative_of(self, op: core_rows.RowOp) -> Callable[[Callable], Callable]:
         """A decorator: the function names what it reads among grad(s), inputs, out(s), sizes, dims, keepdim
@@ -196,6 +212,7 @@ def _declare(
     results, _ = declared.program(declared.example(example), accumulate(example))
     varies = kn.varies(results, [n not in per_row for n in inputs])  # the others have one value a row
     full = tuple(varies[id(r)] for r in results)
+    declared.full, declared.per_row = full if any(full) else (), frozenset(per_row)
     ordered = any(e.op == "index" for e in ex.walk(results))
     splits = not any(full) and kn.stages(results) is not None
     names = namedtuple(own, fields) if fields else None

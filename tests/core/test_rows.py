@@ -60,3 +60,13 @@ def test_broadcast_rows():
     from flambeau.ops.reductions import log_sum_exp
 
     assert log_sum_exp(weights.expand(2, 3)).item() == pytest.approx(np.log(3 * np.e + 3 * np.e**2))
+
+
+def test_row_functions_of_broadcast_rows():
+    x = flambeau.tensor([[1.0], [2.0]]).expand(2, 3)
+    assert np.allclose(x.softmax(1).numpy(), 1 / 3)
+    assert np.allclose(x.log_softmax(1).numpy(), -np.log(3))
+    assert np.allclose(flambeau.tensor([1.0]).expand(4, 1).softmax(0).numpy(), 0.25)
+    y = flambeau.tensor([[1.0], [2.0]], requires_grad=True)
+    (y.expand(2, 3).softmax(1) * flambeau.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert np.allclose(y.grad.numpy(), 0.0)
