@@ -35,6 +35,8 @@ cdef class Device:
     cdef size_t held_bytes
     cdef size_t peak_bytes
     cdef size_t driver_calls
+    cdef uint64_t fault             # an int64 on the device that kernels set where an index is out of bounds; 0 before it is needed
+    cdef str suspect                # the first operation since the last check that may have set it
     # what a device supplies
     cdef uint64_t allocate(self, size_t nbytes) except? 0
     cdef int free(self, uint64_t address) except -1
@@ -61,6 +63,8 @@ cdef class Device:
     cdef uint64_t acquire(self, size_t nbytes, int block) except 0
     cdef int release(self, uint64_t address, int block, uint64_t stream, object uses) except -1
     cdef void hold(self, size_t size) noexcept
+    cdef uint64_t fault_place(self, str name) except 0
+    cdef int check_fault(self) except -1
 
 cdef int check_fork() except -1
 cpdef Device find_device(str type, object index)

@@ -193,6 +193,32 @@ cdef class Device:
         """Wait until all that is queued on the device has run."""
         check_fork()
         self.finish()
+        self.check_fault()
+
+    cdef uint64_t fault_place(self, str name) except 0:
+        """Where a kernel of the operation `name` reports an index out of bounds (None: it meets none)."""
+        if self.fault == 0:
+            self.fault = self.acquire(8, 1)
+            self.fill(self.fault, 0, 8)
+        if self.suspect is None:
+            self.suspect = name
+        return self.fault
+
+    cdef int check_fault(self) except -1:
+        """IndexError where a kernel since the last check has met an index out of bounds; such an element is neither
+        read nor written.  Called where the host waits for the device anyway.
+        """
+        cdef int64_t met = 0
+        cdef str name = self.suspect
+        if name is None:
+            return 0
+        self.suspect = None
+        self.copy_out(&met, self.fault, 8, True)
+        if met:
+            self.fill(self.fault, 0, 8)
+            raise IndexError(f"an index was out of bounds on {self.place}: in {name}() or in an operation after it, since the host "
+                             "last waited for the device")
+        return 0
 
     def __repr__(self):
         return f"<flambeau device {self.place}>"

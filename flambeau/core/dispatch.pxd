@@ -84,6 +84,7 @@ cdef extern from *:
 
 cdef class Family:
     cdef object kernel        # compiler.kernels.Pointwise or Row
+    cdef bint checks          # an indexed kernel that may meet an index out of bounds
     cdef list narrow          # for each scalar, whether it is passed as a float in place of 8 bytes
     cdef dict loaded          # (device, form) -> handle
 

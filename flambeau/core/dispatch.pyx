@@ -132,7 +132,8 @@ cdef class Family:
 
     def __cinit__(self, kernel):
         self.kernel, self.loaded = kernel, {}
-        self.narrow = [d in ("float32", "float16", "bfloat16") for d in kernel.params]
+        self.checks = hasattr(kernel, "checks") and kernel.checks()
+        self.narrow = [d in ("float32", "float16", "bfloat16") for d in kernel.params]  # not read by indexed kernels
 
 
 cdef Kernel* insert_family(Table* table, uint64_t key0, uint64_t key1, object kernel, tuple codes) except NULL:

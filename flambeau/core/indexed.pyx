@@ -2,9 +2,10 @@
 """The launch of indexed kernels: which ranges of places, over which threads."""
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
-from .device cimport Arguments, Device, MAX_ARGUMENTS
-from .dtypes cimport I64
-from .tensor cimport MAX_DIMS, TensorBase, new_tensor_on, place_of, pointer, wrote
+from .device cimport Device
+from .dispatch cimport Family
+from .launch cimport run_indexed
+from .tensor cimport MAX_DIMS, TensorBase, pointer, wrote
 from .parallel cimport parallel_for
 
 cdef enum:
@@ -13,7 +14,6 @@ cdef enum:
     MAX_GEOMETRY = 4 + MAX_DIMS + 2 * MAX_OPERANDS * MAX_DIMS
     PARALLEL_FROM = 32768     # steps from which a launch is shared over the threads
     FEW_ROWS = 8              # below as many rows, the threads share the last axis
-    BLOCK = 256               # schedule_gpu.BLOCK: threads a block
     LEAST_LANES = 4           # places of the last axis that make vectors worth while
 
 ctypedef void (*kernel_t)(char** data, const int64_t* geometry, const uint64_t* scalars) noexcept nogil
@@ -89,65 +89,6 @@ cdef bint run(kernel_t kernel, tuple operands, int outputs, tuple axes, int seri
     return fault == 0
 
 
-# --- devices --------------------------------------------------------------------------------------------------------------------
-cdef inline int put(Arguments* a, uint64_t value, int size) except -1:
-    if a.count == MAX_ARGUMENTS:
-        raise NotImplementedError(f"a kernel on this device takes at most {MAX_ARGUMENTS} arguments: too many dimensions")
-    a.values[a.count], a.sizes[a.count] = value, size
-    a.count += 1
-    return 0
-
-
-cdef dict faults = {}             # device -> a tensor of one int64, 0 unless an index was out of bounds
-
-
-cdef bint run_on(Device device, uint64_t kernel, bint checks, tuple operands, int outputs, tuple axes, int serial,
-                 list scalars) except *:
-    """`run` on a device, in the order of `schedule_gpu_indexed.parameters`.  Only kernels that check indices are waited for."""
-    cdef Arguments a
-    cdef TensorBase t, fault
-    cdef int64_t places = 1, one = 1, found = 0
-    cdef double number
-    cdef uint64_t bits
-    cdef int k, d
-    for d in range(len(axes) - serial):
-        places *= <int64_t>axes[d]
-    if places == 0:
-        return True
-    if device not in faults:
-        fault = faults[device] = new_tensor_on(device, 1, &one, I64)
-        device.fill(<uintptr_t>place_of(fault), 0, 8)
-    fault = <TensorBase>faults[device]
-    a.count = 0
-    for x in operands:
-        put(&a, <uintptr_t>place_of(<TensorBase>x), 0)
-        put(&a, 0, 8)
-    put(&a, <uintptr_t>place_of(fault), 0)
-    for n in axes:
-        put(&a, <uint64_t><int64_t>n, 8)
-    for x in operands:
-        t = <TensorBase>x
-        for d in range(t.rank):
-            put(&a, t.sizes[d], 8)
-        for d in range(t.rank):
-            put(&a, t.strides[d], 8)
-    for value in scalars:
-        if isinstance(value, float):
-            number = value
-            memcpy(&bits, &number, 8)
-        else:
-            bits = <uint64_t><int64_t>value
-        put(&a, bits, 8)
-    device.launch(kernel, max(min((places + BLOCK - 1) // BLOCK, <int64_t>(8 * device.processors)), <int64_t>1), BLOCK, &a)
-    for k in range(outputs):
-        wrote(<TensorBase>operands[k])
-    if checks:
-        device.copy_out(&found, <uintptr_t>place_of(fault), 8, True)
-        if found:
-            device.fill(<uintptr_t>place_of(fault), 0, 8)
-    return found == 0
-
-
 cdef class Launcher:
     """The kernels of one declared operation (`ops/declare_indexed.py`), by what they are specialised on."""
     cdef object declaration
@@ -159,7 +100,8 @@ cdef class Launcher:
         self.declaration, self.static, self.effort, self.kernels = declaration, static, effort, {}
 
     def run(self, tuple operands, int outputs, tuple axes, int serial, bint lanes, dict params) -> bool:
-        """Whether all indices were in bounds.  `lanes`: the last parallel axis is the innermost in memory.
+        """Whether all indices were in bounds; a device reports that later, when the host waits for it anyway.  `lanes`: the
+        last parallel axis is the innermost in memory.
 
         A kernel is asked for by: for each operand its dtype code, whether its last stride is 1 (bit 4) and its rank (from
         bit 5); whether all offsets fit into 32 bits; the static arguments; the types of the others; how many axes are
@@ -198,16 +140,7 @@ cdef class Launcher:
                 self.kernels[wanted] = found
             return run(<kernel_t><void*><uintptr_t>found, operands, outputs, axes, serial, scalars, self.effort)
         if found is None:
-            found = self.load(device, self.declaration.kernel(signature, short, params, outputs, len(axes), serial, False))
-            self.kernels[wanted] = found
-        return run_on(device, found[0], found[1], operands, outputs, axes, serial, scalars)
-
-    cdef tuple load(self, Device device, kernel):
-        """The kernel on a device, and whether it checks indices."""
-        from ..devices import images
-
-        image, digest, native = images.find(kernel, (), device.target, device.fingerprint)
-        handle = device.load(image, images.SYMBOL)
-        if not native:
-            images.keep(digest, image, device.native())
-        return handle, kernel.checks()
+            kernel = self.declaration.kernel(signature, short, params, outputs, len(axes), serial, False)
+            found = self.kernels[wanted] = Family(kernel)
+        run_indexed(<Family>found, operands, outputs, axes, serial, scalars, self.declaration.name)
+        return True

@@ -11,7 +11,7 @@ from cpython.object cimport PyObject
 from .device cimport Device, Arguments, MAX_ARGUMENTS, device_for
 from .dtypes cimport dtype_of
 from .tensor cimport TensorBase, MAX_DIMS, alias, new_strided_on, place_of, wrote
-from .dispatch cimport Plan, Launch, Family, PointwiseOp, Operand, copied, away, layout
+from .dispatch cimport Plan, Launch, Family, PointwiseOp, Operand, copied, away, layout, one_device
 from .rows cimport Rows
 from .tape cimport grad_enabled, wants_grad
 from .tape import record
@@ -186,6 +186,52 @@ cdef int run_rows(void* given) except -1:
 away.rows = run_rows
 
 
+# --- indexed kernels ------------------------------
+cdef int run_indexed(Family family, tuple operands, int outputs, tuple axes, int serial, list scalars, str name) except -1:
+    """Run a kernel (see `compiler/indexed.py`) over all places of `axes`, as `indexed.launch` does on the host; the
+    operands are on one device, which reports an index out of bounds when the host next waits for it.
+    """
+    cdef Arguments a
+    cdef PyObject* tensors[64]
+    cdef Device device
+    cdef TensorBase t
+    cdef double real
+    cdef uint64_t bits
+    cdef int64_t count = 1
+    cdef int k, d
+    for k in range(len(operands)):
+        tensors[k] = <PyObject*>operands[k]
+    device = one_device(name, tensors, <int>len(operands))
+    for k in range(len(axes)):
+        if axes[k] == 0:
+            return 0
+        count *= <int64_t>(axes[k] if k < len(axes) - serial else 1)
+    a.count = 0
+    for x in operands:
+        put(&a, <uintptr_t>place_of(<TensorBase>x), 0)
+        put(&a, 0, 8)
+    put(&a, device.fault_place(name if family.checks else None), 0)
+    for x in axes:
+        put(&a, <uint64_t><int64_t>x, 8)
+    for x in operands:
+        t = <TensorBase>x
+        for d in range(t.rank):
+            put(&a, t.sizes[d], 8)
+        for d in range(t.rank):
+            put(&a, t.strides[d], 8)
+    for x in scalars:
+        if isinstance(x, float):
+            real = x
+            memcpy(&bits, &real, 8)
+        else:
+            bits = <uint64_t><int64_t>x
+        put(&a, bits, 8)
+    device.launch(handle_for(family, device, 0, 0, 0, False), blocks(device, count, 1), BLOCK, &a)
+    for k in range(outputs):
+        wrote(<TensorBase>operands[k])
+    return 0
+
+
 # --- copies between devices ------------------------------
 cdef TensorBase moved(TensorBase source, Device device):
     """The same elements in another memory, not recorded: one copy of all bytes, so a source with gaps or repeats is
@@ -208,6 +254,7 @@ cdef TensorBase moved(TensorBase source, Device device):
         device.copy_in(<uintptr_t>place_of(out), place_of(dense), nbytes, True)
     elif device is None:
         dense.storage.on.copy_out(place_of(out), <uintptr_t>place_of(dense), nbytes, True)
+        dense.storage.on.check_fault()
     elif device is dense.storage.on:
         device.copy_within(<uintptr_t>place_of(out), <uintptr_t>place_of(dense), nbytes)
     else:  # from one device to another by way of the host

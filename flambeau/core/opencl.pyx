@@ -11,7 +11,7 @@ One in-order queue a device: work runs in the order of the calls.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, intptr_t, uintptr_t
 from libc.stdlib cimport malloc, free as release_memory
 from libc.string cimport memcpy
-from .device cimport Device, Arguments, check_fork
+from .device cimport Device, Arguments, check_fork, device_for
 from .device import register
 import os
 import sys
@@ -420,3 +420,57 @@ def make(index: int) -> Device:
 
 
 register("opencl", count, make)
+
+
+cdef class Event:
+    """A mark in the queue of an OpenCL device, with the time when it was reached.
+
+    >>> import flambeau
+    >>> flambeau.opencl.Event().query()
+    True
+    """
+
+    cdef OpenCL on
+    cdef uint64_t number
+
+    def __init__(self, enable_timing: bool = False):
+        """All events are timed; the argument is there for programs that ask for it."""
+
+    def __dealloc__(self):
+        if self.on is not None:
+            self.on.free_event(self.number)
+
+    def record(self, device=None) -> None:
+        """Put it behind what is queued on a device, the current one by default."""
+        cdef Device wanted = device_for("opencl" if device is None else device, "record")
+        if not isinstance(wanted, OpenCL):
+            raise ValueError(f"record(): an opencl device expected, got {device!r}")
+        if self.on is not wanted:
+            if self.on is not None:
+                self.on.free_event(self.number)
+                self.on = None
+            self.number = wanted.new_event(True)
+            self.on = <OpenCL>wanted
+        self.on.record_event(self.number)
+
+    def wait(self) -> None:
+        """Let what is queued on its device from now on wait for it."""
+        if self.on is not None:
+            self.on.wait_event(self.number)
+
+    def query(self) -> bool:
+        """Whether it has been reached; True for one that was never recorded."""
+        return self.on is None or self.on.event_done(self.number)
+
+    def synchronize(self) -> None:
+        """Wait on the host until it has been reached."""
+        if self.on is not None:
+            self.on.finish_event(self.number)
+
+    def elapsed_time(self, Event end_event not None) -> float:
+        """Milliseconds from this event to the other; RuntimeError unless both were recorded and reached."""
+        if self.on is None or end_event.on is None:
+            raise RuntimeError("elapsed_time(): both events must be recorded before calculating elapsed time")
+        if not self.query() or not end_event.query():
+            raise RuntimeError("elapsed_time(): both events must be completed before calculating elapsed time")
+        return self.on.elapsed(self.number, end_event.number)

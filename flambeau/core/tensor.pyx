@@ -335,6 +335,7 @@ cdef object element(TensorBase t):
     if t.storage.on is None:
         return value_at(pointer(t), t.code)
     t.storage.on.copy_out(room, <uintptr_t>place_of(t), t.width, True)
+    t.storage.on.check_fault()
     return value_at(room, t.code)
 
 
