@@ -1300,6 +1300,8 @@ cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, obj
     node.op, node.how, node.outputs = op, how, op.outputs
     node.set_edges(op.operands)
     shapes = None
+    if written is not None:
+        written.storage.version -= 1  # operands that are views of it come from before the write
     for k in range(op.operands):
         if mask >> k & 1:
             t = <TensorBase>operands[k].tensor
@@ -1309,6 +1311,8 @@ cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, obj
                 if shapes is None:
                     shapes = [None] * op.operands
                 shapes[k] = size_from(t.rank, t.sizes)
+    if written is not None:
+        written.storage.version += 1
     node.shapes = shapes
     for k in range(how.count):
         saved += how.kinds[k] != 0

@@ -320,9 +320,13 @@ def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extr
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     node.outputs = len(outputs)
     node.set_edges(len(inputs))
+    if written is not None:
+        (<TensorBase?>written).storage.version -= 1  # inputs that are views of it come from before the write
     for k in range(node.edges):
         if inputs[k] is not None:
             node.connect(k, <TensorBase?>inputs[k])
+    if written is not None:
+        (<TensorBase>written).storage.version += 1
     if saved:
         node.slot = <Slot*>calloc(len(saved), sizeof(Slot))
         node.slots = len(saved)

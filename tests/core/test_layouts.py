@@ -64,3 +64,12 @@ def test_a_written_view_asked_for_selected_gradients():
     view.mul_(2.0)
     (found,) = flambeau.autograd.grad(view.sum(), x)
     assert found.tolist() == [2.0, 2.0]
+
+
+def test_a_view_that_took_part_in_writing_its_base():
+    x = flambeau.tensor([2.0], requires_grad=True)
+    y = x * 1.5
+    view = y.view(1)
+    y.add_(view, alpha=0.5)
+    (found,) = flambeau.autograd.grad(view.sum(), x)
+    assert found.tolist() == [2.25]
