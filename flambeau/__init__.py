@@ -81,6 +81,7 @@ for _name in (
     "distances",
     "histograms",
     "alignments",
+    "small",
 ):
     if (Path(__file__).parent / "ops" / f"{_name}.py").exists():
         importlib.import_module(f".ops.{_name}", __name__)

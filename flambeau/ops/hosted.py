@@ -23,6 +23,7 @@ from ..core.bridge import from_numpy
 from ..core.dispatch import common_dtype, to_dtype
 from ..core.dtypes import by_name, dtype, get_default_dtype
 from ..core.tensor import TensorBase
+from .arithmetic import overwrite
 from .registry import register
 from .results import category, into
 from .shaping import broadcast_shapes
@@ -125,7 +126,7 @@ def hosted(
         if in_place:
 
             def written(self: TensorBase, *others: Any) -> TensorBase:
-                return self.copy_(function(self, *others))
+                return overwrite(self, function, *others)
 
             written.__name__ = written.__qualname__ = name + "_"
             written.__doc__ = f"`{name}` in place."

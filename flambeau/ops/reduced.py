@@ -8,7 +8,7 @@ from ..core import dispatch
 from ..core.tensor import TensorBase
 from . import reductions as r
 from .arithmetic import clamp as _clamp
-from .arithmetic import is_counted, maximum, minimum
+from .arithmetic import is_counted, maximum, minimum, overwrite
 from .functions import log_odds
 from .functions import numbers_only as _numbers_only
 from .registry import library, register
@@ -286,4 +286,4 @@ def renorm(input, p, dim, maxnorm, *, out=None):
 @library("composite", "Tensor.renorm_", name="renorm_in_place")
 def renorm_(self, p, dim, maxnorm):
     """`renorm` in place."""
-    return self.copy_(renorm(self, p, dim, maxnorm))
+    return overwrite(self, renorm, p, dim, maxnorm)

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..compiler import functions as fn
 from ..core.tensor import TensorBase
+from .arithmetic import overwrite
 from .declare import pointwise
 from .functions import digamma, lgamma
 from .hosted import Hosted, hosted
@@ -236,7 +237,7 @@ def _polygamma_method(self: TensorBase, n: int) -> TensorBase:
 @library("hosted", "Tensor.polygamma_", name="polygamma_in_place")
 def _polygamma_in_place(self: TensorBase, n: int) -> TensorBase:
     """`polygamma` in place."""
-    return self.copy_(polygamma(n, self))
+    return overwrite(self, _polygamma_method, n)
 
 
 @library("composite", "mvlgamma", "Tensor.mvlgamma", "special.multigammaln")
