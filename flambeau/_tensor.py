@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any
 
 from .core import tape
+from .core.memory import Storage
 from .core.tensor import TensorBase, inherit_operators, set_tensor_class
 
 _OPERATORS = frozenset(n for n in vars(TensorBase) if n.startswith("__") and n not in ("__doc__", "__new__"))
@@ -99,14 +101,15 @@ class Tensor(TensorBase):
     def __reduce_ex__(self, protocol: Any) -> tuple:
         if not self.is_leaf:
             raise RuntimeError("only leaf tensors can be pickled; call detach() first")
-        contents = self.detach().contiguous().untyped_storage()
-        start = self.detach().contiguous().storage_offset() * self.itemsize
-        raw = bytes(memoryview(contents)[start : start + self.nbytes])
+        host = self.detach() if self.device.type == "cpu" else self.detach().cpu()
+        geometry = host.storage_offset(), tuple(host.shape), host.stride()
+        where = None if host.device == self.device else str(self.device)
         return _rebuild, (
             type(self),
-            raw,
+            host.untyped_storage(),
             self.dtype,
-            tuple(self.shape),
+            geometry,
+            where,
             self.requires_grad,
             dict(self.__dict__),
         )
@@ -158,16 +161,27 @@ class Tensor(TensorBase):
         return False
 
 
-def _rebuild(cls, raw, dtype, shape, requires_grad, attributes):
+def _rebuild(cls, storage, dtype, geometry, where, requires_grad, attributes):
     from .core.create import empty
 
-    made = empty(shape, dtype=dtype)
-    memoryview(made.untyped_storage())[: len(raw)] = raw
+    made = empty(0, dtype=dtype).set_(storage, *geometry)
+    if where is not None:
+        made = made.to(where)
     if cls is not Tensor:
         made = made.as_subclass(cls)
     made.requires_grad_(requires_grad)
     made.__dict__.update(attributes)
     return made
+
+
+def _storage_of(raw: bytes) -> Storage:
+    made = Storage(len(raw))
+    memoryview(made)[:] = raw
+    return made
+
+
+# A storage is pickled once however many tensors lie over it, which then share the new one.
+copyreg.pickle(Storage, lambda storage: (_storage_of, (bytes(memoryview(storage)),)))
 
 
 set_tensor_class(Tensor)

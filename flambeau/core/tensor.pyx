@@ -807,7 +807,12 @@ cdef class TensorBase:
             op = OP_GT
         else:
             op = OP_GE
-        return late.binary(<object>operators[op], self, other)
+        found = late.binary(<object>operators[op], self, other)
+        if found is NotImplemented and hasattr(other, "__array__"):
+            from .literal import as_tensor  # NumPy would compare its array with the tensor as one object
+
+            return late.binary(<object>operators[op], self, as_tensor(other))
+        return found
 
     def __neg__(self):
         return late.unary(<object>operators[OP_NEG], self)
