@@ -293,6 +293,13 @@ def test_ptx_is_accepted_by_the_assembler(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_spirv_modules_are_numbered_apart():
+    """Many in a row, so that target machines come to lie where earlier ones lay."""
+    modules = [str(module) for _, module in itertools.islice(images("spirv"), 12)]
+    for text in modules * 3:
+        assert tg.labels_apart(tg.image(text, "spirv"))
+
+
 def test_products_and_sums_are_not_contracted():
     """Rounding is the expression's: an fma where it says so, and nowhere else."""
     ptx = tg.image(str(gpu.module_for(pointwise(POINTWISE["contraction"]), "nvptx")), "nvptx")
