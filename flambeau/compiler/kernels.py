@@ -263,7 +263,8 @@ class ScanStages(NamedTuple):
 
 def scan_stages(outputs: Sequence[Expr], inputs: int) -> ScanStages:
     """The kernels that a scan over `inputs` inputs is made of, where its rows are cut into blocks."""
-    totals, joined = [], []
+    totals: list[Expr] = []
+    joined: list[Expr] = []
     replace: dict[Expr, Expr] = {}
     for members in prefixes(outputs):
         elements, rule = members[0].args, members[0].value

@@ -128,7 +128,7 @@ class Frame:
         only loses by it.)
         """
         dtype = self.operands[k].dtype
-        for line in range(0, low.lanes * ITEMSIZE[dtype], 64):
+        for line in range(0, (low.lanes or 1) * ITEMSIZE[dtype], 64):
             ahead = self.f.gep("i8", pointer, i64(AHEAD + line))
             self.f.call(
                 "void", "llvm.prefetch.p0", ahead, Value("i32", "0"), Value("i32", "2"), Value("i32", "1")

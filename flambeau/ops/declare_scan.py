@@ -48,6 +48,8 @@ class Scan:
 
     def kernel(self, stage: int, along: bool, memory: int, working: int) -> kn.Row:
         """The kernel of a stage for elements of those dtypes (codes); its operands are contiguous."""
+        results: Sequence[ex.Expr]
+        dtypes: Sequence[str]
         results, dtypes = self.program(CODE_NAMES[memory], CODE_NAMES[working])
         states = self.states(CODE_NAMES[memory], CODE_NAMES[working])
         inputs, access = [kn.Operand(CODE_NAMES[memory], kn.CONTIGUOUS)], kn.CONTIGUOUS
