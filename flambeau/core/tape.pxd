@@ -43,7 +43,7 @@ cdef class FormulaNode(Node):
 cdef bint grad_enabled() noexcept nogil
 cdef void set_grad(bint enabled) noexcept nogil
 cdef bint wants_grad(TensorBase t)
-cdef void keep(Slot* slot, TensorBase t, int output)
+cdef int keep(Slot* slot, TensorBase t, int output) except -1
 cdef TensorBase kept(Slot* slot, Node node)
 cdef void clear_slot(Slot* slot)
 cdef void give_up(PyObject* p)

@@ -20,12 +20,15 @@ cimport cython
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(object o)
+    int PyErr_CheckSignals() except -1
 
 cdef extern from *:
     """
     static __thread int flambeau_grad_enabled = 1;
+    static __thread int flambeau_packing = 0;
     """
     int flambeau_grad_enabled
+    int flambeau_packing          # whether saved tensors go through hooks in this thread
 
 
 cdef bint grad_enabled() noexcept nogil:
@@ -94,16 +97,22 @@ cdef void drain():
 
 
 # --- saved tensors ------------------------------
-cdef void keep(Slot* slot, TensorBase t, int output):
+cdef int keep(Slot* slot, TensorBase t, int output) except -1:
     """Remember t for backward; `output` is -1 for an input of the node, else the number of the output it is.
     """
-    cdef TensorBase held = t
-    if output >= 0:  # without its history: node -> output -> node would be a cycle
+    cdef object held = t
+    if t.storage.inference:
+        raise RuntimeError("Inference tensors cannot be saved for backward. To work around you can make a clone to get a normal "
+                           "tensor and use it in autograd.")
+    if flambeau_packing:
+        held = packed(t, output)
+    elif output >= 0:  # without its history: node -> output -> node would be a cycle
         held = alias(t, t.rank, t.sizes, t.strides, t.offset)
     Py_INCREF(held)
     slot.tensor = <PyObject*>held
     slot.version = t.storage.version
     slot.output = output
+    return 0
 
 
 cdef TensorBase kept(Slot* slot, Node node):
@@ -115,6 +124,8 @@ cdef TensorBase kept(Slot* slot, Node node):
             "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
             "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
             "saved tensors after calling backward.")
+    if isinstance(<object>slot.tensor, Packed):
+        return unpacked(<Packed>slot.tensor, slot.output, node)
     t = <TensorBase>slot.tensor
     if t.storage.version != slot.version and not t.silent:
         raise RuntimeError(
@@ -134,8 +145,98 @@ cdef void clear_slot(Slot* slot):
     slot.tensor = NULL
 
 
+# --- hooks on saved tensors ------------------------------
+@cython.final
+cdef class Packed:
+    """What a pack hook made of a saved tensor, and where that tensor stood on the tape."""
+
+    cdef object content, unpack
+    cdef object source        # the node, or the leaf, that a gradient of the tensor goes to; None without one
+    cdef int number
+
+
+_saving = threading.local()  # .hooks: pairs (pack, unpack), the innermost last; .refused: why there may be none
+
+
+def push_saved_hooks(pack, unpack) -> None:
+    """Let tensors saved in this thread go through these hooks, until `pop_saved_hooks`."""
+    global flambeau_packing
+    if getattr(_saving, "refused", None) is not None:
+        raise RuntimeError(_saving.refused)
+    if not hasattr(_saving, "hooks"):
+        _saving.hooks = []
+    _saving.hooks.append((pack, unpack))
+    flambeau_packing = True
+
+
+def pop_saved_hooks() -> None:
+    """End what the last `push_saved_hooks` began."""
+    global flambeau_packing
+    _saving.hooks.pop()
+    flambeau_packing = len(_saving.hooks) > 0
+
+
+def refuse_saved_hooks(message):
+    """Let `push_saved_hooks` raise this message (None allows hooks again); returns what stood before."""
+    before = getattr(_saving, "refused", None)
+    if message is not None and flambeau_packing:
+        raise RuntimeError(message)
+    _saving.refused = message
+    return before
+
+
+cdef Packed packed(TensorBase t, int output):
+    """t through the innermost pack hook, which sees it without history and may not write to it."""
+    global flambeau_packing
+    cdef Packed p = Packed.__new__(Packed)
+    cdef TensorBase shown = alias(t, t.rank, t.sizes, t.strides, t.offset)
+    cdef bint before = grad_enabled()
+    cdef uint64_t version = t.storage.version
+    if output < 0 and wants_grad(t):
+        p.source, p.number = t.grad_fn_now(), t.output_number
+        if p.source is None:
+            p.source = t
+    pack, p.unpack = _saving.hooks[len(_saving.hooks) - 1]
+    set_grad(False)
+    flambeau_packing = False
+    try:
+        p.content = pack(shown)
+    finally:
+        set_grad(before)
+        flambeau_packing = True
+    if t.storage.version != version:
+        raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can "
+                           "not be modified by in-place operations as this can lead to unexpected side-effects.")
+    return p
+
+
+cdef TensorBase unpacked(Packed p, int output, Node node):
+    """The saved tensor from its unpack hook, at its old place on the tape where that matters."""
+    cdef TensorBase t, again
+    cdef PassNode passing
+    found = p.unpack(p.content)
+    if not isinstance(found, TensorBase):
+        raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                        f"{type(found).__name__}")
+    t = <TensorBase>found
+    again = alias(t, t.rank, t.sizes, t.strides, t.offset)
+    if not grad_enabled():
+        return again
+    if output >= 0:
+        again.fn, again.output_number, again.requires = node, output, True
+    elif isinstance(p.source, Node):
+        again.fn, again.output_number, again.requires = p.source, p.number, True
+    elif p.source is not None:
+        passing = PassNode.__new__(PassNode)
+        passing.set_edges(1)
+        passing.connect(0, <TensorBase>p.source)
+        attach(again, passing, 0)
+    return again
+
+
 # --- nodes ------------------------------
 cdef uint64_t ages = 0
+cdef bint watching = False       # anomaly mode: nodes remember where they were recorded
 
 
 cdef uint64_t next_age() noexcept:
@@ -153,6 +254,8 @@ cdef class Node:
         self.outputs = 1
         self.targets = self.inline_targets
         self.numbers = self.inline_numbers
+        if watching:
+            remember_place(self)
 
     def __dealloc__(self):
         cdef int k
@@ -247,9 +350,10 @@ class HookHandle:
         hooks.append(hook)
 
     def remove(self):
-        for k, found in enumerate(self.hooks):
+        hooks, self.hooks = self.hooks, ()
+        for k, found in enumerate(hooks):
             if found is self.hook:
-                del self.hooks[k]
+                del hooks[k]
                 return
 
     def __enter__(self):
@@ -259,7 +363,7 @@ class HookHandle:
         self.remove()
 
 
-class AccumulateGrad:
+class AccumulateGrad(Node):
     """Stands for a leaf in `next_functions`: where its gradient is added to `variable.grad`."""
 
     def __init__(self, variable):
@@ -268,12 +372,33 @@ class AccumulateGrad:
     def name(self) -> str:
         return "AccumulateGrad"
 
-    def __repr__(self):
-        return f"<AccumulateGrad object at {hex(id(self.variable))}>"
+    def __eq__(self, other):
+        return isinstance(other, AccumulateGrad) and other.variable is self.variable
 
-    @property
-    def next_functions(self):
-        return ()
+    def __hash__(self):
+        return hash(self.variable)
+
+    def register_prehook(self, hook):
+        """`hook((grad,))` runs before the gradient is added; a tuple it returns replaces the gradient."""
+        def changed(grad):
+            found = hook((grad,))
+            return found[0] if isinstance(found, tuple) else found
+
+        return register_hook(self.variable, changed)
+
+    def register_hook(self, hook):
+        """`hook((), (grad,))` runs after the gradient was added."""
+        return HookHandle(leaf_hooks(<TensorBase>self.variable)[2], hook)
+
+
+cdef class PassNode(Node):
+    """A second name of a leaf: gradients go on as they are."""
+
+    def name(self) -> str:
+        return "AliasBackward0"
+
+    cdef list run(self, list grads):
+        return grads
 
 
 cdef class FormulaNode(Node):
@@ -329,6 +454,8 @@ def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extr
         (<TensorBase>written).storage.version += 1
     if saved:
         node.slot = <Slot*>calloc(len(saved), sizeof(Slot))
+        if node.slot == NULL:
+            raise MemoryError
         node.slots = len(saved)
         for k in range(node.slots):
             t = <TensorBase?>saved[k]
@@ -626,6 +753,8 @@ cdef class Task:
         elif self.accumulate and (not self.selective or places is not None):
             accumulate(leaf, <TensorBase>grad, self.create_graph)
             if leaf.hooks is not None:
+                for hook in list(leaf.hooks[2]):
+                    hook((), (grad,))
                 for hook in list(leaf.hooks[1]):
                     hook(leaf)
         return 0
@@ -644,7 +773,7 @@ cdef class Task:
         if grads is None or (self.selective and not node.needed):
             results = None
         else:
-            results = node.run(grads)
+            results = watched(node, grads) if watching else node.run(grads)
             if node.post_hooks is not None:
                 results = after_node(node, results, grads)
             grads = None
@@ -700,6 +829,64 @@ cdef list after_node(Node node, list results, list grads):
     return results
 
 
+# --- anomaly mode ------------------------------
+cdef bint watching_nan = False
+cdef object place_recorder = None, error_reporter = None
+_running = threading.local()  # .node: whose derivative is being computed in this thread
+
+
+def set_watching(bint enabled, bint check_nan=True) -> tuple:
+    """Let nodes remember where they were recorded and backward look at what they return; returns the mode before."""
+    global watching, watching_nan
+    before = watching, watching_nan
+    watching, watching_nan = enabled, check_nan
+    return before
+
+
+def set_watchers(recorder, reporter) -> None:
+    """`recorder(node, parent)` sees each node made in anomaly mode, `reporter(node, error)` each that fails."""
+    global place_recorder, error_reporter
+    place_recorder, error_reporter = recorder, reporter
+
+
+def is_watching(check_nan: bool = False) -> bool:
+    """Whether anomaly mode is on (and, with `check_nan`, looks for NaN)."""
+    return watching and (watching_nan or not check_nan)
+
+
+cdef int remember_place(Node node) except -1:
+    place_recorder(node, getattr(_running, "node", None))
+    return 0
+
+
+cdef list watched(Node node, list grads):
+    """node.run, under watch."""
+    cdef int k
+    outer = getattr(_running, "node", None)
+    _running.node = node
+    try:
+        results = node.run(grads)
+        if watching_nan:
+            for k in range(len(results)):
+                if results[k] is not None and has_nan(<TensorBase>results[k]):
+                    raise RuntimeError(f"Function '{node.name()}' returned nan values in its {k}th output.")
+        return results
+    except Exception as error:
+        error_reporter(node, error)
+        raise
+    finally:
+        _running.node = outer
+
+
+cdef bint has_nan(TensorBase t):
+    cdef bint before = grad_enabled()
+    set_grad(False)
+    try:
+        return bool((t != t).any())
+    finally:
+        set_grad(before)
+
+
 cdef int accumulate(TensorBase leaf, TensorBase grad, bint create_graph) except -1:
     """leaf.grad += grad, taking over the gradient's memory where nobody else has it."""
     cdef TensorBase mine
@@ -739,15 +926,27 @@ def set_backward(function) -> None:
     backward_from = function
 
 
-def run_backward(list roots, list grads, bint retain, bint create_graph, list inputs=None, bint accumulate=True):
-    """Send `grads` back from `roots`.
+cdef tuple place_of(given):
+    """The node, or the leaf, that a tensor or a GradientEdge stands for, and which output of it."""
+    if isinstance(given, TensorBase):
+        target = (<TensorBase>given).grad_fn_now()
+        return (given, 0) if target is None else (target, (<TensorBase>given).output_number)
+    node, number = given
+    return (node.variable, 0) if isinstance(node, AccumulateGrad) else (node, number)
 
-    With `inputs` (tensors), only what leads to them is computed, and their gradients are returned (None where
+
+cdef Task current = None       # the pass that the engine works on; guarded by engine_lock
+
+
+def run_backward(list roots, list grads, bint retain, bint create_graph, list inputs=None, bint accumulate=True):
+    """Send `grads` back from `roots` (tensors, or edges: pairs of a node and the number of its output).
+
+    With `inputs` (likewise), only what leads to them is computed, and their gradients are returned (None where
     nothing arrived) or, with `accumulate`, added to their `.grad`.
     """
-    cdef Task task = Task.__new__(Task)
+    global current
+    cdef Task task = Task.__new__(Task), outer
     cdef Heap ready
-    cdef TensorBase t
     cdef Node node
     cdef bint before = grad_enabled()
     ready.items, ready.count, ready.room = NULL, 0, 0
@@ -759,36 +958,37 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
         wanted_leaves, task.captures = set(), {}
         task.found = [None] * len(inputs)
         for place, given in enumerate(inputs):
-            t = <TensorBase?>given
-            target = t.grad_fn_now()
-            if target is None:
-                target = t
-                wanted_leaves.add(id(t))
+            target, number = place_of(given)
+            if not isinstance(target, Node):
+                wanted_leaves.add(id(target))
             elif accumulate:
                 raise RuntimeError("backward(): one of the inputs is not a leaf; use autograd.grad for its gradient")
-            task.captures.setdefault(target, []).append((t.output_number, place))
+            task.captures.setdefault(target, []).append((number, place))
     engine_lock.acquire()
+    outer, current = current, task
     try:
         set_grad(create_graph)
-        starts = [(<TensorBase>r).grad_fn_now() for r in roots]
-        task.explore(starts)
-        for k in range(len(roots)):
-            if starts[k] is None:
-                task.expect(<TensorBase>roots[k])
+        starts = [place_of(r) for r in roots]
+        task.explore([target for target, _ in starts])
+        for target, _ in starts:
+            if isinstance(target, Node):
+                (<Node>target).waiting += 1
             else:
-                (<Node>starts[k]).waiting += 1
+                task.expect(<TensorBase>target)
         if inputs is not None:
             task.mark_needed(wanted_leaves)
-        for k in range(len(roots)):
-            t = <TensorBase>roots[k]
+        for k in range(len(starts)):
+            target, number = starts[k]
             grad = grads[k]
             grads[k] = None
-            task.deliver(&ready, t if starts[k] is None else starts[k], t.output_number, grad)
+            task.deliver(&ready, target, number, grad)
         grad = None
         while ready.count:
+            PyErr_CheckSignals()
             node = pop(&ready)
             task.execute(&ready, node)
     finally:
+        current = outer
         task.clean()
         set_grad(before)
         free(ready.items)
@@ -796,7 +996,30 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     return task.found
 
 
+def current_pass():
+    """The backward pass that is running, an object to compare by identity; None outside of one."""
+    return current
+
+
+def will_reach(given) -> bool:
+    """Whether the running pass computes the gradient of a tensor or an edge (of a leaf: one with hooks)."""
+    if current is None:
+        return False
+    target, _ = place_of(given)
+    if isinstance(target, Node):
+        return (<Node>target).task is current and (not current.selective or (<Node>target).needed)
+    return current.leaves is not None and target in current.leaves and (
+        not current.selective or target in current.captures)
+
+
 # --- hooks of tensors ------------------------------
+cdef tuple leaf_hooks(TensorBase t):
+    """A leaf's lists of hooks: on the gradient, after it was added to `.grad`, and those of its AccumulateGrad."""
+    if t.hooks is None:
+        t.hooks = ([], [], [])
+    return t.hooks
+
+
 def register_hook(TensorBase t, hook):
     """`hook(grad)` runs when t's gradient is computed; what it returns, if anything, replaces the gradient.
     """
@@ -805,9 +1028,7 @@ def register_hook(TensorBase t, hook):
     cdef object fn = t.grad_fn_now()
     cdef Node node
     if fn is None:
-        if t.hooks is None:
-            t.hooks = ([], [])
-        return HookHandle(t.hooks[0], hook)
+        return HookHandle(leaf_hooks(t)[0], hook)
     node = <Node>fn
     if node.pre_hooks is None:
         node.pre_hooks = []
@@ -818,9 +1039,7 @@ def register_post_accumulate_grad_hook(TensorBase t, hook):
     """`hook(leaf)` runs after a gradient was added to leaf.grad."""
     if t.grad_fn_now() is not None or not t.requires:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
-    if t.hooks is None:
-        t.hooks = ([], [])
-    return HookHandle(t.hooks[1], hook)
+    return HookHandle(leaf_hooks(t)[1], hook)
 
 
 def retain_grad(TensorBase t) -> None:
