@@ -1,23 +1,39 @@
-"""Whether operations are recorded: `no_grad`, `enable_grad`, `set_grad_enabled`, `inference_mode`."""
+"""Whether operations are recorded: `no_grad`, `enable_grad`, `set_grad_enabled`, `inference_mode`.
+
+The modes belong to the thread that sets them.
+"""
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ..core.memory import _set_inference, is_inference_mode_enabled
 from ..core.tape import _set_grad_enabled, is_grad_enabled
+
+__all__ = [
+    "enable_grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Mode:
-    """A context manager that is also a decorator; re-entrant, because each use is an object of its own."""
+    """A context manager that is also a decorator, of functions and of generators; it may be entered again
+    while it is active.
+    """
 
     enabled = False
 
     def __init__(self, function: Callable | None = None):
-        self.before: list[bool] = []
+        self.before: list[Any] = []
 
     def __new__(cls, function: Callable | None = None):
         self = super().__new__(cls)
@@ -26,24 +42,52 @@ class _Mode:
             return self(function)
         return self
 
-    def __enter__(self):
+    def clone(self) -> _Mode:
+        """One of its own for each call of a decorated function."""
+        return type(self)()
+
+    def __enter__(self) -> None:
         self.before.append(_set_grad_enabled(self.enabled))
 
     def __exit__(self, *exception) -> None:
         _set_grad_enabled(self.before.pop())
 
     def __call__(self, function: F) -> F:
-        enabled = self.enabled
+        if inspect.isgeneratorfunction(function):
+            return _between_yields(self, function)  # type: ignore[return-value]
 
         @functools.wraps(function)
         def wrapped(*args, **kwargs):
-            before = _set_grad_enabled(enabled)
-            try:
+            with self.clone():
                 return function(*args, **kwargs)
-            finally:
-                _set_grad_enabled(before)
 
         return wrapped  # type: ignore[return-value]
+
+
+def _between_yields(mode: _Mode, function: Callable) -> Callable:
+    """A generator whose body runs in the mode, and whose caller, between its steps, does not."""
+
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        generator = function(*args, **kwargs)
+        step, sent = generator.send, (None,)
+        while True:
+            try:
+                with mode.clone():
+                    value = step(*sent)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                sent = ((yield value),)
+                step = generator.send
+            except GeneratorExit:
+                with mode.clone():
+                    generator.close()
+                raise
+            except BaseException as error:
+                step, sent = generator.throw, (error,)
+
+    return wrapped
 
 
 class no_grad(_Mode):
@@ -76,7 +120,10 @@ class set_grad_enabled(_Mode):
         self.enabled = bool(mode)
         self.before = [_set_grad_enabled(self.enabled)]
 
-    def __enter__(self):
+    def clone(self) -> set_grad_enabled:
+        return set_grad_enabled(self.enabled)
+
+    def __enter__(self) -> None:
         _set_grad_enabled(self.enabled)
 
     def __exit__(self, *exception) -> None:
@@ -88,21 +135,33 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """Operations inside are not recorded, as with `no_grad`; `inference_mode(False)` records."""
+    """Operations inside are not recorded, and tensors made inside never will be: the tape cannot save them,
+    and their writes are not counted. `inference_mode(False)` ends both for its block.
+
+    >>> import flambeau
+    >>> with flambeau.inference_mode():
+    ...     y = flambeau.ones(2)
+    >>> y.is_inference()
+    True
+    """
 
     def __new__(cls, mode: bool | Callable = True):
+        self = object.__new__(cls)
         if callable(mode):
-            return object.__new__(cls)._init(True)(mode)
-        return object.__new__(cls)
-
-    def __init__(self, mode: bool = True):
-        self._init(not mode)
-
-    def _init(self, enabled):
-        self.enabled, self.before = bool(enabled) if not callable(enabled) else False, []
+            self.__init__()  # type: ignore[misc]
+            return self(mode)
         return self
 
+    def __init__(self, mode: bool = True):
+        self.enabled, self.before = not mode, []
 
-def is_inference_mode_enabled() -> bool:
-    """Whether recording is off in this thread."""
-    return not is_grad_enabled()
+    def clone(self) -> inference_mode:
+        return inference_mode(not self.enabled)
+
+    def __enter__(self) -> None:
+        self.before.append((_set_grad_enabled(self.enabled), _set_inference(not self.enabled)))
+
+    def __exit__(self, *exception) -> None:
+        recording, inferring = self.before.pop()
+        _set_grad_enabled(recording)
+        _set_inference(inferring)

@@ -13,7 +13,7 @@ from cpython.ref cimport Py_INCREF, Py_DECREF
 from .dtypes cimport BOOL, I64, F32, F64, C64, C128, CODES, NO_CODE, dtype, dtype_of, PROMOTED, CATEGORY, ITEMSIZE, size_from, \
     default_code
 from .device cimport Device
-from .tensor cimport TensorBase, MAX_DIMS, alias, bare, set_rank, new_tensor, new_strided, new_tensor_on, new_strided_on, pointer, place_of, wrote, same_shape, late, read_item
+from .tensor cimport TensorBase, MAX_DIMS, alias, bare, set_rank, new_tensor, new_strided, new_tensor_on, new_strided_on, pointer, place_of, wrote, same_shape, late, read_item, check_writable
 from .tape cimport Node, Slot, keep, kept, clear_slot, grad_enabled, set_grad, wants_grad, attach, rebase, check_in_place
 from .parallel cimport parallel_for, num_threads
 cimport cython
@@ -916,8 +916,7 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
                                    f"{list(size_from(rank, sizes))}")
             out.resize_(size_from(rank, sizes))
         check_overlap(op, out, operands, n)
-        if out.storage.writable is False:
-            raise RuntimeError(f"{op.name}(): the output's memory is read-only")
+        check_writable(out, op.name)
     cdef TensorBase original = None
     if taped and in_place and differentiable and m == 1:
         original = overwritten_input(op, operands, <TensorBase>given[0])
@@ -1321,6 +1320,9 @@ cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, obj
             node.slot = node.few
         else:
             node.slot = <Slot*>calloc(saved, sizeof(Slot))
+            if node.slot == NULL:
+                raise MemoryError
+        node.slots = saved  # empty ones too are cleared, should a hook on saved tensors raise
         for k in range(how.count):
             if how.kinds[k] == 1:
                 if operands[how.numbers[k]].tensor == NULL:

@@ -10,7 +10,7 @@ from cpython.object cimport PyObject
 from .dtypes cimport (
     BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, ITEMSIZE, dtype_of, default_code,
 )
-from .tensor cimport TensorBase, MAX_DIMS, pointer, place_of, wrote
+from .tensor cimport TensorBase, MAX_DIMS, check_writable, pointer, place_of, wrote
 from .tape cimport grad_enabled, wants_grad, check_in_place
 from .tape import record
 from .parallel cimport parallel_for
@@ -349,8 +349,7 @@ cdef object overwrite(TensorBase t, object value, const Value* v, str who, str l
     if grad_enabled():
         check_in_place(t, who)
         taped = wants_grad(t) or (value is not None and wants_grad(<TensorBase>value))
-    if not t.storage.writable:
-        raise RuntimeError(f"{who}(): the tensor's memory is read-only")
+    check_writable(t, who)
     fill_with(t, v)
     wrote(t)
     if taped and CATEGORY[t.code] >= 2:

@@ -12,6 +12,8 @@ cdef class Storage:
     cdef uint64_t version     # counts writes, so that the tape sees a saved tensor being changed
     cdef object owner         # keeps foreign memory alive (a NumPy array, a buffer); on a device, other streams that use it
     cdef bint writable
+    cdef bint inference       # made in inference mode: never saved by the tape, its writes not counted
 
+cdef bint inferring() noexcept nogil
 cdef Storage new_storage(size_t nbytes)
 cdef Storage new_storage_on(Device device, size_t nbytes)

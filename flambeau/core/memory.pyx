@@ -22,8 +22,10 @@ cdef extern from *:
     #else
     #define flambeau_huge(p, n) 0
     #endif
+    static __thread int flambeau_inference = 0;
     """
     int flambeau_huge(void* p, size_t n) nogil
+    int flambeau_inference         # whether this thread is in inference mode
 
 DEF HUGE_PAGE = 1 << 21
 
@@ -118,6 +120,23 @@ def set_cache_limit(nbytes: int) -> None:
         empty_cache()
 
 
+cdef bint inferring() noexcept nogil:
+    return flambeau_inference
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is in inference mode."""
+    return flambeau_inference
+
+
+def _set_inference(bint enabled) -> bool:
+    """Enter or leave inference mode; returns what it was."""
+    global flambeau_inference
+    cdef bint before = flambeau_inference
+    flambeau_inference = enabled
+    return before
+
+
 cdef Storage new_storage(size_t nbytes):
     cdef Storage s = Storage.__new__(Storage)
     cdef int block = class_of(nbytes)
@@ -156,6 +175,7 @@ cdef class Storage:
     def __cinit__(self, nbytes=None):
         self.block = -1
         self.writable = True
+        self.inference = flambeau_inference
         if nbytes is not None:
             if nbytes < 0:
                 raise RuntimeError(f"UntypedStorage(): nbytes must be at least 0, got {nbytes}")

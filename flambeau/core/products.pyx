@@ -12,7 +12,7 @@ from .contraction cimport (
 from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY, dtype_of, size_from
 from .dispatch cimport Op, Operand, copied, fits, make_callable, prepare_op, read_operand
 from .tape cimport Node, check_in_place, grad_enabled, wants_grad
-from .tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, late, operator_for
+from .tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, check_writable, late, operator_for
 from .geometry cimport unsqueeze_cut
 from .views cimport cut, reshaped
 
@@ -103,13 +103,12 @@ cdef TensorBase check_out(ProductOp op, PyObject* given, TensorBase a, TensorBas
                            "the arguments requires grad.")
     if not fits(out, rank, sizes):
         (<object>out).resize_(size_from(rank, sizes))
-    return check_writable(op, out)
+    return destination(op, out)
 
 
-cdef TensorBase check_writable(ProductOp op, TensorBase out):
+cdef TensorBase destination(ProductOp op, TensorBase out):
     cdef int d
-    if not out.storage.writable:
-        raise RuntimeError(f"{op.name}(): the memory written to is read-only")
+    check_writable(out, op.name)
     for d in range(out.rank):
         if out.sizes[d] > 1 and out.strides[d] == 0:
             raise RuntimeError(f"{op.name}(): unsupported operation: more than one element of the written-to tensor refers to a "
@@ -151,7 +150,7 @@ cdef object perform(ProductOp op, PyObject** found, str label, TensorBase a, int
         read_scale(op, last + 1, found[last + 1], &alpha)
         last += 2
     if op.in_place:
-        into = check_writable(op, addend)
+        into = destination(op, addend)
         if grad_enabled():
             check_in_place(into, op.name)
     elif found[last] != NULL:

@@ -10,7 +10,8 @@ from libc.string cimport memcpy
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of
 from .tensor cimport (
-    MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, late, new_tensor, operator_for, pointer, wrap_dim, wrote,
+    MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, check_writable, late, new_tensor, operator_for, pointer, wrap_dim,
+    wrote,
 )
 from .tape cimport check_in_place, grad_enabled, set_grad, wants_grad
 from .parallel cimport parallel_for
@@ -351,8 +352,7 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
     cdef TensorBase alive, wide
     cdef bint before = grad_enabled()
     cdef object better
-    if not input.storage.writable:
-        raise RuntimeError(f"{who}(): the tensor's memory is read-only")
+    check_writable(input, who)
     if index.count == 0:
         return 0
     if how >= 0 and (input.code == F16 or input.code == BF16 or input.code == BOOL):

@@ -12,7 +12,7 @@ from cpython.ref cimport Py_INCREF, Py_DECREF, Py_XDECREF
 from .memory cimport Storage
 from .dtypes cimport dtype_of, CATEGORY, size_from
 from .tensor cimport (
-    TensorBase, alias, late, same_shape, new_tensor_on, OP_ADD, OP_IADD, operator_for,
+    TensorBase, alias, late, same_shape, new_tensor_on, OP_ADD, OP_IADD, operator_for, wrote,
 )
 from weakref import ref as _ref
 import threading
@@ -926,7 +926,7 @@ def set_backward(function) -> None:
     backward_from = function
 
 
-cdef tuple place_of(given):
+cdef tuple target_of(given):
     """The node, or the leaf, that a tensor or a GradientEdge stands for, and which output of it."""
     if isinstance(given, TensorBase):
         target = (<TensorBase>given).grad_fn_now()
@@ -958,7 +958,7 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
         wanted_leaves, task.captures = set(), {}
         task.found = [None] * len(inputs)
         for place, given in enumerate(inputs):
-            target, number = place_of(given)
+            target, number = target_of(given)
             if not isinstance(target, Node):
                 wanted_leaves.add(id(target))
             elif accumulate:
@@ -968,7 +968,7 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     outer, current = current, task
     try:
         set_grad(create_graph)
-        starts = [place_of(r) for r in roots]
+        starts = [target_of(r) for r in roots]
         task.explore([target for target, _ in starts])
         for target, _ in starts:
             if isinstance(target, Node):
@@ -996,6 +996,11 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     return task.found
 
 
+def count_write(TensorBase t) -> None:
+    """Count a write to t that no operation made."""
+    wrote(t)
+
+
 def current_pass():
     """The backward pass that is running, an object to compare by identity; None outside of one."""
     return current
@@ -1005,7 +1010,7 @@ def will_reach(given) -> bool:
     """Whether the running pass computes the gradient of a tensor or an edge (of a leaf: one with hooks)."""
     if current is None:
         return False
-    target, _ = place_of(given)
+    target, _ = target_of(given)
     if isinstance(target, Node):
         return (<Node>target).task is current and (not current.selective or (<Node>target).needed)
     return current.leaves is not None and target in current.leaves and (

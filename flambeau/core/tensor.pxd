@@ -86,5 +86,7 @@ cdef inline void wrote(TensorBase t) noexcept:
     if not t.silent:
         t.storage.version += 1
 
+cdef int check_writable(TensorBase t, str who) except -1
+
 cdef inline bint is_tensor(object x):
     return isinstance(x, TensorBase)

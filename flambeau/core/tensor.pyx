@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t, int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
-from .memory cimport Storage, new_storage, new_storage_on
+from .memory cimport Storage, new_storage, inferring, new_storage_on
 from .device cimport Device
 from .dtypes cimport (
     BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, dtype_of, ITEMSIZE, CATEGORY, dtype, as_dtype, size_from, default_code,
@@ -278,6 +278,16 @@ cdef int parse_dims(object dims, int ndim, int* out, str who) except -1:
     return n
 
 
+cdef int check_writable(TensorBase t, str who) except -1:
+    """RuntimeError for read-only memory and, outside of inference mode, for tensors that were made in it."""
+    if not t.storage.writable:
+        raise RuntimeError(f"{who}(): the memory of the tensor written to is read-only")
+    if t.storage.inference and not inferring():
+        raise RuntimeError(f"{who}(): Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone "
+                           "to get a normal tensor before doing inplace update.")
+    return 0
+
+
 # --- elements to Python ------------------------------
 cdef double half_value(uint16_t bits) noexcept:
     """IEEE half to double."""
@@ -499,8 +509,14 @@ cdef class TensorBase:
     def is_neg(self) -> bool:
         return False
 
+    def is_inference(self) -> bool:
+        """Whether the tensor was made in inference mode: the tape cannot save it."""
+        return self.storage.inference
+
     @property
     def _version(self) -> int:
+        if self.storage.inference:
+            raise RuntimeError("Inference tensors do not track version counter.")
         return self.storage.version
 
     @property
@@ -549,6 +565,8 @@ cdef class TensorBase:
         if wanted and CATEGORY[self.code] < 2:
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients, "
                                f"requires_grad_() got a tensor of dtype {dtype_of(self.code)}")
+        if wanted and self.storage.inference and not inferring():
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         if not wanted and self.grad_fn_now() is not None:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed "
                                "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import threading
 import weakref
 
@@ -325,3 +326,44 @@ def test_an_error_in_a_hook_leaves_the_tape_usable():
     y.sum().backward()
     np.testing.assert_allclose(x.grad.tolist(), [2 * np.exp(2)])
     assert flambeau.is_grad_enabled()
+
+
+def test_gradients_in_a_batch():
+    x = leaf([1.0, 2.0])
+    y = x**2
+    rows = flambeau.eye(2, dtype=flambeau.float64)
+    assert autograd.grad(y, x, rows, is_grads_batched=True)[0].tolist() == [[2.0, 0.0], [0.0, 4.0]]
+
+
+def test_what_grad_refuses():
+    x = leaf([1.0, 2.0])
+    with pytest.raises(ValueError, match="materialize_grads"):
+        autograd.grad(x.sum(), x, allow_unused=False, materialize_grads=True)
+
+
+def test_an_interrupt_leaves_the_tape_usable():
+    """SIGINT arrives while the engine works: the next node is not run, and a later pass is whole."""
+    x = leaf([1.0])
+    y = x * 2
+    y.register_hook(lambda grad: signal.raise_signal(signal.SIGINT))
+    z = (y * 3).sin()
+    with pytest.raises(KeyboardInterrupt):
+        z.backward(retain_graph=True)
+    assert x.grad is None
+    (x * 5).backward()
+    assert x.grad.tolist() == [5.0]
+
+
+def test_threads_share_leaves():
+    x = leaf([0.0] * 100)
+
+    def work():
+        for _ in range(50):
+            (x * 2).sum().backward()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert x.grad.tolist() == [400.0] * 100

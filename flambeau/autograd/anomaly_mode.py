@@ -1,0 +1,92 @@
+"""Finding the operation whose derivative fails, or returns NaN: `detect_anomaly`, `set_detect_anomaly`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from typing import Any
+
+from ..core import tape as _tape
+
+__all__ = ["detect_anomaly", "set_detect_anomaly"]
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def _remember(node: Any, parent: Any) -> None:
+    """Keep the stack of a node that is being recorded, and the node whose derivative it is part of."""
+    frames = traceback.walk_stack(sys._getframe(1))
+    stack = traceback.StackSummary.extract(frames, lookup_lines=False)
+    stack.reverse()
+    node.metadata["traceback_"] = stack
+    if parent is not None:
+        node.metadata["parent_"] = parent
+
+
+def _users_line(stack: traceback.StackSummary) -> traceback.FrameSummary | None:
+    """The innermost frame outside of this package."""
+    return next((f for f in reversed(stack) if not f.filename.startswith(_OURS)), None)
+
+
+def _report(node: Any, error: Exception) -> None:
+    """Say where the failing node, and the nodes that led to it, were recorded: a note on the error, and a
+    warning with whole tracebacks.
+    """
+    said = f"Error detected in {node.name()}."
+    text, below = [], None
+    while node is not None:
+        stack = node.metadata.get("traceback_")
+        if below is not None:
+            text.append(f"Previous calculation of {below} was induced by {node.name()}.")
+        if stack is None:
+            text.append("It was recorded outside of anomaly mode: no traceback of its forward call.")
+        else:
+            line = _users_line(stack)
+            if line is not None:
+                error.add_note(f"{node.name()} was recorded at {line.filename}:{line.lineno}: {line.line}")
+            text.append("Traceback of forward call:\n" + "".join(stack.format()))
+        below, node = node.name(), node.metadata.get("parent_")
+    warnings.warn("\n".join([said, *text]), stacklevel=2)
+
+
+_tape.set_watchers(_remember, _report)
+
+
+class detect_anomaly:
+    """Inside, operations remember the line they were called from, and backward names it when a derivative
+    raises or, with `check_nan`, returns NaN.
+
+    Slow: for finding errors only.
+
+    >>> import flambeau
+    >>> x = flambeau.tensor(-1., requires_grad=True)
+    >>> with flambeau.autograd.detect_anomaly():
+    ...     y = x.sqrt()                    # NaN, and so is its derivative
+    ...     y.backward()
+    Traceback (most recent call last):
+    RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output.
+    """
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self.check_nan = check_nan
+
+    def __enter__(self) -> None:
+        self.before = _tape.set_watching(True, self.check_nan)
+
+    def __exit__(self, *exception: object) -> None:
+        _tape.set_watching(*self.before)
+
+
+class set_detect_anomaly:
+    """Switch anomaly mode on or off: at once, and, used with `with`, until the end of the block."""
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self.before = _tape.set_watching(mode, check_nan)
+
+    def __enter__(self) -> None:
+        """It is on since it was made."""
+
+    def __exit__(self, *exception: object) -> None:
+        _tape.set_watching(*self.before)

@@ -1,0 +1,74 @@
+"""Anomaly mode: errors name the line that recorded the failing operation."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau
+from flambeau import autograd
+
+
+class Failing(autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise ArithmeticError("no derivative today")
+
+
+def leaf(value):
+    return flambeau.tensor(value, dtype=flambeau.float64, requires_grad=True)
+
+
+def test_the_error_points_at_the_forward_line():
+    x = leaf([1.0])
+    with autograd.detect_anomaly():
+        y = Failing.apply(x)  # this line
+        with pytest.warns(UserWarning, match="Error detected in FailingBackward") as warned:
+            with pytest.raises(ArithmeticError, match="today") as caught:
+                y.backward()
+    assert any(
+        "test_anomaly_mode.py" in n and "y = Failing.apply(x)  # this line" in n
+        for n in caught.value.__notes__
+    )
+    assert "this line" in str(warned[0].message)
+
+
+@pytest.mark.filterwarnings("ignore:Error detected")
+def test_nan():
+    x = leaf([-1.0, 4.0])
+    with autograd.detect_anomaly():
+        y = x.sqrt().sum()
+        with pytest.raises(RuntimeError, match="SqrtBackward0' returned nan values in its 0th output"):
+            y.backward()
+    with autograd.detect_anomaly(check_nan=False):
+        x.sqrt().sum().backward()
+    x.sqrt().sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:Error detected")
+def test_double_backward_names_both_operations():
+    x = leaf([1e-200])
+    with autograd.detect_anomaly():
+        y = x.log()
+        (g,) = autograd.grad(y, x, create_graph=True)
+        with pytest.raises(RuntimeError, match="nan") as caught:
+            autograd.grad(g * float("inf") * 0.0, x)
+    del g
+    names = "\n".join(caught.value.__notes__)
+    assert "was recorded at" in names and "test_anomaly_mode.py" in names
+
+
+def test_switching():
+    from flambeau.core.tape import is_watching
+
+    with autograd.set_detect_anomaly(True, check_nan=False):
+        assert is_watching() and not is_watching(check_nan=True)
+        with autograd.set_detect_anomaly(False):
+            assert not is_watching()
+        assert is_watching()
+    assert not is_watching()
+    x = leaf(1.0)
+    assert "traceback_" not in (x * 2).grad_fn.metadata
