@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from ..core.products import matmul
 from ..core.tensor import TensorBase
 from .reduced import vector_norm
@@ -43,28 +41,9 @@ def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MO
     large = a.shape[-2] > LARGE or b.shape[-2] > LARGE
     if p == 2 and (compute_mode == MODES[1] or (compute_mode == MODES[0] and large)):
         squares = (a * a).sum(-1).unsqueeze(-1) + (b * b).sum(-1).unsqueeze(-2) - 2.0 * matmul(a, b.mT)
-        return _root(squares.clamp(min=0.0))
-    return _norm(a.unsqueeze(-2) - b.unsqueeze(-3), p)
-
-
-def _root(squares: TensorBase) -> TensorBase:
-    """√x, with a derivative of 0 at 0."""
-    zero = squares.detach() == 0
-    return squares.masked_fill(zero, 1.0).sqrt().masked_fill(zero, 0.0)
-
-
-def _norm(difference: TensorBase, p: float) -> TensorBase:
-    """Norms of rows, with a derivative of 0 where all is 0."""
-    if difference.shape[-1] == 0:
-        return difference.sum(-1)
-    if p == 2:
-        return _root((difference * difference).sum(-1))
-    if p in (0, 1, math.inf):
-        return vector_norm(difference, p, -1)
-    zero = difference.detach() == 0
-    powers = (difference.abs().masked_fill(zero, 1.0) ** p).masked_fill(zero, 0.0).sum(-1)
-    none = powers.detach() == 0
-    return (powers.masked_fill(none, 1.0) ** (1.0 / p)).masked_fill(none, 0.0)
+        zero = squares.detach() <= 0  # where the derivative is 0
+        return squares.masked_fill(zero, 1.0).sqrt().masked_fill(zero, 0.0)
+    return vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
 
 
 @library("composite", "pdist", "nn.functional.pdist")
@@ -87,4 +66,4 @@ def pdist(input: TensorBase, p: float = 2.0) -> TensorBase:
 
     n = input.shape[0]
     rows, columns = triu_indices(n, n, 1).unbind(0)
-    return _norm(input.index_select(0, rows) - input.index_select(0, columns), p)
+    return vector_norm(input.index_select(0, rows) - input.index_select(0, columns), p, -1)

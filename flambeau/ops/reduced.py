@@ -180,13 +180,16 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
 
 
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
-    """The norm of order `ord` of vectors along `dim` (all dimensions flattened by default)."""
-    if not x.is_floating_point():
+    """The norm of order `ord` of vectors along `dim` (all dimensions flattened by default); its derivative is 0 where an
+    element (or all of them) is 0.
+    """
+    if not (x.is_floating_point() or x.is_complex()):
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}"
         )
     if dtype is not None:
         x = x.to(dtype)
+    x = x.abs() if x.is_complex() else x
     if ord == 2:
         found = r.norm2.over((x,), dim, keepdim)
     elif ord == math.inf:
@@ -198,8 +201,17 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
     elif ord == 1:
         found = r.sum_(x.abs(), dim, keepdim)
     else:
-        found = r.sum_(x.abs() ** float(ord), dim, keepdim) ** (1.0 / ord)
-    return found if out is None else out.resize_(found.shape).copy_(found)
+        found = _power_sum(x, float(ord), dim, keepdim)
+    return into(out, found, "linalg.vector_norm")
+
+
+def _power_sum(x, p: float, dim, keepdim):
+    """(Σ |x|^p)^(1/p), whose derivative leaves out zeros: that of a power below 1 is infinite there."""
+    zero = x.detach() == 0
+    powers = (x.abs().masked_fill(zero, 1.0) ** p).masked_fill(zero, 0.0 if p > 0 else math.inf)
+    total = r.sum_(powers, dim, keepdim)
+    none = total.detach() == 0
+    return (total.masked_fill(none, 1.0) ** (1.0 / p)).masked_fill(none, 0.0 if p > 0 else math.inf)
 
 
 register("vector_norm", "composite", vector_norm, places=("linalg.vector_norm",))

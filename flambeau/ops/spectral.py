@@ -19,6 +19,7 @@ from ..core import tape
 from ..core.create import arange
 from ..core.dtypes import by_name, get_default_dtype
 from ..core.tensor import TensorBase
+from ..core.views import view_as_real
 from .hosted import host
 from .joining import cat
 from .lapack import conj, real
@@ -348,7 +349,7 @@ def stft(
     found = r2c(frames, (2,), scale) if onesided else c2c(_complex("stft", frames), (2,), scale, True)
     found = found.mT
     found = found.squeeze(0) if input.ndim == 1 else found
-    return found if return_complex else found.contiguous().view_as_real()
+    return found if return_complex else view_as_real(found.contiguous())
 
 
 @library("spectral", "istft", "Tensor.istft")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._tensor import Tensor
 from ..core import indexing, scatter, views
-from .registry import register
+from .registry import library, register
 
 _BOTH = """
     reshape flatten ravel unflatten squeeze unsqueeze transpose swapaxes swapdims t permute movedim moveaxis adjoint narrow
@@ -23,7 +23,7 @@ for _name in _BOTH.split():
     register(_name, "view", getattr(views, _name))
 for _name in _METHODS.split():
     register(_name, "view", getattr(views, _name), places=(f"Tensor.{_name}",))
-for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
+for _name in ("atleast_1d", "atleast_2d", "atleast_3d", "view_as_real", "view_as_complex"):
     register(_name, "view", getattr(views, _name), places=(_name,))
 register("broadcast_to", "view", views.broadcast_to)
 for _module, _names in ((indexing, _INDEXING), (scatter, _SCATTER)):
@@ -32,3 +32,37 @@ for _module, _names in ((indexing, _INDEXING), (scatter, _SCATTER)):
 
 for _name in ("T", "mT", "H", "mH"):
     setattr(Tensor, _name, property(getattr(views, f"get_{_name}")))
+
+
+@library("view", "real")
+def real(input: Tensor) -> Tensor:
+    """The real part of complex numbers, a view; real numbers themselves.
+
+    >>> import flambeau
+    >>> flambeau.real(flambeau.tensor([1 + 2j]))
+    tensor([1.])
+    """
+    return views.view_as_real(input).select(-1, 0) if input.is_complex() else input
+
+
+@library("view", "imag")
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part of complex numbers, a view.  RuntimeError for real dtypes.
+
+    >>> import flambeau
+    >>> flambeau.imag(flambeau.tensor([1 + 2j]))
+    tensor([2.])
+    """
+    if not input.is_complex():
+        raise RuntimeError(f"imag is not implemented for tensors with non-complex dtypes, got {input.dtype}")
+    return views.view_as_real(input).select(-1, 1)
+
+
+for _function in (real, imag):
+    setattr(
+        Tensor,
+        _function.__name__,
+        property(
+            _function, lambda self, value, part=_function: part(self).copy_(value), None, _function.__doc__
+        ),
+    )
