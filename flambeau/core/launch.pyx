@@ -154,7 +154,10 @@ cdef int run_rows(void* given) except -1:
         for d in range(rows.outer):
             reach += (rows.outer_size[rows.outer - 1 - d] - 1) * magnitude(strides[d])
         wide = wide or reach >= SHORT
-    width = width_for(length, count, rows.along)
+    if rows.scans:
+        width = BLOCK if rows.along and length >= 64 else 1
+    else:
+        width = width_for(length, count, rows.along)
     handle = handle_for(family, device, dims, folded, width, wide)
     a.count = 0
     for k in range(rows.operands):

@@ -13,6 +13,7 @@ cdef struct Rows:                # one launch; operands are outputs, then inputs
     const uint64_t* scalars
     int operands
     bint along                   # lanes run along the row
+    bint scans                   # a scan, on a device: one thread a row, or a whole block
     char* data[MAX_ALL]
     int width[MAX_ALL]
     int64_t k, r1, r0, total, index_first, index_step

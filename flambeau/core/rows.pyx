@@ -217,6 +217,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
             present[n + k] = <PyObject*><TensorBase?>given[k]
         one_device(op.name, present, n + m)
     rows.device = <PyObject*>device if device is not None else NULL
+    rows.scans = False
     common = common_code(operands, n, op.raw)
     for d in range(rank):
         reduced[d] = False
@@ -370,6 +371,7 @@ cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, i
         held.append(new_tensor_on(<Device>rows.device if rows.device != NULL else None, 1, &count, state_codes[k]))
     # stage one: the blocks are one more loop; operands are the states, then the inputs
     part.device = last.device = rows.device
+    part.scans = last.scans = False
     part.operands, part.along, part.scalars, part.total = states + n, rows.along, rows.scalars, rows.total
     part.r1, part.index_first, part.index_step = 1, 0, 0
     for k in range(states):

@@ -7,10 +7,12 @@ prefixes of those, and each block from the states before it.  The cut depends on
 bits for any number of threads.
 """
 from libc.stdint cimport int64_t, uintptr_t
-from .dispatch cimport kernel_t, MAX_OUTPUTS
-from .dtypes cimport dtype, dtype_of
+from cpython.object cimport PyObject
+from .dispatch cimport away, kernel_t, Family, MAX_OUTPUTS
+from .dtypes cimport dtype
 from .parallel cimport parallel_for
-from .tensor cimport TensorBase, new_tensor, pointer, wrap_dim
+from .rows cimport Rows
+from .tensor cimport TensorBase, new_tensor, new_tensor_on, place_of, pointer, wrap_dim
 from .views cimport compact
 
 cdef enum:
@@ -97,6 +99,8 @@ def scan(declaration, TensorBase input not None, dim, dtype working not None):
         elif d > axis:
             inner *= x.sizes[d]
     along = inner == 1
+    if x.storage.on is not None:
+        return scan_away(declaration, x, working, outer, length, inner)
     codes = kernel_for(declaration, &s, WHOLE, along, x.code, working.code)
     for code in codes:
         results.append(new_tensor(x.rank, x.sizes, code))
@@ -164,3 +168,33 @@ cdef int scan_blocks(declaration, TensorBase x, list results, dtype working, int
             place(&s, n + 1 + k, <TensorBase>before[k], 1, 0, whole - 1)
         launch(&s, 1, 1)
     return 0
+
+
+cdef object scan_away(declaration, TensorBase x, dtype working, int64_t outer, int64_t length, int64_t inner):
+    """The same on a device, in one launch: a block of threads goes along a row, or a thread along a column."""
+    cdef Rows rows
+    cdef TensorBase t
+    cdef bint along = inner == 1
+    cdef tuple key = ("away", along, x.code, working.code)
+    cdef dict known = declaration.kernels
+    cdef list results = []
+    cdef int k
+    found = known.get(key)
+    if found is None:
+        kernel = declaration.kernel(WHOLE, along, x.code, working.code)
+        found = known[key] = Family(kernel), declaration.result_codes(kernel)
+    for code in found[1]:
+        results.append(new_tensor_on(x.storage.on, x.rank, x.sizes, code))
+    rows.run, rows.device, rows.scalars = <kernel_t><void*><PyObject*>found[0], <PyObject*>x.storage.on, NULL
+    rows.operands, rows.along, rows.scans = len(results) + 1, along, True
+    rows.r1, rows.r0, rows.total, rows.index_first, rows.index_step = 1, length, length, 0, 0
+    rows.k, rows.outer, rows.outer_size[0] = (outer if along else inner), (0 if along else 1), outer
+    for k in range(rows.operands):
+        t = x if k == len(results) else <TensorBase>results[k]
+        rows.data[k], rows.width[k], rows.r1_stride[k] = place_of(t), t.width, 0
+        rows.k_stride[k] = length if along else 1
+        rows.r0_stride[k] = 1 if along else inner
+        rows.outer_stride[k][0] = length * inner
+    if x.count:
+        away.rows(&rows)
+    return results[0] if len(results) == 1 else tuple(results)

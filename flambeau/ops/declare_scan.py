@@ -63,12 +63,15 @@ class Scan:
         stored = tuple(ex.cast(r, m) for r, m in zip(results, dtypes))
         return kn.Row(self.name, stored, (access,) * len(stored), tuple(inputs), (), "r" if along else "k")
 
-    def address(self, stage: int, along: bool, memory: int, working: int) -> tuple[int, Sequence[int]]:
+    def address(self, stage: int, along: bool, memory: int, working: int) -> tuple[int, tuple[int, ...]]:
         """The kernel's machine code, and the dtypes (codes) of its results."""
         from ..compiler import build
 
         kernel = self.kernel(stage, along, memory, working)
-        return build.address(kernel), tuple(CODES[e.dtype] for e in kernel.outputs)
+        return build.address(kernel), self.result_codes(kernel)
+
+    def result_codes(self, kernel: kn.Row) -> tuple[int, ...]:
+        return tuple(CODES[e.dtype] for e in kernel.outputs)
 
 
 def scan(*, dtypes: frozenset[str] = ALL) -> Callable[[Callable], Scan]:
