@@ -28,6 +28,7 @@ cdef enum:
     PARALLEL_FROM = 32768
     BLOCK = 16384                # elements of a contiguous row that one state set takes in
     COLUMN_BLOCK = 65536         # elements of a block of rows, where lanes run across
+    DEVICE_BLOCK = 4096          # the same, either way, where there are thousands of threads to keep busy
     WHOLE = 0
     PARTIAL = 1
     FINAL = 2
@@ -303,7 +304,8 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     memcpy(scalars, params, op.params * sizeof(double))
     rows.scalars = scalars
     cdef bint two = op.splits and row.rank == 1 and (
-        rows.r0 >= 2 * BLOCK if rows.along else rows.r0 >= 64 and rows.r0 * rows.k >= 4 * COLUMN_BLOCK)
+        rows.r0 >= 2 * (BLOCK if device is None else DEVICE_BLOCK) if rows.along else
+        rows.r0 >= 64 and rows.r0 * rows.k >= 4 * (COLUMN_BLOCK if device is None else DEVICE_BLOCK))
     kernel = kernel_for(op, device is None, FINAL if two else WHOLE, rows.along, access, codes, n, m, common, wanted) if not two else NULL
     result_codes, state_codes = op.declaration.two_stage_codes(common, wanted) if two else (None, None)
     # results
@@ -355,9 +357,9 @@ cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, i
     cdef list held = []
     cdef TensorBase t
     if rows.along:
-        block = BLOCK
+        block = BLOCK if rows.device == NULL else DEVICE_BLOCK
     else:
-        block = COLUMN_BLOCK // rows.k
+        block = (COLUMN_BLOCK if rows.device == NULL else DEVICE_BLOCK) // rows.k
         if block < 16:
             block = 16
     whole, tail = rows.r0 // block, rows.r0 % block
