@@ -6,6 +6,7 @@ import copyreg
 from typing import Any
 
 from .core import tape
+from .core.dtypes import by_name
 from .core.memory import Storage
 from .core.tensor import TensorBase, inherit_operators, set_tensor_class
 
@@ -78,15 +79,16 @@ class Tensor(TensorBase):
             )
         if id(self) in memo:
             return memo[id(self)]
-        storage = self.untyped_storage()
-        if id(storage) not in memo:  # tensors that share memory share it again
-            copied = type(storage)(storage.nbytes())
-            memoryview(copied)[:] = memoryview(storage)
-            memo[id(storage)] = copied
-            memo[id(copied)] = storage
         from .core.create import empty
 
-        made = empty(0, dtype=self.dtype).set_(
+        storage = self.untyped_storage()
+        if id(storage) not in memo:  # tensors that share memory share it again
+            as_bytes = empty(0, dtype=by_name["uint8"], device=self.device).set_(
+                storage, 0, (storage.nbytes(),), (1,)
+            )
+            memo[id(storage)] = as_bytes.clone().untyped_storage()
+            memo[id(memo[id(storage)])] = storage
+        made = empty(0, dtype=self.dtype, device=self.device).set_(
             memo[id(storage)], self.storage_offset(), self.shape, self.stride()
         )
         if type(self) is not Tensor:
