@@ -109,4 +109,5 @@ cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* oper
 cdef int broadcast(str who, int64_t* sizes, int* rank, TensorBase t, tuple names) except -1
 cdef void make_callable(type cls, Op example) noexcept
 cdef bint fits(TensorBase t, int rank, const int64_t* sizes) noexcept nogil
+cdef int fit_out(str who, TensorBase out, int rank, const int64_t* sizes) except -1
 cdef TensorBase copied(TensorBase source, int code, bint row_major)

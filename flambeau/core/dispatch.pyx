@@ -884,6 +884,19 @@ cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* oper
             step *= sizes[order[i]]
 
 
+cdef int fit_out(str who, TensorBase out, int rank, const int64_t* sizes) except -1:
+    """Give `out=` the shape of the result; a warning where that changes a tensor with elements."""
+    if fits(out, rank, sizes):
+        return 0
+    if out.count:
+        import warnings
+
+        warnings.warn(f"{who}(): an output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
+                      f"match the required output shape {list(size_from(rank, sizes))}.", stacklevel=2)
+    out.resize_(size_from(rank, sizes))
+    return 0
+
+
 cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place, int common, bint taped):
     """Results go into tensors that exist: checks, then the same way."""
     cdef TensorBase out, t
@@ -914,7 +927,7 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
             if in_place:
                 raise RuntimeError(f"{op.name}_(): output with shape {list(out.shape)} doesn't match the broadcast shape "
                                    f"{list(size_from(rank, sizes))}")
-            out.resize_(size_from(rank, sizes))
+            fit_out(op.name, out, rank, sizes)
         check_overlap(op, out, operands, n)
         check_writable(out, op.name)
     cdef TensorBase original = None

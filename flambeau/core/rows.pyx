@@ -15,7 +15,7 @@ from .tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor_on, new_st
 from .device cimport Device
 from .tape cimport Node, FormulaNode, Slot, keep, grad_enabled, wants_grad, attach
 from .dispatch cimport (
-    Op, Operand, Kernel, Table, kernel_t, look_up, insert, common_code, layout, broadcast, make_callable, prepare_op, fits,
+    Op, Operand, Kernel, Table, kernel_t, look_up, insert, common_code, layout, broadcast, make_callable, prepare_op, fits, fit_out,
     away, one_device, insert_family, AWAY, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, CONTIGUOUS, BROADCAST, STRIDED,
 )
 from .parallel cimport parallel_for, num_threads
@@ -313,8 +313,8 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     for k in range(m):
         if given is not None:
             out = <TensorBase>given[k]
-            if not fits(out, rank if op.full >> k & 1 else kept_rank, long_sizes if op.full >> k & 1 else short_sizes):
-                out.resize_(size_from(rank if op.full >> k & 1 else kept_rank, long_sizes if op.full >> k & 1 else short_sizes))
+            check_out(op, out, result_codes[k] if two else kernel.codes[k], taped)
+            fit_out(op.name, out, rank if op.full >> k & 1 else kept_rank, long_sizes if op.full >> k & 1 else short_sizes)
             results.append(out)
         elif op.full >> k & 1:
             results.append(new_strided_on(device, rank, sizes, full_strides, kernel.codes[k]))
@@ -342,6 +342,16 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     if m == 1:
         return results[0]
     return op.names(*results) if op.names is not None else tuple(results)
+
+
+cdef int check_out(RowOp op, TensorBase out, int code, bint taped) except -1:
+    """RuntimeError for an `out=` of a lower category (but for sums and products, which are then of its dtype), or on the tape."""
+    if CATEGORY[code] > CATEGORY[out.code] and op.name != "sum" and op.name != "product":
+        raise RuntimeError(f"{op.name}(): result type {dtype_of(code)} can't be cast to the desired output type {dtype_of(out.code)}")
+    if grad_enabled() and (taped or wants_grad(out)):
+        raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                           "arguments requires grad.")
+    return 0
 
 
 cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, int wanted, tuple codes_of_states) except -1:

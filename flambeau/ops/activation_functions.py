@@ -11,6 +11,7 @@ from . import activations as a
 from .functions import tanh
 from .reductions import log_softmax_of, softmax_of
 from .registry import library, register
+from .results import into
 
 
 def _with_inplace(name: str, op, *params: tuple[str, float]) -> Callable:
@@ -153,7 +154,7 @@ def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-1
     from .reduced import vector_norm
 
     found = input / vector_norm(input, p, dim, True).clamp_min(eps)
-    return found if out is None else out.resize_(found.shape).copy_(found)
+    return into(out, found, "normalize")
 
 
 @library("composite", "nn.functional.cosine_similarity", "cosine_similarity")

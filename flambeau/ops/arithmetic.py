@@ -7,6 +7,7 @@ from ..compiler import functions as fn
 from ..compiler.differentiate import sign as sign_of
 from .declare import ALL, BOOL, FLOATING, INTEGRAL, NUMERIC, pointwise
 from .registry import library, register
+from .results import into
 
 SPECIAL = ("special.", "Tensor.")
 
@@ -271,7 +272,7 @@ def round(input, *, decimals=0, out=None):  # noqa: A001
         return rounded(input, out=out)
     scale = 10.0 ** abs(decimals)
     found = rounded(input * scale) / scale if decimals > 0 else rounded(input / scale) * scale
-    return found if out is None else out.resize_(found.shape).copy_(found)
+    return into(out, found, "round")
 
 
 @pointwise(dtypes=FLOATING)

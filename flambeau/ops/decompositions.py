@@ -27,7 +27,7 @@ from .lapack import (
     tensor,
 )
 from .registry import library
-from .results import into
+from .results import accepts_out, into
 
 qr_result = namedtuple("linalg_qr", ("Q", "R"))  # type: ignore[name-match]
 eigh_result = namedtuple("linalg_eigh", ("eigenvalues", "eigenvectors"))  # type: ignore[name-match]
@@ -42,7 +42,8 @@ ldl_factor_ex_result = namedtuple("linalg_ldl_factor_ex", ("LD", "pivots", "info
 
 # --- QR -------------------------------------------------------------------------------------------------------------------
 @library("lapack", "linalg.qr")
-def qr(A: TensorBase, mode: str = "reduced", *, out: tuple | None = None) -> tuple:
+@accepts_out
+def qr(A: TensorBase, mode: str = "reduced") -> tuple:
     """Q with orthonormal columns and upper triangular R with A = Q R, as a named tuple.
 
     `mode` "reduced": Q is m by min(m, n); "complete": m by m; "r": R alone, Q is empty.
@@ -57,11 +58,7 @@ def qr(A: TensorBase, mode: str = "reduced", *, out: tuple | None = None) -> tup
     found = computed("linalg.qr", lambda a: np.linalg.qr(a, mode), array(A))
     Q, R = (A.new_empty(0), tensor(found)) if mode == "r" else map(tensor, found)
     record("LinalgQr", _qr_gradient, (A,), (Q, R), (Q, R), (mode,))
-    return (
-        qr_result(Q, R)
-        if out is None
-        else qr_result(into(out[0], Q, "linalg.qr"), into(out[1], R, "linalg.qr"))
-    )
+    return qr_result(Q, R)
 
 
 def _qr_gradient(grads: tuple, Q: TensorBase, R: TensorBase, mode: str) -> tuple:
@@ -192,6 +189,7 @@ def _needs_pivot(who: str, pivot: bool) -> None:
 
 
 @library("lapack", "linalg.lu_factor_ex")
+@accepts_out
 def lu_factor_ex(A: TensorBase, *, pivot: bool = True, check_errors: bool = False) -> tuple:
     """`lu_factor`, and for each matrix 0 or the number of the first pivot that is 0."""
     _needs_pivot("linalg.lu_factor", pivot)
@@ -205,26 +203,24 @@ def lu_factor_ex(A: TensorBase, *, pivot: bool = True, check_errors: bool = Fals
 
 
 @library("lapack", "linalg.lu_factor")
-def lu_factor(A: TensorBase, *, pivot: bool = True, out: tuple | None = None) -> tuple:
+@accepts_out
+def lu_factor(A: TensorBase, *, pivot: bool = True) -> tuple:
     """The LU decomposition in compact form: L and U in one matrix, and with which row each was exchanged (from 1).
 
     LinAlgError where a pivot is 0.
     """
     LU, pivots, _ = lu_factor_ex(A, pivot=pivot, check_errors=True)
-    if out is not None:
-        LU, pivots = into(out[0], LU, "linalg.lu_factor"), into(out[1], pivots, "linalg.lu_factor")
     return lu_factor_result(LU, pivots)
 
 
 @library("lapack", "linalg.lu")
-def lu(A: TensorBase, *, pivot: bool = True, out: tuple | None = None) -> tuple:
+@accepts_out
+def lu(A: TensorBase, *, pivot: bool = True) -> tuple:
     """Permutation P, lower triangular L with ones on its diagonal, and upper triangular U with A = P L U."""
     _needs_pivot("linalg.lu", pivot)
     LU, pivots, _ = _factored("linalg.lu", A)
     L, U = _triangles(LU)
     found = _permutation(pivots, A.shape[-2], LU.detach()), L, U
-    if out is not None:
-        found = tuple(into(o, f, "linalg.lu") for o, f in zip(out, found))  # type: ignore[assignment]
     return lu_result(*found)
 
 
@@ -271,7 +267,8 @@ def _check_triangle(who: str, UPLO: str) -> str:
 
 
 @library("lapack", "linalg.eigh")
-def eigh(A: TensorBase, UPLO: str = "L", *, out: tuple | None = None) -> tuple:
+@accepts_out
+def eigh(A: TensorBase, UPLO: str = "L") -> tuple:
     """Eigenvalues (real, ascending) and orthonormal eigenvectors of Hermitian matrices, of which one triangle is read.
 
     Gradients of the eigenvectors need distinct eigenvalues.
@@ -286,8 +283,6 @@ def eigh(A: TensorBase, UPLO: str = "L", *, out: tuple | None = None) -> tuple:
     triangle = _check_triangle("linalg.eigh", UPLO)
     L, V = map(tensor, computed("linalg.eigh", lambda a: np.linalg.eigh(a, triangle), array(A)))
     record("LinalgEigh", _eigh_gradient, (A,), (L, V), (L, V))
-    if out is not None:
-        L, V = into(out[0], L, "linalg.eigh"), into(out[1], V, "linalg.eigh")
     return eigh_result(L, V)
 
 
@@ -336,7 +331,8 @@ def _check_finite(who: str, A: TensorBase) -> None:
 
 
 @library("lapack", "linalg.eig")
-def eig(A: TensorBase, *, out: tuple | None = None) -> tuple:
+@accepts_out
+def eig(A: TensorBase) -> tuple:
     """Eigenvalues and eigenvectors (of norm 1) of square matrices, always complex, in no certain order.
 
     Gradients of the eigenvectors need distinct eigenvalues.
@@ -349,8 +345,6 @@ def eig(A: TensorBase, *, out: tuple | None = None) -> tuple:
     kind = _complex_of(a)
     L, V = (tensor(x.astype(kind)) for x in computed("linalg.eig", np.linalg.eig, a))
     record("LinalgEig", _eig_gradient, (A,), (L, V), (L, V), (A.is_complex(),))
-    if out is not None:
-        L, V = into(out[0], L, "linalg.eig"), into(out[1], V, "linalg.eig")
     return eig_result(L, V)
 
 
@@ -392,8 +386,12 @@ def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
 
 # --- singular values ------------------------------------------------------------------------------------------------------
 @library("lapack", "linalg.svd")
+@accepts_out
 def svd(
-    A: TensorBase, full_matrices: bool = True, *, driver: str | None = None, out: tuple | None = None
+    A: TensorBase,
+    full_matrices: bool = True,
+    *,
+    driver: str | None = None,
 ) -> tuple:
     """U, S and Vh with A = U diag(S) Vh: orthonormal columns and rows, and singular values in descending order.
 
@@ -414,8 +412,6 @@ def svd(
     found = computed("linalg.svd", lambda a: np.linalg.svd(a, full_matrices), array(A))
     U, S, Vh = map(tensor, found)
     record("LinalgSvd", _svd_gradient, (A,), (U, S, Vh), (U, S, Vh))
-    if out is not None:
-        U, S, Vh = (into(o, f, "linalg.svd") for o, f in zip(out, (U, S, Vh)))
     return svd_result(U, S, Vh)
 
 
@@ -468,6 +464,7 @@ def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None 
 
 # --- symmetric indefinite matrices ----------------------------------------------------------------------------------------
 @library("lapack", "linalg.ldl_factor_ex", differentiable=False)
+@accepts_out
 def ldl_factor_ex(A: TensorBase, *, hermitian: bool = False, check_errors: bool = False) -> tuple:
     """Bunch-Kaufman decomposition A = L D Lᵀ (Lᴴ where `hermitian`) in LAPACK's compact form, and LAPACK's verdict."""
     import numpy as np
@@ -489,12 +486,14 @@ def ldl_factor_ex(A: TensorBase, *, hermitian: bool = False, check_errors: bool 
 
 
 @library("lapack", "linalg.ldl_factor", differentiable=False)
+@accepts_out
 def ldl_factor(A: TensorBase, *, hermitian: bool = False) -> tuple:
     """Bunch-Kaufman decomposition of symmetric (or Hermitian) matrices in LAPACK's compact form."""
     return ldl_factor_result(*ldl_factor_ex(A, hermitian=hermitian, check_errors=True)[:2])
 
 
 @library("lapack", "linalg.ldl_solve", differentiable=False)
+@accepts_out
 def ldl_solve(LD: TensorBase, pivots: TensorBase, B: TensorBase, *, hermitian: bool = False) -> TensorBase:
     """X with A X = B for A as `ldl_factor` gave it."""
     import numpy as np

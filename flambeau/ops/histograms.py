@@ -10,6 +10,7 @@ from ..core.dispatch import to_dtype
 from ..core.tensor import TensorBase
 from .lapack import array, tensor
 from .registry import library
+from .results import accepts_out
 
 histogram_result = namedtuple("histogram", ("hist", "bin_edges"))  # type: ignore[name-match]
 histogramdd_result = namedtuple("histogramdd", ("hist", "bin_edges"))  # type: ignore[name-match]
@@ -80,6 +81,7 @@ def histogramdd(
 
 
 @library("search", "histogram", "Tensor.histogram", differentiable=False)
+@accepts_out
 def histogram(
     input: TensorBase,
     bins: Any,

@@ -11,7 +11,7 @@ from ..core.dtypes import by_name
 from ..core.tensor import TensorBase
 from .hosted import hosted
 from .registry import library
-from .results import into
+from .results import accepts_out, into
 
 frexp_result = namedtuple("frexp", ("mantissa", "exponent"))  # type: ignore[name-match]
 
@@ -58,6 +58,7 @@ def ldexp_(self: TensorBase, other: TensorBase) -> TensorBase:
 
 
 @library("hosted", reference="numpy.frexp")
+@accepts_out
 def frexp(input: TensorBase) -> tuple[TensorBase, TensorBase]:
     """Mantissa, of magnitude in [0.5, 1), and exponent (int32) with input = mantissa · 2^exponent.
 

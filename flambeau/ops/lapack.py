@@ -17,7 +17,7 @@ from ..core.bridge import from_numpy
 from ..core.products import matmul
 from ..core.tensor import TensorBase
 from .registry import library
-from .results import into
+from .results import accepts_out, into
 
 # mypy reads the names of the tuples' classes as if they had to be those of the variables
 cholesky_ex_result = namedtuple("linalg_cholesky_ex", ("L", "info"))  # type: ignore[name-match]
@@ -286,6 +286,7 @@ def _first_zero_pivot(a: Any) -> int:
 
 
 @library("lapack", "linalg.inv_ex")
+@accepts_out
 def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
     """`inv`, and for each matrix 0 or (where it is singular) which pivot was 0, instead of an error."""
     checked("linalg.inv_ex", A)
@@ -296,6 +297,7 @@ def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
 
 
 @library("lapack", "linalg.solve_ex")
+@accepts_out
 def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: bool = False) -> tuple:
     """`solve`, and for each matrix 0 or (where it is singular) which pivot was 0, instead of an error."""
     checked("linalg.solve_ex", A)
@@ -339,6 +341,7 @@ def _det_gradient(grad: TensorBase, A: TensorBase, found: TensorBase) -> tuple:
 
 
 @library("lapack", "linalg.slogdet", "slogdet", "Tensor.slogdet")
+@accepts_out
 def slogdet(A: TensorBase) -> tuple:
     """Sign (of modulus 1, or 0) and logarithm of the modulus of the determinant, as a named tuple (sign, logabsdet)."""
     import numpy as np
@@ -382,6 +385,7 @@ def _lower(a: Any) -> tuple[Any, int]:
 
 
 @library("lapack", "linalg.cholesky_ex")
+@accepts_out
 def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = False) -> tuple:
     """`cholesky`, and for each matrix 0 or the order of the first leading minor that is not positive, instead of an error."""
     import numpy as np

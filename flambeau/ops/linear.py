@@ -31,7 +31,7 @@ from .lapack import (
 )
 from .reduced import sum_to_size, vector_norm
 from .registry import library, register
-from .results import into
+from .results import accepts_out, into
 from .shaping import _wrapped, broadcast_shapes
 from .shaping import cross as _cross
 
@@ -281,6 +281,7 @@ def _pinv_gradient(grad: TensorBase, A: TensorBase, P: TensorBase) -> tuple:
 
 
 @library("composite", "linalg.lstsq")
+@accepts_out
 def lstsq(A: TensorBase, B: TensorBase, rcond: float | None = None, *, driver: str | None = None) -> tuple:
     """X with the least |A X - B|, as a named tuple (solution, residuals, rank, singular_values).
 
@@ -482,6 +483,7 @@ def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | No
 
 
 @library("composite")
+@accepts_out
 def triangular_solve(
     b: TensorBase, A: TensorBase, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple:
@@ -495,12 +497,14 @@ def triangular_solve(
 
 
 @library("composite", "qr", "Tensor.qr", name="old_qr")
+@accepts_out
 def qr(input: TensorBase, some: bool = True) -> tuple:
     """`linalg.qr`, reduced where `some`, else complete."""
     return dec.qr(input, "reduced" if some else "complete")
 
 
 @library("composite", "svd", "Tensor.svd", name="old_svd")
+@accepts_out
 def svd(input: TensorBase, some: bool = True, compute_uv: bool = True) -> tuple:
     """`linalg.svd` with V instead of its Hermitian transpose; zeros for U and V unless `compute_uv`."""
     if not compute_uv:
@@ -520,6 +524,7 @@ def lu(A: TensorBase, pivot: bool = True, get_infos: bool = False) -> tuple:
 
 
 @library("composite", "lu_solve", "Tensor.lu_solve", name="old_lu_solve")
+@accepts_out
 def lu_solve(b: TensorBase, LU_data: TensorBase, LU_pivots: TensorBase) -> TensorBase:
     """`linalg.lu_solve`."""
     return dec.lu_solve(LU_data, LU_pivots, b)
@@ -529,6 +534,7 @@ lu_unpack_result = namedtuple("lu_unpack", ("P", "L", "U"))  # type: ignore[name
 
 
 @library("composite", "lu_unpack")
+@accepts_out
 def lu_unpack(
     LU_data: TensorBase, LU_pivots: TensorBase, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 
 from ..core import dispatch
 from ..core.tensor import TensorBase
@@ -12,7 +13,9 @@ from .arithmetic import is_counted, maximum, minimum, overwrite
 from .functions import log_odds
 from .functions import numbers_only as _numbers_only
 from .registry import library, register
-from .results import category, into
+from .results import accepts_out, category, into
+
+aminmax_result = namedtuple("aminmax", ("min", "max"))  # type: ignore[name-match]
 
 
 @library("composite", "Tensor.sum_to_size")
@@ -44,9 +47,7 @@ def _extreme(name: str, all_of, pair, best):
         found = best.over((input,), dim, keepdim)
         values, indices = (found.values.bool() if input.dtype.name == "bool" else found.values), found.indices
         if out is not None:
-            return type(found)(
-                out[0].resize_(values.shape).copy_(values), out[1].resize_(indices.shape).copy_(indices)
-            )
+            return type(found)(into(out[0], values, name), into(out[1], indices, name))
         return found if input.dtype.name != "bool" else type(found)(values, indices)
 
     function.__name__ = function.__qualname__ = name
@@ -63,11 +64,10 @@ min = _extreme("min", r.amin, minimum, r.min_with_index)  # noqa: A001
 
 
 @library("composite")
+@accepts_out
 def aminmax(input, *, dim=None, keepdim=False):
     """Smallest and largest element as a named tuple (min, max)."""
-    from collections import namedtuple
-
-    return namedtuple("aminmax", ("min", "max"))(r.amin(input, dim, keepdim), r.amax(input, dim, keepdim))
+    return aminmax_result(r.amin(input, dim, keepdim), r.amax(input, dim, keepdim))
 
 
 def _correction(dim, unbiased, correction):
@@ -224,6 +224,7 @@ def dist(input, other, p=2):
 
 
 @library("composite")
+@accepts_out
 def nansum(input, dim=None, keepdim=False, *, dtype=None):
     """Sum in which NaN counts as zero."""
     return r.sum_(
@@ -232,12 +233,14 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
 
 
 @library("composite")
+@accepts_out
 def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     """Mean of the elements that are numbers."""
     return nansum(input, dim, keepdim, dtype=dtype) / r.sum_((~input.isnan()).to(input.dtype), dim, keepdim)
 
 
 @library("composite", "nan_to_num", "Tensor.nan_to_num", reference="numpy.nan_to_num")
+@accepts_out
 def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
     """NaN and infinities replaced by numbers: the dtype's largest and lowest for the infinities by default."""
     from .._typeinfo import finfo
@@ -256,12 +259,14 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
 @library(
     "composite", "logit", "Tensor.logit", "special.logit", domain=(0.1, 0.9), reference="scipy.special.logit"
 )
+@accepts_out
 def logit(input, eps=None):
     """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
     return log_odds(input if eps is None else _clamp(input, eps, 1 - eps))
 
 
 @library("composite", "float_power", "Tensor.float_power")
+@accepts_out
 def float_power(input, exponent):
     """input ** exponent in float64."""
     from ..core.dtypes import by_name

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 from ..core import tape
 from ..core.dtypes import dtype
@@ -43,3 +47,27 @@ def into(out: TensorBase | None, found: TensorBase, who: str) -> TensorBase:
             )
         out.resize_(found.shape)
     return out.copy_(found)
+
+
+def accepts_out(function: Callable) -> Callable:
+    """Give a function of tensors the keyword `out=`: a tensor, or as many as it returns."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def with_out(*args: Any, out: Any = None, **named: Any) -> Any:
+        found = function(*args, **named)
+        if out is None:
+            return found
+        if not isinstance(found, tuple):
+            return into(out, found, name)
+        if not isinstance(out, (tuple, list)) or len(out) != len(found):
+            raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(found)} Tensors")
+        written = [into(o, f, name) for o, f in zip(out, found)]
+        return type(found)(*written) if hasattr(found, "_fields") else tuple(written)
+
+    signature = inspect.signature(function)
+    keyword = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
+    with_out.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), keyword]
+    )
+    return with_out

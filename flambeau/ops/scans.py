@@ -18,6 +18,7 @@ from .declare_scan import Scan, scan
 from .joining import cat
 from .reductions import merge_logsumexp
 from .registry import library, register
+from .results import into
 
 INT64 = by_name["int64"]
 
@@ -94,10 +95,6 @@ def _accumulating(who: str, input: TensorBase, dim: int, given: dtype | None) ->
     return given
 
 
-def _into(out: TensorBase | None, found: TensorBase) -> TensorBase:
-    return found if out is None else out.resize_(found.shape).copy_(found)
-
-
 @library("scan", reference="numpy.cumsum")
 def cumsum(
     input: TensorBase, dim: int, *, dtype: dtype | None = None, out: TensorBase | None = None
@@ -115,7 +112,7 @@ def cumsum(
         tape.record(
             "CumsumBackward0", lambda g: _reversed_sum(to_dtype(g, input.dtype), dim), (input,), found
         )
-    return _into(out, found)
+    return into(out, found, "cumsum")
 
 
 @library("scan", reference="numpy.cumprod")
@@ -132,7 +129,7 @@ def cumprod(
     found = running_product(x, dim)
     if tape.recording(x):
         tape.record("CumprodBackward0", _cumprod_gradient, (x,), found, (x, found), (dim,))
-    return _into(out, found)
+    return into(out, found, "cumprod")
 
 
 def _cumprod_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim: int) -> TensorBase:
@@ -184,7 +181,7 @@ def logcumsumexp(input: TensorBase, dim: int, *, out: TensorBase | None = None) 
     found = running_logsumexp(input, dim)
     if tape.recording(input):
         tape.record("LogcumsumexpBackward0", _logcumsumexp_gradient, (input,), found, (input, found), (dim,))
-    return _into(out, found)
+    return into(out, found, "logcumsumexp")
 
 
 def _logcumsumexp_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim: int) -> TensorBase:
@@ -211,7 +208,7 @@ def _extreme(who: str, kind: str, run: Scan, result: type):
         if tape.recording(input):
             tape.record(f"{who.capitalize()}Backward0", _to_places, (input,), values, (indices,), (axis,))
         if out is not None:
-            return result(_into(out[0], values), _into(out[1], indices))
+            return result(into(out[0], values, who), into(out[1], indices, who))
         return result(values, indices)
 
     function.__name__ = function.__qualname__ = who
@@ -270,14 +267,14 @@ def diff(
         raise RuntimeError(f"diff(): order must be non-negative but got {n}")
     axis = _wrapped(dim, input, "diff")
     if n == 0:
-        return _into(out, input.clone())
+        return into(out, input.clone(), "diff")
     parts = [p for p in (prepend, input, append) if p is not None]
     x = cat(parts, axis) if len(parts) > 1 else input
     for _ in range(min(n, x.shape[axis])):
         length = max(x.shape[axis] - 1, 0)
         after, before = x.narrow(axis, x.shape[axis] - length, length), x.narrow(axis, 0, length)
         x = after ^ before if x.dtype.name == "bool" else after - before
-    return _into(out, x)
+    return into(out, x, "diff")
 
 
 def _panels(y: TensorBase, x: TensorBase | None, dx, dim: int, who: str) -> TensorBase:

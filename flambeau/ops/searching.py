@@ -11,6 +11,7 @@ from ..core.dtypes import by_name
 from ..core.tensor import TensorBase
 from .copying import to_dtype
 from .registry import library
+from .results import accepts_out, into
 
 
 def _host(x: TensorBase):
@@ -142,7 +143,7 @@ def histc(
     place = ((a - a.dtype.type(low)) / a.dtype.type(high - low) * bins).astype("int64")
     counts = np.bincount(np.minimum(place, bins - 1), minlength=bins)
     found = to_dtype(_found(counts, "int64"), input.dtype)
-    return found if out is None else out.resize_(found.shape).copy_(found)
+    return into(out, found, "histc")
 
 
 @library("search", "searchsorted", differentiable=False)
@@ -192,7 +193,7 @@ def searchsorted(
     else:
         places = _search_rows(bounds, values, behind)
     found = _found(np.asarray(places), "int32" if out_int32 else "int64")
-    return found if out is None else out.resize_(found.shape).copy_(found)
+    return into(out, found, "searchsorted")
 
 
 def _search_rows(bounds, values, behind: bool):
@@ -228,6 +229,7 @@ def bucketize(
 
 
 @library("search", "isin", differentiable=False)
+@accepts_out
 def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
 ) -> TensorBase:

@@ -18,6 +18,7 @@ from ..core.tensor import TensorBase
 from .declare import pointwise
 from .joining import cat, stack
 from .registry import library, register
+from .results import accepts_out, into
 from .scans import _wrapped
 
 INT32, INT64 = by_name["int32"], by_name["int64"]
@@ -326,7 +327,7 @@ def diag(input: TensorBase, diagonal: int = 0, *, out: TensorBase | None = None)
     if input.ndim not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
     found = diag_embed(input, diagonal) if input.ndim == 1 else input.diagonal(diagonal).clone()
-    return found if out is None else out.resize_(found.shape).copy_(found)
+    return into(out, found, "diag")
 
 
 @library("shape", reference="numpy.diagflat")
@@ -371,6 +372,7 @@ def select_scatter(input: TensorBase, src: TensorBase, dim: int, index: int) -> 
 
 
 @library("shape")
+@accepts_out
 def slice_scatter(
     input: TensorBase,
     src: TensorBase,
@@ -551,7 +553,7 @@ def kron(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None)
     first = input.reshape([n for s in a for n in (s, 1)])
     second = other.reshape([n for s in b for n in (1, s)])
     found = (first * second).reshape([m * n for m, n in zip(a, b)])
-    return found if out is None else out.resize_(found.shape).copy_(found)
+    return into(out, found, "kron")
 
 
 @library("shape")
@@ -572,7 +574,7 @@ def cross(
                 f"cross(): inputs dimension {dim} must have length 3. Got {input.shape[axis]} and {other.shape[axis]}"
             )
     found = roll(a, -1, axis) * roll(b, 1, axis) - roll(a, 1, axis) * roll(b, -1, axis)
-    return found if out is None else out.resize_(found.shape).copy_(found)
+    return into(out, found, "cross")
 
 
 @library("shape", "vander", reference="numpy.vander")

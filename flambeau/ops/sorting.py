@@ -16,6 +16,7 @@ from ..core.order import order
 from ..core.tensor import TensorBase
 from .copying import to_dtype
 from .registry import library, register
+from .results import into
 from .scans import _wrapped
 
 sort_result = namedtuple("sort", ("values", "indices"))  # type: ignore[name-match]
@@ -59,7 +60,7 @@ def _order(x: TensorBase, dim: int, descending: bool, first: int = -1) -> Tensor
 def _given(out: tuple | None, result: tuple) -> tuple:
     if out is None:
         return result
-    return type(result)(*[o.resize_(r.shape).copy_(r) for o, r in zip(out, result)])
+    return type(result)(*[into(o, r, type(result).__name__) for o, r in zip(out, result)])
 
 
 @library("sort", "sort", "Tensor.sort")
@@ -105,7 +106,7 @@ def argsort(input: TensorBase, dim: int = -1, descending: bool = False, stable: 
 def msort(input: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """The elements in order along the first dimension."""
     values = sort(input, 0).values
-    return values if out is None else out.resize_(values.shape).copy_(values)
+    return into(out, values, "msort")
 
 
 @library("sort", "topk", "Tensor.topk")
@@ -267,7 +268,7 @@ def _quantile(who: str, skip_nan: bool):
         if input.numel() == 0:
             raise RuntimeError(f"{who}() input tensor must be non-empty")
         found = _quantiles(input, points, dim, keepdim, interpolation, skip_nan, who)
-        return found if out is None else out.resize_(found.shape).copy_(found)
+        return into(out, found, who)
 
     function.__name__ = function.__qualname__ = who
     function.__doc__ = (
