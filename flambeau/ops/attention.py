@@ -66,20 +66,26 @@ def scaled_dot_product_attention(
                 )
         key = key.repeat_interleave(heads // key.shape[-3], -3)
         value = value.repeat_interleave(heads // value.shape[-3], -3)
+    if attn_mask is not None:
+        _allowed(name, attn_mask, query)
+    kind = query.dtype
+    if kind.name in ("float16", "bfloat16"):  # rounded once, at the end
+        query, key, value = query.float(), key.float(), value.float()
+        attn_mask = attn_mask.float() if attn_mask is not None and attn_mask.dtype is kind else attn_mask
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = (query * factor) @ key.transpose(-2, -1)
     if is_causal:
         later = ones(query.shape[-2], key.shape[-2], dtype=by_name["bool"], device=query.device).triu(1)
         weights = softmax_of(scores.masked_fill(later, -math.inf), -1)
     elif attn_mask is not None:
-        _allowed(name, attn_mask, query)
         boolean = attn_mask.dtype.name == "bool"
         scores = scores.masked_fill(~attn_mask, -math.inf) if boolean else scores + attn_mask
         alone = (scores.detach() == -math.inf).all(-1, True)  # a softmax of nothing but -inf would be NaN
         weights = softmax_of(scores.masked_fill(alone, 0.0), -1).masked_fill(alone, 0.0)
     else:
         weights = softmax_of(scores, -1)
-    return (dropout(weights, dropout_p) if dropout_p else weights) @ value
+    found = (dropout(weights, dropout_p) if dropout_p else weights) @ value
+    return found if found.dtype is kind else found.to(kind)
 
 
 def _additive(mask: TensorBase | None, label: str, like: TensorBase) -> TensorBase | None:

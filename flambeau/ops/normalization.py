@@ -150,6 +150,8 @@ def batch_norm(
     In training the moments are the batch's, and the running ones move towards them (with n - 1 in the variance); else the
     running ones are used.
     """
+    if input.ndim == 1 and not input.numel():  # PyTorch takes this one, with no channels
+        return input * 1.0
     if input.ndim < 2:
         raise RuntimeError(
             f"batch_norm(): an input with at least 2 dimensions expected, got shape {tuple(input.shape)}"

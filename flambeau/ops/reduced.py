@@ -31,7 +31,7 @@ def sum_to_size(input, *size):
             f"sum_to_size(): size {list(sizes)} is not expandable to size {list(input.shape)}."
         )
     if not dims:
-        return input if category(input.dtype) > 1 else input.long()
+        return input if sizes or category(input.dtype) > 1 else input.long()
     return r.sum_(input, dims, True).reshape(sizes) if lead else r.sum_(input, dims, True)
 
 

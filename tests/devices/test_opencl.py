@@ -12,7 +12,8 @@ from flambeau.ops.registry import REGISTRY
 
 if not flambeau.opencl.is_available():
     pytest.skip(
-        "no OpenCL device; `pip install intel-opencl-rt intel-cmplr-lib-rt` makes one", allow_module_level=True
+        "no OpenCL device; `pip install intel-opencl-rt intel-cmplr-lib-rt` makes one",
+        allow_module_level=True,
     )
 
 DEVICE = flambeau.device("opencl", 0)
@@ -73,7 +74,9 @@ def supported(entry, dtypes):
 @pytest.mark.parametrize("entry", POINTWISE, ids=name_of)
 def test_pointwise(entry):
     """Contiguous, strided, transposed and expanded operands, for every dtype: the bits of the CPU."""
-    for dtype in supported(entry, ("float32", "float64", "int64", "uint8", "bool", "bfloat16", "float16", "complex64")):
+    for dtype in supported(
+        entry, ("float32", "float64", "int64", "uint8", "bool", "bfloat16", "float16", "complex64")
+    ):
         operands = sample(entry, (5, 37), dtype)
         moved = [x.to(DEVICE) for x in operands]
         assert_equal(entry.function(*moved, **params(entry)), entry.function(*operands, **params(entry)))
@@ -94,7 +97,9 @@ def test_gradients_of_pointwise(entry):
             if not isinstance(total, flambeau.Tensor):
                 assert not any(r.requires_grad for r in results)
                 break
-            gradients.append([g for g in flambeau.autograd.grad(total, wanted, allow_unused=True) if g is not None])
+            gradients.append(
+                [g for g in flambeau.autograd.grad(total, wanted, allow_unused=True) if g is not None]
+            )
         else:
             assert_equal(gradients[1], gradients[0])
 

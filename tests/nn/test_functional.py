@@ -281,3 +281,19 @@ def test_dropout_keeps_the_mean(p):
     assert out.max().item() == pytest.approx(1 / (1 - p))
     channels = F.dropout2d(flambeau.ones(8, 64, 3, 3), p).reshape(512, 9)
     assert bool((channels == channels[:, :1]).all())
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_of_half_types_rounds_once(causal):
+    q, k, v = (flambeau.randn(2, 3, 8).bfloat16() for _ in range(3))
+    found = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    wide = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=causal)
+    assert found.dtype == flambeau.bfloat16 and found.equal(wide.bfloat16())
+    mask = flambeau.zeros(3, 3).bfloat16()
+    assert F.scaled_dot_product_attention(q, k, v, mask).equal(F.scaled_dot_product_attention(q, k, v))
+
+
+def test_batch_norm_of_an_empty_vector():
+    assert F.batch_norm(flambeau.ones(0), flambeau.ones(0), flambeau.ones(0), training=True).shape == (0,)
+    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+        F.batch_norm(flambeau.ones(3), flambeau.ones(3), flambeau.ones(3))
