@@ -12,12 +12,14 @@ from libc.string cimport memcpy
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from .blas cimport OK, ensure, batched_gemm_f32, batched_gemm_f64, gemm_f32, gemm_f64
 from .dtypes cimport U8, I8, I16, I32, F16, BF16, F32, F64, CATEGORY, size_from
-from .dispatch cimport copied, fits, sum_to
+from .device cimport Product as DeviceProduct
+from .dispatch cimport away, copied, fits, one_device, sum_to
 from .parallel cimport parallel_for
 from .tape cimport Node, Slot, attach, clear_slot, grad_enabled, keep, kept, rebase, set_grad, wants_grad
-from .tensor cimport MAX_DIMS, OP_MUL, TensorBase, late, new_tensor, operator_for, pointer, wrote
+from .tensor cimport MAX_DIMS, OP_MUL, TensorBase, late, new_tensor, new_tensor_on, operator_for, place_of, pointer, wrote
 from .geometry cimport copy_strided
 from .views cimport compact
+from cpython.object cimport PyObject
 cimport cython
 
 cdef extern from *:
@@ -336,12 +338,73 @@ cdef int start_from(TensorBase out, TensorBase addend) except -1:
     return 0
 
 
+cdef TensorBase multiplied_away(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
+                                const Scale* alpha, TensorBase addend, const Scale* beta, TensorBase into):
+    """`multiplied` on a device other than the host: by its own library, else by a kernel of ours."""
+    cdef TensorBase out = into
+    cdef bint floating = CATEGORY[a.code] >= 2
+    cdef PyObject* tensors[4]
+    tensors[0], tensors[1] = <PyObject*>a, <PyObject*>b
+    tensors[2] = NULL if addend is None else <PyObject*>addend
+    tensors[3] = NULL if into is None else <PyObject*>into
+    one_device("matmul", tensors, 4)
+    if into is None or not into.contiguous or into.storage is a.storage or into.storage is b.storage or (
+            addend is not None and addend is not into and addend.storage is into.storage):
+        out = new_tensor_on(a.storage.on, rank, sizes, a.code)
+    if out.count:
+        if addend is not None and addend is not out:
+            away.copy(out, addend)
+        if not library_product(out, form, a, a_form, b, b_form, alpha, beta, addend is not None):
+            from ..ops.on_devices import multiply as by_kernel
+            before = alpha.real if floating else alpha.whole
+            after = 0 if addend is None else beta.real if floating else beta.whole
+            by_kernel(out, form, a, a_form, b, b_form, before, after)
+    if into is not None:
+        if out is not into:
+            away.copy(into, out)
+        wrote(into)
+        return into
+    return out
+
+
+cdef bint library_product(TensorBase c, int form, TensorBase a, int a_form, TensorBase b, int b_form, const Scale* alpha,
+                          const Scale* beta, bint adds) except -1:
+    """Let the device's library compute it; False where it has none, or the stacks are too involved for one call."""
+    cdef Product p
+    cdef DeviceProduct wanted
+    cdef int64_t rows
+    if not usable(a, a_form):
+        a = compact(a)
+    if not usable(b, b_form):
+        b = compact(b)
+    read_matrix(a, a_form, &wanted.m, &wanted.k, &wanted.a_row, &wanted.a_column)
+    read_matrix(b, b_form, &rows, &wanted.n, &wanted.b_row, &wanted.b_column)
+    wanted.code, wanted.c_row, wanted.c_column = c.code, wanted.n, 1
+    wanted.a, wanted.b, wanted.c = <uintptr_t>place_of(a), <uintptr_t>place_of(b), <uintptr_t>place_of(c)
+    wanted.batch, wanted.a_batch, wanted.b_batch, wanted.c_batch = 1, 0, 0, 0
+    wanted.alpha, wanted.beta = alpha.real, beta.real if adds else 0.0
+    p.rank = 0
+    if a.rank + b.rank + c.rank > used_dims(a_form) + used_dims(b_form) + used_dims(form):
+        p.m, p.n, p.k = wanted.m, wanted.n, wanted.k
+        p.a_row, p.a_col, p.b_row, p.b_col = wanted.a_row, wanted.a_column, wanted.b_row, wanted.b_column
+        stack(&p, a, used_dims(a_form), b, used_dims(b_form), c, used_dims(form))
+        wanted.m, wanted.n, wanted.k = p.m, p.n, p.k
+        wanted.a_row, wanted.a_column, wanted.b_row, wanted.b_column = p.a_row, p.a_col, p.b_row, p.b_col
+    if p.rank > 1 or (p.rank == 1 and p.c_step[0] == 0):
+        return False
+    if p.rank == 1:
+        wanted.batch, wanted.a_batch, wanted.b_batch, wanted.c_batch = p.sizes[0], p.a_step[0], p.b_step[0], p.c_step[0]
+    return CATEGORY[c.code] >= 2 and c.storage.on.product(&wanted)
+
+
 cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
                            const Scale* alpha, TensorBase addend, const Scale* beta, TensorBase into):
     cdef TensorBase out = into
     cdef Scale nothing
     cdef int code = a.code
     cdef bint adds = addend is not None and (beta.real if CATEGORY[code] >= 2 else <double>beta.whole) != 0
+    if a.storage.on is not None:
+        return multiplied_away(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta, into)
     if code == F16 or code == BF16:
         a, b = copied(a, F32, False), copied(b, F32, False)
         if adds:
@@ -408,7 +471,8 @@ cdef class ProductNode(Node):
     cdef object addend_gradient(self, TensorBase g):
         cdef object found = g
         if not fits(g, self.addend_rank, self.sizes):
-            if self.addend_rank == 1 and g.sizes[g.rank - 1] == self.sizes[0] and g.code >= F32 and not grad_enabled():
+            if self.addend_rank == 1 and g.sizes[g.rank - 1] == self.sizes[0] and g.code >= F32 and not grad_enabled() and (
+                    g.storage.on is None):
                 found = column_sums(compact(g))
             else:
                 found = sum_to(g, size_from(self.addend_rank, self.sizes))

@@ -7,11 +7,12 @@ dimensions (see `places`).
 from libc.string cimport memset
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from .dtypes cimport BOOL, U8, I32, I64, CATEGORY, dtype_of
-from .tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, late, new_tensor, operator_for, pointer, same_shape, wrap_dim
+from .tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, late, new_tensor, new_tensor_on, operator_for, pointer, same_shape, wrap_dim
+from .launch cimport moved
 from .tape cimport grad_enabled, set_grad
 from .geometry cimport Shape, load, select_cut, slice_cut, unsqueeze_cut
 from .places cimport as_index, get, get_checked, put_checked, put_into
-from .strided cimport compact, cut, expanded, reshaped, view_of, viewed
+from .strided cimport clear, compact, cut, expanded, reshaped, view_of, viewed
 from .dispatch import clone, copy_, to_dtype
 from .elements import fill_
 from .literal import tensor as tensor_of
@@ -357,6 +358,8 @@ cdef TensorBase coordinates(TensorBase t, bint by_element):
         mask = compact(mask)
     finally:
         set_grad(before)
+    if t.storage.on is not None:  # how many there are is for the host to know: it finds them, too
+        return moved(coordinates(moved(mask, None), by_element), t.storage.on)
     p = <const uint8_t*>pointer(mask)
     n = count_true(p, mask.count)
     shape[0], shape[1] = n if by_element else rank, rank if by_element else n
@@ -573,17 +576,17 @@ def index_fill_(TensorBase input not None, dim, TensorBase index not None, value
     cdef int d
     cdef int64_t one = 1
     cdef list indices = along_dim(input, dim, index, "index_fill_", &d)
-    cdef TensorBase marks = new_tensor(1, &input.sizes[d] if input.rank else &one, BOOL)
+    cdef TensorBase marks = new_tensor_on(input.storage.on, 1, &input.sizes[d] if input.rank else &one, BOOL)
     if isinstance(value, TensorBase):
         if (<TensorBase>value).rank:
             raise RuntimeError("index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
                                f"{(<TensorBase>value).rank} dimension(s).")
         value = to_dtype(value, dtype_of(input.code))
     else:
-        value = fill_(new_tensor(0, NULL, input.code), value)
+        value = fill_(new_tensor_on(input.storage.on, 0, NULL, input.code), value)
     # each part once, however often it is named: the value's gradient counts it once
-    memset(marks.storage.data, 0, marks.count)
-    put_into(marks, [indices[d]], <TensorBase>fill_(new_tensor(0, NULL, BOOL), True), False, "index_fill_")
+    clear(marks)
+    put_into(marks, [indices[d]], <TensorBase>fill_(new_tensor_on(input.storage.on, 0, NULL, BOOL), True), False, "index_fill_")
     indices[d] = row_of(coordinates(marks, False), 0)
     put_into(input if input.rank else reshaped(input, 1, &one), indices, <TensorBase>value, False, "index_fill_")
     return input
@@ -677,6 +680,8 @@ cdef TensorBase flat_index(TensorBase input, TensorBase index, str who):
     if index.code != I64:
         raise RuntimeError(f"{who}(): Expected a long tensor for index, but got {dtype_of(index.code)}")
     index = reshaped(index, 1, &n)
+    if index.storage.on is not None:  # the kernel looks at the indices itself
+        return index
     p = <const int64_t*>pointer(index)
     for i in range(n):
         found = p[i * index.strides[0]]

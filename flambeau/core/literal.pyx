@@ -11,8 +11,8 @@ from .tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer
 from .elements cimport Value, read_value, load, store, check_fits
 from .bridge cimport ARRAY, NOT_NUMPY, numpy_kind, numpy_code, share_array
 from .bridge import from_numpy, from_dlpack, frombuffer
-from .factory cimport Factory, Options, factory, bind, read_option, check_requires
-from .dispatch cimport Op
+from .factory cimport Factory, Options, factory, bind, no_options, read_option, check_requires, where
+from .dispatch cimport Op, away
 import warnings
 
 cdef extern from "Python.h":
@@ -275,10 +275,15 @@ cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
                       UserWarning, stacklevel=1)
     if o.code >= 0:
         check_requires(&o, o.code, op.name)
-    t = copied(op.name, data, o.code)
+    t = on_device(copied(op.name, data, o.code), &o)
     check_requires(&o, t.code, op.name)
     t.requires = o.requires
     return t
+
+
+cdef TensorBase on_device(TensorBase t, Options* o):
+    """On the device asked for, if one is."""
+    return away.moved(t, where(o, None)) if o.placed else t
 
 
 cdef object make_new_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
@@ -292,7 +297,7 @@ cdef object make_new_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* 
                         f"{type(<object>found[0]).__name__}")
     code = o.code if o.code >= 0 else (<TensorBase>found[0]).code
     check_requires(&o, code, op.name)
-    t = copied(op.name, <object>found[1], code)
+    t = away.moved(copied(op.name, <object>found[1], code), where(&o, <TensorBase>found[0]))
     t.requires = o.requires
     return t
 
@@ -311,7 +316,8 @@ cdef object make_as_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* n
     if numpy_kind(data) == ARRAY:
         data = from_numpy(data)
     if not isinstance(data, TensorBase):
-        return from_sequence(op.name, data, o.code)
+        return on_device(from_sequence(op.name, data, o.code), &o)
+    data = on_device(<TensorBase>data, &o)
     return data if o.code < 0 or o.code == (<TensorBase>data).code else data.to(dtype_of(o.code))
 
 
@@ -328,7 +334,8 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     cdef Options o
     cdef TensorBase t
     cdef bint shared = True
-    o.code, o.requires, o.out = -1, bool(requires_grad), NULL
+    no_options(&o)
+    o.requires = bool(requires_grad)
     read_option("asarray", "dtype", dtype, &o)
     read_option("asarray", "device", device, &o)
     if o.code >= 0:
@@ -352,6 +359,10 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
                              f"{dtype_of(o.code)}.")
         t, shared = t.to(dtype_of(o.code)), False
     check_requires(&o, t.code, "asarray")
+    if o.placed and t.storage.on is not where(&o, None):
+        if copy is False:
+            raise ValueError(f"asarray(): can't alias a tensor on {t.device} on another device.")
+        t, shared = on_device(t, &o), False
     if copy and shared:
         t = t.clone()
     if not requires_grad:

@@ -316,6 +316,12 @@ cdef TensorBase get_checked(TensorBase v, list indices, str label, object error,
     cdef Places p
     cdef TensorBase out
     cdef int64_t grain
+    if v.storage.on is not None:
+        from ..ops.on_devices import get as on_device
+        out = <TensorBase>on_device(v, indices, negative)
+        if taped(v):
+            record_get(v, indices, out, label)
+        return out
     find_places(&p, v, indices, error, negative)
     try:
         out = new_tensor(p.rank, p.sizes, v.code)
@@ -392,6 +398,9 @@ cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumul
     check_writable(v, who)
     if accumulate and (v.code == BOOL or v.code == F16 or v.code == BF16):
         accumulate_wide(v, indices, values, who, error, negative)
+    elif v.storage.on is not None:
+        from ..ops.on_devices import put as on_device
+        on_device(v, indices, clone(values) if values.storage is v.storage else values, accumulate, negative)
     else:
         find_places(&p, v, indices, error, negative)
         set_grad(False)

@@ -10,8 +10,8 @@ from libc.string cimport memcpy
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of
 from .tensor cimport (
-    MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, check_writable, late, new_tensor, operator_for, pointer, wrap_dim,
-    wrote,
+    MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, check_writable, late, new_tensor, new_tensor_on,
+    operator_for, pointer, wrap_dim, wrote,
 )
 from .tape cimport check_in_place, grad_enabled, set_grad, wants_grad
 from .parallel cimport parallel_for
@@ -278,9 +278,14 @@ def gather(TensorBase input not None, dim, TensorBase index not None, *, sparse_
     """
     cdef Walk w
     cdef int d = check_index(input, dim, index, None, "gather")
-    cdef TensorBase out = new_tensor(index.rank, index.sizes, input.code), alive
+    cdef TensorBase out, alive
     cdef int64_t grain
-    if index.count:
+    if input.storage.on is not None:
+        from ..ops.on_devices import gather as on_device
+        out = <TensorBase>on_device(input, d, index)
+    else:
+        out = new_tensor(index.rank, index.sizes, input.code)
+    if index.count and input.storage.on is None:
         alive = read_walk(&w, input, out, index, d, "gather")
         if index.count < PARALLEL_FROM:
             gather_range(&w, 0, w.rows)
@@ -372,6 +377,10 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
             src = <TensorBase>clone(src)
         finally:
             set_grad(before)
+    if input.storage.on is not None:
+        from ..ops.on_devices import write_at as on_device
+        on_device(input, src, index, d, "set" if how < 0 else ("add", "mul", "min", "max")[how])
+        return 0
     alive = read_walk(&w, input, src, index, d, who)
     check_inside(&w, d, who)
     if how < 0:
@@ -424,7 +433,7 @@ cdef object source_gradient(object grad, TensorBase index, int dim, object shape
 
 cdef TensorBase number_like(TensorBase input, TensorBase index, object value, str who):
     """A number as a tensor of the input's dtype and the index tensor's shape."""
-    cdef TensorBase one = new_tensor(0, NULL, input.code)
+    cdef TensorBase one = new_tensor_on(input.storage.on, 0, NULL, input.code)
     fill_(one, value)
     return expanded(one, index.rank, index.sizes)
 

@@ -137,6 +137,7 @@ cdef TensorBase put_in_place(TensorBase g, int rank, const int64_t* sizes, const
     cdef Shape s
     cdef TensorBase out
     cdef ViewNode node
+    cdef int k
     s.rank, s.offset = g.rank, offset
     memcpy(s.sizes, g.sizes, g.rank * sizeof(int64_t))
     memcpy(s.strides, strides, g.rank * sizeof(int64_t))
@@ -147,7 +148,10 @@ cdef TensorBase put_in_place(TensorBase g, int rank, const int64_t* sizes, const
     out = new_tensor_on(g.storage.on, rank, sizes, g.code)
     clear(out)
     if g.count:
-        if adds:
+        if adds and out.storage.on is not None:
+            from ..ops.on_devices import add_strided as on_device
+            on_device(out, g, [strides[k] for k in range(g.rank)], offset)
+        elif adds:
             add_strided(pointer(out) + offset * g.width, strides, pointer(g), g.strides, g.rank, g.sizes, g.code)
         else:
             put(out, offset, strides, g)

@@ -4,8 +4,11 @@ drawn from.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
+
+from ..core.tensor import TensorBase
 
 
 class Entry(NamedTuple):
@@ -24,6 +27,52 @@ class Entry(NamedTuple):
 
 
 REGISTRY: dict[str, Entry] = {}
+
+# Kinds that only the CPU computes: tensors of other devices are copied there and the results copied back.
+ON_HOST = frozenset(("hosted", "lapack", "search", "sort", "spectral"))
+
+
+def through_host(function: Callable) -> Callable:
+    """The function for tensors of any device: computed on the CPU, on the tape; a tensor that it writes to is written."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        place = next((x.device for x in _tensors((*args, *kwargs.values())) if not x.is_cpu), None)
+        if place is None:
+            return function(*args, **kwargs)
+        given: dict[int, tuple[TensorBase, TensorBase]] = {}  # copies made here, and what they are copies of
+
+        def there(x: Any) -> Any:
+            if isinstance(x, TensorBase) and not x.is_cpu:
+                copied = x.cpu()
+                given[id(copied)] = copied, x
+                return copied
+            return type(x)(map(there, x)) if type(x) in (tuple, list) else x
+
+        def back(x: Any) -> Any:
+            if isinstance(x, TensorBase):
+                if id(x) not in given:
+                    return x.to(place)
+                original = given[id(x)][1]
+                return (original if original.shape == x.shape else original.resize_(x.shape)).copy_(x)
+            if isinstance(x, tuple):
+                return type(x)(*map(back, x)) if hasattr(x, "_fields") else tuple(map(back, x))
+            return list(map(back, x)) if type(x) is list else x
+
+        return back(function(*map(there, args), **{n: there(x) for n, x in kwargs.items()}))
+
+    call.__doc__ = (
+        function.__doc__ or ""
+    ) + "\n\n    Tensors of other devices are taken to the CPU and back.\n    "
+    return call
+
+
+def _tensors(values: Iterable) -> Iterable[TensorBase]:
+    for x in values:
+        if isinstance(x, TensorBase):
+            yield x
+        elif type(x) in (tuple, list):
+            yield from (y for y in x if isinstance(y, TensorBase))
 
 
 def register(
@@ -44,6 +93,8 @@ def register(
         raise ValueError(f"the operation {name} is declared twice")
     if places is None:
         places = (name, f"Tensor.{name}")
+    if details.setdefault("on_host", kind in ON_HOST):
+        function = through_host(function)
     REGISTRY[name] = Entry(
         name, kind, function, places, in_place, body, reference, domain, differentiable, details
     )
@@ -55,8 +106,7 @@ def library(kind: str, *places: str, **details: Any) -> Callable[[Callable], Cal
 
     def enter(function: Callable) -> Callable:
         name = details.pop("name", function.__name__)
-        register(name, kind, function, places=places or None, **details)
-        return function
+        return register(name, kind, function, places=places or None, **details)
 
     return enter
 

@@ -242,8 +242,8 @@ def _places(who: str, input: TensorBase, diagonal: int) -> tuple[TensorBase, Ten
     if input.ndim < 2:
         raise RuntimeError(f"{who}: input tensor must have at least 2 dimensions, got {input.ndim}")
     rows, columns = input.shape[-2:]
-    first = arange(diagonal, rows + diagonal, dtype=INT32).unsqueeze(1)
-    return first, arange(columns, dtype=INT32)
+    first = arange(diagonal, rows + diagonal, dtype=INT32, device=input.device).unsqueeze(1)
+    return first, arange(columns, dtype=INT32, device=input.device)
 
 
 def _triangle(name: str, op, doc: str):
