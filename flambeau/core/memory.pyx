@@ -38,6 +38,7 @@ cdef size_t held_bytes = 0             # in storages
 cdef size_t peak_bytes = 0
 cdef size_t system_calls = 0
 cdef size_t cache_limit = <size_t>4 << 30
+cdef size_t memory_limit = <size_t>1 << 62
 
 
 cdef char* acquire(size_t nbytes, int block) except NULL:
@@ -50,7 +51,9 @@ cdef char* acquire(size_t nbytes, int block) except NULL:
         free_lists[block] = head.next
         cached_bytes -= size
     else:
-        if nbytes > <size_t>1 << 62:
+        if held_bytes + cached_bytes + size > memory_limit:
+            empty_cache()
+        if nbytes > <size_t>1 << 62 or held_bytes + size > memory_limit:
             raise OutOfMemoryError(refusal(nbytes))
         system_calls += 1
         if posix_memalign(&memory, HUGE_PAGE if size >= HUGE_PAGE else ALIGNMENT, size) != 0:
@@ -79,8 +82,9 @@ cdef void release(char* data, int block) noexcept:
 
 
 cdef str refusal(size_t nbytes):
+    cdef str most = f"; the limit is {memory_limit} bytes" if memory_limit < <size_t>1 << 62 else ""
     return (f"flambeau: cannot allocate {nbytes} bytes on the CPU: tensors hold {held_bytes} bytes and the cache "
-            f"{cached_bytes} bytes")
+            f"{cached_bytes} bytes{most}")
 
 
 def empty_cache() -> None:
@@ -108,6 +112,16 @@ def reset_peak_memory_stats() -> None:
     """Start measuring the peak anew."""
     global peak_bytes
     peak_bytes = held_bytes
+
+
+def set_memory_limit(nbytes: int | None) -> None:
+    """Most bytes that tensors on the CPU may hold together; None is no limit.  An allocation beyond it first gives cached
+    blocks back, then raises OutOfMemoryError.
+    """
+    global memory_limit
+    if nbytes is not None and nbytes < 0:
+        raise ValueError(f"set_memory_limit(): nbytes must be at least 0, got {nbytes}")
+    memory_limit = <size_t>1 << 62 if nbytes is None else min(nbytes, 1 << 62)
 
 
 def set_cache_limit(nbytes: int) -> None:

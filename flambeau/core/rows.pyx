@@ -597,7 +597,10 @@ cdef class RowOp(Op):
         cdef int dims[MAX_DIMS]
         cdef double values[MAX_PARAMS]
         cdef int n, k
-        cdef TensorBase first = <TensorBase?>tensors[0]
+        cdef TensorBase first
+        if len(tensors) != self.inputs:
+            raise TypeError(f"{self.name}.over(): {self.inputs} tensors expected, got {len(tensors)}")
+        first = <TensorBase?>tensors[0]
         n = read_dims(dim, first, dims, self.name)
         for k in range(self.params):
             values[k] = params[k] if k < len(params) else self.defaults[k]
@@ -616,6 +619,8 @@ cdef object call_rows(PyObject* callable, PyObject** args, size_t flagged, PyObj
     cdef object x = None, dim = None, keepdim = False, d = None, out = None, value
     cdef bint given = False
     cdef str key
+    if op.inputs != 1:
+        raise TypeError(f"{op.name}() takes {op.inputs} tensors: call it through over((…), dim)")
     if nargs > 3:
         raise TypeError(f"{op.name}() takes at most 3 positional arguments but {nargs} were given")
     if nargs > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -72,11 +73,72 @@ def test_several_processes_at_once(tmp_path):
     assert run(tmp_path)[1] == 0
 
 
+FULL_DISK = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))  # no file may grow to the size of an entry
+"""
+
+
+def test_a_full_disk_is_no_error_and_leaves_nothing(tmp_path):
+    env = dict(os.environ, FLAMBEAU_CACHE_DIR=str(tmp_path))
+    program = [sys.executable, "-c", FULL_DISK + PROGRAM]
+    done = subprocess.run(program, capture_output=True, text=True, env=env, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-2]) > 0 and not list(tmp_path.iterdir())
+
+
+KILLED = """
+import os, signal, tempfile
+from flambeau.compiler import cache
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+cache.write("half", bytes(5000))
+"""
+
+
+def test_a_writer_that_is_killed_leaves_no_entry(tmp_path, monkeypatch):
+    env = dict(os.environ, FLAMBEAU_CACHE_DIR=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", KILLED], env=env, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.suffix == ".tmp" and run(tmp_path)[1] > 0
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path)
+    os.utime(left, (0, 0))
+    cache.trim()
+    assert not left.exists() and cache.cache_stats()["entries"] > 0
+
+
+def test_the_limit_comes_from_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path)
+    monkeypatch.setenv("FLAMBEAU_CACHE_LIMIT", "3000")
+    assert cache.cache_stats()["limit"] == 3000
+    sizes = []
+    for k in range(10 * cache.EVERY):
+        cache.write(f"e{k}", bytes(1000))
+        sizes.append(cache.cache_stats()["entries"] if k % 50 == 0 else 0)
+    assert max(sizes) < 9 * cache.EVERY
+    monkeypatch.setenv("FLAMBEAU_CACHE_LIMIT", "3 GB")
+    with pytest.raises(ValueError, match="FLAMBEAU_CACHE_LIMIT: a number of bytes expected, got '3 GB'"):
+        cache.limit()
+    monkeypatch.delenv("FLAMBEAU_CACHE_LIMIT")
+    cache.clear_cache()
+    assert cache.cache_stats()["entries"] == 0 and cache.read("e3") is None
+
+
+def test_what_is_read_counts_as_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path)
+    for k in range(3):
+        cache.write(f"e{k}", bytes(1000))
+        os.utime(tmp_path / f"e{k}.k", (k, k))
+    assert cache.read("e0") == bytes(1000)
+    cache.trim(1500)
+    assert [p.name for p in tmp_path.glob("*.k")] == ["e0.k"]
+
+
 def test_trim_deletes_the_oldest(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "folder", lambda: tmp_path)
     for k in range(5):
         assert cache.write(f"e{k}", bytes(1000))
         os.utime(tmp_path / f"e{k}.k", (k, k))
-    cache.trim(limit=2500)
+    cache.trim(2500)
     assert sorted(p.name for p in tmp_path.glob("*.k")) == ["e3.k", "e4.k"]
     assert cache.read("e4") == bytes(1000) and cache.read("e0") is None
