@@ -82,6 +82,7 @@ for _name in (
     "histograms",
     "alignments",
     "small",
+    "unpooling",
 ):
     if (Path(__file__).parent / "ops" / f"{_name}.py").exists():
         importlib.import_module(f".ops.{_name}", __name__)

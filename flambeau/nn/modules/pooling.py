@@ -20,12 +20,17 @@ __all__ = [
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
 ]
 
 _size_t = int | tuple[int, ...]
@@ -307,3 +312,88 @@ class LPPool3d(_LPPool):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+
+class _MaxUnpool(Module):
+    def __init__(self, kernel_size: _size_t, stride: _size_t | None = None, padding: _size_t = 0) -> None:
+        super().__init__()
+        n = int(type(self).__name__[-2])
+        spread = lambda v: (v,) * n if isinstance(v, int) else tuple(v)
+        self.kernel_size, self.padding = spread(kernel_size), spread(padding)
+        self.stride = spread(kernel_size if stride is None else stride)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """The values of `MaxPool1d` at the places it gave with `return_indices`, zeros elsewhere.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> values, places = nn.MaxPool1d(2, return_indices=True)(flambeau.tensor([[1., 3., 2., 0.]]))
+    >>> nn.MaxUnpool1d(2)(values, places)
+    tensor([[0., 3., 2., 0.]])
+    """
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """The values of `MaxPool2d` at the places it gave with `return_indices`, zeros elsewhere."""
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """The values of `MaxPool3d` at the places it gave with `return_indices`, zeros elsewhere."""
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class _FractionalMaxPool(Module):
+    def __init__(
+        self,
+        kernel_size: _size_t,
+        output_size: _size_t | None = None,
+        output_ratio: float | tuple[float, ...] | None = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        if (output_size is None) == (output_ratio is None):
+            raise ValueError(f"{type(self).__name__} requires exactly one of output_size and output_ratio")
+        self.kernel_size, self.output_size, self.output_ratio = kernel_size, output_size, output_ratio
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """Maxima of windows at drawn places of (N, C, H, W) or (C, H, W), so that the output has any size (Graham, 2014)."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.fractional_max_pool2d(
+            input,
+            self.kernel_size,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
+            self._random_samples,
+        )
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """Maxima of windows at drawn places of (N, C, D, H, W) or (C, D, H, W); see `FractionalMaxPool2d`."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.fractional_max_pool3d(
+            input,
+            self.kernel_size,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
+            self._random_samples,
+        )
