@@ -157,7 +157,7 @@ def register_multi_grad_hook(
         def first(grad):
             with lock:
                 task = _tape.current_pass()
-                if last[0] is task:
+                if last[0] == task:
                     return
                 last[0] = task
             fn(grad)
@@ -170,7 +170,7 @@ def register_multi_grad_hook(
     def gather(place, grad):
         with lock:
             task = _tape.current_pass()
-            if state["task"] is not task:
+            if state["task"] != task:
                 state.update(task=task, left=sum(map(_tape.will_reach, edges)), grads=[None] * len(edges))
             state["grads"][place] = grad
             state["left"] -= 1

@@ -632,6 +632,7 @@ cdef Node pop(Heap* h):
 cdef class Task:
     """One backward pass."""
 
+    cdef uint64_t number
     cdef list visited
     cdef list overlaid        # scratch of an outer pass that this one met: (node, task, waiting, needed, arrived)
     cdef dict leaves          # leaves with hooks, or asked for: leaf -> [edges still to come, gradient so far]
@@ -935,6 +936,7 @@ cdef tuple target_of(given):
     return (node.variable, 0) if isinstance(node, AccumulateGrad) else (node, number)
 
 
+cdef uint64_t passes = 0
 cdef Task current = None       # the pass that the engine works on; guarded by engine_lock
 
 
@@ -944,12 +946,14 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     With `inputs` (likewise), only what leads to them is computed, and their gradients are returned (None where
     nothing arrived) or, with `accumulate`, added to their `.grad`.
     """
-    global current
+    global current, passes
     cdef Task task = Task.__new__(Task), outer
     cdef Heap ready
     cdef Node node
     cdef bint before = grad_enabled()
     ready.items, ready.count, ready.room = NULL, 0, 0
+    passes += 1
+    task.number = passes
     task.visited = []
     task.accumulate, task.create_graph, task.retain = accumulate, create_graph, retain
     task.selective = inputs is not None
@@ -1002,8 +1006,8 @@ def count_write(TensorBase t) -> None:
 
 
 def current_pass():
-    """The backward pass that is running, an object to compare by identity; None outside of one."""
-    return current
+    """The number of the backward pass that is running, None outside of one."""
+    return None if current is None else current.number
 
 
 def will_reach(given) -> bool:

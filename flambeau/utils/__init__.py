@@ -1,7 +1,7 @@
-"""Helpers around training: loading data, hooks."""
+"""Helpers around training: loading data, checkpoints, hooks."""
 
 from __future__ import annotations
 
-from . import data, hooks
+from . import checkpoint, data, hooks
 
-__all__ = ["data", "hooks"]
+__all__ = ["checkpoint", "data", "hooks"]

@@ -1,0 +1,286 @@
+"""Trading time for memory: a part of the network is computed again in backward, instead of being saved."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..autograd import Function, backward, enable_grad
+from ..autograd.graph import saved_tensors_hooks
+from ..core.random import get_rng_state, set_rng_state
+from ..core.tape import current_pass, is_grad_enabled
+from ..core.tensor import TensorBase
+
+__all__ = [
+    "CheckpointError",
+    "checkpoint",
+    "checkpoint_sequential",
+    "noop_context_fn",
+    "set_checkpoint_early_stop",
+]
+
+
+class CheckpointError(RuntimeError):
+    """The second computation did not save the same tensors as the first."""
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    """Contexts for the first and the second computation that do nothing."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+_early_stop: bool | None = None
+
+
+@contextlib.contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Inside, whether the second computation stops at the last tensor that is needed, whatever `checkpoint`
+    was told.
+    """
+    global _early_stop
+    before, _early_stop = _early_stop, enable
+    try:
+        yield
+    finally:
+        _early_stop = before
+
+
+class _Random:
+    """The generator's state, to come back to for the length of a block."""
+
+    def __init__(self, preserve: bool) -> None:
+        self.state = get_rng_state() if preserve else None
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[None]:
+        if self.state is None:
+            yield
+            return
+        now = get_rng_state()
+        set_rng_state(self.state)
+        try:
+            yield
+        finally:
+            set_rng_state(now)
+
+
+class _Stop(Exception):
+    """Everything that backward needs was computed again."""
+
+
+def _described(t: TensorBase) -> tuple:
+    return tuple(t.shape), t.dtype, t.device
+
+
+class _Holder:
+    """Stands on the tape for a tensor that was not saved."""
+
+    def __init__(self, region: _Region, number: int) -> None:
+        self.region, self.number = region, number
+
+
+class _Region:
+    """One checkpointed call: how to compute it again, and what the tape wanted to save."""
+
+    def __init__(self, function: Callable, args: tuple, kwargs: dict, **options: Any) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs
+        self.early_stop, self.check, self.context = (
+            options["early_stop"],
+            options["check"],
+            options["context"],
+        )
+        self.random = _Random(options["preserve"])
+        self.versions = [_version(a) for a in args]
+        self.expected: list[tuple] = []
+        self.holders: list[weakref.ref[_Holder]] = []
+        self.values: dict[int, TensorBase] = {}
+        self.computed_in: Any = None
+
+    def pack(self, t: TensorBase) -> _Holder:
+        holder = _Holder(self, len(self.expected))
+        self.expected.append(_described(t))
+        self.holders.append(weakref.ref(holder))
+        return holder
+
+    def unpack(self, holder: _Holder) -> TensorBase:
+        if self.computed_in != current_pass() or holder.number not in self.values:
+            self.recompute()
+            self.computed_in = current_pass()
+        return self.values.pop(holder.number)
+
+    def recompute(self) -> None:
+        for k, (a, version) in enumerate(zip(self.args, self.versions)):
+            if _version(a) != version:
+                raise RuntimeError(
+                    f"checkpoint(): argument {k} has been modified by an inplace operation since the forward call: it is at "
+                    f"version {_version(a)}, expected version {version}"
+                )
+        self.values = {}
+        found = 0
+
+        def keep(t: TensorBase) -> None:
+            nonlocal found
+            if self.check and found < len(self.expected) and _described(t) != self.expected[found]:
+                raise CheckpointError(
+                    f"checkpoint(): Recomputed values for the following tensors have different metadata than during the "
+                    f"forward pass: tensor {found} was {self.expected[found]}, is {_described(t)}"
+                )
+            if found < len(self.holders) and self.holders[found]() is not None:
+                self.values[found] = t
+            found += 1
+            if self.early_stop and found == len(self.expected):
+                raise _Stop
+
+        def refuse(_: Any) -> TensorBase:
+            raise CheckpointError(
+                "checkpoint(): backward inside of a checkpointed function that is computed again"
+            )
+
+        with self.random.again(), enable_grad(), self.context, saved_tensors_hooks(keep, refuse):
+            try:
+                self.function(*self.args, **self.kwargs)
+            except _Stop:
+                return
+        if found != len(self.expected):
+            raise CheckpointError(
+                f"checkpoint(): A different number of tensors was saved during the original forward and recomputation: "
+                f"{len(self.expected)}, then {found}"
+            )
+
+
+def _version(value: Any) -> int | None:
+    return value._version if isinstance(value, TensorBase) and not value.is_inference() else None
+
+
+class CheckpointFunction(Function):
+    """The re-entrant variant: forward records nothing, backward runs a backward pass of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Callable, preserve: bool, *args: Any) -> Any:
+        ctx.function, ctx.random = function, _Random(preserve)
+        ctx.args = [None if isinstance(a, TensorBase) else a for a in args]
+        ctx.places = [k for k, a in enumerate(args) if isinstance(a, TensorBase)]
+        ctx.save_for_backward(*(args[k] for k in ctx.places))
+        return function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        args = list(ctx.args)
+        for k, t in zip(ctx.places, ctx.saved_tensors):
+            args[k] = t.detach().requires_grad_(t.requires_grad)
+        with ctx.random.again(), enable_grad():
+            outputs = ctx.function(*args)
+        outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+        wanted = [
+            (o, g)
+            for o, g in zip(outputs, grads)
+            if isinstance(o, TensorBase) and o.requires_grad and g is not None
+        ]
+        if not wanted:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        backward([o for o, _ in wanted], [g for _, g in wanted])
+        return None, None, *(a.grad if isinstance(a, TensorBase) else None for a in args)
+
+
+def checkpoint(
+    function: Callable,
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
+    determinism_check: str = "default",
+    early_stop: bool = True,
+    preserve_rng_state: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """`function(*args, **kwargs)`, of which backward only keeps the arguments: it computes the rest again.
+
+    Random numbers are the same both times unless `preserve_rng_state=False`.  `use_reentrant=False` (advised)
+    lets `autograd.grad`, keyword arguments and nesting work; True runs a backward pass within backward, and
+    gives gradients only where an argument requires them.  `context_fn` makes two contexts, for the first and
+    the second computation.  CheckpointError where the second computation saves tensors of other shapes
+    (`determinism_check="none"` looks only at their number).
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([1., 2.], requires_grad=True)
+    >>> y = flambeau.utils.checkpoint.checkpoint(lambda t: t.exp() * t, x, use_reentrant=False)
+    >>> y.sum().backward()
+    >>> x.grad
+    tensor([ 5.4366, 22.1672])
+    """
+    if use_reentrant is None:
+        warnings.warn(
+            "checkpoint(): the use_reentrant parameter should be passed explicitly; use_reentrant=False is recommended. "
+            "True is taken, as PyTorch does.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    if determinism_check not in ("default", "none"):
+        raise ValueError(
+            f"checkpoint(): determinism_check must be 'default' or 'none', got {determinism_check!r}"
+        )
+    if use_reentrant:
+        if kwargs:
+            raise ValueError(f"checkpoint(): Unexpected keyword arguments: {','.join(kwargs)}")
+        if context_fn is not noop_context_fn:
+            raise ValueError("checkpoint(): passing context_fn is only supported when use_reentrant=False")
+        if is_grad_enabled() and not any(isinstance(a, TensorBase) and a.requires_grad for a in args):
+            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+        return CheckpointFunction.apply(function, preserve_rng_state, *args)
+    first, second = context_fn()
+    if not is_grad_enabled():
+        with first:
+            return function(*args, **kwargs)
+    region = _Region(
+        function,
+        args,
+        kwargs,
+        early_stop=early_stop if _early_stop is None else _early_stop,
+        check=determinism_check == "default",
+        context=second,
+        preserve=preserve_rng_state,
+    )
+    with first, saved_tensors_hooks(region.pack, region.unpack):
+        return function(*args, **kwargs)
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
+    """A Sequential (or a list of functions, each of one argument) in `segments` parts, of which all but the
+    last are checkpointed.
+
+    >>> import flambeau
+    >>> layers = flambeau.nn.Sequential(flambeau.nn.Tanh(), flambeau.nn.Tanh(), flambeau.nn.Tanh())
+    >>> x = flambeau.zeros(1, requires_grad=True)
+    >>> flambeau.utils.checkpoint.checkpoint_sequential(layers, 3, x, use_reentrant=False).backward()
+    >>> x.grad
+    tensor([1.])
+    """
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError(f"checkpoint_sequential(): Unexpected keyword arguments: {','.join(kwargs)}")
+    if use_reentrant is None:
+        warnings.warn(
+            "checkpoint_sequential(): the use_reentrant parameter should be passed explicitly; use_reentrant=False is "
+            "recommended. True is taken, as PyTorch does.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    steps = list(functions.children()) if hasattr(functions, "children") else list(functions)
+
+    def through(part: list) -> Callable:
+        def run(value: Any) -> Any:
+            for step in part:
+                value = step(value)
+            return value
+
+        return run
+
+    length = len(steps) // segments
+    for k in range(segments - 1):
+        part = steps[k * length : (k + 1) * length]
+        input = checkpoint(through(part), input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
+    return through(steps[(segments - 1) * length :])(input)
