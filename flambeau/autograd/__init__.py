@@ -10,7 +10,7 @@ from ..core import tape as _tape
 from ..core.join import stack
 from ..core.tape import is_grad_enabled
 from ..core.tensor import TensorBase
-from . import anomaly_mode, graph
+from . import anomaly_mode, forward_ad, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -23,6 +23,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "grad",
     "gradcheck",
     "gradgradcheck",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.tape import _set_grad_enabled, record_function
+from ..core.tape import _set_grad_enabled, _set_recording, record_function, recording
 from ..core.tensor import TensorBase
 
 
@@ -13,6 +13,7 @@ class Context:
 
     def __init__(self) -> None:
         self._to_save: tuple = ()
+        self._forward: tuple = ()
         self._node: Any = None
         self._dirty: tuple = ()
         self._constant: tuple = ()
@@ -28,10 +29,16 @@ class Context:
                 )
         self._to_save = tensors
 
+    def save_for_forward(self, *tensors: TensorBase | None) -> None:
+        """Keep tensors for `jvp`, where `saved_tensors` gives them back."""
+        self._forward = tensors
+
     @property
     def saved_tensors(self) -> tuple:
-        """What `save_for_backward` kept; RuntimeError after the graph was freed."""
-        return self._to_save if self._node is None else self._node.saved()
+        """What `save_for_backward` (in `jvp`: `save_for_forward`) kept; RuntimeError after the graph was
+        freed.
+        """
+        return (self._forward or self._to_save) if self._node is None else self._node.saved()
 
     def mark_dirty(self, *tensors: TensorBase) -> None:
         """Say which inputs `forward` has overwritten."""
@@ -79,12 +86,20 @@ class Function:
             "mode AD."
         )
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        """The tangents of the outputs from those of the arguments (None for what is no tensor)."""
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` unrecorded and put one node on the tape."""
         ctx = Context()
         ctx.needs_input_grad = tuple(isinstance(a, TensorBase) and a.requires_grad for a in args)
-        before = _set_grad_enabled(False)
+        recorded = recording(*args)
+        before = _set_recording(0)
         try:
             if "setup_context" in cls.__dict__ or hasattr(cls, "setup_context"):
                 found = cls.forward(*args, **kwargs)
@@ -92,8 +107,8 @@ class Function:
             else:
                 found = cls.forward(ctx, *args, **kwargs)
         finally:
-            _set_grad_enabled(before)
-        if not before or not any(ctx.needs_input_grad):
+            _set_recording(before)
+        if not recorded:
             return found
         many = isinstance(found, (tuple, list))
         outputs = tuple(found) if many else (found,)

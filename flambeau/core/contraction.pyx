@@ -535,13 +535,14 @@ cdef TensorBase contract(TensorBase a, int a_form, TensorBase b, int b_form, int
 cdef TensorBase computed(Node node, TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
                          const Scale* alpha, TensorBase addend, const Scale* beta, TensorBase into):
     cdef TensorBase out
+    cdef bint before = grad_enabled()
     if node is None:
         return multiplied(a, a_form, b, b_form, rank, sizes, form, alpha, addend, beta, into)
     set_grad(False)  # copies and conversions on the way stay off the tape
     try:
         out = multiplied(a, a_form, b, b_form, rank, sizes, form, alpha, addend, beta, into)
     finally:
-        set_grad(True)
+        set_grad(before)
     if into is None:
         attach(out, node, 0)
     else:

@@ -1259,6 +1259,56 @@ cdef class PointwiseNode(Node):
         results = None
         return found
 
+    cdef object push(self, int number, list tangents, TensorBase out):
+        """By a kernel of its own where there is one result of a real dtype."""
+        cdef Operand operands[MAX_OPERANDS]
+        cdef double params[MAX_PARAMS]
+        cdef Derivation how = self.how
+        cdef PointwiseOp op
+        cdef list held = []
+        cdef int k, mask = 0, n = 0, slot = 0, moving = 0
+        cdef TensorBase t
+        for k in range(self.edges):
+            mask |= (self.targets[k] != NULL) << k
+            moving += self.targets[k] != NULL
+        if self.outputs != 1 or CATEGORY[out.code] != 2 or moving + how.count > MAX_OPERANDS:
+            return Node.push(self, number, tangents, out)
+        known = self.op.derivations.get(~mask)
+        if known is None:
+            known = self.op.derivations[~mask] = self.op.declaration.tangent(mask)
+        if known[0] is None:
+            return (<object>out).new_zeros((<object>out).shape)
+        op = known[0]
+        for k in known[1]:
+            if tangents[k] is None:
+                operands[n].tensor, operands[n].category, operands[n].real, operands[n].whole = NULL, 1, 0.0, 0
+            else:
+                t = <TensorBase>tangents[k]
+                if t.code != out.code:
+                    t = <TensorBase>copied(t, out.code, False)
+                    held.append(t)
+                operands[n].tensor = <PyObject*>t
+            n += 1
+        for k in range(how.count):
+            if how.kinds[k] == 0:
+                continue
+            if self.numbers_ != NULL and self.numbers_[k].category >= 0:
+                operands[n] = self.numbers_[k]
+            else:
+                t = kept(&self.slot[slot], self)
+                slot += 1
+                held.append(t)
+                operands[n].tensor = <PyObject*>t
+            n += 1
+        for k in range(op.params):
+            params[k] = self.params[how.params[k]]
+        t = <TensorBase>run(op, operands, params, NULL, False)
+        if t.code != out.code:
+            t = copied(t, out.code, False)
+        if not same_shape(t, out):
+            t = (<object>t).expand((<object>out).shape)
+        return t
+
     cdef void drop(self):
         cdef int k
         for k in range(self.slots):

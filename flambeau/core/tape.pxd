@@ -10,6 +10,10 @@ cdef struct Slot:             # a tensor that a node keeps for backward
     uint64_t version          # the storage's version when it was kept
     int output                # -1 for an input, else which of the node's own outputs it is
 
+cdef enum:                    # what grad_enabled() tells
+    REVERSE = 1               # operations are recorded for backward
+    FORWARD = 2               # a forward level is open: operations on dual tensors compute tangents
+
 cdef class Node:
     cdef int edges            # one for each differentiable input
     cdef PyObject** targets   # owned: a Node, a leaf tensor, or NULL where no gradient is wanted
@@ -31,6 +35,7 @@ cdef class Node:
     cdef int set_edges(self, int n) except -1
     cdef void connect(self, int k, TensorBase t)
     cdef list run(self, list grads)
+    cdef object push(self, int number, list tangents, TensorBase out)
     cdef void drop(self)
 
 cdef class FormulaNode(Node):

@@ -14,7 +14,7 @@ from .dtypes cimport dtype_of, CATEGORY, size_from
 from .tensor cimport (
     TensorBase, alias, late, same_shape, new_tensor_on, OP_ADD, OP_IADD, operator_for, wrote,
 )
-from weakref import ref as _ref
+from weakref import WeakSet, ref as _ref
 import threading
 cimport cython
 
@@ -26,9 +26,11 @@ cdef extern from *:
     """
     static __thread int flambeau_grad_enabled = 1;
     static __thread int flambeau_packing = 0;
+    static __thread void* flambeau_pushed = NULL;
     """
     int flambeau_grad_enabled
     int flambeau_packing          # whether saved tensors go through hooks in this thread
+    void* flambeau_pushed         # the node whose outputs' tangents this thread computes
 
 
 cdef bint grad_enabled() noexcept nogil:
@@ -42,13 +44,20 @@ cdef void set_grad(bint enabled) noexcept nogil:
 
 def is_grad_enabled() -> bool:
     """Whether operations are recorded in this thread."""
-    return grad_enabled()
+    return grad_enabled() & REVERSE
 
 
 def _set_grad_enabled(bint enabled) -> bool:
-    """Set the mode of this thread; returns what it was."""
+    """Set the mode of this thread; returns what it was.  Forward mode stays as it is."""
     cdef bint before = grad_enabled()
-    set_grad(enabled)
+    set_grad((REVERSE if enabled else 0) | (before & FORWARD))
+    return before & REVERSE
+
+
+def _set_recording(int modes) -> int:
+    """Set both modes of this thread; returns what they were."""
+    cdef int before = grad_enabled()
+    set_grad(modes)
     return before
 
 
@@ -133,10 +142,12 @@ cdef TensorBase kept(Slot* slot, Node node):
             f"[{dtype_of(t.code)} {list(t.shape)}], which is "
             f"{'output ' + str(slot.output) if slot.output >= 0 else 'an input'} of {node.name()}, is at version "
             f"{t.storage.version}; expected version {slot.version} instead. Hint: clone() the tensor before changing it.")
-    if slot.output >= 0 and grad_enabled():
+    if slot.output >= 0 and grad_enabled() and CATEGORY[t.code] >= 2:
         again = alias(t, t.rank, t.sizes, t.strides, t.offset)
-        again.fn, again.output_number, again.requires = node, slot.output, True
+        attach(again, node, slot.output)
         return again
+    if flambeau_pushed != NULL and t.requires:
+        return primal_of(t)
     return t
 
 
@@ -213,25 +224,28 @@ cdef Packed packed(TensorBase t, int output):
 cdef TensorBase unpacked(Packed p, int output, Node node):
     """The saved tensor from its unpack hook, at its old place on the tape where that matters."""
     cdef TensorBase t, again
-    cdef PassNode passing
     found = p.unpack(p.content)
     if not isinstance(found, TensorBase):
         raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
                         f"{type(found).__name__}")
     t = <TensorBase>found
     again = alias(t, t.rank, t.sizes, t.strides, t.offset)
-    if not grad_enabled():
+    if not grad_enabled() or CATEGORY[again.code] < 2:
         return again
     if output >= 0:
-        again.fn, again.output_number, again.requires = node, output, True
+        attach(again, node, output)
     elif isinstance(p.source, Node):
         again.fn, again.output_number, again.requires = p.source, p.number, True
     elif p.source is not None:
-        passing = PassNode.__new__(PassNode)
-        passing.set_edges(1)
-        passing.connect(0, <TensorBase>p.source)
-        attach(again, passing, 0)
+        again.fn, again.output_number, again.requires = passed_on(<TensorBase>p.source), 0, True
     return again
+
+
+cdef PassNode passed_on(TensorBase leaf):
+    cdef PassNode node = PassNode.__new__(PassNode)
+    node.set_edges(1)
+    node.connect(0, leaf)
+    return node
 
 
 # --- nodes ------------------------------
@@ -293,6 +307,31 @@ cdef class Node:
     cdef list run(self, list grads):
         """Gradients of the inputs from those of the outputs; either may hold None."""
         raise RuntimeError(f"{self.name()} has no derivative")
+
+    cdef object push(self, int number, list tangents, TensorBase out):
+        """The tangent of an output, from those of the inputs (None: zero): the adjoint of `run`, which is linear
+        in the gradient, so that it does not matter at which gradient.
+        """
+        cdef TensorBase g = (<object>out).new_zeros((<object>out).shape)
+        cdef bint modes = grad_enabled()
+        cdef list grads = [None] * self.outputs, roots = [], sent = []
+        cdef int k
+        g.requires = True
+        grads[number] = g
+        set_grad(REVERSE)
+        try:
+            found = self.run(grads)
+        finally:
+            set_grad(modes)
+        for k in range(self.edges):
+            if tangents[k] is not None and found[k] is not None and (<TensorBase>found[k]).requires:
+                roots.append(found[k])
+                sent.append(tangents[k])
+        if roots:
+            (pushed,) = run_backward(roots, sent, modes & REVERSE, modes & REVERSE, [g], False)
+            if pushed is not None:
+                return pushed
+        return (<object>out).new_zeros((<object>out).shape)
 
     cdef void drop(self):
         """Let saved tensors go."""
@@ -484,12 +523,192 @@ def recording(*tensors) -> bool:
 cdef int attach(TensorBase t, Node node, int number) except -1:
     t.fn, t.output_number, t.requires = node, number, True
     t.fn_version = t.storage.version
+    if flambeau_grad_enabled & FORWARD:
+        add_tangent(t, node, number)
+    elif flambeau_pushed == <void*>node and not in_reverse(node):
+        t.fn, t.output_number, t.requires = None, 0, False
     return 0
+
+
+# --- forward mode ------------------------------
+# A dual tensor's history is a DualNode: it holds the tangent, and passes gradients on to the history that the tensor
+# would have without it.  An operation on dual tensors is recorded as any other; from its node `attach` then computes the
+# tangents of the results at once.
+@cython.no_gc
+cdef class DualNode(Node):
+    """What makes a tensor dual."""
+
+    cdef object tangent
+    cdef object owner         # the tensor, weakly
+
+    def name(self) -> str:
+        target = None if self.edges == 0 or self.targets[0] == NULL else <object>self.targets[0]
+        return target.name() if isinstance(target, Node) else "AliasBackward0"
+
+    cdef list run(self, list grads):
+        return grads
+
+
+cdef bint passes_on(DualNode d):
+    """Whether reverse mode goes on behind a dual tensor."""
+    return d.edges > 0 and d.targets[0] != NULL
+
+
+cdef bint in_reverse(Node node):
+    """Whether a gradient that goes through this node arrives anywhere."""
+    cdef int k
+    for k in range(node.edges):
+        if node.targets[k] != NULL:
+            target = <object>node.targets[k]
+            if not isinstance(target, DualNode) or passes_on(<DualNode>target):
+                return True
+    return False
+
+
+cdef object duals = None       # weak references to the DualNodes of the open level, which end with it
+
+
+cdef DualNode dual_node(TensorBase t, object tangent):
+    cdef DualNode d = DualNode.__new__(DualNode)
+    d.tangent, d.owner = tangent, _ref(t)
+    duals.add(d)
+    return d
+
+
+cdef int become_dual(TensorBase t, DualNode d) except -1:
+    t.fn, t.output_number, t.requires = d, 0, True
+    t.fn_version = t.storage.version
+    return 0
+
+
+cdef int add_tangent(TensorBase t, Node node, int number) except -1:
+    """t is an output of `node`, which was just recorded: let it be dual where an input is; where no gradient is
+    wanted, it forgets the node.
+    """
+    cdef int k, modes = grad_enabled()
+    cdef void* outer = flambeau_pushed
+    cdef bint reverse = modes & REVERSE and in_reverse(node), some = False, traced = reverse
+    cdef list tangents
+    cdef DualNode d
+    if isinstance(node, DualNode):  # the history of another tensor, taken over
+        return 0
+    tangents = [None] * node.edges
+    for k in range(node.edges):
+        if node.targets[k] != NULL and isinstance(<object>node.targets[k], DualNode):
+            tangents[k] = (<DualNode>node.targets[k]).tangent
+            if tangents[k] is not None:
+                some = True
+                traced = traced or (<TensorBase>tangents[k]).requires
+    if not some:
+        if not reverse:
+            t.fn, t.output_number, t.requires = None, 0, False
+        return 0
+    tangent = computed_tangent(node, number, tangents, t, modes & REVERSE)
+    d = dual_node(t, tangent if traced else tangent.detach())
+    if reverse:
+        d.set_edges(1)
+        Py_INCREF(node)
+        d.targets[0], d.numbers[0] = <PyObject*>node, number
+    return become_dual(t, d)
+
+
+cdef object computed_tangent(Node node, int number, list tangents, TensorBase t, int modes):
+    """node.push, with saved tensors standing for their primals."""
+    global flambeau_pushed
+    cdef int before = grad_enabled()
+    cdef void* outer = flambeau_pushed
+    set_grad(modes)
+    flambeau_pushed = <void*>node
+    try:
+        return node.push(number, tangents, t)
+    finally:
+        flambeau_pushed = outer
+        set_grad(before)
+
+
+cdef TensorBase primal_of(TensorBase t):
+    """A dual tensor without its tangent, any other as it is."""
+    cdef TensorBase again
+    cdef DualNode d
+    fn = t.grad_fn_now()
+    if not isinstance(fn, DualNode):
+        return t
+    d = <DualNode>fn
+    again = alias(t, t.rank, t.sizes, t.strides, t.offset)
+    if passes_on(d):
+        target = <object>d.targets[0]
+        if isinstance(target, Node):
+            again.fn, again.output_number, again.requires = target, d.numbers[0], True
+        else:
+            again.fn, again.output_number, again.requires = passed_on(<TensorBase>target), 0, True
+    return again
+
+
+cdef object history(TensorBase t):
+    """What reverse mode sees: a node, True for a leaf that requires grad, None for neither."""
+    fn = t.grad_fn_now()
+    if isinstance(fn, DualNode):
+        return fn if passes_on(<DualNode>fn) else None
+    return fn if fn is not None else True if t.requires else None
+
+
+late.history = history
+
+
+def open_forward_level() -> None:
+    """Let dual tensors be made, and operations on them in this thread compute tangents."""
+    global duals
+    if duals is not None:
+        raise RuntimeError("Nested forward mode AD is not supported at the moment")
+    duals = WeakSet()
+    late.forward = True
+    set_grad(grad_enabled() | FORWARD)
+
+
+def close_forward_level() -> None:
+    """Tangents end; dual tensors become what they would be without."""
+    global duals
+    cdef DualNode d
+    cdef TensorBase t
+    for d in list(duals):
+        d.tangent = None
+        held = d.owner()
+        if held is not None and (<TensorBase>held).fn is d:
+            t = <TensorBase>held
+            if passes_on(d):
+                target = <object>d.targets[0]
+                if isinstance(target, Node):
+                    t.fn, t.output_number = target, d.numbers[0]
+            else:
+                t.fn, t.output_number, t.requires = None, 0, False
+    duals = None
+    late.forward = False
+    set_grad(grad_enabled() & REVERSE)
+
+
+def make_dual(TensorBase primal, TensorBase tangent) -> TensorBase:
+    """A tensor over primal's elements, with its history, and with a tangent."""
+    cdef TensorBase plain = primal_of(primal)
+    cdef TensorBase t = alias(primal, primal.rank, primal.sizes, primal.strides, primal.offset)
+    cdef DualNode d = dual_node(t, tangent)
+    if grad_enabled() & REVERSE and wants_grad(plain):
+        d.set_edges(1)
+        d.connect(0, plain)
+    become_dual(t, d)
+    return t
+
+
+def unpack_dual(TensorBase t) -> tuple:
+    """The tensor without its tangent, and the tangent (None where it has none)."""
+    fn = t.grad_fn_now()
+    return primal_of(t), ((<DualNode>fn).tangent if isinstance(fn, DualNode) else None)
 
 
 # --- writing in place ------------------------------
 cdef int check_in_place(TensorBase t, str who) except -1:
-    """RuntimeError where writing to t would lose a leaf's value; called in grad mode."""
+    """RuntimeError where writing to t would lose a leaf's value; called where operations are recorded."""
+    if not grad_enabled() & REVERSE:
+        return 0
     if wants_grad(t) and t.grad_fn_now() is None:
         raise RuntimeError(f"{who}(): a leaf Variable that requires grad is being used in an in-place operation.")
     if t.base is not None and t.base.requires and t.base.fn is None and not t.silent:
@@ -971,7 +1190,7 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     engine_lock.acquire()
     outer, current = current, task
     try:
-        set_grad(create_graph)
+        set_grad((REVERSE if create_graph else 0) | (before & FORWARD))
         starts = [target_of(r) for r in roots]
         task.explore([target for target, _ in starts])
         for target, _ in starts:
@@ -1079,10 +1298,32 @@ cdef class FunctionNode(Node):
     cdef int slots
     cdef Slot* slot
     cdef list absent          # which saved entries were None
-    cdef object as_saved
+    cdef object pushed        # the outputs' tangents, while the call is being recorded
+    cdef list zeros           # for each tensor among the arguments, zeros like it: made only in forward mode
 
     def name(self) -> str:
         return self.function.__name__ + "Backward"
+
+    cdef object push(self, int number, list tangents, TensorBase out):
+        cdef int k
+        context = self.context
+        if self.pushed is None:
+            given = [None] * len(context.needs_input_grad)
+            for k in range(self.edges):
+                given[self.places[k]] = tangents[k]
+                if tangents[k] is None and context._materialize:
+                    given[self.places[k]] = self.zeros[k]
+            found = self.function.jvp(context, *given)
+            self.pushed = found if isinstance(found, (tuple, list)) else (found,)
+        if len(self.pushed) != self.outputs:
+            raise RuntimeError(f"{self.name()}: jvp returned {len(self.pushed)} tangents for {self.outputs} outputs")
+        found = self.pushed[number]
+        return (<object>out).new_zeros((<object>out).shape) if found is None else found
+
+    @property
+    def saved_tensors(self):
+        """What `save_for_backward` kept."""
+        return self.saved()
 
     def __getattr__(self, key):
         return getattr(self.context, key)
@@ -1107,7 +1348,10 @@ cdef class FunctionNode(Node):
 
                     grads[k] = zeros(self.shapes[k][0], dtype=self.shapes[k][1])
         self.context._node = self
-        found = self.function.backward(self.context, *grads)
+        try:
+            found = self.function.backward(self.context, *grads)
+        finally:
+            self.context._node = None  # node -> context -> node would be a cycle
         found = list(found) if isinstance(found, (tuple, list)) else [found]
         arguments = self.context.needs_input_grad
         if len(found) > len(arguments) and all([g is None for g in found[len(arguments):]]):
@@ -1172,10 +1416,14 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
         keep(&node.slot[node.slots], <TensorBase>s, number)
         node.slots += 1
     context._to_save = ()
+    if grad_enabled() & FORWARD:
+        node.zeros = [arguments[k].new_zeros(arguments[k].shape) for k in node.places]
     for k in range(node.outputs):
         if isinstance(made[k], TensorBase) and id(outputs[k]) not in constant and CATEGORY[(<TensorBase>made[k]).code] >= 2:
             if id(outputs[k]) in dirty:
                 rebase(<TensorBase>made[k], node, k)
             else:
                 attach(<TensorBase>made[k], node, k)
+    node.pushed = node.zeros = None
+    context._forward = ()
     return tuple(made)

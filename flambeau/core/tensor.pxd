@@ -51,6 +51,8 @@ cdef struct Late:             # what later rooms supply
     getter_t getitem
     setter_t setitem
     refresh_t grad_fn
+    bint forward              # a forward level is open somewhere: histories may be those of dual tensors
+    refresh_t history         # what reverse mode sees of a tensor's grad_fn; True stands for a leaf that requires grad
 
 cdef Late late
 cdef object operator_for(int number)

@@ -529,7 +529,7 @@ cdef class TensorBase:
     # the tape's side
     @property
     def is_leaf(self) -> bool:
-        return self.grad_fn_now() is None
+        return self.grad_fn is None
 
     cdef object grad_fn_now(self):
         if self.base is not None and self.fn_version != self.storage.version and not self.silent:
@@ -539,6 +539,9 @@ cdef class TensorBase:
     @property
     def grad_fn(self):
         """The node of the tape that made this tensor, None for a leaf."""
+        if late.forward:
+            found = late.history(self)
+            return None if found is True else found
         return self.grad_fn_now()
 
     @property
@@ -550,6 +553,8 @@ cdef class TensorBase:
         """Whether gradients are computed for this tensor."""
         if self.base is not None and not self.requires:
             self.grad_fn_now()
+        if late.forward and self.requires:
+            return late.history(self) is not None
         return self.requires
 
     @requires_grad.setter
@@ -567,9 +572,11 @@ cdef class TensorBase:
                                f"requires_grad_() got a tensor of dtype {dtype_of(self.code)}")
         if wanted and self.storage.inference and not inferring():
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
-        if not wanted and self.grad_fn_now() is not None:
+        if not wanted and self.grad_fn is not None:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed "
                                "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().")
+        if late.forward and not wanted and self.fn is not None:
+            return self  # a dual tensor: only its tangent takes part
         self.requires = wanted
         return self
 

@@ -229,6 +229,45 @@ class Pointwise:
         )
         return dispatch.Derivation(made.make_op(), sources, tuple(used_params), direct)
 
+    def tangent(self, mask: int) -> tuple[dispatch.PointwiseOp | None, tuple[int, ...]]:
+        """The operation that computes the result's tangent from those of the operands in `mask` that have a
+        gradient (their numbers are returned), what `derivation` saves, and parameters.
+
+        Element by element the derivative is a number, its own transpose: each operand's gradient formula, read
+        with the operand's tangent for the incoming gradient, is its part of the result's tangent.
+        """
+        shape = ["bool" if n in self.raw else "float32" for n in self.operands]
+        exprs = self.gradients(mask, *self.symbols(shape, "float32"))
+        moving = tuple(k for k, e in enumerate(exprs) if e is not None)
+        computed = [e for e in exprs if e is not None and e.op != "grad"]
+        leaves = [e for e in ex.walk(computed) if e.op in ("operand", "out")]
+        used_params = [e.value for e in ex.walk(computed) if e.op == "parameter"]
+        names = [f"t{k}" for k in moving] + [
+            ("x" if e.op == "operand" else "out") + str(e.value) for e in leaves
+        ]
+        raw = [f"x{e.value}" for e in leaves if e.op == "operand" and self.operands[e.value] in self.raw]
+        if not moving:
+            return None, ()
+
+        def body(*given: Expr, **scalars: Expr):
+            tangents, rest = given[: len(moving)], given[len(moving) :]
+            dtype = tangents[0].dtype
+            at = {(e.op, e.value): g for e, g in zip(leaves, rest)}
+            shape = [
+                at["operand", k].dtype if ("operand", k) in at else ("bool" if n in self.raw else dtype)
+                for k, n in enumerate(self.operands)
+            ]
+            grads, operands, outs, parameters = self.symbols(shape, dtype)
+            replace = {{"operand": operands, "out": outs}[op][k]: g for (op, k), g in at.items()}
+            replace.update({parameters[k]: scalars[f"p{k}"] for k in used_params})
+            found = self.gradients(mask, grads, operands, outs, parameters)
+            parts = [ex.substitute([found[k]], {**replace, grads[0]: t})[0] for k, t in zip(moving, tangents)]
+            return sum(parts[1:], parts[0])
+
+        params = [f"p{k}" for k in used_params]
+        made = Pointwise(f"{self.name}_tangent", body, names, params, raw=raw, dtypes=self.dtypes)
+        return made.make_op(), moving
+
     def make_op(self, defaults: Sequence[float] = (), differentiable: bool = True) -> dispatch.PointwiseOp:
         raw = sum(1 << k for k, n in enumerate(self.operands) if n in self.raw)
         self.op = dispatch.PointwiseOp(
