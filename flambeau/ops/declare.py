@@ -261,7 +261,8 @@ class Pointwise:
             replace = {{"operand": operands, "out": outs}[op][k]: g for (op, k), g in at.items()}
             replace.update({parameters[k]: scalars[f"p{k}"] for k in used_params})
             found = self.gradients(mask, grads, operands, outs, parameters)
-            parts = [ex.substitute([found[k]], {**replace, grads[0]: t})[0] for k, t in zip(moving, tangents)]
+            wanted = [e for e in found if e is not None]
+            parts = [ex.substitute([e], {**replace, grads[0]: t})[0] for e, t in zip(wanted, tangents)]
             return sum(parts[1:], parts[0])
 
         params = [f"p{k}" for k in used_params]
