@@ -73,7 +73,7 @@ def table() -> str:
 # --- the stub ------------------------------
 def parameter(p: inspect.Parameter) -> str:
     star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
-    return f"{star}{p.name}: Any" + (" = ..." if p.default is not p.empty else "")
+    return star + p.name + ("=..." if p.default is not p.empty else "")
 
 
 def signature(function: object, method: bool) -> str:
@@ -126,9 +126,9 @@ def tensor_class() -> list[str]:
             lines.append(definition(name, found, method=True))
         else:
             lines.append(f"    {name}: Any")
-    operators = [
-        n for n in dir(flambeau.Tensor) if n.startswith("__") and n.endswith("__") and n not in dir(object)
-    ]
+    compared = {f"__{n}__" for n in ("eq", "ne", "lt", "le", "gt", "ge")}
+    special = [n for n in dir(flambeau.Tensor) if n.startswith("__") and n.endswith("__")]
+    operators = [n for n in special if n in compared or n not in dir(object)]
     for name in sorted(operators):
         if name in compared:
             lines.append(f"    def {name}(self, other: Any) -> Any: ...")
