@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .core.dispatch import InPlaceOp
+from .core.dispatch import InPlaceOp, rename
 from .core.tensor import set_operator
 from .ops import arithmetic as a
+from .ops import functions, reductions, shaping
 from .ops.registry import REGISTRY
 
 for _name, _op in {
@@ -66,3 +67,28 @@ set_operator("rrshift", lambda self, other: a.bitwise_right_shift(other, self))
 if "matmul" in REGISTRY:
     set_operator("matmul", REGISTRY["matmul"].function)
     set_operator("rmatmul", lambda self, other: REGISTRY["matmul"].function(other, self))
+
+# Operations behind a Python function: what users call it.
+for _op, _name in {
+    a.true_divide: "div",
+    a.power: "pow",
+    a.rounded: "round",
+    a.floor_quotient: "floor_divide",
+    a.remainder_of: "remainder",
+    a.fmod_of: "fmod",
+    a.clamp_both: "clamp",
+    a.where_of: "where",
+    a.masked_value: "masked_fill",
+    a.identity: "copy",
+    a.close_to: "isclose",
+    functions.numbers_only: "nan_to_num",
+    functions.log_odds: "logit",
+    reductions.variance: "var",
+    reductions.deviation: "std",
+    reductions.variance_and_mean: "var_mean",
+    reductions.log_sum_exp: "logsumexp",
+    reductions.norm2: "linalg_vector_norm",
+    shaping.lower_part: "tril",
+    shaping.upper_part: "triu",
+}.items():
+    rename(_op, _name)

@@ -80,6 +80,11 @@ cdef void prepare_op(Op op, str name, vectorcall_t call):
     setattr(op, "__module__", "flambeau")
 
 
+def rename(Op op, str name) -> None:
+    """What an operation is called in messages and on the tape, where its declaration had to have a name of its own."""
+    op.name = op.declaration.name = name
+
+
 # --- tables of kernels ------------------------------
 cdef inline uint64_t mixed(uint64_t a, uint64_t b) noexcept nogil:
     cdef uint64_t h = (a ^ (b * <uint64_t>0x9E3779B97F4A7C15)) * <uint64_t>0xD6E8FEB86659FD93
