@@ -1,0 +1,57 @@
+#!/bin/sh
+# Everything that wants an NVIDIA device, on a machine that has one: build in place, test on `cuda`, time against
+# PyTorch.  Needs python3 with Cython, meson, ninja, NumPy, SciPy, pytest, llvmlite and scipy-openblas32, a C
+# compiler, and no network.  Reports go to $OUT (default: build/gpu).
+#
+#     OUT=/tmp/gpu WHEELS=wheels sh tools/gpu_check.sh
+#
+# WHEELS: a folder of wheels for what is not installed there; PYTHON: another interpreter.
+# Every part runs, also after one has failed; the exit status is that of the worst.
+cd "$(dirname "$0")/.." || exit 1
+PYTHON=${PYTHON:-python3}
+OUT=${OUT:-$PWD/build/gpu}
+BUILD=$PWD/build/gpu-$($PYTHON -c 'import sys; print(sys.implementation.cache_tag)')
+mkdir -p "$OUT"
+export PYTHONPATH=$PWD PYTHONUNBUFFERED=1 MESONPY_EDITABLE_SKIP=$BUILD
+worst=0
+
+part() { # name, command: its output to a file of that name, its end to the terminal
+    name=$1
+    shift
+    echo "== $name: $*"
+    start=$(date +%s)
+    "$@" > "$OUT/$name.txt" 2>&1
+    status=$?
+    tail -n 25 "$OUT/$name.txt"
+    echo "== $name: status $status after $(($(date +%s) - start)) s"
+    [ $status -eq 0 ] || worst=1
+    return $status
+}
+
+if [ -n "$WHEELS" ]; then
+    SITE=$(mktemp -d)
+    "$PYTHON" -m pip install -q --no-index --no-deps --no-cache-dir --upgrade --target "$SITE" "$WHEELS"/*.whl || exit 1
+    PYTHONPATH=$PWD:$SITE
+fi
+
+build() {
+    [ -f "$BUILD/build.ninja" ] || meson setup "$BUILD" -Dbuildtype=release -Db_ndebug=if-release || return 1
+    ninja -C "$BUILD" || return 1
+    ln -sf "$BUILD"/flambeau/core/*.so flambeau/core/
+}
+part build build || exit 1
+
+part device "$PYTHON" -c '
+import flambeau
+from flambeau.core import cublas, cuda
+assert flambeau.cuda.is_available(), "no device"
+print(flambeau.cuda.get_device_properties(), "driver", cuda.driver_version())
+print("cuBLAS:", "none" if cublas.find_library() is None else "found", cublas.candidates())
+a = flambeau.arange(10, device="cuda")
+print((a * 2 + 1).cpu())
+' || exit 1
+part tests "$PYTHON" -m pytest -q -x --maxfail=200 -p no:cacheprovider tests/devices/test_cuda.py
+part fake "$PYTHON" -m pytest -q -p no:cacheprovider tests/devices/test_cuda_host.py
+part speed "$PYTHON" tools/gpu_versus.py ${SMALL:+--small --alone}
+cp "$OUT/speed.txt" "$OUT/speed.md"
+exit $worst
