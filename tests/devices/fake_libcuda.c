@@ -242,11 +242,11 @@ int cuModuleLoadDataEx(void **module, const char *image, unsigned n, const int *
         int file = memfd_create("kernel", 0);
         if (write(file, image, sections + each * number) < 0) return INVALID;
         snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-        *module = dlopen(path, RTLD_NOW | RTLD_LOCAL), close(file);
+        *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);  // the file stays open: a second library of its name is the first
         if (*module) return OK;
     }
     for (unsigned k = 0; k < n; k++)
-        if (options[k] == 5) snprintf(values[k], 100, "fake ptxas: line 1: %.40s", *module ? "not a module" : dlerror() ?: image);
+        if (options[k] == 5) snprintf(values[k], 100, "fake ptxas: line 1: %.40s", image);
     return BAD_PTX;
 }
 int cuModuleGetFunction(struct kernel **f, void *module, const char *name) {
