@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..core import dispatch, dtypes
+from ..core.cuda import record_stream as record_use
 from ..core.dispatch import clone, contiguous, copy_, to_dtype
 from ..core.dtypes import by_name, dtype
 from ..core.launch import to_device
@@ -135,7 +136,17 @@ register("to", "copy", to, places=("Tensor.to",))
 register("type", "copy", legacy_type, places=("Tensor.type",))
 register("type_as", "copy", type_as, places=("Tensor.type_as",))
 register("cpu", "copy", cpu, places=("Tensor.cpu",))
+
+
+def record_stream(self, stream):
+    """Keep the tensor's memory, once freed, from others until the work that `stream` (a `flambeau.cuda.Stream`)
+    holds by then has run.  RuntimeError for a tensor that is not on a CUDA device.
+    """
+    record_use(self, stream.cuda_stream)
+
+
 register("cuda", "copy", cuda, places=("Tensor.cuda",))
+register("record_stream", "copy", record_stream, places=("Tensor.record_stream",))
 register("opencl", "copy", opencl, places=("Tensor.opencl",))
 register("clone", "copy", clone)
 register("contiguous", "copy", contiguous, places=("Tensor.contiguous",))

@@ -108,6 +108,11 @@ def install() -> Fake:
     return Fake(os.environ["FLAMBEAU_LIBCUDA"])
 
 
+def pytest_configure() -> None:
+    """As a plugin (`pytest -p fake_cuda`): for tests that know nothing of it."""
+    install()
+
+
 class Fake:
     """What the fake driver has counted, and its settings."""
 

@@ -69,6 +69,20 @@ def test_a_driver_without_devices(fake_environment):
     assert run(["-c", program], fake_environment | {"FAKE_CUDA_NO_DEVICE": "1"}) == "False 0\n"
 
 
-def test_on_the_fake_driver(fake_environment):
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    print(run(["-m", "pytest", *options, str(HERE / "cuda_checks.py")], fake_environment))
+@pytest.mark.parametrize("checks", ["cuda_checks.py", "cuda_tensor_checks.py"])
+def test_on_the_fake_driver(fake_environment, checks):
+    run(
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(HERE / checks)],
+        fake_environment,
+    )
+
+
+def test_the_registry_on_the_fake_driver(fake_environment):
+    """Some of it; a real device is to run all, by FLAMBEAU_TEST_DEVICE=cuda."""
+    some = "(pointwise and ([where] or [gelu])) or (rows and shape1 and [argmax])"
+    options = ["-p", "fake_cuda", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", some]
+    environment = fake_environment | {
+        "FLAMBEAU_TEST_DEVICE": "cuda",
+        "PYTHONPATH": f"{HERE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+    }
+    assert " passed" in run(["-m", "pytest", *options, str(HERE / "test_opencl.py")], environment)

@@ -1,8 +1,10 @@
 """Every operation of the registry on an OpenCL device: the same values and gradients as on the CPU, whose own are tested
-against independent references.
+against independent references.  FLAMBEAU_TEST_DEVICE=cuda runs the same on another kind of device.
 """
 
 from __future__ import annotations
+
+import os
 
 import numpy as np
 import pytest
@@ -10,13 +12,14 @@ import pytest
 import flambeau
 from flambeau.ops.registry import REGISTRY
 
-if not flambeau.opencl.is_available():
+TYPE = os.environ.get("FLAMBEAU_TEST_DEVICE", "opencl")
+if not getattr(flambeau, TYPE).is_available():
     pytest.skip(
-        "no OpenCL device; `pip install intel-opencl-rt intel-cmplr-lib-rt` makes one",
+        f"no {TYPE} device; `pip install intel-opencl-rt intel-cmplr-lib-rt` makes one for OpenCL",
         allow_module_level=True,
     )
 
-DEVICE = flambeau.device("opencl", 0)
+DEVICE = flambeau.device(TYPE, 0)
 POINTWISE = [e for e in REGISTRY.values() if e.kind == "pointwise" and e.places]
 REDUCTIONS = [e for e in REGISTRY.values() if e.kind in ("reduction", "row") and e.places]
 name_of = lambda entry: entry.name
