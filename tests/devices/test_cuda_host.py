@@ -79,7 +79,7 @@ def test_on_the_fake_driver(fake_environment, checks):
 
 def test_the_registry_on_the_fake_driver(fake_environment):
     """Some of it; a real device is to run all, by FLAMBEAU_TEST_DEVICE=cuda."""
-    some = "(pointwise and ([where] or [gelu])) or (rows and shape1 and [argmax])"
+    some = "where_of or gelu_erf or shape1-argmax or shape1-softmax"
     options = ["-p", "fake_cuda", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", some]
     environment = fake_environment | {
         "FLAMBEAU_TEST_DEVICE": "cuda",
