@@ -24,6 +24,7 @@ __all__ = [
     "detect_anomaly",
     "enable_grad",
     "forward_ad",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",
@@ -197,3 +198,5 @@ def _backward_from(tensor, gradient, retain_graph, create_graph, inputs) -> None
 
 
 _tape.set_backward(_backward_from)
+
+from . import functional  # noqa: E402 - it differentiates by the functions above
