@@ -182,7 +182,8 @@ def _rows(output: TensorBase, xs: tuple, create_graph: bool, strict: bool, i: in
 def _columns(func: Callable, xs: tuple) -> tuple[bool, tuple]:
     """The Jacobians of all outputs: one forward pass for each element of the inputs."""
     blocks: list = []
-    several, outputs = False, ()
+    several = False
+    outputs: tuple[TensorBase, ...] = ()
     for j, x in enumerate(xs):
         columns = []
         for k in range(x.numel()):

@@ -1265,7 +1265,7 @@ cdef class PointwiseNode(Node):
         return found
 
     cdef object push(self, int number, list tangents, TensorBase out):
-        """By a kernel of its own where there is one result of a real dtype."""
+        """By a kernel of its own where the result is of a real dtype."""
         cdef Operand operands[MAX_OPERANDS]
         cdef double params[MAX_PARAMS]
         cdef Derivation how = self.how
@@ -1276,11 +1276,11 @@ cdef class PointwiseNode(Node):
         for k in range(self.edges):
             mask |= (self.targets[k] != NULL) << k
             moving += self.targets[k] != NULL
-        if self.outputs != 1 or CATEGORY[out.code] != 2 or moving + how.count > MAX_OPERANDS:
+        if CATEGORY[out.code] != 2 or moving + how.count > MAX_OPERANDS:
             return Node.push(self, number, tangents, out)
-        known = self.op.derivations.get(~mask)
+        known = self.op.derivations.get((mask, number))
         if known is None:
-            known = self.op.derivations[~mask] = self.op.declaration.tangent(mask)
+            known = self.op.derivations[mask, number] = self.op.declaration.tangent(mask, number)
         if known[0] is None:
             return (<object>out).new_zeros((<object>out).shape)
         op = known[0]

@@ -1219,6 +1219,31 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     return task.found
 
 
+def depends_beyond(outputs, inputs) -> bool:
+    """Whether gradients of `outputs` (tensors) go anywhere but to `inputs` and what those come from."""
+    cdef set known = set()
+    cdef list front = []
+    cdef Node node
+    cdef int k
+    for t in inputs:
+        known.add(id(target_of(t)[0]))
+    for t in outputs:
+        if (<TensorBase?>t).requires:
+            front.append(target_of(t)[0])
+    while front:
+        found = front.pop()
+        if id(found) in known:
+            continue
+        known.add(id(found))
+        if not isinstance(found, Node):
+            return True
+        node = <Node>found
+        for k in range(node.edges):
+            if node.targets[k] != NULL:
+                front.append(<object>node.targets[k])
+    return False
+
+
 def count_write(TensorBase t) -> None:
     """Count a write to t that no operation made."""
     wrote(t)

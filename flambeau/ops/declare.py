@@ -229,12 +229,12 @@ class Pointwise:
         )
         return dispatch.Derivation(made.make_op(), sources, tuple(used_params), direct)
 
-    def tangent(self, mask: int) -> tuple[dispatch.PointwiseOp | None, tuple[int, ...]]:
-        """The operation that computes the result's tangent from those of the operands in `mask` that have a
+    def tangent(self, mask: int, number: int) -> tuple[dispatch.PointwiseOp | None, tuple[int, ...]]:
+        """The operation that computes the tangent of result `number` from those of the operands in `mask` that have a
         gradient (their numbers are returned), what `derivation` saves, and parameters.
 
         Element by element the derivative is a number, its own transpose: each operand's gradient formula, read
-        with the operand's tangent for the incoming gradient, is its part of the result's tangent.
+        with the operand's tangent for that result's incoming gradient and zero for the others, is its part.
         """
         shape = ["bool" if n in self.raw else "float32" for n in self.operands]
         exprs = self.gradients(mask, *self.symbols(shape, "float32"))
@@ -262,11 +262,14 @@ class Pointwise:
             replace.update({parameters[k]: scalars[f"p{k}"] for k in used_params})
             found = self.gradients(mask, grads, operands, outs, parameters)
             wanted = [e for e in found if e is not None]
-            parts = [ex.substitute([e], {**replace, grads[0]: t})[0] for e, t in zip(wanted, tangents)]
+            replace.update({g: ex.const(0.0, dtype) for g in grads})
+            parts = [ex.substitute([e], {**replace, grads[number]: t})[0] for e, t in zip(wanted, tangents)]
             return sum(parts[1:], parts[0])
 
         params = [f"p{k}" for k in used_params]
-        made = Pointwise(f"{self.name}_tangent", body, names, params, raw=raw, dtypes=self.dtypes)
+        made = Pointwise(
+            f"{self.name}_tangent{number or ''}", body, names, params, raw=raw, dtypes=self.dtypes
+        )
         return made.make_op(), moving
 
     def make_op(self, defaults: Sequence[float] = (), differentiable: bool = True) -> dispatch.PointwiseOp:

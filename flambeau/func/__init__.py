@@ -1,0 +1,8 @@
+"""Functions of functions: `grad`, `vjp`, `jvp`, `jacrev`, `jacfwd`, `hessian`; they nest."""
+
+from __future__ import annotations
+
+from ._call import functional_call
+from ._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp
+
+__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"]

@@ -1,0 +1,357 @@
+"""Transforms of functions of tensors, and of nested tuples, lists and dictionaries of tensors.
+
+Reverse mode works on a second name of each input (`_tracked`), which keeps the input's own history and tangent:
+so an outer transform sees through an inner one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..autograd import forward_ad
+from ..autograd import grad as _grad
+from ..autograd.grad_mode import enable_grad
+from ..core.join import stack
+from ..core.tape import depends_beyond
+from ..core.tensor import TensorBase
+
+__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"]
+
+Argnums = int | tuple[int, ...]
+
+
+# --- nested containers ---
+def _leaves(tree: Any) -> list:
+    """The tensors (or other things) in nested tuples, lists and dictionaries, in order."""
+    if isinstance(tree, dict):
+        return [leaf for value in tree.values() for leaf in _leaves(value)]
+    if isinstance(tree, (tuple, list)):
+        return [leaf for value in tree for leaf in _leaves(value)]
+    return [] if tree is None else [tree]
+
+
+def _rebuild(tree: Any, leaves: Any) -> Any:
+    """A container like `tree` that holds the next of `leaves`, an iterator."""
+    if isinstance(tree, dict):
+        return type(tree)((key, _rebuild(value, leaves)) for key, value in tree.items())
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(_rebuild(value, leaves) for value in tree))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(_rebuild(value, leaves) for value in tree)
+    return None if tree is None else next(leaves)
+
+
+def _like(tree: Any, leaves: Any) -> Any:
+    return _rebuild(tree, iter(leaves))
+
+
+def _tensors(tree: Any, who: str, what: str) -> list[TensorBase]:
+    found = _leaves(tree)
+    for leaf in found:
+        if not isinstance(leaf, TensorBase):
+            raise ValueError(f"{who}(): expected {what} to hold Tensors only, got {type(leaf).__name__}")
+    return found
+
+
+def _chosen(args: tuple, argnums: Argnums, who: str) -> Any:
+    """The arguments to differentiate with respect to: one, or a tuple."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for n in numbers:
+        if not -len(args) <= n < len(args):
+            raise RuntimeError(f"{who}(): Got argnum={n}, but only {len(args)} positional inputs")
+    return args[argnums] if isinstance(argnums, int) else tuple(args[n] for n in numbers)
+
+
+def _placed(args: tuple, argnums: Argnums, new: Any) -> tuple:
+    """The arguments with those at argnums replaced."""
+    out = list(args)
+    if isinstance(argnums, int):
+        out[argnums] = new
+    else:
+        for n, value in zip(argnums, new):
+            out[n] = value
+    return tuple(out)
+
+
+# --- reverse mode ---
+def _tracked(x: TensorBase) -> TensorBase:
+    """x under a second name that requires grad."""
+    if x.requires_grad:
+        return x.view_as(x)
+    primal, tangent = forward_ad.unpack_dual(x)
+    leaf = primal.detach().requires_grad_()
+    return leaf if tangent is None else forward_ad.make_dual(leaf, tangent)
+
+
+def _released(x: Any, keep: bool) -> Any:
+    """A result without the history inside of the transform, unless an outer one needs it."""
+    if keep or not isinstance(x, TensorBase) or not x.requires_grad:
+        return x
+    primal, tangent = forward_ad.unpack_dual(x)
+    return x.detach() if tangent is None else forward_ad.make_dual(primal.detach(), tangent.detach())
+
+
+class _Pass:
+    """One call of a function for reverse mode: its outputs, and gradients of them."""
+
+    def __init__(
+        self, func: Callable, inputs: Any, has_aux: bool, who: str, kwargs: dict | None = None
+    ) -> None:
+        given = _tensors(inputs, who, "the inputs")
+        with enable_grad():
+            self.inputs = [_tracked(x) for x in given]
+            self.result = func(_like(inputs, self.inputs))
+        self.aux = None
+        if has_aux:
+            if not isinstance(self.result, tuple) or len(self.result) != 2:
+                raise RuntimeError(
+                    f"{who}(): with has_aux=True the function must return a tuple (output, aux)"
+                )
+            self.result, self.aux = self.result
+        self.outputs = _tensors(self.result, who, "the output of the function")
+        self.keep = any(x.requires_grad for x in given) or depends_beyond(self.outputs, self.inputs)
+
+    def gradients(self, seeds: list[Any], again: bool) -> list[TensorBase]:
+        """Of the outputs weighted by `seeds`; zeros for inputs that they do not depend on."""
+        pairs = [(o, s) for o, s in zip(self.outputs, seeds) if o.requires_grad]
+        found: Any = [None] * len(self.inputs)
+        if pairs and self.inputs:
+            create = self.keep or any(s is not None and s.requires_grad for _, s in pairs)
+            found = _grad(
+                [o for o, _ in pairs],
+                self.inputs,
+                [s for _, s in pairs],
+                retain_graph=again or create,
+                create_graph=create,
+                allow_unused=True,
+            )
+        return [x.new_zeros(x.shape) if g is None else g for g, x in zip(found, self.inputs)]
+
+    def released(self, tree: Any) -> Any:
+        return _like(tree, [_released(leaf, self.keep) for leaf in _leaves(tree)])
+
+
+def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
+    """A function that returns the gradient of `func`, which has one element, and its value.
+
+    With `has_aux`, `func` returns (value, aux), and the new function (gradient, (value, aux)).
+
+    >>> import flambeau
+    >>> flambeau.func.grad_and_value(lambda t: t * t)(flambeau.tensor(3.))
+    (tensor(6.), tensor(9.))
+    """
+
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        inputs = _chosen(args, argnums, "grad")
+        call = _Pass(lambda new: func(*_placed(args, argnums, new), **kwargs), inputs, has_aux, "grad")
+        out = call.result
+        if not isinstance(out, TensorBase) or out.ndim:
+            got = f"shape {tuple(out.shape)}" if isinstance(out, TensorBase) else type(out).__name__
+            raise RuntimeError(f"grad(): Expected the function to return a scalar tensor, got {got}")
+        gradient = _like(inputs, call.gradients([None], False))
+        value = call.released(out)
+        return gradient, (value, call.released(call.aux)) if has_aux else value
+
+    return differentiated
+
+
+def grad(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
+    """A function that returns the gradient of `func`, which has one element.
+
+    It is taken with respect to the argument (or arguments) `argnums`, tensors or nested containers of them, and has
+    their structure.  With `has_aux`, `func` returns (value, aux), and the new function (gradient, aux).
+
+    >>> import flambeau
+    >>> flambeau.func.grad(flambeau.func.grad(lambda t: t ** 3))(flambeau.tensor(2.))
+    tensor(12.)
+    """
+    both = grad_and_value(func, argnums, has_aux)
+
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        gradient, value = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return differentiated
+
+
+def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
+    """The output of `func(*primals)`, and a function that gives the product of a vector with the Jacobian.
+
+    >>> import flambeau
+    >>> out, pull = flambeau.func.vjp(lambda t: t * t, flambeau.tensor([1., 2.]))
+    >>> pull(flambeau.ones(2))
+    (tensor([2., 4.]),)
+    """
+    call = _Pass(lambda new: func(*new), primals, has_aux, "vjp")
+
+    def pull(cotangents: Any) -> Any:
+        """Gradients of the primals, a tuple, from those of the output."""
+        found = call.gradients(_tensors(cotangents, "vjp", "the cotangents"), True)
+        return _like(primals, found)
+
+    out = call.released(call.result)
+    return (out, pull, call.released(call.aux)) if has_aux else (out, pull)
+
+
+# --- forward mode ---
+def jvp(
+    func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False, has_aux: bool = False
+) -> tuple:
+    """The output of `func(*primals)`, and its derivative along `tangents`.
+
+    Within another forward transform the derivative is the adjoint of `vjp`, as forward mode has one level.
+
+    >>> import flambeau
+    >>> flambeau.func.jvp(lambda t: t * t, (flambeau.tensor(3.),), (flambeau.tensor(1.),))
+    (tensor(9.), tensor(6.))
+    """
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple):
+            raise RuntimeError(f"jvp(): Expected {name} to be a tuple, got {type(given).__name__}")
+    xs, vs = _tensors(primals, "jvp", "primals"), _tensors(tangents, "jvp", "tangents")
+    if [tuple(x.shape) for x in xs] != [tuple(v.shape) for v in vs]:
+        raise RuntimeError("jvp(): Expected primals and tangents to have the same structure and shapes")
+    result, aux = None, None
+
+    def flat(*new: Any) -> tuple:
+        nonlocal result, aux
+        result = func(*_like(primals, new))
+        if has_aux:
+            result, aux = result
+        return tuple(_tensors(result, "jvp", "the output of the function"))
+
+    if forward_ad._level >= 0:
+        values, moved = _adjoint_jvp(flat, xs, vs)
+    else:
+        with forward_ad.dual_level():
+            parts = [forward_ad.unpack_dual(o) for o in flat(*map(forward_ad.make_dual, xs, vs))]
+            aux = _like(aux, [_plain(leaf) for leaf in _leaves(aux)])
+        values, moved = [p.primal for p in parts], [p.tangent for p in parts]
+    if strict and any(t is None for t in moved):
+        raise RuntimeError("jvp(): the output of the function is independent of the primals (strict=True)")
+    found = [v.new_zeros(v.shape) if t is None else t for v, t in zip(values, moved)]
+    out = _like(result, values), _like(result, found)
+    return (*out, aux) if has_aux else out
+
+
+def _adjoint_jvp(flat: Callable, xs: list, vs: list) -> tuple[list, list]:
+    """Outputs and tangents by reverse mode twice: gradients are linear in the weights of the outputs, and the
+    adjoint of that map is the derivative.
+    """
+    call = _Pass(lambda new: flat(*new), tuple(xs), False, "jvp")
+    tangents: list[Any] = [None] * len(call.outputs)
+    with enable_grad():
+        weights = [o.new_zeros(o.shape).requires_grad_() for o in call.outputs]
+        moving = [k for k, o in enumerate(call.outputs) if o.requires_grad]
+        if moving:
+            back = _grad(
+                [call.outputs[k] for k in moving],
+                call.inputs,
+                [weights[k] for k in moving],
+                create_graph=True,
+                allow_unused=True,
+            )
+            pairs = [(g, v) for g, v in zip(back, vs) if g is not None and g.requires_grad]
+            if pairs:
+                starts, directions = zip(*pairs)
+                tangents = list(_grad(starts, weights, directions, create_graph=True, allow_unused=True))
+    keep = call.keep or any(v.requires_grad for v in vs)
+    return [_released(o, keep) for o in call.outputs], [_released(t, keep) for t in tangents]
+
+
+def _plain(leaf: Any) -> Any:
+    return forward_ad.unpack_dual(leaf).primal if isinstance(leaf, TensorBase) else leaf
+
+
+# --- Jacobians ---
+def _unit(x: TensorBase, k: int) -> TensorBase:
+    seed = x.new_zeros(x.numel())
+    seed[k] = 1
+    return seed.reshape(x.shape)
+
+
+def jacrev(func: Callable, argnums: Argnums = 0, *, has_aux: bool = False) -> Callable:
+    """A function that returns the Jacobian of `func`, by rows: a backward pass for each element of the output.
+
+    For each output, the structure of the arguments `argnums`, with tensors of shape `output.shape + input.shape`.
+
+    >>> import flambeau
+    >>> flambeau.func.jacrev(flambeau.sin)(flambeau.zeros(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        inputs = _chosen(args, argnums, "jacrev")
+        call = _Pass(lambda new: func(*_placed(args, argnums, new), **kwargs), inputs, has_aux, "jacrev")
+        blocks = []
+        for i, out in enumerate(call.outputs):
+            rows = []
+            for k in range(out.numel()):
+                seeds = [_unit(o, k) if j == i else o.new_zeros(o.shape) for j, o in enumerate(call.outputs)]
+                rows.append(call.gradients(seeds, True))
+            block = [
+                stack([r[j] for r in rows]).reshape((*out.shape, *x.shape))
+                if rows
+                else x.new_zeros((*out.shape, *x.shape))
+                for j, x in enumerate(call.inputs)
+            ]
+            blocks.append(_like(inputs, block))
+        found = _like(call.result, blocks)
+        return (found, call.released(call.aux)) if has_aux else found
+
+    return differentiated
+
+
+def jacfwd(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
+    """A function that returns the Jacobian of `func`, by columns: a forward pass for each element of the inputs.
+
+    >>> import flambeau
+    >>> flambeau.func.jacfwd(flambeau.sin)(flambeau.zeros(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        inputs = _chosen(args, argnums, "jacfwd")
+        xs = _tensors(inputs, "jacfwd", "the inputs")
+
+        def flat(*new: Any) -> Any:
+            return func(*_placed(args, argnums, _like(inputs, new)), **kwargs)
+
+        result = aux = None
+        columns: list[list] = []  # for each input, what each of its elements gives: a list over the outputs
+        for j, x in enumerate(xs):
+            columns.append([])
+            for k in range(x.numel()):
+                tangents = tuple(_unit(y, k) if i == j else y.new_zeros(y.shape) for i, y in enumerate(xs))
+                _, result, *rest = jvp(flat, tuple(xs), tangents, has_aux=has_aux)
+                aux = rest[0] if has_aux else None
+                columns[j].append(_leaves(result))
+        if result is None:
+            raise RuntimeError("jacfwd(): the inputs have no elements")
+        blocks = []
+        for i, out in enumerate(_leaves(result)):
+            block = [
+                stack([c[i] for c in column], -1).reshape((*out.shape, *x.shape))
+                if column
+                else out.new_zeros((*out.shape, *x.shape))
+                for column, x in zip(columns, xs)
+            ]
+            blocks.append(_like(inputs, block))
+        found = _like(result, blocks)
+        return (found, aux) if has_aux else found
+
+    return differentiated
+
+
+def hessian(func: Callable, argnums: Argnums = 0) -> Callable:
+    """A function that returns the second derivatives of `func`: forward mode over reverse mode.
+
+    >>> import flambeau
+    >>> flambeau.func.hessian(lambda t: (t ** 3).sum())(flambeau.tensor([1., 2.]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
+    return jacfwd(jacrev(func, argnums), argnums)
