@@ -17,8 +17,6 @@ from itertools import product
 from typing import NamedTuple
 
 from ..autograd.grad_mode import no_grad
-from ..compiler import build
-from ..compiler import convolution as tiles
 from ..compiler import expr as ex
 from ..compiler import indexed as ix
 from ..core import convolution as core
@@ -159,16 +157,22 @@ def _offsets(channels: int, cells: int, shifts: tuple[int, ...]) -> TensorBase:
 
 @functools.cache
 def _lanes(dtype: str) -> int:
+    from ..compiler import convolution as tiles
+
     return tiles.registers().bytes // by_name[dtype].itemsize
 
 
 @functools.cache
 def _address(kernel) -> int:
+    from ..compiler import build
+
     return build.address(kernel)
 
 
 def _multiply(grid, weight, bias, shifts, out: Sequence[int], cells: Sequence[int]) -> TensorBase:
     """(N, G · O, *out) from a grid and a weight (G, O, C · taps)."""
+    from ..compiler import convolution as tiles
+
     groups, filters, depth = weight.shape
     dtype = grid.dtype.name
     found = empty((grid.shape[0], groups * filters, *out), dtype=grid.dtype)
@@ -289,9 +293,9 @@ def _phases(sizes: tuple[int, ...], kernel: tuple[int, ...], g: Geometry):
     parts = []
     for choice in product(*lines):
         taps, shifts = [], []
-        for hits in product(*(hits for _, _, hits in choice)):
+        for picked in product(*(hits for _, _, hits in choice)):
             tap = at = 0
-            for (k, e), n, c in zip(hits, kernel, cells):
+            for (k, e), n, c in zip(picked, kernel, cells):
                 tap, at = tap * n + k, at * c + e
             taps.append(tap)
             shifts.append(at)
@@ -300,8 +304,12 @@ def _phases(sizes: tuple[int, ...], kernel: tuple[int, ...], g: Geometry):
 
 
 def _weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
-    out, images = tuple(grad.shape[2:]), x.shape[0]
-    filters, channels = grad.shape[1] // g.groups, x.shape[1] // g.groups
+    from ..compiler import convolution as tiles
+
+    out: tuple[int, ...] = tuple(grad.shape[2:])
+    cells: tuple[int, ...]
+    shifts: tuple[int, ...]
+    images, filters, channels = x.shape[0], grad.shape[1] // g.groups, x.shape[1] // g.groups
     shape = (grad.shape[1], channels, *kernel)
     if x.dtype.name not in TILED or x.device.type != "cpu":
         return direct_weight(shape, grad, x, **_numbers(g), filters=filters)

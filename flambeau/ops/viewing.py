@@ -58,11 +58,14 @@ def imag(input: Tensor) -> Tensor:
     return views.view_as_real(input).select(-1, 1)
 
 
+def _part(function) -> property:
+    """A part of a complex tensor as an attribute that can be written to."""
+
+    def write(self: Tensor, value: Tensor) -> None:
+        function(self).copy_(value)
+
+    return property(function, write, None, function.__doc__)
+
+
 for _function in (real, imag):
-    setattr(
-        Tensor,
-        _function.__name__,
-        property(
-            _function, lambda self, value, part=_function: part(self).copy_(value), None, _function.__doc__
-        ),
-    )
+    setattr(Tensor, _function.__name__, _part(_function))
