@@ -12,6 +12,7 @@ from ..core.dtypes import by_name
 from ..core.tensor import TensorBase
 from .declare_indexed import indexed, scatter
 from .registry import library
+from .results import each_part
 
 MODES = ("constant", "reflect", "replicate", "circular")
 
@@ -59,6 +60,8 @@ def pad(
             cut = max(-before, 0)
             input = input.narrow(axis, cut, input.shape[axis] - cut - max(-after, 0))
             amounts[2 * k] = max(before, 0)
+    if input.is_complex():
+        return each_part(_extended, input, tuple(sizes), mode, tuple(reversed(amounts[: 2 * dims : 2])))
     return _extended(input, tuple(sizes), mode, tuple(reversed(amounts[: 2 * dims : 2])))
 
 

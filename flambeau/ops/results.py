@@ -1,4 +1,4 @@
-"""`out=` of operations that are written in Python."""
+"""What operations written in Python share: `out=`, and complex numbers as pairs of real ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 
 from ..core import tape
 from ..core.dtypes import dtype
+from ..core.join import stack
 from ..core.tensor import TensorBase
+from ..core.views import view_as_complex, view_as_real
 
 CATEGORIES = {"bool": 0, "uint8": 1, "int8": 1, "int16": 1, "int32": 1, "int64": 1}
 
@@ -71,3 +73,10 @@ def accepts_out(function: Callable) -> Callable:
         parameters=[*signature.parameters.values(), keyword]
     )
     return with_out
+
+
+def each_part(function: Callable, x: TensorBase, *args: Any) -> TensorBase:
+    """A linear function of real tensors, of the real and of the imaginary part."""
+    pairs = view_as_real(x)
+    found = [function(pairs.select(-1, k), *args) for k in range(2)]
+    return view_as_complex(stack(found, -1))

@@ -12,6 +12,7 @@ from ..core.tensor import TensorBase
 from .declare_indexed import indexed
 from .pooling import positive, spread
 from .registry import library
+from .results import each_part
 
 _STATIC = ("stride", "padding", "dilation")
 
@@ -101,6 +102,8 @@ def unfold(input: TensorBase, kernel_size, dilation=1, padding=0, stride=1) -> T
              [2.],
              [3.]]])
     """
+    if input.is_complex():
+        return each_part(unfold, input, kernel_size, dilation, padding, stride)
     b = _blocks("unfold", kernel_size, dilation, padding, stride)
     if input.ndim not in (3, 4) or 0 in input.shape[-3:]:
         raise RuntimeError(
@@ -121,6 +124,8 @@ def unfold(input: TensorBase, kernel_size, dilation=1, padding=0, stride=1) -> T
 @library("indexed", "nn.functional.fold", name="col2im")
 def fold(input: TensorBase, output_size, kernel_size, dilation=1, padding=0, stride=1) -> TensorBase:
     """Columns (N, C · block, places) added up to an image (N, C, *output_size): the adjoint of `unfold`."""
+    if input.is_complex():
+        return each_part(fold, input, output_size, kernel_size, dilation, padding, stride)
     b, sizes = (
         _blocks("fold", kernel_size, dilation, padding, stride),
         spread("fold", "output_size", output_size, 2),

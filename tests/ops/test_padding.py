@@ -91,3 +91,20 @@ def test_gradients(mode, amounts):
 def test_errors(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize(
+    "mode, numpy_mode", [("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")]
+)
+def test_padding_of_complex_numbers(mode, numpy_mode):
+    a = np.random.default_rng(0).standard_normal((2, 5)) + 1j
+    parts = flambeau.tensor(np.stack([a.real, a.imag], -1), requires_grad=True)
+
+    def padded(p):
+        return flambeau.view_as_real(
+            flambeau.nn.functional.pad(flambeau.view_as_complex(p), (2, 1), mode=mode)
+        )
+
+    found = flambeau.view_as_complex(padded(parts).detach())
+    np.testing.assert_array_equal(found.numpy(), np.pad(a, [(0, 0), (2, 1)], mode=numpy_mode))
+    assert flambeau.autograd.gradcheck(padded, [parts])

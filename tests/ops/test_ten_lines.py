@@ -77,7 +77,4 @@ def test_its_line_in_the_table_and_in_the_stub(entry):
     spec.loader.exec_module(interface)
     row = next(line for line in interface.table().splitlines() if "`symlog`" in line)
     assert row.startswith("| `symlog` … | pointwise | floats | yes | Logarithm on both sides of 0")
-    assert (
-        interface.definition("symlog", entry.function)
-        == "def symlog(input, *, out=...) -> Tensor: ..."
-    )
+    assert interface.definition("symlog", entry.function) == "def symlog(input, *, out=...) -> Tensor: ..."
