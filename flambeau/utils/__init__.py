@@ -1,7 +1,7 @@
-"""Helpers around training: loading data, checkpoints, hooks."""
+"""Helpers around training: loading data, checkpoints, hooks, DLPack."""
 
 from __future__ import annotations
 
-from . import checkpoint, data, hooks
+from . import checkpoint, data, dlpack, hooks
 
-__all__ = ["checkpoint", "data", "hooks"]
+__all__ = ["checkpoint", "data", "dlpack", "hooks"]
