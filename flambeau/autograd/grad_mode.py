@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..core.memory import _set_inference, is_inference_mode_enabled
-from ..core.tape import _set_grad_enabled, is_grad_enabled
+from ..core.tape import _set_grad_enabled, _set_recording, is_grad_enabled
 
 __all__ = [
     "enable_grad",
@@ -108,6 +108,16 @@ class enable_grad(_Mode):
     """Operations inside are recorded, also within `no_grad`."""
 
     enabled = True
+
+
+class unrecorded(_Mode):
+    """For the inside of an operation that records itself: neither history nor tangents are made there."""
+
+    def __enter__(self) -> None:
+        self.before.append(_set_recording(0))
+
+    def __exit__(self, *exception) -> None:
+        _set_recording(self.before.pop())
 
 
 class set_grad_enabled(_Mode):

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
-from ..autograd.grad_mode import no_grad
+from ..autograd.grad_mode import unrecorded
 from ..compiler import expr as ex
 from ..compiler import indexed as ix
 from ..core import convolution as core
@@ -360,7 +360,7 @@ def _weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
 
 # --- on the tape ------------------------------
 def convolve(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
-    with no_grad():
+    with unrecorded():
         found = _forward(x, w, bias, g, out)
     if tape.recording(x, w, bias):
         wanted = (tape.recording(x), tape.recording(w))
@@ -375,7 +375,7 @@ def _back(grad, x, w, g, wanted):
 
 
 def convolve_input(grad, w, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
-    with no_grad():
+    with unrecorded():
         found = _input(grad, w, g, sizes)
     if tape.recording(grad, w):
         tape.record("ConvolutionBackwardBackward0", _input_back, (grad, w), found, (grad, w), (g,))
@@ -389,7 +389,7 @@ def _input_back(again, grad, w, g):
 
 
 def convolve_weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
-    with no_grad():
+    with unrecorded():
         found = _weight(grad, x, g, kernel)
     if tape.recording(grad, x):
         tape.record("ConvolutionBackwardBackward0", _weight_back, (grad, x), found, (grad, x), (g,))

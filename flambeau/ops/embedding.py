@@ -48,10 +48,10 @@ def embedding(
 
 
 def _shorten(weight, input, max_norm: float, norm_type: float) -> None:
-    from ..autograd.grad_mode import no_grad
+    from ..autograd.grad_mode import unrecorded
     from .reduced import vector_norm
 
-    with no_grad():
+    with unrecorded():
         used = input.reshape(-1).unique()
         rows = weight.index_select(0, used)
         lengths = vector_norm(rows, norm_type, 1, True)

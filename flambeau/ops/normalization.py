@@ -189,11 +189,11 @@ def batch_norm(
         running_var.data.mul_(1 - momentum).add_(var.reshape(-1), alpha=momentum * n / (n - 1))
     inverse = (var + eps).rsqrt()
     w, b = _affine(weight, bias, ndim)
-    before = tape._set_grad_enabled(False)
+    before = tape._set_recording(0)
     try:
         found = scaled(input, mean, inverse, w, b)
     finally:
-        tape._set_grad_enabled(before)
+        tape._set_recording(before)
     if tape.recording(input, weight, bias):
         tape.record("NativeBatchNormBackward0", _batch_gradients, (input, weight, bias), found,
                     (input,) if weight is None else (input, weight), (mean, inverse, dims, eps))  # fmt: skip

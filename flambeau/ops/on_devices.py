@@ -12,7 +12,7 @@ import functools
 import inspect
 from collections.abc import Sequence
 
-from ..autograd.grad_mode import no_grad
+from ..autograd.grad_mode import unrecorded
 from ..core.create import arange
 from ..core.tensor import TensorBase
 from .declare_indexed import Indexed, indexed, scatter
@@ -44,7 +44,7 @@ def multiply(
     """out = alpha * a @ b + beta * out, stacks broadcast; `out` sums over those dimensions of the stack that it lacks, or
     has only one place of.
     """
-    with no_grad():
+    with unrecorded():
         out, a, b = _as_matrices(out, form), _as_matrices(a, a_form), _as_matrices(b, b_form)
         rank = max(a.ndim, b.ndim, out.ndim)
         a, b, whole = (t[(None,) * (rank - t.ndim)] for t in (a, b, out))
@@ -85,7 +85,7 @@ def _last(t: TensorBase, dim: int, shape: Sequence[int] | None = None) -> Tensor
 
 def gather(input: TensorBase, dim: int, index: TensorBase) -> TensorBase:
     """`flambeau.gather`."""
-    with no_grad():
+    with unrecorded():
         places = _last(index, dim)
         found = _pick_last(places.shape, _last(input, dim), places)
         return found.movedim(-1, dim).contiguous().reshape(index.shape)
@@ -93,7 +93,7 @@ def gather(input: TensorBase, dim: int, index: TensorBase) -> TensorBase:
 
 def write_at(input: TensorBase, source: TensorBase, index: TensorBase, dim: int, how: str) -> None:
     """`scatter_`, where `how` is "set", and its relatives: one thread for each line along `dim`, in the order of the index."""
-    with no_grad():
+    with unrecorded():
         shape = index.shape if index.ndim else (1,)
         places, values, out = _last(index, dim), _last(source, dim, shape), _last(input, dim)
         if how == "set":
@@ -104,7 +104,7 @@ def write_at(input: TensorBase, source: TensorBase, index: TensorBase, dim: int,
 
 def add_strided(out: TensorBase, values: TensorBase, strides: Sequence[int], offset: int) -> None:
     """Add values to the places of `out`, contiguous, that those strides reach; places may be reached more than once."""
-    with no_grad():
+    with unrecorded():
         places = arange(out.numel(), device=out.device).as_strided(values.shape, strides, offset).reshape(-1)
         write_at(out.view(-1), values.reshape(-1), places, 0, "add")
 
@@ -213,7 +213,7 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 def get(input: TensorBase, indices: Sequence[TensorBase | None], negative: bool) -> TensorBase:
     """The elements that index tensors choose."""
-    with no_grad():
+    with unrecorded():
         how = _Indexing(input, indices)
         shape = (*how.room, *how.rest)
         found = _picker(len(how.indices))(shape, how.source, *how.indices, negative=negative)
@@ -228,7 +228,7 @@ def put(
     negative: bool,
 ) -> None:
     """Write values to (or add them at) the places that index tensors choose, in the order of the indices."""
-    with no_grad():
+    with unrecorded():
         how = _Indexing(input, indices)
         written = how.values(values)
         putter = _putter(len(how.indices), accumulate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..autograd.grad_mode import no_grad
+from ..autograd.grad_mode import unrecorded
 from ..compiler import expr as ex
 from ..core import tape
 from ..core.create import zeros
@@ -113,7 +113,7 @@ def extended_back(at, out, grad, *, mode, **before):
 def _extended(x: TensorBase, sizes: tuple[int, ...], mode: str, before: tuple[int, ...]) -> TensorBase:
     """The input with both ends of the last dimensions made longer (or shorter)."""
     given = {f"before{d}": b for d, b in enumerate(before)}
-    with no_grad():
+    with unrecorded():
         found = extended(sizes, x, mode=mode, **given)
     if tape.recording(x):
         label = {"reflect": "Reflection", "replicate": "Replication", "circular": "Circular"}[mode]
@@ -125,7 +125,7 @@ def _extended(x: TensorBase, sizes: tuple[int, ...], mode: str, before: tuple[in
 def _extended_back(grad, sizes, mode, before):
     """The gradients of all places that an element went to, added up."""
     given = {f"before{d}": b for d, b in enumerate(before)}
-    with no_grad():
+    with unrecorded():
         kind = by_name["float32"] if grad.dtype.itemsize == 2 else grad.dtype
         found = zeros(sizes, dtype=kind, device=grad.device)
         extended_back.into(found, grad.shape, grad, serial=len(before), mode=mode, **given)
@@ -151,7 +151,7 @@ def _constant(input: TensorBase, amounts: tuple[int, ...], value: float) -> Tens
         start[axis] = max(before, 0)
         if kept != input.shape[axis]:
             inner = inner.narrow(axis, cut, kept)
-    with no_grad():
+    with unrecorded():
         out = input.new_full(sizes, value)
         part = out
         for axis, (first, n) in enumerate(zip(start, inner.shape)):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..autograd.grad_mode import no_grad
+from ..autograd.grad_mode import unrecorded
 from ..compiler import expr as ex
 from ..compiler import indexed as ix
 from ..compiler.kernels import lowest
@@ -306,7 +306,7 @@ def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, ind
     recorded = tape.recording(x)
     if not indices and not recorded:
         return window_max_only(plan.out, flat, **given).reshape(plan.shape)
-    with no_grad():
+    with unrecorded():
         short = not indices and math.prod(plan.flat[1:]) < 1 << 31
         values, where = (window_max_short if short else window_max)(plan.out, flat, **given)
     if recorded:
@@ -318,7 +318,7 @@ def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, ind
 
 def _max_back(grad, where, shape, given):
     """The gradient of each window at its largest element."""
-    with no_grad():
+    with unrecorded():
         found = window_max_back(shape, grad, where, **given)
     if tape.recording(grad):
         tape.record("MaxPoolBackwardBackward0", _picked, (grad,), found, (where,), ())
@@ -345,7 +345,7 @@ def _declare_maxima(n: int) -> None:
     def largest(input, output_size, return_indices=False):
         name = f"adaptive_max_pool{n}d"
         flat, wanted, longest = _divided(name, n, input, output_size)
-        with no_grad():
+        with unrecorded():
             at = parts_largest((flat.shape[0], *wanted), flat, **longest)
         shape = (*input.shape[:-n], *wanted)
         values = flat.flatten(1).gather(1, at.flatten(1)).reshape(shape)
@@ -376,7 +376,7 @@ def _avg_pool(
 
 
 def _mean(x, shape, label: str, given) -> TensorBase:
-    with no_grad():
+    with unrecorded():
         found = window_mean(shape, x, **given)
     if tape.recording(x):
         tape.record(label, _mean_back, (x,), found, (), (tuple(x.shape), label, given))
@@ -384,7 +384,7 @@ def _mean(x, shape, label: str, given) -> TensorBase:
 
 
 def _mean_back(grad, shape, label, given):
-    with no_grad():
+    with unrecorded():
         found = window_mean_back(shape, grad, **given)
     if tape.recording(grad):
         tape.record(label, _mean, (grad,), found, (), (tuple(grad.shape), label, given))
@@ -407,7 +407,7 @@ def _longest(sizes, parts) -> dict[str, int]:
 
 
 def _part_means(x, shape) -> TensorBase:
-    with no_grad():
+    with unrecorded():
         found = parts_mean(shape, x, **_longest(x.shape[1:], shape[1:]))
     if tape.recording(x):
         tape.record("AdaptiveAvgPoolBackward0", _part_means_back, (x,), found, (), (tuple(x.shape),))
@@ -415,7 +415,7 @@ def _part_means(x, shape) -> TensorBase:
 
 
 def _part_means_back(grad, shape):
-    with no_grad():
+    with unrecorded():
         found = parts_mean_back(shape, grad, **_longest(grad.shape[1:], shape[1:]))
     if tape.recording(grad):
         tape.record("AdaptiveAvgPoolBackwardBackward0", _part_means, (grad,), found, (), (tuple(grad.shape),))

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..autograd.grad_mode import no_grad
+from ..autograd.grad_mode import unrecorded
 from ..compiler import expr as ex
 from ..compiler import functions as fn
 from ..compiler import philox
@@ -163,7 +163,7 @@ def _fill(
     if direct:
         draw(t)
         return t
-    with no_grad():
+    with unrecorded():
         drawn = empty(t.shape, dtype=by_name[dtype or t.dtype.name])
         draw(drawn)
     return t.copy_(drawn)
@@ -528,7 +528,7 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
             raise RuntimeError("normal(): normal expects all elements of std >= 0.0")
         if not isinstance(std, TensorBase) and not std >= 0:
             raise RuntimeError(f"normal(): normal expects std >= 0.0, but found std {std}")
-        with no_grad():
+        with unrecorded():
             shape = mean + std * 0 if isinstance(mean, TensorBase) else std * 0 + mean
             _floating(shape, "normal")
             made = normal_(empty(shape.shape, dtype=shape.dtype), generator=generator) * std + mean
@@ -616,7 +616,7 @@ def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, 
         raise RuntimeError("multinomial(): probability tensor contains either `inf`, `nan` or element < 0")
     if bool((weights.sum(-1) <= 0).any()):
         raise RuntimeError("multinomial(): invalid multinomial distribution (sum of probabilities <= 0)")
-    with no_grad():
+    with unrecorded():
         if replacement:
             drawn = _with_replacement(weights, num_samples, generator)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..autograd import grad as gradients
-from ..autograd.grad_mode import no_grad
+from ..autograd.grad_mode import unrecorded
 from ..compiler import functions as fn
 from ..core import tape
 from ..core.products import addmm
@@ -79,7 +79,7 @@ def lstm_layer(gates: TensorBase, hidden: TensorBase, cell: TensorBase, weight: 
     return outputs, last
 
 
-@no_grad()
+@unrecorded()
 def _lstm_kept(gates, hidden, cell, weight):
     """All outputs, cells and activated gates."""
     activated, length = gates.new_empty(gates.shape), len(gates)

@@ -6,7 +6,7 @@ import math
 from collections import namedtuple
 from typing import Any
 
-from ..autograd.grad_mode import no_grad
+from ..autograd.grad_mode import unrecorded
 from ..compiler import functions as fn
 from ..compiler import kernels as kn
 from ..core import tape
@@ -140,7 +140,7 @@ def _cumprod_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim: int
     """
     if x.ndim == 0:
         return grad
-    with no_grad():
+    with unrecorded():
         zero = x == 0
         any_zero = bool(zero.any())
     if not any_zero:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from ..autograd.grad_mode import no_grad
+from ..autograd.grad_mode import unrecorded
 from ..compiler import functions as fn
 from ..core import tape
 from ..core.bridge import from_numpy
@@ -307,7 +307,7 @@ def diag_embed(input: TensorBase, offset: int = 0, dim1: int = -2, dim2: int = -
     sizes = list(input.shape[:-1])
     for d in sorted((a, b)):
         sizes.insert(d, side)
-    with no_grad():
+    with unrecorded():
         out = input.new_zeros(sizes)
         out.diagonal(offset, a, b).copy_(input)
     if tape.recording(input):

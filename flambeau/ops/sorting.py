@@ -9,7 +9,7 @@ import math
 from collections import namedtuple
 from typing import Any
 
-from ..autograd.grad_mode import no_grad
+from ..autograd.grad_mode import unrecorded
 from ..core.bridge import from_numpy
 from ..core.dtypes import by_name
 from ..core.order import order
@@ -289,7 +289,7 @@ def _quantiles(input, points, dim, keepdim: bool, interpolation: str, skip_nan: 
     flat = input.reshape(-1) if axis is None else input.movedim(axis, -1)
     ordered = sort(flat, -1).values
     n = ordered.shape[-1]
-    with no_grad():
+    with unrecorded():
         missing = ordered.isnan().sum(-1, True)
         last = (n - 1 - missing).clamp(min=0) if skip_nan else missing * 0 + (n - 1)
     rank = points.reshape(-1) * last.to(points.dtype)  # [..., q]
@@ -297,7 +297,7 @@ def _quantiles(input, points, dim, keepdim: bool, interpolation: str, skip_nan: 
         rank = rank.masked_fill(missing > 0, n - 1)
     if interpolation == "nearest":
         rank = rank.round()
-    with no_grad():
+    with unrecorded():
         lower = rank.ceil() if interpolation == "higher" else rank.floor()
         upper = rank.ceil()
     if interpolation == "linear":

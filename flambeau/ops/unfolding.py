@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..autograd.grad_mode import no_grad
+from ..autograd.grad_mode import unrecorded
 from ..compiler import expr as ex
 from ..core import tape
 from ..core.tensor import TensorBase
@@ -76,7 +76,7 @@ def _blocks(name: str, kernel_size, dilation, padding, stride) -> Blocks:
 
 
 def _cut(x, b: Blocks) -> TensorBase:
-    with no_grad():
+    with unrecorded():
         found = blocks((*x.shape[:2], *b.kernel, *b.places(x.shape[2:])), x, **b.numbers())
     if tape.recording(x):
         tape.record("Im2ColBackward0", _join, (x,), found, (), (b, tuple(x.shape)))
@@ -84,7 +84,7 @@ def _cut(x, b: Blocks) -> TensorBase:
 
 
 def _join(y, b: Blocks, shape) -> TensorBase:
-    with no_grad():
+    with unrecorded():
         found = joined(shape, y, kernel=b.kernel, **b.numbers())
     if tape.recording(y):
         tape.record("Col2ImBackward0", _cut, (y,), found, (), (b,))
