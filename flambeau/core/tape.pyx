@@ -665,6 +665,11 @@ def open_forward_level() -> None:
     set_grad(grad_enabled() | FORWARD)
 
 
+def is_forward_open() -> bool:
+    """Whether operations in this thread compute tangents."""
+    return (grad_enabled() & FORWARD) != 0
+
+
 def close_forward_level() -> None:
     """Tangents end; dual tensors become what they would be without."""
     global duals

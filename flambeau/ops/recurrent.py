@@ -71,6 +71,8 @@ def lstm_layer(gates: TensorBase, hidden: TensorBase, cell: TensorBase, weight: 
 
     The whole sequence is one node on the tape, which multiplies out the weight's gradient once, not once a step.
     """
+    if tape.is_forward_open():  # tangents step by step
+        return _lstm_steps(gates, hidden, cell, weight)
     outputs, cells, activated = _lstm_kept(gates, hidden, cell, weight)
     last = cells[len(cells) - 1].clone()
     if tape.recording(gates, hidden, cell, weight):

@@ -172,6 +172,16 @@ def test_functions():
     assert (x * 2).tolist() == [2.0, 4.0, 6.0]
 
 
+def test_a_recurrent_layer():
+    flambeau.manual_seed(0)
+    layer = flambeau.nn.LSTM(3, 2).double().requires_grad_(False)
+    x, v = vector(POINT).reshape(1, 1, 3), vector(DIRECTION).reshape(1, 1, 3)
+    x, v = flambeau.cat([x, -x]), flambeau.cat([v, v])
+    found = pushed(lambda t: layer(t)[0], x, v)
+    expected = difference(lambda t: layer(t)[0], x, v)
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-6, atol=1e-8)
+
+
 def test_nothing_outlives_the_level():
     def run():
         x, v = vector(POINT), vector(DIRECTION)
