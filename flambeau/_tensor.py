@@ -158,10 +158,6 @@ class Tensor(TensorBase):
         """Whether other processes see this memory: no."""
         return False
 
-    def is_pinned(self) -> bool:
-        """Whether the memory is page-locked for an accelerator: no."""
-        return False
-
 
 def _rebuild(cls, storage, dtype, geometry, where, requires_grad, attributes):
     from .core.create import empty

@@ -67,6 +67,7 @@ cdef class Device:
     cdef int check_fault(self) except -1
 
 cdef int check_fork() except -1
+cdef bint is_forked() noexcept
 cpdef Device find_device(str type, object index)
 cdef Device device_for(object value, str who)
 

@@ -316,6 +316,10 @@ cdef int check_fork() except -1:
     return 0
 
 
+cdef bint is_forked() noexcept:
+    return forked
+
+
 def _after_fork() -> None:
     global forked
     forked = len(opened) > 0

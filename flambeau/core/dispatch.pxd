@@ -92,6 +92,7 @@ cdef struct Away:             # what `launch` supplies
     int (*pointwise)(Device device, Family family, Launch* launch) except -1
     int (*rows)(void* rows) except -1
     TensorBase (*moved)(TensorBase source, Device device)
+    TensorBase (*pinned)(TensorBase source)
     int (*copy)(TensorBase to, TensorBase source) except -1
     int (*fill)(TensorBase t, const char* pattern) except -1
 

@@ -153,15 +153,6 @@ cdef class device:
 cpu_device = device("cpu")
 
 
-def check_device(value, who: str) -> None:
-    """RuntimeError unless `value` (a device, a string, None) is the CPU, the one device there is so far."""
-    if value is None or value is cpu_device:
-        return
-    d = value if isinstance(value, device) else device(value)
-    if d.type != "cpu":
-        raise RuntimeError(f"{who}(): device '{d}' is not available: this build runs on the CPU only")
-
-
 # --- shapes ------------------------------
 class Size(tuple):
     """The shape of a tensor: a tuple of ints with `numel()`."""

@@ -17,6 +17,7 @@ cdef struct Options:
     bint requires
     int format
     PyObject* out             # borrowed; NULL for none
+    bint pinned               # in page-locked memory
     bint placed               # whether a device was asked for
     PyObject* device          # borrowed Device; NULL for the host
 

@@ -79,15 +79,14 @@ cdef int read_option(str who, object key, object value, Options* o) except -1:
         if value is not None and not str(value).endswith("strided"):
             raise RuntimeError(f"{who}(): only the strided layout is supported, got {value}")
     elif key == "pin_memory":
-        if value:
-            raise RuntimeError(f"{who}(): pin_memory=True needs an accelerator, and none is available")
+        o.pinned = bool(value)
     else:
         return 0
     return 1
 
 
 cdef void no_options(Options* o) noexcept:
-    o.code, o.requires, o.format, o.out, o.placed, o.device = -1, False, NO_FORMAT, NULL, False, NULL
+    o.code, o.requires, o.format, o.out, o.placed, o.device, o.pinned = -1, False, NO_FORMAT, NULL, False, NULL, False
 
 
 cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found,
@@ -149,6 +148,8 @@ cdef object finish(TensorBase t, Options* o, str who):
     """The last step: to the device asked for, into `out`, or marked as a leaf that wants a gradient."""
     if o.device != NULL and t.storage.on is not <Device>o.device:
         t = away.moved(t, <Device>o.device)
+    if o.pinned:
+        t = away.pinned(t)
     if o.out != NULL:
         out = <object>o.out
         if out.shape != t.shape:

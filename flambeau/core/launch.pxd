@@ -4,7 +4,8 @@ from .device cimport Device
 from .dispatch cimport Family
 from .tensor cimport TensorBase
 
-cdef TensorBase moved(TensorBase source, Device device)
-cdef TensorBase moved_recorded(TensorBase source, Device device)
+cdef TensorBase moved(TensorBase source, Device device, bint wait=*)
+cdef TensorBase moved_recorded(TensorBase source, Device device, bint wait=*)
+cdef TensorBase pinned(TensorBase source, Device device)
 cdef int run_indexed(Family family, tuple operands, int outputs, tuple axes, int serial, list scalars, str name) except -1
 cdef int fill_pattern(TensorBase t, const char* pattern) except -1

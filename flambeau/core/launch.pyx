@@ -8,9 +8,10 @@ what has been loaded.
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.object cimport PyObject
-from .device cimport Device, Arguments, MAX_ARGUMENTS, device_for
+from .device cimport Device, Arguments, MAX_ARGUMENTS, device_for, is_forked
 from .dtypes cimport dtype_of
-from .tensor cimport TensorBase, MAX_DIMS, alias, new_strided_on, place_of, wrote
+from .memory import storage_from_address
+from .tensor cimport TensorBase, MAX_DIMS, alias, find_contiguous, new_strided_on, place_of, wrote
 from .dispatch cimport Plan, Launch, Family, PointwiseOp, Operand, copied, away, layout, one_device
 from .rows cimport Rows
 from .tape cimport grad_enabled, wants_grad
@@ -236,9 +237,9 @@ cdef int run_indexed(Family family, tuple operands, int outputs, tuple axes, int
 
 
 # --- copies between devices ------------------------------
-cdef TensorBase moved(TensorBase source, Device device):
+cdef TensorBase moved(TensorBase source, Device device, bint wait=True):
     """The same elements in another memory, not recorded: one copy of all bytes, so a source with gaps or repeats is
-    packed where it is first.
+    packed where it is first.  Without `wait`, a copy out of pinned memory runs beside the host's work.
     """
     cdef TensorBase dense = source, out
     cdef int64_t strides[MAX_DIMS]
@@ -254,7 +255,8 @@ cdef TensorBase moved(TensorBase source, Device device):
     if nbytes == 0:
         return out
     if dense.storage.on is None:
-        device.copy_in(<uintptr_t>place_of(out), place_of(dense), nbytes, True)
+        device.copy_in(<uintptr_t>place_of(out), place_of(dense), nbytes,
+                       wait or not isinstance(dense.storage.owner, Pinned))
     elif device is None:
         dense.storage.on.copy_out(place_of(out), <uintptr_t>place_of(dense), nbytes, True)
         dense.storage.on.check_fault()
@@ -269,17 +271,85 @@ def _back(grad, place):
     return (grad.to(place),)
 
 
-cdef TensorBase moved_recorded(TensorBase source, Device device):
+cdef TensorBase moved_recorded(TensorBase source, Device device, bint wait=True):
     cdef TensorBase out
     if source.storage.on is device:
         return source
-    out = moved(source, device)
+    out = moved(source, device, wait)
     if grad_enabled() and wants_grad(source) and dtype_of(source.code).category >= 2:
         record("ToCopyBackward0", _back, (source,), out, (), (source.device,))
     return out
 
 
-away.moved = moved_recorded
+cdef TensorBase moved_and_there(TensorBase source, Device device):
+    return moved_recorded(source, device)
+
+
+away.moved = moved_and_there
+
+
+cdef class Pinned:
+    """Page-locked memory of the host, given back when no tensor uses it."""
+
+    cdef Device device
+    cdef void* memory
+
+    def __dealloc__(self):
+        if self.memory != NULL and not is_forked():
+            self.device.free_host(self.memory)
+
+
+cdef TensorBase pinned(TensorBase source, Device device):
+    """A copy of a tensor of the host in page-locked memory."""
+    cdef Pinned block = Pinned()
+    cdef TensorBase out
+    cdef size_t nbytes = max(source.count * source.width, 1)
+    block.device, block.memory = device, device.allocate_host(nbytes)
+    out = alias(source, source.rank, source.sizes, source.strides, 0)
+    layout_of(out, source)
+    out.storage = storage_from_address(<uintptr_t>block.memory, nbytes, block)
+    find_contiguous(out)
+    away.copy(out, source)
+    return out
+
+
+cdef int layout_of(TensorBase out, TensorBase source) except -1:
+    """Strides without gaps, in the source's order of dimensions."""
+    cdef Operand operand
+    operand.tensor = <PyObject*>source
+    layout(out.strides, source.rank, source.sizes, &operand, 1)
+    return 0
+
+
+def pin_memory(TensorBase input not None, device=None) -> TensorBase:
+    """The tensor in page-locked memory of the host, from where `to(device, non_blocking=True)` copies beside the host's work;
+    itself where it is there already.
+
+    RuntimeError for a tensor on a device, and where there is no accelerator.
+    """
+    cdef Device found
+    if input.storage.on is not None:
+        raise RuntimeError(f"pin_memory(): cannot pin memory of {input.device}: only tensors on the CPU can be pinned")
+    if isinstance(input.storage.owner, Pinned):
+        return input
+    found = device_for(0 if device is None else device, "pin_memory")
+    if found is None:
+        raise RuntimeError("pin_memory(): memory is pinned for an accelerator, not for the CPU")
+    if wants_grad(input):
+        input = <TensorBase>(<object>input).detach()
+    return pinned(input, found)
+
+
+cdef TensorBase pinned_for_first(TensorBase source):
+    return <TensorBase>pin_memory(source)
+
+
+away.pinned = pinned_for_first
+
+
+def is_pinned(TensorBase input not None, device=None) -> bool:
+    """Whether the memory is page-locked for an accelerator."""
+    return isinstance(input.storage.owner, Pinned)
 
 
 cdef int fill_pattern(TensorBase t, const char* pattern) except -1:
@@ -302,9 +372,9 @@ cdef int fill_pattern(TensorBase t, const char* pattern) except -1:
 away.fill = fill_pattern
 
 
-def to_device(TensorBase input not None, place, str who, bint copy=False) -> TensorBase:
+def to_device(TensorBase input not None, place, str who, bint copy=False, bint non_blocking=False) -> TensorBase:
     """The tensor on that device (itself where it is there and no copy is asked for), on the tape."""
     cdef Device device = device_for(place, who)
     if input.storage.on is device:
         return copied(input, input.code, False) if copy else input
-    return moved_recorded(input, device)
+    return moved_recorded(input, device, not non_blocking)

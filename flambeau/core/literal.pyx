@@ -283,7 +283,8 @@ cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
 
 cdef TensorBase on_device(TensorBase t, Options* o):
     """On the device asked for, if one is."""
-    return away.moved(t, where(o, None)) if o.placed else t
+    t = away.moved(t, where(o, None)) if o.placed else t
+    return away.pinned(t) if o.pinned else t
 
 
 cdef object make_new_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):

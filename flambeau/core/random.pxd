@@ -4,6 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 cdef class Generator:
     cdef uint64_t key         # the seed
     cdef uint64_t offset      # counters used up
+    cdef object place         # what `device` answers
 
 cdef struct Stream:           # words of a generator's stream, one after another
     uint64_t key

@@ -11,7 +11,8 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cpython.object cimport PyObject
 from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY, ITEMSIZE, dtype_of
-from .dtypes import device as _device, check_device
+from .device cimport device_for
+from .dtypes import cpu_device
 from .tensor cimport TensorBase, new_tensor, pointer, as_int
 from .elements cimport Value, store, check_fits
 from .factory cimport Factory, Options, factory, bind, resolve, check_requires, finish
@@ -58,7 +59,7 @@ cdef uint64_t read_seed(object seed, str who) except? 0:
 
 
 cdef class Generator:
-    """A stream of random numbers: a seed and how far it has been used.
+    """A stream of random numbers: a seed and how far it has been used.  RuntimeError for a device that is not there.
 
     >>> import flambeau
     >>> g = flambeau.Generator().manual_seed(3)
@@ -67,12 +68,16 @@ cdef class Generator:
     """
 
     def __init__(self, device="cpu"):
-        check_device(device, "Generator")
+        found = device_for(device, "Generator")
+        self.place = cpu_device if found is None else found.place
         self.key, self.offset = 67280421310721, 0
 
     @property
     def device(self):
-        return _device("cpu")
+        """The device that it was made for.  Numbers come from the seed and the counter alone, so that a generator of one
+        device draws the same ones on another.
+        """
+        return self.place
 
     def manual_seed(self, seed) -> "Generator":
         """Start the stream of that seed; returns the generator.  RuntimeError for a seed beyond 64 bits."""
@@ -119,19 +124,17 @@ cdef class Generator:
 
     def clone_state(self) -> "Generator":
         """Another generator that continues the same stream."""
-        cdef Generator g = Generator()
-        g.key, g.offset = self.key, self.offset
-        return g
+        return _generator_at(self.key, self.offset, self.place)
 
     def __reduce__(self):
-        return (_generator_at, (self.key, self.offset))
+        return (_generator_at, (self.key, self.offset, self.place))
 
     def __repr__(self):
         return f"<flambeau.Generator seed={self.key} offset={self.offset}>"
 
 
-def _generator_at(key: int, offset: int) -> Generator:
-    cdef Generator g = Generator()
+def _generator_at(key: int, offset: int, place) -> Generator:
+    cdef Generator g = Generator(place)
     g.key, g.offset = key, offset
     return g
 

@@ -6,7 +6,7 @@ from ..core import dispatch, dtypes
 from ..core.cuda import record_stream as record_use
 from ..core.dispatch import clone, contiguous, copy_, to_dtype
 from ..core.dtypes import by_name, dtype
-from ..core.launch import to_device
+from ..core.launch import is_pinned, pin_memory, to_device
 from ..core.tensor import TensorBase
 from .arithmetic import identity
 from .registry import library, register
@@ -29,7 +29,7 @@ def to(self, *args, **kwargs):
     wanted = kwargs.pop("dtype", None)
     place = kwargs.pop("device", None)
     copy = kwargs.pop("copy", False)
-    kwargs.pop("non_blocking", None)
+    non_blocking = bool(kwargs.pop("non_blocking", False))
     layout = kwargs.pop("memory_format", None)
     other = kwargs.pop("other", None)
     if kwargs:
@@ -46,13 +46,13 @@ def to(self, *args, **kwargs):
     elif rest:
         raise TypeError(f"to(): a dtype, a device or a Tensor expected, got {type(rest[0]).__name__}")
     if rest:  # non_blocking, copy
-        copy = bool(rest[1]) if len(rest) > 1 else copy
+        non_blocking, copy = bool(rest[0]), bool(rest[1]) if len(rest) > 1 else copy
     if other is not None:
         wanted = other.dtype
     if place is None and other is not None:
         place = other.device
     if place is not None:
-        moved = to_device(self, place, "to")
+        moved = to_device(self, place, "to", False, non_blocking)
         copy = copy and moved is self
         self = moved
     if layout is not None and str(layout) != "flambeau.preserve_format" and not self.is_contiguous(layout):
@@ -124,12 +124,12 @@ def cpu(self, memory_format=None):
 
 def cuda(self, device=None, non_blocking=False, memory_format=None):
     """The tensor on a CUDA device, by default the current one; RuntimeError where there is none."""
-    return to_device(self, "cuda" if device is None else device, "cuda")
+    return to_device(self, "cuda" if device is None else device, "cuda", False, non_blocking)
 
 
 def opencl(self, device=None, non_blocking=False, memory_format=None):
     """The tensor on an OpenCL device, by default the current one; RuntimeError where there is none."""
-    return to_device(self, "opencl" if device is None else device, "opencl")
+    return to_device(self, "opencl" if device is None else device, "opencl", False, non_blocking)
 
 
 register("to", "copy", to, places=("Tensor.to",))
@@ -148,6 +148,8 @@ def record_stream(self, stream):
 register("cuda", "copy", cuda, places=("Tensor.cuda",))
 register("record_stream", "copy", record_stream, places=("Tensor.record_stream",))
 register("opencl", "copy", opencl, places=("Tensor.opencl",))
+register("pin_memory", "copy", pin_memory, places=("Tensor.pin_memory",))
+register("is_pinned", "copy", is_pinned, places=("Tensor.is_pinned",))
 register("clone", "copy", clone)
 register("contiguous", "copy", contiguous, places=("Tensor.contiguous",))
 register("copy_", "copy", copy_, places=("Tensor.copy_",))

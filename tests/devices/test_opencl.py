@@ -120,3 +120,163 @@ def test_reductions_and_rows(entry, shape):
                 assert_close(entry.function(view(operand.to(DEVICE)), dim), expected, atol=rounding)
         if entry.kind == "reduction":
             assert_close(entry.function(operand.to(DEVICE)), entry.function(operand), atol=rounding)
+
+
+# --- operations that are not derived from a scalar body ------------------------------
+INDEX = flambeau.tensor([[0, 1, 2, 0, 1, 2], [2, 2, 1, 0, 0, 1]])
+ROWS, COLUMNS = flambeau.tensor([0, 3, 1, 1]), flambeau.tensor([5, -1, 0, 0])
+F = flambeau.nn.functional
+
+
+def on(x, index):
+    """An index tensor where x is."""
+    return index.to(x.device)
+
+
+def written(x):
+    """Assignments of numbers and tensors, to views and to places that indices and masks choose."""
+    x = x.clone()
+    x[0] = 5.0
+    x[1:3, 2] = x[0, 0]
+    x[ROWS, 0] = 1.5
+    x[x < 0] = 0.25
+    x[:, COLUMNS] = x[:, :4] * 2
+    return x
+
+
+CALLS = {
+    # products
+    "mm": lambda x, y: x @ y,
+    "mm of transposed": lambda x, y: x.t().contiguous().t() @ y.t().contiguous().t(),
+    "mv": lambda x, v: x @ v,
+    "vm": lambda v, y: v @ y,
+    "dot": lambda v: v @ v,
+    "bmm": lambda b, c: b @ c,
+    "stack by matrix": lambda b, y: b @ y,
+    "addmm": lambda w, x, y: flambeau.addmm(w, x, y, beta=0.5, alpha=2.0),
+    "linear": lambda b, y, w: F.linear(b, y.t(), w),
+    "einsum": lambda b, c: flambeau.einsum("bij,bjk->ik", b, c),
+    "outer": lambda v, w: flambeau.outer(v, w),
+    "product of integers": lambda x, y: ((x * 9).long() @ (y * 9).long()) * (x.sum() + y.sum()),
+    # places
+    "gather 0": lambda x: x.gather(0, on(x, INDEX)),
+    "gather 1": lambda x: x.gather(1, on(x, INDEX)),
+    "scatter": lambda x: x.scatter(0, on(x, INDEX[:1]), x[:1] * 2),
+    "scatter_add": lambda x: x.scatter_add(0, on(x, INDEX), x[:2]),
+    "scatter amax": lambda x: x.scatter_reduce(0, on(x, INDEX), x[:2], "amax"),
+    "scatter mean": lambda x: x.scatter_reduce(0, on(x, INDEX), x[:2], "mean"),
+    "rows": lambda x: x[on(x, ROWS)],
+    "pairs": lambda x: x[ROWS, COLUMNS],
+    "columns": lambda x: x[:, COLUMNS],
+    "apart": lambda b: b[ROWS[:2] % 3, :, COLUMNS[:2]],
+    "mask": lambda x: x[x > 0],
+    "a list": lambda x: x[[0, 2]],
+    "a number": lambda x: x[flambeau.tensor(2)],
+    "index_select": lambda x: x.index_select(1, on(x, ROWS)),
+    "take": lambda x: x.take(on(x, ROWS)),
+    "index_add": lambda x: x.index_add(0, on(x, ROWS), x * 2),
+    "index_copy": lambda x: x.index_copy(0, on(x, ROWS[:2]), x[:2] * 3),
+    "index_fill": lambda x: x.index_fill(1, on(x, ROWS), 7.0),
+    "index_put": lambda x: x.index_put((on(x, ROWS), on(x, COLUMNS)), x[0, :4], accumulate=True),
+    "masked_select": lambda x: x.masked_select(x > 0),
+    "masked_scatter": lambda x: x.masked_scatter(x > 0, x.flip(0)),
+    "masked_fill": lambda x: x.masked_fill(x > 0, 2.0),
+    "nonzero": lambda x: (x > 0).nonzero() * x.sum(),
+    "embedding": lambda x: F.embedding(on(x, ROWS), x),
+    "one_hot": lambda x: F.one_hot(on(x, ROWS)) * x.sum(),
+    "assignments": written,
+    # shapes
+    "tril": lambda x: x.tril(),
+    "diag": lambda x: x.diag(),
+    "pad": lambda x: F.pad(x, (1, 2)),
+    "repeat": lambda x: x.repeat(2, 3),
+    "roll": lambda x: x.roll(1, 0),
+    "flip": lambda x: x.flip(0, 1),
+    "cat": lambda x: flambeau.cat([x, x.flip(0)], 1),
+    "stack": lambda x: flambeau.stack([x, x * 2], 1),
+    "chunk": lambda x: x.chunk(2, 1)[1] * 2,
+    "unbind": lambda x: x.unbind(0)[1],
+    "unfold": lambda x: x.unfold(1, 3, 1) * 2,
+    "expand": lambda v: v.expand(3, 6).sum(0),
+    # scans, rows, losses, layers
+    "cumsum": lambda x: x.cumsum(1),
+    "cumprod": lambda x: x.cumprod(0),
+    "logcumsumexp": lambda x: x.logcumsumexp(0),
+    "cummax": lambda x: x.cummax(1)[0],
+    "var": lambda x: x.var(1),
+    "norm": lambda x: x.norm(),
+    "cross_entropy": lambda x: F.cross_entropy(x, on(x, flambeau.tensor([0, 1, 2, 5]))),
+    "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "layer_norm": lambda x: F.layer_norm(x, (6,)),
+    "interpolate": lambda b: F.interpolate(b, scale_factor=2),
+    "attention": lambda b: F.scaled_dot_product_attention(b, b, b),
+    "conv1d": lambda b: F.conv1d(b, b[:, :, :3].contiguous(), padding=1),
+    "max_pool1d": lambda b: F.max_pool1d(b, 2),
+    "avg_pool1d": lambda b: F.avg_pool1d(b, 2),
+    # computed on the CPU (registry.ON_HOST)
+    "sort": lambda x: x.sort(1)[0],
+    "topk": lambda x: x.topk(2, 1)[0],
+    "median": lambda x: x.median(1)[0],
+    "quantile": lambda x: x.quantile(0.3),
+    "unique": lambda x: x.unique() * x.sum(),
+    "svdvals": lambda x: flambeau.linalg.svdvals(x),
+    "inv": lambda x: flambeau.linalg.inv(x[:4, :4]),
+    "erfcx": lambda x: flambeau.special.erfcx(x.abs()),
+}
+SHAPES = {"x": (4, 6), "y": (6, 5), "b": (3, 4, 6), "c": (3, 6, 5), "v": (6,), "w": (5,)}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls(name):
+    """Values and gradients as on the CPU."""
+    call = CALLS[name]
+    rng = np.random.default_rng(4)
+    names = call.__code__.co_varnames[: call.__code__.co_argcount]
+    arrays = [rng.standard_normal(SHAPES[n]).astype("float32") for n in names]
+    own = [flambeau.from_numpy(a).requires_grad_() for a in arrays]
+    theirs = [flambeau.from_numpy(a).to(DEVICE).requires_grad_() for a in arrays]
+    expected, found = call(*own), call(*theirs)
+    assert_close(found, expected)
+    assert found.requires_grad == expected.requires_grad
+    if expected.requires_grad:
+        expected.square().sum().backward()
+        found.square().sum().backward()
+        assert_close([x.grad for x in theirs], [x.grad for x in own], 1e-4)
+
+
+def test_what_the_cpu_computes_is_declared():
+    """Kinds that leave the device say so in their entries and in their documentation."""
+    for entry in REGISTRY.values():
+        if entry.details["on_host"]:
+            assert "taken to the CPU" in entry.function.__doc__
+    assert REGISTRY["sort"].details["on_host"] and not REGISTRY["matmul"].details["on_host"]
+
+
+@pytest.mark.parametrize("draw", [flambeau.rand, flambeau.randn])
+@pytest.mark.parametrize("dtype", [flambeau.float32, flambeau.float64, flambeau.float16])
+def test_random_numbers_are_those_of_the_cpu(draw, dtype):
+    generator = flambeau.Generator(device=DEVICE).manual_seed(9)
+    assert generator.device == DEVICE
+    found = draw(1003, dtype=dtype, device=DEVICE, generator=generator)
+    assert_equal(found, draw(1003, dtype=dtype, generator=flambeau.Generator().manual_seed(9)))
+
+
+def test_a_network_learns_as_on_the_cpu():
+    losses = []
+    for place in ("cpu", DEVICE):
+        flambeau.manual_seed(0)
+        nn = flambeau.nn
+        net = nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 10)
+        ).to(place)
+        optimiser = flambeau.optim.Adam(net.parameters(), lr=1e-2)
+        inputs = flambeau.randn(16, 1, 8, 8, device=place)
+        targets = flambeau.randint(0, 10, (16,), device=place)
+        for _ in range(4):
+            optimiser.zero_grad()
+            loss = F.cross_entropy(net(inputs), targets)
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+    np.testing.assert_allclose(losses[4:], losses[:4], rtol=1e-4)
+    assert losses[7] < losses[4]
