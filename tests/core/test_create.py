@@ -79,7 +79,6 @@ def test_sizes_of_rank_zero_and_of_zero():
         (lambda: flambeau.zeros(2, foo=1), TypeError, "unexpected keyword argument 'foo'"),
         (lambda: flambeau.zeros(2, dtype="float32"), TypeError, "argument 'dtype' must be"),
         (lambda: flambeau.zeros(2, device="cuda"), RuntimeError, "driver|not available"),
-        (lambda: flambeau.zeros(2, pin_memory=True), RuntimeError, "pin_memory"),
         (
             lambda: flambeau.zeros(2, dtype=flambeau.int64, requires_grad=True),
             RuntimeError,
