@@ -586,7 +586,6 @@ cdef int add_tangent(TensorBase t, Node node, int number) except -1:
     wanted, it forgets the node.
     """
     cdef int k, modes = grad_enabled()
-    cdef void* outer = flambeau_pushed
     cdef bint reverse = modes & REVERSE and in_reverse(node), some = False, traced = reverse
     cdef list tangents
     cdef DualNode d

@@ -13,7 +13,7 @@ from ..autograd import forward_ad
 from ..autograd import grad as _grad
 from ..autograd.grad_mode import enable_grad
 from ..core.join import stack
-from ..core.tape import depends_beyond
+from ..core.tape import depends_beyond, is_forward_open
 from ..core.tensor import TensorBase
 
 __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"]
@@ -221,7 +221,7 @@ def jvp(
             result, aux = result
         return tuple(_tensors(result, "jvp", "the output of the function"))
 
-    if forward_ad._level >= 0:
+    if is_forward_open():
         values, moved = _adjoint_jvp(flat, xs, vs)
     else:
         with forward_ad.dual_level():
