@@ -460,6 +460,8 @@ def _in_parts(function, x, w, bias):
         return found.to(x.dtype)
     if not kind.startswith("complex"):
         return None
+    if "complex" not in REGISTRY:
+        raise NotImplementedError(f"convolution: not implemented for {x.dtype}")
     make = REGISTRY["complex"].function
     both = function(x.real, w.real, None if bias is None else bias.real)
     other = function(x.imag, w.imag, None)
