@@ -5,14 +5,15 @@
 #
 #     OUT=/tmp/gpu WHEELS=wheels sh tools/gpu_check.sh
 #
-# WHEELS: a folder of wheels for what is not installed there; PYTHON: another interpreter.
+# WHEELS: a folder of wheels for what is not installed there; PYTHON: another interpreter; JOBS: processes for the
+# tests (pytest-xdist); TESTS: a -k expression, to run some of them; SMALL: anything, for tiny timings without PyTorch.
 # Every part runs, also after one has failed; the exit status is that of the worst.
 cd "$(dirname "$0")/.." || exit 1
 PYTHON=${PYTHON:-python3}
 OUT=${OUT:-$PWD/build/gpu}
 BUILD=$PWD/build/gpu-$($PYTHON -c 'import sys; print(sys.implementation.cache_tag)')
 mkdir -p "$OUT"
-export PYTHONPATH=$PWD PYTHONUNBUFFERED=1 MESONPY_EDITABLE_SKIP=$BUILD
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 MESONPY_EDITABLE_SKIP=$BUILD
 worst=0
 
 part() { # name, command: its output to a file of that name, its end to the terminal
@@ -31,7 +32,7 @@ part() { # name, command: its output to a file of that name, its end to the term
 if [ -n "$WHEELS" ]; then
     SITE=$(mktemp -d)
     "$PYTHON" -m pip install -q --no-index --no-deps --no-cache-dir --upgrade --target "$SITE" "$WHEELS"/*.whl || exit 1
-    PYTHONPATH=$PWD:$SITE
+    PYTHONPATH=$SITE:$PYTHONPATH
 fi
 
 build() {
@@ -46,12 +47,13 @@ import flambeau
 from flambeau.core import cublas, cuda
 assert flambeau.cuda.is_available(), "no device"
 print(flambeau.cuda.get_device_properties(), "driver", cuda.driver_version())
+a = flambeau.ones(10, 10, device="cuda")
+print((a @ a + 1).cpu())
 print("cuBLAS:", "none" if cublas.find_library() is None else "found", cublas.candidates())
-a = flambeau.arange(10, device="cuda")
-print((a * 2 + 1).cpu())
 ' || exit 1
-part tests "$PYTHON" -m pytest -q -x --maxfail=200 -p no:cacheprovider tests/devices/test_cuda.py
-part fake "$PYTHON" -m pytest -q -p no:cacheprovider tests/devices/test_cuda_host.py
+part tests env FLAMBEAU_TEST_DEVICE=cuda "$PYTHON" -m pytest -p no:cacheprovider ${JOBS:+-n "$JOBS"} ${TESTS:+-k "$TESTS"} \
+    tests/devices/test_opencl.py
+part fake "$PYTHON" -m pytest -p no:cacheprovider tests/devices/test_cuda_host.py
 part speed "$PYTHON" tools/gpu_versus.py ${SMALL:+--small --alone}
 cp "$OUT/speed.txt" "$OUT/speed.md"
 exit $worst
