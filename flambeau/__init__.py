@@ -81,6 +81,7 @@ for _name in (
     "distances",
     "histograms",
     "alignments",
+    "complex_numbers",
     "small",
     "unpooling",
 ):

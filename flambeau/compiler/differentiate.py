@@ -27,11 +27,14 @@ def _extreme(e: Expr, g: Expr):
 
 def _cast(e: Expr, g: Expr):
     source = e.args[0].dtype
-    return (ex.cast(g, source),) if ex.is_float(source) and ex.is_float(e.dtype) else (None,)
+    return (ex.cast(g, source),) if ex.is_smooth(source) and ex.is_smooth(e.dtype) else (None,)
 
 
 def sign(x: Expr) -> Expr:
-    """-1, 0 or 1; NaN for NaN."""
+    """-1, 0 or 1; NaN for NaN; of a complex number, the one of length 1 in its direction."""
+    if ex.is_complex(x.dtype):
+        length = ex.absolute(x)
+        return x / ex.cast(where(length == 0, 1, length), x.dtype)
     one, zero = ex.like(x, 1), ex.like(x, 0)
     below = ex.neg(one) if ex.is_signed(x.dtype) else zero
     found = where(x > 0, one, where(x < 0, below, zero))
@@ -42,7 +45,7 @@ def _pow(e: Expr, g: Expr):
     """d/da is 0 where b is 0, and d/db is 0 where a is 0 and b is not negative, so that no 0·inf appears."""
     a, b = e.args
     to_a = where(b == 0, ex.like(a, 0.0), g * (b * call("pow", a, b - 1)))
-    to_b = where((a == 0) & (b >= 0), ex.like(a, 0.0), g * (e * call("log", a)))
+    to_b = where((a == 0) & (ex.real(b) >= 0), ex.like(a, 0.0), g * (e * call("log", a)))
     return to_a, to_b
 
 
@@ -51,6 +54,13 @@ def _expanded(e: Expr, g: Expr):
     from .math import EXPANSIONS
 
     return gradients([EXPANSIONS[e.op.removeprefix("call:")](*e.args)], [g], e.args)
+
+
+def _acosh(e: Expr, g: Expr):
+    x = e.args[0]
+    if ex.is_complex(x.dtype):  # two roots, so that the sign is right on the left half-plane too
+        return (g * call("rsqrt", x - 1.0) * call("rsqrt", x + 1.0),)
+    return (g * call("rsqrt", x * x - 1.0),)
 
 
 # What reaches each argument, from the expression `e` and what reached it, `g`.  Rows in the order of DLMF
@@ -90,7 +100,7 @@ RULES: dict[str, Rule] = {
     "call:cosh": lambda e, g: (g * call("sinh", e.args[0]),),
     "call:tanh": lambda e, g: (g * (1.0 - e * e),),
     "call:asinh": lambda e, g: (g * call("rsqrt", e.args[0] * e.args[0] + 1.0),),
-    "call:acosh": lambda e, g: (g * call("rsqrt", e.args[0] * e.args[0] - 1.0),),
+    "call:acosh": _acosh,
     "call:atanh": lambda e, g: (g / (1.0 - e.args[0] * e.args[0]),),
     "call:sigmoid": lambda e, g: (g * (e * (1.0 - e)),),
     "call:rsqrt": lambda e, g: (g * (e * e * e) * -0.5,),
@@ -111,6 +121,26 @@ RULES: dict[str, Rule] = {
 }
 
 
+# A complex number counts as its two parts: the gradient of a real L is dL/dx + i dL/dy.  These relate the parts; for
+# all others, which are differentiable in the complex sense, it is g times the conjugate of the derivative.
+PARTS: dict[str, Rule] = {
+    "real": lambda e, g: (ex.pair(g, ex.like(g, 0.0)),),
+    "imag": lambda e, g: (ex.pair(ex.like(g, 0.0), g),),
+    "pair": lambda e, g: (ex.real(g), ex.imag(g)),
+    "abs": lambda e, g: (g * sign(e.args[0]),),
+    "select": _select,
+}
+
+
+def parts_of(e: Expr, g: Expr) -> Sequence[Expr | None]:
+    """What reaches each argument of `e`."""
+    if not any(ex.is_complex(x.dtype) for x in (e, *e.args)):
+        return RULES[e.op](e, g)
+    if e.op in PARTS:
+        return PARTS[e.op](e, g)
+    return [part if part is None else ex.conj(part) for part in RULES[e.op](e, ex.conj(g))]
+
+
 def gradients(outputs: Sequence[Expr], grads: Sequence[Expr], inputs: Sequence[Expr]) -> list[Expr | None]:
     """The gradients of Σ grads·outputs with respect to the inputs; None where an output does not depend on
     one.
@@ -122,16 +152,16 @@ def gradients(outputs: Sequence[Expr], grads: Sequence[Expr], inputs: Sequence[E
         arriving[id(e)] = g if before is None else before + g
 
     for out, given in zip(outputs, grads):
-        if ex.is_float(out.dtype):
+        if ex.is_smooth(out.dtype):
             arrive(out, given)
     wanted = {id(x) for x in inputs}
     for e in reversed(list(ex.walk(outputs))):
         g = arriving.get(id(e))
         if g is None or not e.args or id(e) in wanted or e.dtype == "bool":
             continue
-        if e.op not in RULES:
+        if e.op not in RULES and e.op not in PARTS:
             raise TypeError(f"no rule differentiates {e.op}; declare the derivative of the operation")
-        for argument, part in zip(e.args, RULES[e.op](e, g)):
-            if part is not None and ex.is_float(argument.dtype):
+        for argument, part in zip(e.args, parts_of(e, g)):
+            if part is not None and ex.is_smooth(argument.dtype):
                 arrive(argument, part)
     return [arriving.get(id(x)) for x in inputs]

@@ -41,7 +41,10 @@ BITS = {
     "bfloat16": 16,
     "float32": 32,
     "float64": 64,
+    "complex64": 64,
+    "complex128": 128,
 }
+PARTS = {"complex64": "float32", "complex128": "float64"}  # of what a complex number is a pair
 
 # One LLVM instruction or intrinsic each; the second column is what the result's dtype is.
 PRIMITIVES = {
@@ -53,6 +56,9 @@ PRIMITIVES = {
     "rarely": "second",
     "cast": "given",
     "bitcast": "given",
+    "real": "part",
+    "imag": "part",
+    "pair": "complex",
 }
 LEAVES = ("input", "output", "param", "const", "index", "fold")
 
@@ -61,8 +67,22 @@ def is_float(dtype: str) -> bool:
     return dtype in FLOATS
 
 
+def is_complex(dtype: str) -> bool:
+    return dtype in PARTS
+
+
+def is_smooth(dtype: str) -> bool:
+    """Whether values of the dtype have derivatives."""
+    return dtype in FLOATS or dtype in PARTS
+
+
+def part(dtype: str) -> str:
+    """What a complex number is a pair of; any other dtype itself."""
+    return PARTS.get(dtype, dtype)
+
+
 def is_signed(dtype: str) -> bool:
-    return dtype in FLOATS or dtype in SIGNED
+    return dtype in FLOATS or dtype in SIGNED or dtype in PARTS
 
 
 class Expr:
@@ -177,6 +197,8 @@ def _bits_of(value):
     """Tells -0.0 from 0.0, True from 1, and one NaN is as good as another."""
     if isinstance(value, float):
         return struct.pack("d", value)
+    if isinstance(value, complex):
+        return struct.pack("dd", value.real, value.imag)
     return (type(value).__name__, value)
 
 
@@ -205,6 +227,8 @@ def const(value, dtype: str) -> Expr:
     """A constant; integers wrap to the dtype's width as in C."""
     if dtype == "bool":
         value = bool(value)
+    elif is_complex(dtype):
+        value = complex(value)
     elif is_float(dtype):
         value = float(value)
         if dtype == "float32" and _math.isfinite(value):
@@ -229,12 +253,17 @@ def _pair(op: str, a, b) -> tuple[Expr, Expr]:
     if not isinstance(a, Expr):
         a = like(b, a)
     b = like(a, b)
+    if a.dtype != b.dtype and part(a.dtype) == part(b.dtype):
+        whole = a.dtype if is_complex(a.dtype) else b.dtype
+        a, b = cast(a, whole), cast(b, whole)
     if a.dtype != b.dtype:
         raise TypeError(f"{op}: the operands are {a.dtype} and {b.dtype}; cast one of them")
     return a, b
 
 
 def is_const(x: Expr, value) -> bool:
+    if is_complex(x.dtype):
+        return x.op == "const" and x.value == value != 0
     return x.op == "const" and x.value == value and _math.copysign(1, x.value) == _math.copysign(1, value)
 
 
@@ -329,6 +358,8 @@ def maximum(a, b) -> Expr:
 def compare(op: str, a, b) -> Expr:
     """eq, lt … are False on NaN, ne is True."""
     a, b = _pair(op, a, b)
+    if is_complex(a.dtype) and op not in ("eq", "ne"):
+        raise TypeError(f"{op}: complex numbers have no order")
     return _folded(op, a, b, "bool")
 
 
@@ -356,13 +387,18 @@ def rarely(condition: Expr, a, b) -> Expr:
 
 
 def cast(x: Expr, dtype: str) -> Expr:
-    """Value conversion as in C; to bool: is not zero."""
+    """Value conversion as in C; to bool: is not zero; from complex to real: the real part."""
     if x.dtype == dtype:
         return x
+    if is_complex(dtype) and not is_complex(x.dtype):
+        return pair(cast(x, PARTS[dtype]), const(0, PARTS[dtype]))
+    if is_complex(x.dtype) and not is_complex(dtype) and dtype != "bool":
+        return cast(real(x), dtype)
     if dtype == "bool":
         return compare("ne", cast(x, "float32") if x.dtype == "bfloat16" else x, 0)
     if (
         x.op == "const"
+        and not is_complex(dtype)
         and (_math.isfinite(x.value) or is_float(dtype))
         and dtype not in ("float16", "bfloat16")
     ):
@@ -385,7 +421,12 @@ def _unary(op: str) -> Callable[[Expr], Expr]:
     return function
 
 
-absolute, floor, ceil, rint, trunc, sqrt = map(_unary, ("abs", "floor", "ceil", "rint", "trunc", "sqrt"))
+floor, ceil, rint, trunc, sqrt = map(_unary, ("floor", "ceil", "rint", "trunc", "sqrt"))
+
+
+def absolute(x: Expr) -> Expr:
+    """The distance from zero, a real number."""
+    return make("abs", (x,), part(x.dtype))
 
 
 def copysign(a: Expr, b) -> Expr:
@@ -404,6 +445,40 @@ def isnan(x: Expr) -> Expr:
     return compare("ne", x, x)
 
 
+# --- complex numbers: `complex.py` writes everything but these three in real numbers ------------------------------
+def real(z: Expr) -> Expr:
+    """The real part; of a real number, itself."""
+    if not is_complex(z.dtype):
+        return z
+    if z.op == "const":
+        return const(z.value.real, PARTS[z.dtype])
+    return z.args[0] if z.op == "pair" else make("real", (z,), PARTS[z.dtype])
+
+
+def imag(z: Expr) -> Expr:
+    """The imaginary part; of a real number, 0."""
+    if not is_complex(z.dtype):
+        return like(z, 0)
+    if z.op == "const":
+        return const(z.value.imag, PARTS[z.dtype])
+    return z.args[1] if z.op == "pair" else make("imag", (z,), PARTS[z.dtype])
+
+
+def pair(a: Expr, b: Expr) -> Expr:
+    """The complex number a + bi."""
+    dtype = "complex64" if a.dtype == "float32" else "complex128"
+    if a.dtype != b.dtype or PARTS[dtype] != a.dtype:
+        raise TypeError(f"pair: two float32 or two float64 expected, got {a.dtype} and {b.dtype}")
+    if a.op == "real" and b.op == "imag" and a.args[0] is b.args[0]:
+        return a.args[0]
+    return make("pair", (a, b), dtype)
+
+
+def conj(z: Expr) -> Expr:
+    """The complex conjugate; a real number itself."""
+    return pair(real(z), neg(imag(z))) if is_complex(z.dtype) else z
+
+
 # --- math functions ------------------------------
 def call(name: str, *args) -> Expr:
     """A math function by name: kept whole until lowering, where `math.EXPANSIONS[name]` writes it in
@@ -412,7 +487,7 @@ def call(name: str, *args) -> Expr:
     first = next(a for a in args if isinstance(a, Expr))
     args = tuple(like(first, a) for a in args)
     for a in args:
-        if a.dtype != first.dtype or not is_float(a.dtype):
+        if a.dtype != first.dtype or not is_smooth(a.dtype):
             raise TypeError(
                 f"{name}: arguments of one floating-point dtype expected, got {[a.dtype for a in args]}"
             )
@@ -444,13 +519,20 @@ def substitute(roots: list[Expr], replace: dict[Expr, Expr]) -> list[Expr]:
             new[id(e)] = by_id[id(e)]
         else:
             args = tuple(new[id(a)] for a in e.args)
-            new[id(e)] = (
-                e if all(a is b for a, b in zip(args, e.args)) else make(e.op, args, e.dtype, e.value)
-            )
+            new[id(e)] = e if all(a is b for a, b in zip(args, e.args)) else remade(e, args)
 
     for e in walk(roots):
         build(e)
     return [new[id(r)] for r in roots]
+
+
+def remade(e: Expr, args: tuple[Expr, ...]) -> Expr:
+    """The same operation on other arguments."""
+    if e.op == "pair":
+        return pair(*args)
+    if e.op in ("real", "imag"):
+        return real(*args) if e.op == "real" else imag(*args)
+    return make(e.op, args, e.dtype, e.value)
 
 
 def text(roots: Iterable[Expr]) -> str:
@@ -461,5 +543,6 @@ def text(roots: Iterable[Expr]) -> str:
     for e in walk(roots):
         number[id(e)] = len(number)
         value = e.value.hex() if isinstance(e.value, float) else e.value
+        value = f"{value.real.hex()}{value.imag.hex()}" if isinstance(value, complex) else value
         lines.append(f"{e.op} {e.dtype} {value} {' '.join(str(number[id(a)]) for a in e.args)}")
     return "\n".join(lines + ["-> " + " ".join(str(number[id(r)]) for r in roots)])

@@ -113,7 +113,12 @@ def sum(x: Expr) -> Expr:
     """Sum over the row."""
     if x.dtype == "bool":
         return fold(lambda a, b: a | b, (False,), x)[0]
-    return fold(ex.add, (-0.0 if ex.is_float(x.dtype) else 0,), x)[0]
+    return fold(ex.add, (zero_of_sum(x.dtype),), x)[0]
+
+
+def zero_of_sum(dtype: str):
+    """What a sum begins with: -0, so that a sum of -0 is one."""
+    return complex(-0.0, -0.0) if ex.is_complex(dtype) else -0.0 if ex.is_float(dtype) else 0
 
 
 def prod(x: Expr) -> Expr:
@@ -162,7 +167,7 @@ def _best(better: Callable[[Expr, Expr], Expr], earlier: bool = True) -> Callabl
 
 
 def running_sum(x: Expr) -> Expr:
-    return prefix(ex.add, (-0.0 if ex.is_float(x.dtype) else 0,), x)[0]
+    return prefix(ex.add, (zero_of_sum(x.dtype),), x)[0]
 
 
 def running_prod(x: Expr) -> Expr:

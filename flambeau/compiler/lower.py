@@ -20,6 +20,8 @@ REGISTER = {
     "float32": "float",
     "float64": "double",
     "uint128": "i128",
+    "complex64": "i64",  # one word in memory and in loops: see `_real`
+    "complex128": "i128",
     **{d: f"i{BITS[d]}" for d in ex.SIGNED + ex.UNSIGNED},
 }
 MEMORY = {**REGISTER, "bool": "i8"}
@@ -222,6 +224,34 @@ class Lowering:
     def _bitcast(self, e: Expr, x: Value) -> Value:
         to = self.type(e.dtype)
         return x if x.type == to else self.f.op(to, f"bitcast {x} to {to}")
+
+    # A complex number travels as one word; its parts are the word's halves, the real one lower.
+    def _half(self, e: Expr, z: Value, which: int) -> Value:
+        n, scalar = self.lanes or 1, REGISTER[e.dtype]
+        halves = self.f.op(f"<{2 * n} x {scalar}>", f"bitcast {z} to <{2 * n} x {scalar}>")
+        if not self.lanes:
+            return self.f.op(scalar, f"extractelement {halves}, i32 {which}")
+        picks = ", ".join(f"i32 {2 * k + which}" for k in range(n))
+        return self.f.op(
+            self.type(e.dtype), f"shufflevector {halves}, {halves.type} poison, <{n} x i32> <{picks}>"
+        )
+
+    def _real(self, e: Expr, z: Value) -> Value:
+        return self._half(e, z, 0)
+
+    def _imag(self, e: Expr, z: Value) -> Value:
+        return self._half(e, z, 1)
+
+    def _pair(self, e: Expr, a: Value, b: Value) -> Value:
+        n, scalar = self.lanes or 1, REGISTER[e.args[0].dtype]
+        type = f"<{2 * n} x {scalar}>"
+        if self.lanes:
+            picks = ", ".join(f"i32 {k}, i32 {n + k}" for k in range(n))
+            halves = self.f.op(type, f"shufflevector {a}, {b}, <{2 * n} x i32> <{picks}>")
+        else:
+            first = self.f.op(type, f"insertelement {type} poison, {a}, i32 0")
+            halves = self.f.op(type, f"insertelement {first}, {b}, i32 1")
+        return self.f.op(self.type(e.dtype), f"bitcast {halves} to {self.type(e.dtype)}")
 
     def _cast(self, e: Expr, x: Value) -> Value:
         return self.cast(x, e.args[0].dtype, e.dtype)

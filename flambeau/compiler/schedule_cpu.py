@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import expr as ex
+from .complex import written_out
 from .expr import Expr
 from .indexed import Indexed
 from .irtext import Function, Module, Value, i64
@@ -60,6 +61,7 @@ def module_for(kernel: Pointwise | Row | Indexed, triple: str) -> Module:
         return schedule_cpu_indexed.module_for(kernel, triple)
     if not isinstance(kernel, (Pointwise, Row)):
         return kernel.module(triple)  # written for a CPU
+    kernel = written_out(kernel)
     module = Module(triple)
     f = Function(module, "define " + SIGNATURE)
     Frame(f, kernel).emit()

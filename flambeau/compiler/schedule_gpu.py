@@ -25,6 +25,7 @@ from typing import NamedTuple
 from . import expr as ex
 from . import schedule_gpu_indexed
 from . import target as tg
+from .complex import written_out
 from .expr import Expr
 from .indexed import Indexed
 from .irtext import Function, Module, Value, i32, i64
@@ -140,6 +141,7 @@ def module_for(kernel: Pointwise | Row | Indexed, target: str, form: Form = PLAI
         raise ValueError(f"module_for: form.dims is {form.dims}, folded {form.folded}; at least 1 expected")
     if form.width not in [1 << k for k in range(BLOCK.bit_length())]:
         raise ValueError(f"module_for: form.width is {form.width}; a power of two from 1 to {BLOCK} expected")
+    kernel = written_out(kernel)
     module = Module(tg.TARGETS[target].triple, str(tg.machine(target).target_data))
     frame = Frame(module, kernel, target, form)
     if isinstance(kernel, Row):

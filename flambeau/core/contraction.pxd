@@ -10,8 +10,9 @@ cdef enum:                    # how the last dimensions of a tensor are read as 
     COLUMN = 3
     SCALAR = 4                # none: a 1 by 1 matrix
 
-cdef struct Scale:            # a number that multiplies: for floating point, and for integer dtypes
+cdef struct Scale:            # a number that multiplies: for floating point and complex, and for integer dtypes
     double real
+    double imag
     int64_t whole
 
 cdef inline int64_t size_at(TensorBase t, int dims, int from_right) noexcept nogil:

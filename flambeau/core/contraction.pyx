@@ -10,8 +10,10 @@ Nothing is copied on the way to BLAS unless an operand has unit stride along nei
 from libc.stdlib cimport malloc, free
 from libc.string cimport memcpy
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
-from .blas cimport OK, ensure, batched_gemm_f32, batched_gemm_f64, gemm_f32, gemm_f64
-from .dtypes cimport U8, I8, I16, I32, F16, BF16, F32, F64, CATEGORY, size_from
+from .blas cimport (
+    OK, ensure, batched_gemm_c64, batched_gemm_c128, batched_gemm_f32, batched_gemm_f64, gemm_f32, gemm_f64,
+)
+from .dtypes cimport U8, I8, I16, I32, F16, BF16, F32, F64, C64, C128, CATEGORY, size_from
 from .device cimport Product as DeviceProduct
 from .dispatch cimport away, copied, fits, one_device, sum_to
 from .parallel cimport parallel_for
@@ -62,7 +64,7 @@ cdef enum:
 cdef double GIL_FROM = 1e5     # multiplications from which giving up the GIL pays off
 cdef int64_t WORTH_A_COPY = 16  # columns of a result from which copying a left operand costs little beside the product
 cdef Scale ONE
-ONE.real, ONE.whole = 1.0, 1
+ONE.real, ONE.imag, ONE.whole = 1.0, 0.0, 1
 
 
 # --- stacks of matrices ------------------------------
@@ -200,6 +202,10 @@ cdef void multiply_integers(Integer* c, const Integer* a, const Integer* b, Prod
         first += WIDTH
 
 
+cdef inline double complex complex_of(const Scale* s) noexcept nogil:
+    return s.real + s.imag * 1j
+
+
 cdef int multiply_some(Product* p, int64_t batch, const char* a, int64_t a_step, const char* b, int64_t b_step,
                        char* c, int64_t c_step, const Scale* beta) noexcept nogil:
     """`batch` products; the status is BLAS's."""
@@ -218,6 +224,14 @@ cdef int multiply_some(Product* p, int64_t batch, const char* a, int64_t a_step,
         return batched_gemm_f64(
             batch, p.m, p.n, p.k, p.alpha.real, <const double*>a, a_step, p.a_row, p.a_col,
             <const double*>b, b_step, p.b_row, p.b_col, beta.real, <double*>c, c_step, p.c_row)
+    if p.code == C64:
+        return batched_gemm_c64(
+            batch, p.m, p.n, p.k, <float complex>complex_of(&p.alpha), <const float complex*>a, a_step, p.a_row, p.a_col,
+            <const float complex*>b, b_step, p.b_row, p.b_col, <float complex>complex_of(beta), <float complex*>c, c_step, p.c_row)
+    if p.code == C128:
+        return batched_gemm_c128(
+            batch, p.m, p.n, p.k, complex_of(&p.alpha), <const double complex*>a, a_step, p.a_row, p.a_col,
+            <const double complex*>b, b_step, p.b_row, p.b_col, complex_of(beta), <double complex*>c, c_step, p.c_row)
     for k in range(batch):
         if p.code == U8:
             multiply_integers(<uint8_t*>c + k * c_step, <const uint8_t*>a + k * a_step, <const uint8_t*>b + k * b_step,
@@ -402,7 +416,7 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
     cdef TensorBase out = into
     cdef Scale nothing
     cdef int code = a.code
-    cdef bint adds = addend is not None and (beta.real if CATEGORY[code] >= 2 else <double>beta.whole) != 0
+    cdef bint adds = addend is not None and ((beta.real if CATEGORY[code] >= 2 else <double>beta.whole) != 0 or beta.imag != 0)
     if a.storage.on is not None:
         return multiplied_away(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta, into)
     if code == F16 or code == BF16:
@@ -411,7 +425,7 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
             addend = copied(addend, F32, False)
         out = copied(multiplied(a, a_form, b, b_form, rank, sizes, form, alpha, addend, beta, None), code, True)
     else:
-        nothing.real, nothing.whole = 0.0, 0
+        nothing.real, nothing.imag, nothing.whole = 0.0, 0.0, 0
         if into is None or not into.contiguous or into.storage is a.storage or into.storage is b.storage or (
                 addend is not None and addend is not into and addend.storage is into.storage):
             out = new_tensor(rank, sizes, code)
@@ -427,6 +441,10 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
 
 
 # --- the tape ------------------------------
+cdef inline TensorBase conjugate(TensorBase t):
+    return t if CATEGORY[t.code] != 3 else <TensorBase?>(<object>t).conj()
+
+
 @cython.no_gc
 cdef class ProductNode(Node):
     """A recorded `alpha * a @ b + beta * addend`; its edges are [addend,] a, b."""
@@ -448,6 +466,8 @@ cdef class ProductNode(Node):
         cdef list found = [None] * self.edges
         cdef int64_t* a_sizes = self.sizes + self.addend_rank
         cdef int64_t* b_sizes = a_sizes + self.a_rank
+        cdef Scale alpha = self.alpha
+        alpha.imag = -alpha.imag  # of complex operands, gradients take the conjugates
         if g is None:
             return found
         if left and self.targets[0] != NULL:
@@ -455,28 +475,30 @@ cdef class ProductNode(Node):
         if not usable(g, self.form):
             g = compact(g)
         if self.targets[left] != NULL:
-            b = kept(&self.b, self)
+            b = conjugate(kept(&self.b, self))
             if self.a_form == TRANSPOSED:
-                found[left] = contract(b, self.b_form, g, flipped(self.form), self.a_rank, a_sizes, MATRIX, &self.alpha)
+                found[left] = contract(b, self.b_form, g, flipped(self.form), self.a_rank, a_sizes, MATRIX, &alpha)
             else:
-                found[left] = contract(g, self.form, b, flipped(self.b_form), self.a_rank, a_sizes, self.a_form, &self.alpha)
+                found[left] = contract(g, self.form, b, flipped(self.b_form), self.a_rank, a_sizes, self.a_form, &alpha)
         if self.targets[left + 1] != NULL:
-            a = kept(&self.a, self)
+            a = conjugate(kept(&self.a, self))
             if self.b_form == TRANSPOSED:
-                found[left + 1] = contract(g, flipped(self.form), a, self.a_form, self.b_rank, b_sizes, MATRIX, &self.alpha)
+                found[left + 1] = contract(g, flipped(self.form), a, self.a_form, self.b_rank, b_sizes, MATRIX, &alpha)
             else:
-                found[left + 1] = contract(a, flipped(self.a_form), g, self.form, self.b_rank, b_sizes, self.b_form, &self.alpha)
+                found[left + 1] = contract(a, flipped(self.a_form), g, self.form, self.b_rank, b_sizes, self.b_form, &alpha)
         return found
 
     cdef object addend_gradient(self, TensorBase g):
         cdef object found = g
         if not fits(g, self.addend_rank, self.sizes):
-            if self.addend_rank == 1 and g.sizes[g.rank - 1] == self.sizes[0] and g.code >= F32 and not grad_enabled() and (
-                    g.storage.on is None):
+            if self.addend_rank == 1 and g.sizes[g.rank - 1] == self.sizes[0] and F32 <= g.code <= F64 and (
+                    not grad_enabled() and g.storage.on is None):
                 found = column_sums(compact(g))
             else:
                 found = sum_to(g, size_from(self.addend_rank, self.sizes))
-        if self.beta.real != 1:
+        if self.beta.imag != 0:
+            found = late.binary(operator_for(OP_MUL), found, complex(self.beta.real, -self.beta.imag))
+        elif self.beta.real != 1:
             found = late.binary(operator_for(OP_MUL), found, self.beta.real)
         return found
 

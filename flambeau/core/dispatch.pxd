@@ -9,7 +9,7 @@ cdef enum:
     MAX_OPERANDS = 10         # inputs of a kernel; a kernel key has 6 bits for each
     MAX_OUTPUTS = 8
     MAX_PARAMS = 12
-    MAX_SLOTS = 22            # scalars of one launch
+    MAX_SLOTS = 32            # scalars of one launch; a complex number takes two
 
 cdef enum:                    # how the innermost loop walks over an operand
     CONTIGUOUS = 0
@@ -23,6 +23,7 @@ cdef struct Operand:
     PyObject* tensor          # borrowed; NULL for a number
     int category              # of a number: 0 bool, 1 int, 2 float, 3 complex
     double real
+    double imag               # of a complex number
     int64_t whole
 
 cdef struct Kernel:
@@ -102,7 +103,7 @@ cdef Device one_device(str who, PyObject** tensors, int n)
 
 cdef int read_operand(object x, Operand* o) except -1
 cdef int common_code(Operand* operands, int n, unsigned int raw) except -1
-cdef void pack(Operand* o, int code, uint64_t* slot) noexcept
+cdef int pack(Operand* o, int code, uint64_t* slot) noexcept
 cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place)
 cdef void prepare_op(Op op, str name, vectorcall_t call)
 cdef object sum_to(TensorBase grad, object sizes)

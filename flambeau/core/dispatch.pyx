@@ -204,7 +204,7 @@ cdef int read_operand(object x, Operand* o) except -1:
             raise OverflowError("a Python int that does not fit 64 bits met a tensor")
         o.category, o.real = 1, <double>o.whole
     elif PyComplex_Check(x):
-        o.category, o.real = 3, x.real
+        o.category, o.real, o.imag = 3, x.real, x.imag
     elif hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "ndim", 1) == 0:  # a NumPy scalar
         return read_operand(x.item(), o)
     else:
@@ -252,16 +252,21 @@ cdef int common_code(Operand* operands, int n, unsigned int raw) except -1:
     return combine(combine(full, single), number)
 
 
-cdef void pack(Operand* o, int code, uint64_t* slot) noexcept:
-    """A number as the kernel takes it: a double, or an int64."""
+cdef int pack(Operand* o, int code, uint64_t* slot) noexcept:
+    """A number as the kernel takes it: a double, an int64, or two doubles; how many slots that takes."""
     cdef double real = o.real
     cdef int64_t whole = o.whole
     if CATEGORY[code] >= 2:
         memcpy(slot, &real, 8)
+        if CATEGORY[code] == 3:
+            real = o.imag if o.category == 3 else 0.0
+            memcpy(slot + 1, &real, 8)
+            return 2
     else:
         if o.category == 2:
             whole = <int64_t>real
         memcpy(slot, &whole, 8)
+    return 1
 
 
 def result_type(a, b) -> dtype:
@@ -642,8 +647,7 @@ cdef inline int fill_scalars(PointwiseOp op, Operand* operands, double* params, 
     cdef int k, count = 0
     for k in range(op.operands):
         if operands[k].tensor == NULL:
-            pack(&operands[k], common, &scalars[count])
-            count += 1
+            count += pack(&operands[k], common, &scalars[count])
     for k in range(op.params):
         memcpy(&scalars[count], &params[k], 8)
         count += 1
@@ -1331,14 +1335,19 @@ cdef class PointwiseNode(Node):
 
 
 cdef inline int wanted_inputs(PointwiseOp op, Operand* operands):
-    """Bit k: operand k wants a gradient."""
+    """Bit k: operand k wants a gradient; bit 16 + k: it is complex."""
     cdef int k, mask = 0
     cdef TensorBase t
     for k in range(op.operands):
         if operands[k].tensor != NULL:
             t = <TensorBase>operands[k].tensor
-            if t.requires and CATEGORY[t.code] >= 2:
-                mask |= 1 << k
+            if CATEGORY[t.code] >= 2:
+                if t.requires:
+                    mask |= 1 << k
+                if CATEGORY[t.code] == 3:
+                    mask |= 1 << (16 + k)
+        elif operands[k].category == 3:
+            mask |= 1 << (16 + k)
     return mask
 
 
@@ -1346,7 +1355,7 @@ cdef Derivation derivation_for(PointwiseOp op, Operand* operands):
     cdef int mask = wanted_inputs(op, operands)
     known = op.derivations.get(mask)
     if known is None:
-        known = op.declaration.derivation(mask)
+        known = op.declaration.derivation(mask & 0xFFFF, mask >> 16)
         op.derivations[mask] = known
     return <Derivation>known
 

@@ -9,7 +9,7 @@ from cpython.object cimport PyObject
 from .contraction cimport (
     COLUMN, MATRIX, ROW, SCALAR, TRANSPOSED, Scale, computed, contract, node_for, size_at,
 )
-from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY, dtype_of, size_from
+from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
 from .dispatch cimport Op, Operand, copied, fits, make_callable, prepare_op, read_operand
 from .tape cimport Node, check_in_place, grad_enabled, wants_grad
 from .tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, check_writable, late, operator_for
@@ -20,12 +20,14 @@ cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
 
 cdef Scale ONE
-ONE.real, ONE.whole = 1.0, 1
+ONE.real, ONE.imag, ONE.whole = 1.0, 0.0, 1
 
 cdef dict CPP_NAMES = {F16: "c10::Half", BF16: "c10::BFloat16", F32: "float", F64: "double", BOOL: "bool",
-                       U8: "unsigned char", I8: "signed char", I16: "short int", I32: "int", I64: "long int"}
+                       U8: "unsigned char", I8: "signed char", I16: "short int", I32: "int", I64: "long int",
+                       C64: "c10::complex<float>", C128: "c10::complex<double>"}
 cdef dict SCALAR_NAMES = {F16: "Half", BF16: "BFloat16", F32: "Float", F64: "Double", BOOL: "Bool",
-                          U8: "Byte", I8: "Char", I16: "Short", I32: "Int", I64: "Long"}
+                          U8: "Byte", I8: "Char", I16: "Short", I32: "Int", I64: "Long",
+                          C64: "ComplexFloat", C128: "ComplexDouble"}
 
 
 # --- operations ------------------------------
@@ -71,7 +73,7 @@ cdef object call_product(PyObject* callable, PyObject** args, size_t flagged, Py
     return op.handle(op, found)
 
 
-cdef int read_scale(ProductOp op, int place, PyObject* given, Scale* s) except -1:
+cdef int read_scale(ProductOp op, int place, PyObject* given, Scale* s, int code) except -1:
     cdef Operand o
     if given == NULL:
         s[0] = ONE
@@ -79,10 +81,12 @@ cdef int read_scale(ProductOp op, int place, PyObject* given, Scale* s) except -
     value = <object>given
     if isinstance(value, TensorBase):
         value = value.item()
-    if not read_operand(value, &o) or o.category == 3:
+    if not read_operand(value, &o):
         raise TypeError(f"{op.name}(): argument '{op.names[place]}' must be Number, not {type(value).__name__}")
-    s.real = o.real
-    s.whole = <int64_t>o.real if o.category == 2 else o.whole
+    if o.category == 3 and o.imag != 0 and CATEGORY[code] != 3:
+        raise RuntimeError(f"{op.name}(): argument '{op.names[place]}' is {value}, which {dtype_of(code)} does not hold")
+    s.real, s.imag = o.real, o.imag if o.category == 3 else 0.0
+    s.whole = <int64_t>o.real if o.category >= 2 else o.whole
     return 0
 
 
@@ -141,13 +145,13 @@ cdef object perform(ProductOp op, PyObject** found, str label, TensorBase a, int
     cdef TensorBase into = None
     cdef Node node
     cdef int last = op.positional
-    if a.code == BOOL or CATEGORY[a.code] == 3:
+    if a.code == BOOL:
         raise NotImplementedError(f'{op.name}(): "{op.name}" not implemented for \'{SCALAR_NAMES.get(a.code, dtype_of(a.code))}\'')
     if addend is not None:
         check_addend(op, addend, rank, sizes)
     if op.scaled:
-        read_scale(op, last, found[last], &beta)
-        read_scale(op, last + 1, found[last + 1], &alpha)
+        read_scale(op, last, found[last], &beta, a.code)
+        read_scale(op, last + 1, found[last + 1], &alpha, a.code)
         last += 2
     if op.in_place:
         into = destination(op, addend)
@@ -308,6 +312,14 @@ cdef object do_dot(ProductOp op, PyObject** found):
     return perform(op, found, "DotBackward0", a, ROW, b, COLUMN, 0, NULL, SCALAR, None)
 
 
+cdef object do_vdot(ProductOp op, PyObject** found):
+    cdef TensorBase a = <TensorBase>found[0], b = <TensorBase>found[1]
+    check_dot(op, a, b)
+    if CATEGORY[a.code] == 3:
+        a = <TensorBase?>(<object>a).conj()
+    return perform(op, found, "VdotBackward0", a, ROW, b, COLUMN, 0, NULL, SCALAR, None)
+
+
 cdef object do_linear(ProductOp op, PyObject** found):
     cdef TensorBase x = <TensorBase>found[0], weight = <TensorBase>found[1], bias = None
     cdef int64_t sizes[MAX_DIMS]
@@ -437,14 +449,14 @@ cdef object do_addr(ProductOp op, PyObject** found):
     cdef bint half = (c.code == F16 or c.code == BF16) and c.code == a.code == b.code
     if half:
         c, a, b = copied(c, F32, False), copied(a, F32, False), copied(b, F32, False)
-    read_scale(op, 3, found[3], &beta)
-    read_scale(op, 4, found[4], &alpha)
+    read_scale(op, 3, found[3], &beta, C128)
+    read_scale(op, 4, found[4], &alpha, C128)
     result = outer_of(op, a, b, "vec1")
     check_addend(op, c, 2, (<TensorBase>result).sizes)
-    if found[4] != NULL and alpha.real != 1:
+    if found[4] != NULL and (alpha.real != 1 or alpha.imag != 0):
         result = late.binary(operator_for(OP_MUL), result, <object>found[4])
-    if beta.real != 0:
-        scaled = c if beta.real == 1 else late.binary(operator_for(OP_MUL), c, <object>found[3])
+    if beta.real != 0 or beta.imag != 0:
+        scaled = c if beta.real == 1 and beta.imag == 0 else late.binary(operator_for(OP_MUL), c, <object>found[3])
         result = late.binary(operator_for(OP_ADD), scaled, result)
     if half:
         result = copied(<TensorBase>result, input.code, False)
@@ -511,9 +523,9 @@ dot = made("dot", do_dot, ("input", "tensor"), 2, """dot(input, tensor, *, out=N
     >>> flambeau.dot(flambeau.tensor([1., 2.]), flambeau.tensor([3., 4.]))
     tensor(11.)
     """)
-vdot = made("vdot", do_dot, ("input", "other"), 2, """vdot(input, other, *, out=None) -> Tensor
+vdot = made("vdot", do_vdot, ("input", "other"), 2, """vdot(input, other, *, out=None) -> Tensor
 
-    The sum of products of two vectors of one length, for real dtypes the same as `dot`.
+    The sum of products of two vectors of one length, the first conjugated: for real dtypes the same as `dot`.
 
     >>> import flambeau
     >>> flambeau.vdot(flambeau.tensor([1., 2.]), flambeau.tensor([3., 4.]))

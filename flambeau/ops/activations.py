@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..compiler import functions as fn
-from .declare import FLOATING, NUMERIC, pointwise
+from .declare import COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
 
 _SQRT_HALF, _INV_SQRT_2PI = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 
@@ -131,7 +131,7 @@ def gelu_tanh(input):
     return input * 0.5 * (1.0 + fn.tanh(inner))
 
 
-@pointwise(places=("_silu",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_silu",), dtypes=FLOATING | COMPLEX, in_place=False)
 def silu(input):
     """x · sigmoid(x)."""
     return input * fn.sigmoid(input)
@@ -184,13 +184,13 @@ def _(grad, input):
     return grad * fn.sigmoid(-input)
 
 
-@pointwise(places=("nn.functional.softsign",), int_to_float=True, in_place=False)
+@pointwise(places=("nn.functional.softsign",), int_to_float=True, in_place=False, dtypes=EVERY)
 def softsign(input):
     """x / (1 + |x|)."""
     return input / (1.0 + fn.absolute(input))
 
 
-@pointwise(places=("nn.functional.tanhshrink",), int_to_float=True, in_place=False)
+@pointwise(places=("nn.functional.tanhshrink",), int_to_float=True, in_place=False, dtypes=EVERY)
 def tanhshrink(input):
     """x - tanh(x)."""
     return input - fn.tanh(input)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from ..compiler import expr as ex
 from ..compiler import functions as fn
 from ..compiler.differentiate import sign as sign_of
-from .declare import ALL, BOOL, FLOATING, INTEGRAL, NUMERIC, pointwise
+from .declare import ALL, BOOL, COMPLEX, EVERY, FLOATING, INTEGRAL, NUMBERS, NUMERIC, pointwise
 from .registry import library, register
 from .results import into
 
 SPECIAL = ("special.", "Tensor.")
 
 
-@pointwise(reference="numpy.add")
+@pointwise(reference="numpy.add", dtypes=EVERY)
 def add(input, other, *, alpha=1):
     """input + alpha · other, element by element.
 
@@ -36,20 +36,20 @@ _NO_BOOLS = [
 
 
 @pointwise(
-    reference="numpy.subtract", dtypes=NUMERIC, also=("subtract", "Tensor.subtract"), refused=_NO_BOOLS
+    reference="numpy.subtract", dtypes=NUMBERS, also=("subtract", "Tensor.subtract"), refused=_NO_BOOLS
 )
 def sub(input, other, *, alpha=1):
     """input - alpha · other, element by element."""
     return input - other * alpha
 
 
-@pointwise(places=("rsub",), in_place=False, dtypes=NUMERIC, refused=_NO_BOOLS)
+@pointwise(places=("rsub",), in_place=False, dtypes=NUMBERS, refused=_NO_BOOLS)
 def rsub(input, other, *, alpha=1):
     """other - alpha · input."""
     return other - input * alpha
 
 
-@pointwise(reference="numpy.multiply", also=("multiply", "Tensor.multiply"))
+@pointwise(reference="numpy.multiply", dtypes=EVERY, also=("multiply", "Tensor.multiply"))
 def mul(input, other):
     """Product, element by element.
 
@@ -60,7 +60,12 @@ def mul(input, other):
     return input & other if input.dtype == "bool" else input * other
 
 
-@pointwise(int_to_float=True, reference="numpy.true_divide", places=("true_divide", "Tensor.true_divide"))
+@pointwise(
+    int_to_float=True,
+    reference="numpy.true_divide",
+    places=("true_divide", "Tensor.true_divide"),
+    dtypes=EVERY,
+)
 def true_divide(input, other):
     """Quotient in floating point, element by element."""
     return input / other
@@ -130,16 +135,16 @@ def _(grad, input, other):
 
 
 @pointwise(
-    reference="numpy.negative", dtypes=NUMERIC, also=("negative", "Tensor.negative"), refused=_NO_BOOLS
+    reference="numpy.negative", dtypes=NUMBERS, also=("negative", "Tensor.negative"), refused=_NO_BOOLS
 )
 def neg(input):
     """-input, element by element."""
     return -input
 
 
-@pointwise(name="abs", reference="numpy.abs", also=("absolute", "Tensor.absolute"))
+@pointwise(name="abs", reference="numpy.abs", also=("absolute", "Tensor.absolute"), dtypes=EVERY)
 def absolute(input):
-    """Absolute value, element by element; its derivative at 0 is 0."""
+    """Absolute value, element by element, a real number; its derivative at 0 is 0."""
     return input if input.dtype == "bool" else fn.absolute(input)
 
 
@@ -157,15 +162,21 @@ def _(grad):
     return grad * 0.0
 
 
-@pointwise(name="sgn")
+@pointwise(name="sgn", dtypes=EVERY)
 def sgn(input):
-    """The sign of each element; for real numbers the same as `sign`."""
-    return sign.declaration.body(input)
+    """The sign of each element; of a complex number, the one of length 1 in its direction, or 0."""
+    return sign_of(input) if fn.is_complex(input.dtype) else sign.declaration.body(input)
 
 
 @sgn.derivative
-def _(grad):
-    return grad * 0.0
+def _(grad, input):
+    if not fn.is_complex(input.dtype):
+        return grad * 0.0
+    length, g = fn.absolute(input), fn.conj(grad)
+    safe = fn.where(length == 0, fn.like(length, 1.0), length)
+    turn = input / fn.cast(safe, input.dtype)
+    across = (g - turn * fn.real(fn.conj(g) * turn)) / fn.cast(safe, input.dtype)
+    return fn.conj(fn.where(length == 0, fn.like(g, 0.0), across))
 
 
 @pointwise(reference="numpy.signbit", in_place=False, differentiable=False)
@@ -178,7 +189,7 @@ def signbit(input):
     return fn.copysign(fn.like(input, 1.0), input) < 0
 
 
-@pointwise(int_to_float=True, reference="numpy.reciprocal", domain=(0.5, 3.0))
+@pointwise(int_to_float=True, reference="numpy.reciprocal", domain=(0.5, 3.0), dtypes=EVERY)
 def reciprocal(input):
     """1 / input."""
     return 1.0 / input
@@ -189,7 +200,7 @@ def _(grad, out):
     return -(grad * (out * out))
 
 
-@pointwise(reference="numpy.square")
+@pointwise(reference="numpy.square", dtypes=EVERY)
 def square(input):
     """input², element by element; int64 for bool."""
     if input.dtype == "bool":
@@ -197,12 +208,12 @@ def square(input):
     return input * input
 
 
-@pointwise(places=("_pow",), in_place=False, dtypes=ALL, domain=(0.2, 3.0))
+@pointwise(places=("_pow",), in_place=False, dtypes=EVERY, domain=(0.2, 3.0))
 def power(input, exponent):
     """input ** exponent, element by element."""
     if input.dtype == "bool":
         return input | ~exponent
-    if fn.is_float(input.dtype):
+    if fn.is_float(input.dtype) or fn.is_complex(input.dtype):
         return fn.pow(input, exponent)
     result, factor, one = fn.like(input, 1), input, fn.like(exponent, 1)
     for bit in range(ex.BITS[input.dtype] - fn.is_signed(input.dtype)):  # square and multiply
@@ -217,13 +228,13 @@ def power(input, exponent):
     return result
 
 
-@pointwise(int_to_float=True, reference="numpy.sqrt", domain=(0.1, 4.0))
+@pointwise(int_to_float=True, reference="numpy.sqrt", domain=(0.1, 4.0), dtypes=EVERY)
 def sqrt(input):
     """Square root; NaN below 0."""
     return fn.sqrt(input)
 
 
-@pointwise(int_to_float=True, domain=(0.1, 4.0))
+@pointwise(int_to_float=True, domain=(0.1, 4.0), dtypes=EVERY)
 def rsqrt(input):
     """1 / √input."""
     return fn.rsqrt(input)
@@ -380,7 +391,8 @@ def _comparison(name: str, reference: str, *also: str):
 
     body.__name__ = name
     body.__doc__ = f"Whether input {name} other, element by element (bool)."
-    return pointwise(reference=reference, differentiable=False, also=also)(body)
+    dtypes = EVERY if name in ("eq", "ne") else ALL
+    return pointwise(reference=reference, differentiable=False, also=also, dtypes=dtypes)(body)
 
 
 eq = _comparison("eq", "numpy.equal")
@@ -391,23 +403,27 @@ gt = _comparison("gt", "numpy.greater", "greater", "Tensor.greater")
 ge = _comparison("ge", "numpy.greater_equal", "greater_equal", "Tensor.greater_equal")
 
 
-@pointwise(reference="numpy.isnan", in_place=False, differentiable=False)
+@pointwise(reference="numpy.isnan", in_place=False, differentiable=False, dtypes=EVERY)
 def isnan(input):
     """Whether each element is not a number."""
-    return fn.isnan(input) if fn.is_float(input.dtype) else ex.compare("ne", input, input)
+    return ex.compare("ne", input, input)
 
 
-@pointwise(reference="numpy.isinf", in_place=False, differentiable=False)
+@pointwise(reference="numpy.isinf", in_place=False, differentiable=False, dtypes=EVERY)
 def isinf(input):
     """Whether each element is infinite."""
+    if fn.is_complex(input.dtype):
+        return isinf.declaration.body(fn.real(input)) | isinf.declaration.body(fn.imag(input))
     if not fn.is_float(input.dtype):
         return ex.compare("ne", input, input)
     return fn.absolute(input) == float("inf")
 
 
-@pointwise(reference="numpy.isfinite", in_place=False, differentiable=False)
+@pointwise(reference="numpy.isfinite", in_place=False, differentiable=False, dtypes=EVERY)
 def isfinite(input):
     """Whether each element is a finite number."""
+    if fn.is_complex(input.dtype):
+        return isfinite.declaration.body(fn.real(input)) & isfinite.declaration.body(fn.imag(input))
     if not fn.is_float(input.dtype):
         return ex.compare("eq", input, input)
     return fn.absolute(input) < float("inf")
@@ -425,7 +441,7 @@ def isneginf(input):
     return input == float("-inf") if fn.is_float(input.dtype) else ex.compare("ne", input, input)
 
 
-@pointwise(in_place=False, places=("_isclose",), differentiable=False, dtypes=FLOATING)
+@pointwise(in_place=False, places=("_isclose",), differentiable=False, dtypes=FLOATING | COMPLEX)
 def close_to(input, other, *, rtol=1e-5, atol=1e-8, equal_nan=0):
     """|input - other| <= atol + rtol · |other|, or equal."""
     near = fn.absolute(input - other) <= atol + fn.absolute(rtol * other)
@@ -439,7 +455,7 @@ def _logical(name: str, function, reference: str):
         return function(fn.cast(input, "bool"), fn.cast(other, "bool"))
 
     body.__name__, body.__doc__ = name, f"{name} of the elements taken as truth values (bool)."
-    return pointwise(reference=reference, differentiable=False)(body)
+    return pointwise(reference=reference, differentiable=False, dtypes=EVERY)(body)
 
 
 logical_and = _logical("logical_and", lambda a, b: a & b, "numpy.logical_and")
@@ -447,7 +463,7 @@ logical_or = _logical("logical_or", lambda a, b: a | b, "numpy.logical_or")
 logical_xor = _logical("logical_xor", lambda a, b: a ^ b, "numpy.logical_xor")
 
 
-@pointwise(reference="numpy.logical_not", differentiable=False)
+@pointwise(reference="numpy.logical_not", differentiable=False, dtypes=EVERY)
 def logical_not(input):
     """Whether each element is zero (bool)."""
     return ~fn.cast(input, "bool")
@@ -504,13 +520,13 @@ def bitwise_not(input):
 
 
 # --- choice ------------------------------
-@pointwise(places=("_where",), in_place=False, raw=("condition",))
+@pointwise(places=("_where",), in_place=False, raw=("condition",), dtypes=EVERY)
 def where_of(condition, input, other):
     """input where the condition holds, else other."""
     return fn.where(fn.cast(condition, "bool"), input, other)
 
 
-@pointwise(places=("_masked_fill",), raw=("mask", "value"), keeps=(0,))
+@pointwise(places=("_masked_fill",), raw=("mask", "value"), keeps=(0,), dtypes=EVERY)
 def masked_value(input, mask, value):
     """input, with value where the mask holds."""
     return fn.where(mask, fn.cast(value, input.dtype), input)
@@ -522,10 +538,11 @@ def _(grad, mask):
     return fn.where(mask, zero, grad), None, fn.where(mask, grad, zero)
 
 
-@pointwise(places=("_is_counted",), in_place=False, dtypes=FLOATING)
+@pointwise(places=("_is_counted",), in_place=False, dtypes=FLOATING | COMPLEX)
 def is_counted(input):
     """1 where the element is not zero, else 0: what the 0-norm adds up."""
-    return fn.where(input != 0, fn.like(input, 1.0), fn.like(input, 0.0))
+    size = fn.absolute(input)
+    return fn.where(size != 0, fn.like(size, 1.0), fn.like(size, 0.0))
 
 
 @is_counted.derivative
@@ -533,26 +550,26 @@ def _(grad):
     return grad * 0.0
 
 
-@pointwise(places=("_identity",), in_place=False)
+@pointwise(places=("_identity",), in_place=False, dtypes=EVERY)
 def identity(input):
     """A copy: `clone`, `to`, `copy_`, `contiguous`."""
     return input
 
 
 # --- several operands ------------------------------
-@pointwise(dtypes=NUMERIC)
+@pointwise(dtypes=NUMBERS)
 def addcmul(input, tensor1, tensor2, *, value=1):
     """input + value · tensor1 · tensor2."""
     return input + value * (tensor1 * tensor2)
 
 
-@pointwise(dtypes=FLOATING)
+@pointwise(dtypes=FLOATING | COMPLEX)
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """input + value · tensor1 / tensor2."""
     return input + value * (tensor1 / tensor2)
 
 
-@pointwise(dtypes=FLOATING)
+@pointwise(dtypes=FLOATING | COMPLEX)
 def lerp(input, end, weight):
     """input + weight · (end - input), computed from the nearer end."""
     return fn.where(
@@ -671,7 +688,7 @@ def pow(input, exponent, *, out=None):  # noqa: A001
     if out is None and type(exponent) in (int, float) and isinstance(input, TensorBase):
         if exponent == 2:
             return square(input)
-        if input.is_floating_point():
+        if input.is_floating_point() or input.is_complex():
             if exponent == 0.5:
                 return sqrt(input)
             if exponent == 1:

@@ -74,6 +74,8 @@ def _conversion(name: str, target: str):
 for _name, _target in {
     "float": "float32",
     "double": "float64",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
     "half": "float16",
     "bfloat16": "bfloat16",
     "int": "int32",

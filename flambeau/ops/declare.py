@@ -34,6 +34,9 @@ INTEGRAL = frozenset(("uint8", "int8", "int16", "int32", "int64"))
 BOOL = frozenset(("bool",))
 NUMERIC = FLOATING | INTEGRAL
 ALL = NUMERIC | BOOL
+COMPLEX = frozenset(ex.PARTS)
+NUMBERS = NUMERIC | COMPLEX
+EVERY = ALL | COMPLEX
 # Dtypes whose error is not a plain NotImplementedError: the dtypes, the error's class, its text.
 Refused = Sequence[tuple[frozenset[str], type[Exception], str]]
 
@@ -69,6 +72,7 @@ class Pointwise:
         self.derivative_body: Callable | None = None
         self.op: dispatch.PointwiseOp | None = None
         self.codes: dict = {}
+        self.shapes: dict = {}
 
     # --- tracing ---
     def common(self, code: int) -> str:
@@ -105,9 +109,13 @@ class Pointwise:
         for dtype, (operand, access) in zip(self.operand_dtypes(inputs, common), inputs):
             if access == NUMBER:
                 # the caller packs a number by the operands' common dtype, before `int_to_float`
-                slot = dtype if CODE_NAMES[code] in FLOATING else "int64"
-                given.append(ex.cast(ex.param(len(scalars), slot), dtype))
-                scalars.append(slot)
+                if CODE_NAMES[code] in COMPLEX:
+                    slots = [ex.part(dtype)] * 2
+                    given.append(ex.pair(*(ex.param(len(scalars) + k, s) for k, s in enumerate(slots))))
+                else:
+                    slots = [dtype if CODE_NAMES[code] in FLOATING else "int64"]
+                    given.append(ex.cast(ex.param(len(scalars), slots[0]), dtype))
+                scalars += slots
             else:
                 memory = CODE_NAMES[operand]
                 value = ex.input(len(tensors), memory)
@@ -116,7 +124,7 @@ class Pointwise:
         params = [ex.param(len(scalars) + k, "float64") for k in range(len(self.params))]
         scalars += ["float64"] * len(self.params)
         working = compute_dtype(common)
-        results = self.trace(given, [ex.cast(p, working) for p in params])
+        results = self.trace(given, [ex.cast(p, ex.part(working)) for p in params])
         memory = []
         for k, r in enumerate(results):
             kept = self.keeps[k] if self.keeps else None
@@ -155,22 +163,29 @@ class Pointwise:
 
     def gradients(self, mask: int, grads, operands, outs, params) -> list[Expr | None]:
         """The gradient expression of each operand in `mask` (None for the others), over symbols of one dtype."""
+        common = next((x.dtype for x in operands if ex.is_complex(x.dtype)), None)
+        seen = [
+            x if n in self.raw or common is None else ex.cast(x, common)
+            for n, x in zip(self.operands, operands)
+        ]
         if self.derivative_body is None:
             from ..compiler.differentiate import gradients
 
             wanted = [x for k, x in enumerate(operands) if mask >> k & 1]
-            results = self.trace(operands, params)
+            results = self.trace(seen, params)
             parts = iter(gradients(results, grads, wanted))
             exprs = [next(parts) if mask >> k & 1 else None for k in range(len(operands))]
             return self.through_outputs(exprs, results, operands, outs)
-        values = {"grad": grads[0], "grads": tuple(grads), "out": outs[0], "outs": tuple(outs)}
-        values.update(zip(self.operands, operands))
+        turned = [ex.conj(g) for g in grads]  # see differentiate.parts_of
+        values = {"grad": turned[0], "grads": tuple(turned), "out": outs[0], "outs": tuple(outs)}
+        values.update(zip(self.operands, seen))
         values.update(zip(self.params, params))
         found = self.derivative_body(
             **{n: values[n] for n in inspect.signature(self.derivative_body).parameters}
         )
         found = list(found) if isinstance(found, (tuple, list)) else [found]
-        return [g if mask >> k & 1 else None for k, g in enumerate(found)]
+        wanted = [(mask >> k & 1 and g is not None, g, x) for k, (g, x) in enumerate(zip(found, operands))]
+        return [_reaching(g, x) if some else None for some, g, x in wanted]
 
     @staticmethod
     def through_outputs(exprs, results, operands, outs):
@@ -187,16 +202,36 @@ class Pointwise:
         return [next(new) if e is not None else None for e in exprs]
 
     def symbols(self, dtypes_of_operands: Sequence[str], dtype: str):
-        """Leaves standing for gradients, operands, outputs and parameters."""
-        grads = [ex.make("grad", (), dtype, k) for k in range(self.results)]
+        """Leaves standing for gradients, operands, outputs and parameters; `dtype` is that of real ones."""
         operands = [ex.make("operand", (), d, k) for k, d in enumerate(dtypes_of_operands)]
-        outs = [ex.make("out", (), dtype, k) for k in range(self.results)]
+        results = self.result_dtypes(tuple(dtypes_of_operands), dtype)
+        grads = [ex.make("grad", (), d, k) for k, d in enumerate(results)]
+        outs = [ex.make("out", (), d, k) for k, d in enumerate(results)]
         params = [ex.make("parameter", (), dtype, k) for k in range(len(self.params))]
         return grads, operands, outs, params
 
-    def derivation(self, mask: int):
-        """How the tape computes the gradients of the operands in `mask`; see `dispatch.Derivation`."""
-        shape = ["bool" if n in self.raw else "float32" for n in self.operands]
+    def result_dtypes(self, operands: tuple[str, ...], dtype: str) -> list[str]:
+        """Which results are complex, where not all are of the common dtype `dtype`."""
+        known = self.shapes.get((operands, dtype))
+        if known is None:
+            common = next((d for d in operands if ex.is_complex(d)), dtype)
+            given = [
+                ex.make("operand", (), d if n in self.raw else common, k)
+                for k, (n, d) in enumerate(zip(self.operands, operands))
+            ]
+            params = [ex.make("parameter", (), dtype, k) for k in range(len(self.params))]
+            found = [r.dtype for r in self.trace(given, params)]
+            known = self.shapes[operands, dtype] = [d if ex.is_complex(d) else dtype for d in found]
+        return known
+
+    def derivation(self, mask: int, complexes: int = 0):
+        """How the tape computes the gradients of the operands in `mask`, where those in `complexes` are complex;
+        see `dispatch.Derivation`.
+        """
+        shape = [
+            "bool" if n in self.raw else "complex64" if complexes >> k & 1 else "float32"
+            for k, n in enumerate(self.operands)
+        ]
         symbols = self.symbols(shape, "float32")
         exprs = self.gradients(mask, *symbols)
         direct = tuple(-2 if e is None else e.value if e.op == "grad" else -1 for e in exprs)
@@ -212,20 +247,32 @@ class Pointwise:
         params = [f"p{k}" for k in used_params]
 
         def body(*given: Expr, **scalars: Expr):
-            dtype = next(g.dtype for g, (kind, _) in zip(given, sources) if kind == 0)
+            dtype = ex.part(next(g.dtype for g, (kind, _) in zip(given, sources) if kind == 0))
+            whole = "complex64" if dtype == "float32" else "complex128"
             at = dict(zip(sources, given))
             shape = [
-                at[1, k].dtype if (1, k) in at else ("bool" if n in self.raw else dtype)
+                (at[1, k].dtype if (1, k) in at else "bool")
+                if n in self.raw
+                else whole
+                if complexes >> k & 1
+                else dtype
                 for k, n in enumerate(self.operands)
             ]
             grads, operands, outs, parameters = self.symbols(shape, dtype)
             found = self.gradients(mask, grads, operands, outs, parameters)
-            replace = {(grads, operands, outs)[kind][k]: g for (kind, k), g in at.items()}
+            leaves = {place: (grads, operands, outs)[place[0]][place[1]] for place in at}
+            replace = {leaf: ex.cast(at[place], leaf.dtype) for place, leaf in leaves.items()}
             replace.update({parameters[k]: scalars[f"p{k}"] for k in used_params})
             return tuple(ex.substitute([e for e in found if e is not None and e.op != "grad"], replace))
 
         made = Pointwise(
-            f"{self.name}_backward", body, names, params, results=len(computed), raw=raw, dtypes=self.dtypes
+            f"{self.name}_backward",
+            body,
+            names,
+            params,
+            results=len(computed),
+            raw=raw,
+            dtypes=self.dtypes | COMPLEX if self.dtypes & FLOATING else self.dtypes,
         )
         return dispatch.Derivation(made.make_op(), sources, tuple(used_params), direct)
 
@@ -278,6 +325,11 @@ class Pointwise:
             self.name, self.operands, self.params, tuple(defaults), self.results, self, differentiable, raw
         )
         return self.op
+
+
+def _reaching(g: Expr, operand: Expr) -> Expr:
+    """A gradient by formula as it reaches the operand: conjugated, and the real part where that is real."""
+    return ex.real(ex.conj(g)) if ex.is_float(operand.dtype) else ex.conj(g)
 
 
 def pointwise(

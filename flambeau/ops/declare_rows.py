@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from ..compiler import expr as ex
 from ..compiler import kernels as kn
 from ..core import rows as core_rows
-from .declare import ACCESS, ALL, CODE_NAMES, CODES, FLOATING, NO_CODE, compute_dtype
+from .declare import ACCESS, ALL, CODE_NAMES, CODES, COMPLEX, FLOATING, NO_CODE, compute_dtype
 from .registry import register
 
 WHOLE, PARTIAL, FINAL = 0, 1, 2
@@ -82,7 +82,7 @@ class Rows:
             ex.cast(ex.input(k, d), compute_dtype(d) if name in self.raw else compute)
             for k, (name, d) in enumerate(zip(self.inputs, inputs))
         ]
-        params = {n: ex.cast(ex.param(k, "float64"), compute) for k, n in enumerate(self.params)}
+        params = {n: ex.cast(ex.param(k, "float64"), ex.part(compute)) for k, n in enumerate(self.params)}
         found = self.body(*given, **params)
         results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         memory = [working if r.dtype == compute else r.dtype for r in results]
@@ -172,7 +172,7 @@ def same(name: str) -> str:
 
 def widened(name: str) -> str:
     """Sums of integers and bools are int64."""
-    return name if name in FLOATING else "int64"
+    return name if name in FLOATING | COMPLEX else "int64"
 
 
 def _declare(

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.products import matmul
 from ..core.tensor import TensorBase
+from .complex_numbers import conj
 from .joining import cat
 from .lapack import (
     LinAlgError,
@@ -14,12 +15,10 @@ from .lapack import (
     array,
     checked,
     computed,
-    conj,
     diagonal,
     diagonal_matrix,
     each_matrix,
     identity,
-    real,
     record,
     same_batch,
     solve_triangular,
@@ -28,6 +27,7 @@ from .lapack import (
 )
 from .registry import library
 from .results import accepts_out, into
+from .viewing import real
 
 qr_result = namedtuple("linalg_qr", ("Q", "R"))  # type: ignore[name-match]
 eigh_result = namedtuple("linalg_eigh", ("eigenvalues", "eigenvectors"))  # type: ignore[name-match]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from ..compiler import functions as fn
-from .declare import FLOATING, pointwise
+from ..compiler.complex import FORMULAS
+from .declare import ALL, EVERY, FLOATING, pointwise
 
 _EVERYWHERE, _POSITIVE, _UNIT = (-3.0, 3.0), (0.1, 4.0), (-0.9, 0.9)
 
@@ -19,9 +20,13 @@ def _function(name: str, what: str, domain=_EVERYWHERE, reference: str | None = 
 
     body.__name__ = name
     body.__doc__ = f"{what}, element by element; integers become the default dtype."
-    return pointwise(int_to_float=True, domain=domain, reference=reference or f"numpy.{name}", also=also)(
-        body
-    )
+    return pointwise(
+        int_to_float=True,
+        domain=domain,
+        reference=reference or f"numpy.{name}",
+        also=also,
+        dtypes=EVERY if name in FORMULAS else ALL,
+    )(body)
 
 
 exp = _function("exp", "e to the power of the input")
@@ -154,7 +159,7 @@ def _(grad, input, other):
     return grad * first, grad * (1.0 - first)
 
 
-@pointwise(int_to_float=True, reference="numpy.sinc", also=("special.sinc",))
+@pointwise(int_to_float=True, reference="numpy.sinc", also=("special.sinc",), dtypes=EVERY)
 def sinc(input):
     """sin(πx) / (πx), 1 at 0."""
     x = input * math.pi

@@ -16,6 +16,7 @@ from ..core import tape
 from ..core.bridge import from_numpy
 from ..core.products import matmul
 from ..core.tensor import TensorBase
+from .complex_numbers import conj
 from .registry import library
 from .results import accepts_out, into
 
@@ -99,16 +100,6 @@ def computed(who: str, function: Callable, *arrays: Any) -> Any:
             return function(*arrays)
     except np.linalg.LinAlgError as e:
         raise LinAlgError(f"{who}: {e}") from None
-
-
-def conj(x: TensorBase) -> TensorBase:
-    """The complex conjugate; of real numbers, themselves."""
-    return x.conj() if x.is_complex() else x
-
-
-def real(x: TensorBase) -> TensorBase:
-    """The real part; of real numbers, themselves."""
-    return x.real if x.is_complex() else x
 
 
 def diagonal(x: TensorBase) -> TensorBase:

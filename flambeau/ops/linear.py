@@ -15,15 +15,14 @@ from ..core.tensor import TensorBase
 from ..core.views import atleast_1d
 from . import decompositions as dec
 from . import lapack
+from .complex_numbers import conj
 from .joining import cat
 from .lapack import (
     array,
     checked,
     computed,
-    conj,
     identity,
     inv,
-    real,
     record,
     same_batch,
     solve_triangular,
@@ -34,6 +33,7 @@ from .registry import library, register
 from .results import accepts_out, into
 from .shaping import _wrapped, broadcast_shapes
 from .shaping import cross as _cross
+from .viewing import real
 
 lstsq_result = namedtuple("linalg_lstsq", ("solution", "residuals", "rank", "singular_values"))  # type: ignore[name-match]
 triangular_solve_result = namedtuple("triangular_solve", ("solution", "cloned_coefficient"))  # type: ignore[name-match]

@@ -194,7 +194,7 @@ def _spread(input, dim, unbiased, correction, keepdim, dtype, mask):
     deviations = _filled(x - sum(x, dim, keepdim=True, mask=mask) / count, mask, 0)
     squares = deviations * (deviations.conj() if x.is_complex() else deviations)
     total = sum(squares, dim, keepdim=keepdim)
-    total, count = (total.real, count.real) if x.is_complex() else (total, count)
+    count = count.real if x.is_complex() else count  # the result is complex too, as PyTorch has it
     count = count if keepdim else count.reshape(total.shape)
     return total / (count - free).clamp(min=0)
 

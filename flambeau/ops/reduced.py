@@ -10,6 +10,7 @@ from ..core.tensor import TensorBase
 from . import reductions as r
 from .arithmetic import clamp as _clamp
 from .arithmetic import is_counted, maximum, minimum, overwrite
+from .complex_numbers import conj
 from .functions import log_odds
 from .functions import numbers_only as _numbers_only
 from .registry import library, register
@@ -151,7 +152,7 @@ def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
         dim = None
     tape.record(
         "ProdBackward0",
-        lambda g, x: (_prod_gradient(g, x, dim, keepdim) if x.ndim else g,),
+        lambda g, x: (_prod_gradient(g, conj(x), dim, keepdim) if x.ndim else g,),
         (input,),
         found,
         (input,),
@@ -268,12 +269,16 @@ def logit(input, eps=None):
 @library("composite", "float_power", "Tensor.float_power")
 @accepts_out
 def float_power(input, exponent):
-    """input ** exponent in float64."""
+    """input ** exponent in float64, or in complex128 where either is complex."""
     from ..core.dtypes import by_name
 
-    double = by_name["float64"]
+    some_complex = any(
+        x.is_complex() if isinstance(x, TensorBase) else isinstance(x, complex) for x in (input, exponent)
+    )
+    double = by_name["complex128" if some_complex else "float64"]
     first = input.to(double) if isinstance(input, TensorBase) else input
-    second = exponent.to(double) if isinstance(exponent, TensorBase) else float(exponent)
+    number = complex if some_complex else float
+    second = exponent.to(double) if isinstance(exponent, TensorBase) else number(exponent)
     return first**second
 
 

@@ -7,7 +7,7 @@ import math
 from ..compiler import functions as fn
 from ..compiler import kernels as kn
 from ..core.strided import spread
-from .declare import FLOATING, NUMERIC
+from .declare import COMPLEX, EVERY, FLOATING, NUMERIC
 from .declare_rows import reduction, row, widened
 
 
@@ -23,7 +23,7 @@ def count(sizes, dims) -> int:
     return math.prod(sizes[d] for d in dims) if sizes else 1
 
 
-@reduction(places=("sum", "Tensor.sum"), name="sum", accumulate=widened, reference="numpy.sum")
+@reduction(places=("sum", "Tensor.sum"), name="sum", accumulate=widened, reference="numpy.sum", dtypes=EVERY)
 def sum_(input):
     """Sum over `dim` (an int, a tuple, or None for all); integers and bools give int64.
 
@@ -41,7 +41,7 @@ def _(grad, sizes, dims, keepdim):
     return (spread(grad, sizes, dims, keepdim),)
 
 
-@reduction(places=("mean", "Tensor.mean"), dtypes=FLOATING, reference="numpy.mean")
+@reduction(places=("mean", "Tensor.mean"), dtypes=FLOATING | COMPLEX, reference="numpy.mean")
 def mean(input):
     """Arithmetic mean over `dim`; floating-point dtypes only."""
     return kn.mean(input)
@@ -134,36 +134,41 @@ max_with_index.derivative(_to_place)
 min_with_index.derivative(_to_place)
 
 
-@reduction(places=("any", "Tensor.any"), name="any", reference="numpy.any")
+@reduction(places=("any", "Tensor.any"), name="any", reference="numpy.any", dtypes=EVERY)
 def any_(input):
     """Whether any element is not zero, over `dim` (bool; uint8 for uint8)."""
     found = kn.any(input)
     return fn.cast(found, "uint8") if input.dtype == "uint8" else found
 
 
-@reduction(places=("all", "Tensor.all"), name="all", reference="numpy.all")
+@reduction(places=("all", "Tensor.all"), name="all", reference="numpy.all", dtypes=EVERY)
 def all_(input):
     """Whether all elements are not zero, over `dim` (bool; uint8 for uint8)."""
     found = kn.all(input)
     return fn.cast(found, "uint8") if input.dtype == "uint8" else found
 
 
-@reduction(places=("count_nonzero", "Tensor.count_nonzero"), reference="numpy.count_nonzero")
+@reduction(places=("count_nonzero", "Tensor.count_nonzero"), reference="numpy.count_nonzero", dtypes=EVERY)
 def count_nonzero(input):
     """How many elements are not zero, over `dim` (int64)."""
     return kn.sum(fn.cast(fn.cast(input, "bool"), "int64"))
 
 
-@reduction(places=("_prod",), accumulate=widened, name="product", reference="numpy.prod")
+@reduction(places=("_prod",), accumulate=widened, name="product", reference="numpy.prod", dtypes=EVERY)
 def product(input):
     """Product of a row."""
     return kn.prod(input)
 
 
-@reduction(places=("_norm2",), dtypes=FLOATING, name="norm2")
+def squared_length(x):
+    """|x|²."""
+    return fn.real(x) * fn.real(x) + fn.imag(x) * fn.imag(x) if fn.is_complex(x.dtype) else x * x
+
+
+@reduction(places=("_norm2",), dtypes=FLOATING | COMPLEX, name="norm2")
 def norm2(input):
     """Root of the sum of squares."""
-    return fn.sqrt(kn.sum(input * input))
+    return fn.sqrt(kn.sum(squared_length(input)))
 
 
 @norm2.derivative
@@ -182,15 +187,19 @@ def _merge_moments(a, b):
 
 
 def _moments(x):
+    if fn.is_complex(x.dtype):  # deviations add up over the parts
+        n, mean, deviations = _moments(fn.real(x))
+        _, imaginary, more = _moments(fn.imag(x))
+        return n, fn.pair(mean, imaginary), deviations + more
     one, zero = fn.like(x, 1.0), fn.like(x, 0.0)
     return kn.fold(_merge_moments, (0.0, 0.0, 0.0), one, x, zero)
 
 
-@reduction(places=("_var",), dtypes=FLOATING, name="variance")
+@reduction(places=("_var",), dtypes=FLOATING | COMPLEX, name="variance")
 def variance(input, *, correction=1.0):
     """Sum of squared deviations over n - correction."""
     _, _, deviations = _moments(input)
-    free = fn.cast(kn.length(), input.dtype) - correction
+    free = fn.cast(kn.length(), fn.part(input.dtype)) - correction
     return deviations / fn.maximum(free, fn.like(free, 0.0))
 
 
@@ -204,11 +213,11 @@ def _free(n: float) -> float:
     return n if n > 0 else (0.0 if n == 0 else n) or float("nan")
 
 
-@reduction(places=("_std",), dtypes=FLOATING, name="deviation")
+@reduction(places=("_std",), dtypes=FLOATING | COMPLEX, name="deviation")
 def deviation(input, *, correction=1.0):
     """Root of the variance."""
     _, _, deviations = _moments(input)
-    free = fn.cast(kn.length(), input.dtype) - correction
+    free = fn.cast(kn.length(), fn.part(input.dtype)) - correction
     return fn.sqrt(deviations / fn.maximum(free, fn.like(free, 0.0)))
 
 
@@ -218,11 +227,11 @@ def _(grad, input, out, sizes, dims, keepdim, correction):
     return (restore(g, sizes, dims, keepdim) * (input - input.mean(dims, True)),)
 
 
-@reduction(places=("_var_mean",), dtypes=FLOATING, name="variance_and_mean")
+@reduction(places=("_var_mean",), dtypes=FLOATING | COMPLEX, name="variance_and_mean")
 def variance_and_mean(input, *, correction=1.0):
     """Variance and mean in one walk."""
     n, mean, deviations = _moments(input)
-    free = fn.cast(kn.length(), input.dtype) - correction
+    free = fn.cast(kn.length(), fn.part(input.dtype)) - correction
     mean = fn.where(n == 0, fn.like(mean, math.nan), mean)
     return deviations / fn.maximum(free, fn.like(free, 0.0)), mean
 

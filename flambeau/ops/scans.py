@@ -12,8 +12,9 @@ from ..compiler import kernels as kn
 from ..core import tape
 from ..core.dtypes import by_name, dtype
 from ..core.tensor import TensorBase
+from .complex_numbers import conj
 from .copying import to_dtype
-from .declare import FLOATING, NUMERIC
+from .declare import FLOATING, NUMBERS
 from .declare_scan import Scan, scan
 from .joining import cat
 from .reductions import merge_logsumexp
@@ -37,17 +38,17 @@ def _wrapped(dim: int, input: TensorBase, who: str) -> int:
 
 
 def _wide(x):
-    """Sums and products of float32 are kept in float64."""
-    return fn.cast(x, "float64") if x.dtype == "float32" else x
+    """Sums and products of float32, and of pairs of them, are kept in float64."""
+    return fn.cast(x, {"float32": "float64", "complex64": "complex128"}.get(x.dtype, x.dtype))
 
 
-@scan(dtypes=NUMERIC)
+@scan(dtypes=NUMBERS)
 def running_sum(input):
     """The sum of each element and those before it."""
     return fn.cast(kn.running_sum(_wide(input)), input.dtype)
 
 
-@scan(dtypes=NUMERIC)
+@scan(dtypes=NUMBERS)
 def running_product(input):
     """The product of each element and those before it."""
     return fn.cast(kn.running_prod(_wide(input)), input.dtype)
@@ -86,10 +87,8 @@ def _reversed_sum(x: TensorBase, dim: int) -> TensorBase:
 def _accumulating(who: str, input: TensorBase, dim: int, given: dtype | None) -> dtype:
     """The dtype that is accumulated in: the one given, int64 for integers."""
     _wrapped(dim, input, who)
-    if input.dtype.name.startswith("complex"):
-        raise NotImplementedError(f'{who}(): "{who}" not implemented for {input.dtype}')
     if given is None:
-        given = input.dtype if input.is_floating_point() else INT64
+        given = input.dtype if input.is_floating_point() or input.is_complex() else INT64
     if given.name == "bool":
         raise NotImplementedError(f'{who}(): "{who}" not implemented for {given}')
     return given
@@ -133,13 +132,14 @@ def cumprod(
 
 
 def _cumprod_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim: int) -> TensorBase:
-    """Σ_j≥i grad_j · (product of all x up to j but x_i).
+    """Σ_j≥i grad_j · (product of all x up to j but x_i), of the conjugates of complex x.
 
     Up to the first zero that is Σ grad_j · out_j / x_i.  At it, the zero is left out of the product; after it, every
     product holds the zero.
     """
     if x.ndim == 0:
         return grad
+    x, out = conj(x), conj(out)
     with unrecorded():
         zero = x == 0
         any_zero = bool(zero.any())

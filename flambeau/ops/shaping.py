@@ -15,7 +15,7 @@ from ..core.dispatch import InPlaceOp
 from ..core.dtypes import Size, by_name
 from ..core.join import flipped
 from ..core.tensor import TensorBase
-from .declare import pointwise
+from .declare import EVERY, pointwise
 from .joining import cat, stack
 from .registry import library, register
 from .results import accepts_out, into
@@ -215,7 +215,7 @@ def repeat_interleave(
 
 
 # --- triangles and diagonals ---------------------------------------------------------------------------------------------------
-@pointwise(places=("_lower_part",), raw=("row", "column"), in_place=False)
+@pointwise(places=("_lower_part",), raw=("row", "column"), in_place=False, dtypes=EVERY)
 def lower_part(input, row, column):
     """The elements whose column is not beyond the row, zeros elsewhere."""
     return fn.where(column <= row, input, fn.like(input, 0))
@@ -226,7 +226,7 @@ def _(grad, row, column):
     return fn.where(column <= row, grad, fn.like(grad, 0.0)), None, None
 
 
-@pointwise(places=("_upper_part",), raw=("row", "column"), in_place=False)
+@pointwise(places=("_upper_part",), raw=("row", "column"), in_place=False, dtypes=EVERY)
 def upper_part(input, row, column):
     """The elements whose column is not before the row, zeros elsewhere."""
     return fn.where(column >= row, input, fn.like(input, 0))

@@ -20,12 +20,13 @@ from ..core.create import arange
 from ..core.dtypes import by_name, get_default_dtype
 from ..core.tensor import TensorBase
 from ..core.views import view_as_real
+from .complex_numbers import conj
 from .hosted import host
 from .joining import cat
-from .lapack import conj, real
 from .registry import library
 from .results import into
 from .shaping import _spread, _wrapped, roll
+from .viewing import real
 
 COMPLEX_OF = {"float32": "complex64", "float64": "complex128"}
 
