@@ -362,6 +362,8 @@ cdef TensorBase multiplied_away(TensorBase a, int a_form, TensorBase b, int b_fo
     tensors[2] = NULL if addend is None else <PyObject*>addend
     tensors[3] = NULL if into is None else <PyObject*>into
     one_device("matmul", tensors, 4)
+    if alpha.imag != 0 or (addend is not None and beta.imag != 0):
+        raise NotImplementedError("a matrix product on a device: alpha and beta must be real numbers")
     if into is None or not into.contiguous or into.storage is a.storage or into.storage is b.storage or (
             addend is not None and addend is not into and addend.storage is into.storage):
         out = new_tensor_on(a.storage.on, rank, sizes, a.code)
