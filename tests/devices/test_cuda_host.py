@@ -83,6 +83,6 @@ def test_the_registry_on_the_fake_driver(fake_environment):
     options = ["-p", "fake_cuda", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", some]
     environment = fake_environment | {
         "FLAMBEAU_TEST_DEVICE": "cuda",
-        "PYTHONPATH": f"{HERE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")])),
     }
     assert " passed" in run(["-m", "pytest", *options, str(HERE / "test_opencl.py")], environment)

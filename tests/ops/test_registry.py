@@ -232,7 +232,9 @@ def test_gradients_broadcast(entry):
         for a in arrays
     ]
     params = required(entry)
-    assert flambeau.autograd.gradcheck(lambda *xs: entry.function(*xs, **params), tensors, check_forward_ad=True)
+    assert flambeau.autograd.gradcheck(
+        lambda *xs: entry.function(*xs, **params), tensors, check_forward_ad=True
+    )
 
 
 @pytest.mark.parametrize("entry", REDUCTIONS, ids=name_of)
