@@ -308,3 +308,51 @@ def test_errors_and_empty(function):
     if function not in (linalg.svd, linalg.qr, linalg.lu, linalg.pinv):
         with pytest.raises(RuntimeError, match="batches of square matrices"):
             function(flambeau.ones(2, 3))
+
+
+# --- complex matrices: their parts are what gradcheck varies -----------------------------------------------------------------
+COMPLEX = {
+    "inv": (linalg.inv, np.linalg.inv),
+    "det": (linalg.det, np.linalg.det),
+    "pinv": (linalg.pinv, np.linalg.pinv),
+    "matrix_exp": (linalg.matrix_exp, scipy.linalg.expm),
+    "solve": (lambda a: linalg.solve(a, a.mT), lambda a: np.linalg.solve(a, a.swapaxes(-1, -2))),
+    "qr": (lambda a: linalg.qr(a).Q, lambda a: np.linalg.qr(a)[0]),
+    "lu": (lambda a: linalg.lu(a).U, lambda a: np.stack([scipy.linalg.lu(m)[2] for m in a])),
+    "sign": (lambda a: linalg.slogdet(a).sign, lambda a: np.linalg.slogdet(a)[0]),
+    "cholesky": (
+        lambda a: linalg.cholesky(a @ a.mH + flambeau.eye(3)),
+        lambda a: np.linalg.cholesky(a @ a.conj().swapaxes(-1, -2) + np.eye(3)),
+    ),
+    "eigenvectors": (
+        lambda a: linalg.eigh(a + a.mH).eigenvectors.abs(),
+        lambda a: abs(np.linalg.eigh(a + a.conj().swapaxes(-1, -2))[1]),
+    ),
+    "left vectors": (lambda a: linalg.svd(a).U.abs(), lambda a: abs(np.linalg.svd(a)[0])),
+    "right vectors": (lambda a: linalg.svd(a).Vh.abs(), lambda a: abs(np.linalg.svd(a)[2])),
+    "eig": (lambda a: linalg.eig(a).eigenvectors.abs(), lambda a: abs(np.linalg.eig(a)[1])),
+    "eigvals": (linalg.eigvals, np.linalg.eigvals),
+    "nuclear norm": (lambda a: linalg.matrix_norm(a, "nuc"), lambda a: np.linalg.norm(a, "nuc", (-2, -1))),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_matrices(name):
+    ours, theirs = COMPLEX[name]
+    parts = matrices(2, 3, 3, 2, seed=4, requires_grad=True)
+    A = flambeau.view_as_complex(parts)
+    close(ours(A), theirs(A.detach().numpy()))
+
+    def real_parts(p):
+        found = ours(flambeau.view_as_complex(p))
+        return flambeau.view_as_real(found) if found.is_complex() else found
+
+    assert gradcheck(real_parts, [parts])
+
+
+def test_eigenvalues_of_real_matrices_are_complex():
+    A = matrices(2, 4, 4, requires_grad=True)
+    L, V = linalg.eig(A)
+    close(A.detach().to(V.dtype) @ V.detach(), V.detach() * L.detach().unsqueeze(-2))
+    assert gradcheck(lambda a: flambeau.view_as_real(linalg.eigvals(a)), [A])
+    assert gradcheck(lambda a: linalg.eig(a).eigenvectors.abs(), [A])
