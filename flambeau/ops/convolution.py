@@ -24,9 +24,10 @@ from ..core import tape
 from ..core.create import empty, tensor, zeros
 from ..core.dtypes import by_name
 from ..core.tensor import TensorBase
+from .complex_numbers import complex_of
 from .declare_indexed import indexed
 from .pooling import positive, spread
-from .registry import REGISTRY, register
+from .registry import register
 
 TILED = ("float32", "float64")
 CACHE_BYTES = 1 << 19  # what a chunk of a grid may take
@@ -460,13 +461,10 @@ def _in_parts(function, x, w, bias):
         return found.to(x.dtype)
     if not kind.startswith("complex"):
         return None
-    if "complex" not in REGISTRY:
-        raise NotImplementedError(f"convolution: not implemented for {x.dtype}")
-    make = REGISTRY["complex"].function
     both = function(x.real, w.real, None if bias is None else bias.real)
     other = function(x.imag, w.imag, None)
     imaginary = function(x.real, w.imag, None if bias is None else bias.imag) + function(x.imag, w.real, None)
-    return make(both - other, imaginary)
+    return complex_of(both - other, imaginary)
 
 
 def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, groups: int) -> TensorBase:

@@ -15,6 +15,7 @@ from ..core.dispatch import InPlaceOp
 from ..core.dtypes import Size, by_name
 from ..core.join import flipped
 from ..core.tensor import TensorBase
+from .complex_numbers import complex_of
 from .declare import EVERY, pointwise
 from .joining import cat, stack
 from .registry import library, register
@@ -628,7 +629,7 @@ def cov(
         else:
             free = total - correction * (weights * aweights).sum() / total
         free, scaled = free.clamp(min=0), centred * weights
-    found = scaled @ centred.t() / (max(free, 0) if weights is None else free)
+    found = scaled @ centred.mH / (max(free, 0) if weights is None else free)
     return found.squeeze()
 
 
@@ -638,5 +639,9 @@ def corrcoef(input: TensorBase) -> TensorBase:
     c = cov(input)
     if c.ndim == 0:
         return c / c
-    deviation = c.diagonal().sqrt()
-    return (c / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1.0, 1.0)
+    variance = c.diagonal()
+    deviation = (variance.real if c.is_complex() else variance).sqrt()
+    found = c / deviation.unsqueeze(1) / deviation.unsqueeze(0)
+    if c.is_complex():
+        return complex_of(found.real.clamp(-1.0, 1.0), found.imag.clamp(-1.0, 1.0))
+    return found.clamp(-1.0, 1.0)

@@ -220,6 +220,19 @@ def test_gradients_of_products():
     assert gradgradcheck(flambeau.matmul, (a, b))
 
 
+def test_covariances():
+    z = numbers((3, 7))
+    close(flambeau.cov(tensor(z)).numpy(), np.cov(z), "complex128")
+    close(flambeau.corrcoef(tensor(z)).numpy(), np.corrcoef(z), "complex128")
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_convolutions(dtype):
+    z, w = numbers((1, 1, 9), dtype), numbers((1, 1, 3), dtype, 1)
+    found = flambeau.nn.functional.conv1d(tensor(z), tensor(w))
+    close(found.numpy()[0, 0], np.correlate(z[0, 0], w[0, 0].conj(), "valid"), dtype)
+
+
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_scans(dtype):
     z = numbers((50, 3), dtype, spread=0.9)
