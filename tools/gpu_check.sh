@@ -13,7 +13,7 @@ PYTHON=${PYTHON:-python3}
 OUT=${OUT:-$PWD/build/gpu}
 BUILD=$PWD/build/gpu-$($PYTHON -c 'import sys; print(sys.implementation.cache_tag)')
 mkdir -p "$OUT"
-export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 MESONPY_EDITABLE_SKIP=$BUILD
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 MESONPY_EDITABLE_SKIP=$BUILD${MESONPY_EDITABLE_SKIP:+:$MESONPY_EDITABLE_SKIP}
 worst=0
 
 part() { # name, command: its output to a file of that name, its end to the terminal
