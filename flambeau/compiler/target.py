@@ -6,6 +6,7 @@ llvmlite is imported at the first kernel that is not in memory yet, never at `im
 from __future__ import annotations
 
 import functools
+import re
 import struct
 import threading
 from typing import NamedTuple
@@ -111,6 +112,10 @@ def load(code: bytes, symbol: str) -> int:
 
 def image(text: str, name: str) -> str | bytes:
     """What the driver of an accelerator loads: PTX text, an AMDGCN object, SPIR-V."""
+    if (
+        name == "spirv"
+    ):  # which has no integers of 128 bits; numbers of 16 bytes are moved and taken in halves only
+        text = re.sub(r"(?<!%)\bi128\b", "<2 x i64>", text)
     with _lock:
         failed: list = []  # kept until the end, so that the next attempt lies elsewhere in memory
         for _ in range(ATTEMPTS if name == "spirv" else 1):

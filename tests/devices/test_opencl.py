@@ -51,13 +51,17 @@ def assert_close(found, expected, tolerance=1e-5, atol=None):
 
 
 def sample(entry, shape, dtype):
-    """Operands of that shape on the CPU: random numbers from the operation's domain; conditions and masks are bool."""
+    """Operands of that shape on the CPU: random numbers from the operation's domain, bool for conditions and masks,
+    small integers for positions.
+    """
     rng = np.random.default_rng(5)
     low, high = entry.domain
     found = []
     for operand in entry.details["operands"]:
         if operand in ("condition", "mask"):
             found.append(flambeau.from_numpy(np.asarray(rng.random(shape) < 0.5)))
+        elif operand in entry.details["raw"]:  # a position
+            found.append(flambeau.from_numpy(rng.integers(0, 9, shape)))
         else:
             values = flambeau.from_numpy(np.asarray(rng.uniform(low, high, shape)))
             found.append(values.to(getattr(flambeau, dtype)))
@@ -78,7 +82,8 @@ def supported(entry, dtypes):
 def test_pointwise(entry):
     """Contiguous, strided, transposed and expanded operands, for every dtype: the bits of the CPU."""
     for dtype in supported(
-        entry, ("float32", "float64", "int64", "uint8", "bool", "bfloat16", "float16", "complex64")
+        entry,
+        ("float32", "float64", "int64", "uint8", "bool", "bfloat16", "float16", "complex64", "complex128"),
     ):
         operands = sample(entry, (5, 37), dtype)
         moved = [x.to(DEVICE) for x in operands]
@@ -96,6 +101,7 @@ def test_gradients_of_pointwise(entry):
             operands = [x.to(place) for x in sample(entry, (4, 9), dtype)]
             wanted = [x.requires_grad_() for x in operands if x.is_floating_point()]
             results = several(entry.function(*operands, **params(entry)))
+            results = [flambeau.view_as_real(r) if r.is_complex() else r for r in results]
             total = sum((r * 0.5).sum() for r in results if r.requires_grad)
             if not isinstance(total, flambeau.Tensor):
                 assert not any(r.requires_grad for r in results)
