@@ -8,9 +8,6 @@ runs people's code: tensors, a tape, neural networks, optimisers, data loading. 
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-
 __version__ = "0.1.0"
 
 from .core import dtypes as _dtypes
@@ -39,54 +36,6 @@ globals().update(_dtypes.by_name)
 float, double, half = _dtypes.by_name["float32"], _dtypes.by_name["float64"], _dtypes.by_name["float16"]
 int, long, short = _dtypes.by_name["int32"], _dtypes.by_name["int64"], _dtypes.by_name["int16"]
 cfloat, cdouble = _dtypes.by_name["complex64"], _dtypes.by_name["complex128"]
-
-for _name in (
-    "arithmetic",
-    "functions",
-    "activations",
-    "reductions",
-    "copying",
-    "reduced",
-    "optimizer_steps",
-    "viewing",
-    "creation",
-    "products",
-    "joining",
-    "recurrent",
-    "shaping",
-    "random_ops",
-    "scans",
-    "sorting",
-    "padding",
-    "einsum",
-    "normalization",
-    "losses",
-    "activation_functions",
-    "embedding",
-    "dropout",
-    "attention",
-    "resizing",
-    "convolution",
-    "pixels",
-    "pooling",
-    "unfolding",
-    "special",
-    "integers",
-    "lapack",
-    "decompositions",
-    "linear",
-    "spectral",
-    "window_functions",
-    "masked",
-    "distances",
-    "histograms",
-    "alignments",
-    "complex_numbers",
-    "small",
-    "unpooling",
-):
-    if (Path(__file__).parent / "ops" / f"{_name}.py").exists():
-        importlib.import_module(f".ops.{_name}", __name__)
 
 from .ops.registry import published as _published
 
