@@ -24,15 +24,16 @@ def embedding(
 ) -> TensorBase:
     """Rows of `weight` (V, D) at the places `input` (integers of any shape): (*, D).
 
-    The row `padding_idx` gets no gradient; rows longer than `max_norm` are shortened in place.  IndexError for a number
+    The row `padding_idx` gets no gradient; with `scale_grad_by_freq` a row's gradient is divided by how often it occurs;
+    rows longer than `max_norm` are shortened in place.  IndexError for a number
     outside the table.
     """
     if input.is_floating_point():
         raise RuntimeError(
             f"embedding(): Expected tensor for argument 'indices' to have an integer dtype, got {input.dtype}"
         )
-    if sparse or scale_grad_by_freq:
-        raise ValueError("embedding(): sparse gradients and scale_grad_by_freq are not available")
+    if sparse:
+        raise ValueError("embedding(): sparse gradients are not available")
     if padding_idx is not None:
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
             raise AssertionError("Padding_idx must be within num_embeddings")
@@ -41,9 +42,12 @@ def embedding(
         _shorten(weight, input, max_norm, norm_type)
     flat = input.reshape(-1)
     found = weight.index_select(0, flat)
-    if padding_idx is not None and weight.requires_grad:
+    if padding_idx is not None and found.requires_grad:
         hidden = (flat == padding_idx).unsqueeze(1)
-        found = found.detach().masked_fill(~hidden, 0.0) + found.masked_fill(hidden, 0.0)
+        found.register_hook(lambda grad: grad.masked_fill(hidden, 0.0))
+    if scale_grad_by_freq and found.requires_grad:
+        times = flat.new_zeros([weight.shape[0]]).index_add(0, flat, ones_like(flat)).index_select(0, flat)
+        found.register_hook(lambda grad: grad / times.unsqueeze(1))
     return found.reshape([*input.shape, weight.shape[1]])
 
 
@@ -128,8 +132,8 @@ def embedding_bag(
         input, weight = weight, input
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"embedding_bag(): mode has to be one of sum, mean or max, got {mode!r}")
-    if sparse or scale_grad_by_freq:
-        raise ValueError("embedding_bag(): sparse gradients and scale_grad_by_freq are not available")
+    if sparse:
+        raise ValueError("embedding_bag(): sparse gradients are not available")
     if per_sample_weights is not None:
         if mode != "sum":
             raise NotImplementedError(
@@ -152,7 +156,7 @@ def embedding_bag(
         used = (flat != padding_idx % weight.shape[0]).nonzero().reshape(-1)
         flat, bag = flat.index_select(0, used), bag.index_select(0, used)
         scale = None if scale is None else scale.index_select(0, used)
-    rows = embedding(flat, weight, None, max_norm, norm_type)
+    rows = embedding(flat, weight, None, max_norm, norm_type, scale_grad_by_freq)
     rows = rows if scale is None else rows * scale.unsqueeze(1)
     if mode == "sum":
         return rows.new_zeros([bags, rows.shape[1]]).index_add(0, bag, rows)

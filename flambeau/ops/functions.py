@@ -6,7 +6,7 @@ import math
 
 from ..compiler import functions as fn
 from ..compiler.complex import FORMULAS
-from .declare import ALL, EVERY, FLOATING, pointwise
+from .declare import ALL, COMPLEX, EVERY, FLOATING, pointwise
 
 _EVERYWHERE, _POSITIVE, _UNIT = (-3.0, 3.0), (0.1, 4.0), (-0.9, 0.9)
 
@@ -130,9 +130,14 @@ def _(grad, input, other):
     return to_input, grad * (input / (other + 1.0))
 
 
-@pointwise(dtypes=FLOATING, reference="numpy.logaddexp", in_place=False)
+@pointwise(dtypes=FLOATING | COMPLEX, reference="numpy.logaddexp", in_place=False)
 def logaddexp(input, other):
     """log(exp(input) + exp(other)) without overflow."""
+    if fn.is_complex(input.dtype):
+        swap = fn.real(other) > fn.real(input)
+        larger, smaller = fn.where(swap, other, input), fn.where(swap, input, other)
+        endless = fn.absolute(fn.real(larger)) == math.inf
+        return fn.where(endless, larger, larger + fn.log1p(fn.exp(smaller - larger)))
     larger = fn.maximum(input, other)
     difference = fn.absolute(input - other)
     return fn.where(input == other, input + math.log(2.0), larger + fn.log1p(fn.exp(-difference)))

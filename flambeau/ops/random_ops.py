@@ -23,6 +23,7 @@ from ..core.create import empty, empty_like
 from ..core.dtypes import by_name
 from ..core.random import Generator, _reserve
 from ..core.tensor import TensorBase
+from ..core.views import view_as_real
 from .copying import to_dtype
 from .declare import Pointwise
 from .registry import library, register
@@ -185,11 +186,15 @@ def uniform_(
 ) -> TensorBase:
     """Overwrite with numbers that are uniform in [from, to).
 
-    RuntimeError where from > to, NotImplementedError for integer dtypes.
+    Real and imaginary parts of complex numbers are drawn alike.  RuntimeError where from > to, NotImplementedError for
+    integer dtypes.
     """
     low = named.pop("from", from_)
     if named:
         raise TypeError(f"uniform_() got an unexpected keyword argument '{next(iter(named))}'")
+    if self.is_complex():
+        uniform_(view_as_real(self), low, to, generator=generator)
+        return self
     _floating(self, "uniform_")
     if not low <= to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
@@ -203,11 +208,15 @@ def normal_(
 ) -> TensorBase:
     """Overwrite with normal numbers of that mean and standard deviation.
 
-    RuntimeError for a negative std, NotImplementedError for integer dtypes.
+    Real and imaginary parts of complex numbers have half the variance each.  RuntimeError for a negative std,
+    NotImplementedError for integer dtypes.
     """
-    _floating(self, "normal_")
     if not std >= 0:
         raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
+    if self.is_complex():
+        normal_(view_as_real(self), mean, std / math.sqrt(2), generator=generator)
+        return self
+    _floating(self, "normal_")
     kernel = wide_normal_kernel if self.dtype.name == "float64" else normal_kernel
     return _fill(self, "normal_", lambda t: _draw(t, kernel, generator, mean, std))
 

@@ -112,6 +112,11 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 @library("composite", "logsumexp", "Tensor.logsumexp", "special.logsumexp")
 def logsumexp(input, dim, keepdim=False, *, out=None):
     """log Σ exp(input) over `dim`, without overflow."""
+    if input.is_complex():
+        top = input.real.detach().amax(dim, True)
+        top = top.masked_fill(top.abs() == math.inf, 0.0)
+        logs = (input - top).exp().sum(dim, keepdim).log()
+        return into(out, logs + top.reshape(logs.shape), "logsumexp")
     x = input if input.is_floating_point() else input.to(dispatch.result_type(input, 1.0))
     return r.log_sum_exp.over((x,), dim, keepdim, out=out)
 

@@ -14,7 +14,7 @@ from ..core.dtypes import by_name, dtype
 from ..core.tensor import TensorBase
 from .complex_numbers import conj
 from .copying import to_dtype
-from .declare import FLOATING, NUMBERS
+from .declare import COMPLEX, FLOATING, NUMBERS
 from .declare_scan import Scan, scan
 from .joining import cat
 from .reductions import merge_logsumexp
@@ -54,9 +54,22 @@ def running_product(input):
     return fn.cast(kn.running_prod(_wide(input)), input.dtype)
 
 
-@scan(dtypes=FLOATING)
+def _merge_complex(a, b):
+    """Largest real part; real and imaginary part of the sum of exponentials relative to it."""
+    (top_a, re_a, im_a), (top_b, re_b, im_b) = a, b
+    top, re = merge_logsumexp((top_a, re_a), (top_b, re_b))
+    return top, re, merge_logsumexp((top_a, im_a), (top_b, im_b))[1]
+
+
+@scan(dtypes=FLOATING | COMPLEX)
 def running_logsumexp(input):
     """log Σ exp over each element and those before it, relative to the largest of them."""
+    if fn.is_complex(input.dtype):
+        turn = fn.imag(input)
+        states = fn.real(input), fn.cos(turn), fn.sin(turn)
+        top, re, im = kn.prefix(_merge_complex, (-math.inf, 0.0, 0.0), *states)
+        log = fn.log(fn.pair(re, im))
+        return fn.pair(fn.where(fn.absolute(top) == math.inf, top, fn.real(log) + top), fn.imag(log))
     top, total = kn.prefix(merge_logsumexp, (-math.inf, 0.0), input, fn.like(input, 1.0))
     return fn.where(fn.absolute(top) == math.inf, top, fn.log(total) + top)
 
@@ -169,14 +182,16 @@ def _cumprod_gradient_by_element(grad: TensorBase, x: TensorBase, dim: int) -> T
 
 @library("scan")
 def logcumsumexp(input: TensorBase, dim: int, *, out: TensorBase | None = None) -> TensorBase:
-    """Logarithm of the running sum of exponentials along `dim`, without overflow; floating-point dtypes only.
+    """Logarithm of the running sum of exponentials along `dim`, without overflow.
+
+    NotImplementedError for integers.
 
     >>> import flambeau
     >>> flambeau.tensor([0.0, 0.0]).logcumsumexp(0)
     tensor([0.0000, 0.6931])
     """
     _wrapped(dim, input, "logcumsumexp")
-    if not input.is_floating_point():
+    if not input.is_floating_point() and not input.is_complex():
         raise NotImplementedError(f'logcumsumexp(): "logcumsumexp" not implemented for {input.dtype}')
     found = running_logsumexp(input, dim)
     if tape.recording(input):
@@ -191,7 +206,10 @@ def _logcumsumexp_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim
     """
     if x.ndim == 0:
         return grad
-    out = out.masked_fill(out == -math.inf, 0.0)
+    if x.is_complex():
+        logs = grad.conj().log() - out
+        return (logcumsumexp(logs.flip(dim), dim).flip(dim) + x).exp().conj()
+    out.masked_fill(out == -math.inf, 0.0)
 
     def part(terms: TensorBase) -> TensorBase:
         inside = terms > 0
