@@ -255,8 +255,21 @@ FITS: dict[str, Fit] = {
         0,
         1,
     ),
+    "erf_root": Fit(
+        "(1 - erf(x))^(1/4)",
+        lambda x: mp.root(mp.erfc(x), 4),
+        lambda x: 4 * mp.root(mp.erfc(x), 4) ** 3 / mp.erf(x),
+        1,
+        3.93,
+        (26, None),
+    ),
     "erf_far": Fit(
-        "-log(1 - erf(x))", lambda x: -mp.log(mp.erfc(x)), lambda x: mp.erfc(x) / mp.erf(x), 1, (3.93, 5.93)
+        "-log(1 - erf(x))",
+        lambda x: -mp.log(mp.erfc(x)),
+        lambda x: mp.erfc(x) / mp.erf(x),
+        1,
+        5.93,
+        (None, 57),
     ),
     "erfc": Fit(
         "(1 + 2 x) exp(x^2) erfc(x) - 5/4, in (x - 2) / (x + 2)",

@@ -27,12 +27,17 @@ from .expr import Expr, absolute, call, copysign, fma, like, rarely, rint, sqrt,
 # --- error functions ------------------------------
 @expansion
 def erf(x: Expr) -> Expr:
-    """x + x·P(x^2) for |x| < 1; beyond, 1 - exp(-Q(|x|))."""
+    """x + x·P(x^2) for |x| < 1; beyond, 1 - R(|x|)^4 in float32 and 1 - exp(-Q(|x|)) in float64."""
     a = absolute(x)
     z = x * x
     near = fma(x, poly(z, "erf"), x)
     limit = {"float32": 3.93, "float64": 5.93}[x.dtype]  # 1 from here
-    shifted, r, _ = reduce_by_ln2(-poly(where(a > limit, limit, a), "erf_far"))
+    inside = where(a > limit, limit, a)
+    if x.dtype == "float32":
+        square = poly(inside, "erf_root")
+        square = square * square
+        return where(a < 1.0, near, copysign(fma(-square, square, 1.0), x))
+    shifted, r, _ = reduce_by_ln2(-poly(inside, "erf_far"))
     p = fma(r * r, poly(r, "exp"), r)
     power = near_power_of_two(shifted)
     return where(a < 1.0, near, copysign(fma(-power, p, 1.0 - power), x))
