@@ -1,14 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """dtype, device and Size: what describes a tensor."""
 from libc.stdint cimport int64_t
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject, PyTypeObject, binaryfunc
 from cpython.ref cimport Py_INCREF
+from cpython.slice cimport PySlice_Check
 from cpython.tuple cimport PyTuple_SET_ITEM
 
 cdef extern from "Python.h":
     ctypedef object (*allocfunc)(PyTypeObject*, Py_ssize_t)
+    ctypedef struct PyMappingMethods:
+        binaryfunc mp_subscript
     ctypedef struct RawType "PyTypeObject":
         allocfunc tp_alloc
+        PyMappingMethods* tp_as_mapping
 
 # --- dtypes ------------------------------
 cdef class dtype:
@@ -195,6 +199,14 @@ class Size(tuple):
 
 
 cdef PyTypeObject* SIZE = <PyTypeObject*>Size
+cdef RawType* TUPLE = <RawType*>tuple
+
+cdef object item_of_size(object self, object key):
+    """`Size.__getitem__` without the search for a method: `x.shape[0]` stands in every model."""
+    cdef object found = TUPLE.tp_as_mapping.mp_subscript(self, key)
+    return Size(found) if PySlice_Check(key) else found
+
+(<RawType*>SIZE).tp_as_mapping.mp_subscript = item_of_size
 
 cdef object size_from(int n, const int64_t* values):
     """A Size of those numbers."""

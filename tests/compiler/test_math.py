@@ -108,7 +108,7 @@ FUNCTIONS = {
         (((-2, 2), (-2, 2)), ((-1e-20, 1e-20), (-1e-20, 1e-20)), ((1e18, 1e20), (1e18, 1e20))),
         (1.0, 1.0),
     ),
-    "erf": Function(special.erf, capped(mp.erf, 40), ((-1, 1), (0.9, 1.1), (-6, 6)), (1.8, 1.15)),
+    "erf": Function(special.erf, capped(mp.erf, 40), ((-1, 1), (0.9, 1.1), (-6, 6)), (1.9, 1.15)),
     "erfc": Function(special.erfc, exact_erfc, ((-1, 1), (0.6, 2), (-3, 11), (2, 28)), (1.5, 1.5)),
     "erfinv": Function(special.erfinv, mp.erfinv, ((-1, 1), (0.99, 1), (0.9999, 1)), (1.45, 1.6)),
     "lgamma": Function(
