@@ -391,21 +391,15 @@ def _made(who: str, size: tuple, options: dict[str, Any]) -> TensorBase:
 
 
 def _new(who: str, size: tuple, options: dict[str, Any], generator, fill: Callable) -> TensorBase:
-    """What `rand` and `randn` share: the tensor, the numbers (two for a complex one), then `out` and `requires_grad`."""
+    """What `rand` and `randn` share: the tensor, the numbers, then `out` and `requires_grad`."""
     requires = options.pop("requires_grad", False)
     out = options.pop("out", None)
     if out is not None and options.get("dtype") is None:
         options["dtype"] = out.dtype
-    dtype = options.get("dtype")
-    if dtype is not None and dtype.name.startswith("complex"):
-        half = by_name["float32" if dtype.name == "complex64" else "float64"]
-        shape = _made(who, size, {**options, "dtype": half}).shape
-        parts = fill(empty((*shape, 2), dtype=half))
-        made = (parts.mul_(math.sqrt(0.5)) if who == "randn" else parts).view(dtype).squeeze(-1)
-    else:
-        made = _made(who, size, options)
+    made = _made(who, size, options)
+    if not made.is_complex():
         _floating(made, who)
-        fill(made)
+    fill(made)
     if out is not None:
         return out.resize_(made.shape).copy_(made)
     return made.requires_grad_() if requires else made

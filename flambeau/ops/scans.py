@@ -209,7 +209,7 @@ def _logcumsumexp_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim
     if x.is_complex():
         logs = grad.conj().log() - out
         return (logcumsumexp(logs.flip(dim), dim).flip(dim) + x).exp().conj()
-    out.masked_fill(out == -math.inf, 0.0)
+    out = out.masked_fill(out == -math.inf, 0.0)
 
     def part(terms: TensorBase) -> TensorBase:
         inside = terms > 0

@@ -169,6 +169,9 @@ def test_embedding():
     close(found, table[number.numpy()])
     found.sum().backward()
     assert weight.grad[:, 0].tolist() == [0.0, 2.0, 0.0, 0.0, 1.0]
+    weight.grad = None
+    F.embedding(number, weight, padding_idx=2, scale_grad_by_freq=True).sum().backward()
+    assert weight.grad[:, 0].tolist() == [0.0, 1.0, 0.0, 0.0, 1.0]
     with pytest.raises(IndexError):
         F.embedding(flambeau.tensor([5]), weight)
 

@@ -247,3 +247,23 @@ def test_scans(dtype):
     x = leaf(2, 3)
     assert gradcheck(lambda t: t.cumsum(1), (x,))
     assert gradcheck(lambda t: t.cumprod(1), (x,))
+
+
+def test_logarithms_of_sums():
+    """Beyond the range of exp, to within a turn of 2π; gradients of both orders."""
+    a, b = numbers((5, 7)), numbers((5, 7), seed=1)
+    close(flambeau.logaddexp(tensor(a), tensor(b)).numpy(), np.log(np.exp(a) + np.exp(b)), "complex128")
+    close(flambeau.logsumexp(tensor(a), (0, 1)).numpy(), np.log(np.exp(a).sum()), "complex128")
+    close(flambeau.logsumexp(tensor(a + 1000), 1).numpy() - 1000, np.log(np.exp(a).sum(1)), "complex64")
+    close(flambeau.logcumsumexp(tensor(a), 1).numpy(), np.log(np.exp(a).cumsum(1)), "complex128")
+    nothing = tensor(np.array([-np.inf + 0j, -np.inf + 0j]))
+    assert flambeau.logaddexp(nothing, nothing).real.tolist() == [-math.inf] * 2
+    assert flambeau.logsumexp(nothing, 0).real.item() == -math.inf
+    assert flambeau.logcumsumexp(nothing, 0).real.tolist() == [-math.inf] * 2
+    x, y = leaf(2, 3), leaf(2, 3, seed=3)
+    for function, inputs in (
+        (flambeau.logaddexp, (x, y)),
+        (lambda z: flambeau.logsumexp(z, 1), (x,)),
+        (lambda z: flambeau.logcumsumexp(z, 1), (x,)),
+    ):
+        assert gradcheck(function, inputs) and gradgradcheck(function, inputs)

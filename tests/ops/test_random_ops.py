@@ -170,6 +170,10 @@ def test_generators_and_options():
 def test_complex_numbers():
     z = flambeau.randn(N // 2, dtype=flambeau.complex64).numpy()
     assert abs((np.abs(z) ** 2).mean() - 1) < 0.02 and abs((z**2).mean()) < 0.02
+    z = flambeau.empty(N // 2, dtype=flambeau.complex128)
+    assert z.normal_(1.0, 2.0) is z and abs((np.abs(z.numpy() - (1 + 1j)) ** 2).mean() - 4) < 0.1
+    z = flambeau.rand_like(z).numpy()
+    assert abs(z.mean() - (0.5 + 0.5j)) < 0.02 and 0 <= z.real.min() and z.imag.max() < 1
 
 
 def test_leaves_are_not_overwritten():
