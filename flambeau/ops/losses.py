@@ -8,6 +8,7 @@ from ..compiler import functions as fn
 from ..compiler import kernels as kn
 from ..core import tape
 from ..core.tensor import TensorBase
+from .arithmetic import where
 from .declare import FLOATING
 from .declare_rows import reduction, row
 from .reductions import log_softmax_of
@@ -201,18 +202,19 @@ def nll_loss(
     _check_classes("nll_loss", input, target)
     axis = 1 if input.ndim > 1 else 0
     kept = target != ignore_index
-    inside = target.masked_fill(~kept, 0)
-    if target.numel() and (bool((inside < 0).any()) or bool((inside >= input.shape[axis]).any())):
-        raise IndexError(
-            f"nll_loss(): Target {_first_wrong(target, ignore_index, input.shape[axis])} is out of bounds."
-        )
-    inside = inside.to(target.new_zeros(0).long().dtype)
-    loss = -input.gather(axis, inside.unsqueeze(axis)).squeeze(axis)
-    counted = kept.to(input.dtype) if weight is None else _weights(weight, inside, kept)
-    loss = (loss * (1.0 if weight is None else _weights(weight, inside, kept))).masked_fill(~kept, 0.0)
+    inside = where(kept, target, 0)
+    try:
+        picked = input.gather(axis, inside.long().unsqueeze(axis)).squeeze(axis)
+    except IndexError:
+        wrong = _first_wrong(target, ignore_index, input.shape[axis])
+        raise IndexError(f"nll_loss(): Target {wrong} is out of bounds.") from None
+    weights = None if weight is None else _weights(weight, inside, kept)
+    loss = where(kept, -picked if weights is None else picked * -weights, 0.0)
     if reduction == "none":
         return loss
-    return loss.sum() if reduction == "sum" else loss.sum() / counted.sum()
+    if reduction == "sum":
+        return loss.sum()
+    return loss.sum() / (kept.sum().to(input.dtype) if weights is None else weights.sum())
 
 
 def _sizes_warn(name: str, input, target) -> None:
@@ -252,8 +254,6 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     gap = (input - target).abs()
     if beta == 0:
         return reduced(gap, reduction)
-    from .arithmetic import where
-
     return reduced(where(gap < beta, gap.square() * (0.5 / beta), gap - 0.5 * beta), reduction)
 
 
@@ -264,8 +264,6 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     if delta <= 0:
         raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
     _sizes_warn("huber_loss", input, target)
-    from .arithmetic import where
-
     gap = (input - target).abs()
     found = where(gap < delta, gap.square() * 0.5, (gap - 0.5 * delta) * delta)
     return reduced(found if weight is None else found * weight, reduction)

@@ -317,9 +317,13 @@ def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, ind
 
 
 def _max_back(grad, where, shape, given):
-    """The gradient of each window at its largest element."""
+    """The gradient of each window at its largest element; where windows do not overlap, each is written once."""
     with unrecorded():
-        found = window_max_back(shape, grad, where, **given)
+        if all(s >= d * (k - 1) + 1 for k, s, _, d in zip(*given.values())):
+            found = grad.new_zeros((shape[0], math.prod(shape[1:])))
+            found = found.scatter_(1, _places(where), grad.flatten(1)).reshape(shape)
+        else:
+            found = window_max_back(shape, grad, where, **given)
     if tape.recording(grad):
         tape.record("MaxPoolBackwardBackward0", _picked, (grad,), found, (where,), ())
     return found
@@ -327,8 +331,11 @@ def _max_back(grad, where, shape, given):
 
 def _picked(grad, where):
     """The elements at the windows' places: the derivative of `_max_back` in its gradient."""
-    at = where.flatten(1).to(by_name["int64"])
-    return grad.flatten(1).gather(1, at).reshape(where.shape)
+    return grad.flatten(1).gather(1, _places(where)).reshape(where.shape)
+
+
+def _places(where):
+    return where.flatten(1).to(by_name["int64"])
 
 
 def _declare_maxima(n: int) -> None:
@@ -344,10 +351,18 @@ def _declare_maxima(n: int) -> None:
 
     def largest(input, output_size, return_indices=False):
         name = f"adaptive_max_pool{n}d"
-        flat, wanted, longest = _divided(name, n, input, output_size)
-        with unrecorded():
-            at = parts_largest((flat.shape[0], *wanted), flat, **longest)
+        flat, wanted = _divided(name, n, input, output_size)
         shape = (*input.shape[:-n], *wanted)
+        if all(p == 1 for p in wanted):
+            values, at = flat.flatten(1).max(1)
+            return (values.reshape(shape), at.reshape(shape)) if return_indices else values.reshape(shape)
+        if _equal(flat.shape[1:], wanted):  # windows side by side
+            size = tuple(s // p for s, p in zip(flat.shape[1:], wanted))
+            return _max_pool(n, input, size, None, 0, 1, False, return_indices)
+        with unrecorded():
+            at = parts_largest(
+                (flat.shape[0], *wanted), flat, **_longest(tuple(flat.shape[1:]), tuple(wanted))
+            )
         values = flat.flatten(1).gather(1, at.flatten(1)).reshape(shape)
         return (values, at.reshape(shape)) if return_indices else values
 
@@ -392,23 +407,33 @@ def _mean_back(grad, shape, label, given):
 
 
 def _divided(name: str, n: int, x, output_size):
-    """(planes, *sizes), how many parts each dimension has, and bounds of their lengths."""
+    """The input as (planes, *sizes), and how many parts each dimension has."""
     given = (output_size,) * n if isinstance(output_size, int) or output_size is None else tuple(output_size)
     given = given * n if len(given) == 1 else given
     flat = x.reshape(planes(name, x.shape, n))
     if len(given) != n or any(s is not None and s < 0 for s in given):
         raise RuntimeError(f"{name}(): output_size must be {n} non-negative ints, got {output_size}")
     wanted = [flat.shape[1 + d] if s is None else int(s) for d, s in enumerate(given)]
-    return flat, wanted, _longest(flat.shape[1:], wanted)
+    return flat, wanted
 
 
-def _longest(sizes, parts) -> dict[str, int]:
-    return {f"longest{d}": -(-s // p) + 1 if p else 0 for d, (s, p) in enumerate(zip(sizes, parts))}
+def _equal(sizes, parts) -> bool:
+    """Whether the parts of each dimension are of one length."""
+    return all(p and s % p == 0 for s, p in zip(sizes, parts))
+
+
+@functools.lru_cache(maxsize=512)
+def _longest(sizes: tuple[int, ...], parts: tuple[int, ...]) -> dict[str, int]:
+    """The length of the longest part of each dimension; with the arguments exchanged, the most parts that hold an
+    element.
+    """
+    lengths = [[-(-(o + 1) * s // p) - o * s // p for o in range(p)] for s, p in zip(sizes, parts)]
+    return {f"longest{d}": max(found, default=0) for d, found in enumerate(lengths)}
 
 
 def _part_means(x, shape) -> TensorBase:
     with unrecorded():
-        found = parts_mean(shape, x, **_longest(x.shape[1:], shape[1:]))
+        found = parts_mean(shape, x, **_longest(tuple(x.shape[1:]), tuple(shape[1:])))
     if tape.recording(x):
         tape.record("AdaptiveAvgPoolBackward0", _part_means_back, (x,), found, (), (tuple(x.shape),))
     return found
@@ -416,15 +441,15 @@ def _part_means(x, shape) -> TensorBase:
 
 def _part_means_back(grad, shape):
     with unrecorded():
-        found = parts_mean_back(shape, grad, **_longest(grad.shape[1:], shape[1:]))
+        found = parts_mean_back(shape, grad, **_longest(tuple(grad.shape[1:]), tuple(shape[1:])))
     if tape.recording(grad):
         tape.record("AdaptiveAvgPoolBackwardBackward0", _part_means, (grad,), found, (), (tuple(grad.shape),))
     return found
 
 
 def _adaptive_mean(n: int, input, output_size) -> TensorBase:
-    flat, wanted, _ = _divided(f"adaptive_avg_pool{n}d", n, input, output_size)
-    if all(p and s % p == 0 for s, p in zip(flat.shape[1:], wanted)):  # parts of one length: a mean
+    flat, wanted = _divided(f"adaptive_avg_pool{n}d", n, input, output_size)
+    if _equal(flat.shape[1:], wanted):
         split = [m for s, p in zip(flat.shape[1:], wanted) for m in (p, s // p)]
         found = flat.reshape(flat.shape[0], *split).mean([2 + 2 * d for d in range(n)])
     else:
