@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from math import prod
 from string import ascii_letters, ascii_lowercase, ascii_uppercase
@@ -47,14 +48,7 @@ def einsum(*args: Any) -> TensorBase:
     for k, operand in enumerate(operands):
         if not isinstance(operand, TensorBase):
             raise TypeError(f"einsum(): expected Tensor as operand {k}, but got {type(operand).__name__}")
-    labels, output = _parse(equation, operands)
-    _check_sizes(labels, operands)
-
-    last_use: dict[Label, int] = {}
-    for k, names in enumerate(labels):
-        last_use.update(dict.fromkeys(names, k))
-    last_use.update(dict.fromkeys(output, len(operands)))
-
+    labels, output, last_use = _plan(equation, tuple([operand.shape for operand in operands]))
     result, names = _diagonals(operands[0], labels[0])
     if len(operands) == 1:  # a sum as any other, which turns integers into int64
         gone = [d for d, name in enumerate(names) if name not in output]
@@ -110,7 +104,21 @@ def _scan(equation: str, start: int, end: int, where: str, twice: str, partial: 
     return found
 
 
-def _parse(equation: str, operands: Sequence[TensorBase]) -> tuple[list[list[Label]], list[Label]]:
+@functools.lru_cache(maxsize=1024)
+def _plan(
+    equation: str, shapes: tuple[tuple[int, ...], ...]
+) -> tuple[list[list[Label]], list[Label], dict[Label, int]]:
+    """The names of each operand's dimensions and of the output's, and which operand is the last to have a name."""
+    labels, output = _parse(equation, shapes)
+    _check_sizes(labels, shapes)
+    last_use: dict[Label, int] = {}
+    for k, names in enumerate(labels):
+        last_use.update(dict.fromkeys(names, k))
+    last_use.update(dict.fromkeys(output, len(shapes)))
+    return labels, output, last_use
+
+
+def _parse(equation: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[list[Label]], list[Label]]:
     """The names of each operand's dimensions, and of the output's."""
     arrow = equation.find("->")
     inputs_end = len(equation) if arrow < 0 else arrow
@@ -121,19 +129,19 @@ def _parse(equation: str, operands: Sequence[TensorBase]) -> tuple[list[list[Lab
                   "for which an ellipsis was already found", "that is not part of any ellipsis")
         )  # fmt: skip
         start += len(text) + 1
-    if len(terms) != len(operands):
-        few = "fewer" if len(operands) < len(terms) else "more"
+    if len(terms) != len(shapes):
+        few = "fewer" if len(shapes) < len(terms) else "more"
         raise RuntimeError(f"einsum(): {few} operands were provided than specified in the equation")
 
     labels: list[list[Label]] = []
     widest = 0
-    for k, (term, operand) in enumerate(zip(terms, operands)):
-        hidden = operand.ndim - sum(s != "..." for s in term)
+    for k, (term, shape) in enumerate(zip(terms, shapes)):
+        hidden = len(shape) - sum(s != "..." for s in term)
         if hidden < 0 or (hidden > 0 and "..." not in term):
             dots = "but" if "..." in term else "and no"
             raise RuntimeError(
-                f"einsum(): the number of subscripts in the equation ({operand.ndim - hidden}) does not "
-                f"match the number of dimensions ({operand.ndim}) for operand {k} {dots} ellipsis was given"
+                f"einsum(): the number of subscripts in the equation ({len(shape) - hidden}) does not "
+                f"match the number of dimensions ({len(shape)}) for operand {k} {dots} ellipsis was given"
             )
         labels.append(_spell_out(term, hidden))
         widest = max(widest, hidden)
@@ -166,11 +174,11 @@ def _spell_out(term: list[str], hidden: int) -> list[Label]:
     return labels
 
 
-def _check_sizes(labels: list[list[Label]], operands: Sequence[TensorBase]) -> None:
+def _check_sizes(labels: list[list[Label]], shapes: Sequence[tuple[int, ...]]) -> None:
     sizes: dict[Label, int] = {}
-    for k, (names, operand) in enumerate(zip(labels, operands)):
+    for k, (names, shape) in enumerate(zip(labels, shapes)):
         own: dict[Label, int] = {}
-        for dim, (name, size) in enumerate(zip(names, operand.shape)):
+        for dim, (name, size) in enumerate(zip(names, shape)):
             if own.setdefault(name, size) != size:
                 raise RuntimeError(
                     f"einsum(): subscript {name} is repeated for operand {k} but the sizes don't match, "
@@ -193,6 +201,8 @@ def _check_sizes(labels: list[list[Label]], operands: Sequence[TensorBase]) -> N
 
 def _diagonals(operand: TensorBase, names: list[Label]) -> tuple[TensorBase, list[Label]]:
     """The operand with each name once."""
+    if len(set(names)) == len(names):
+        return operand, names
     names = list(names)
     for name in dict.fromkeys(names):
         while names.count(name) > 1:
@@ -204,7 +214,7 @@ def _diagonals(operand: TensorBase, names: list[Label]) -> tuple[TensorBase, lis
 
 
 def _sum_out(operand: TensorBase, names: list[Label], gone: set[Label]) -> tuple[TensorBase, list[Label]]:
-    dims = [d for d, name in enumerate(names) if name in gone]
+    dims = [d for d, name in enumerate(names) if name in gone] if gone else None
     if not dims:
         return operand, names
     return operand.sum(dims, dtype=operand.dtype), [name for name in names if name not in gone]
