@@ -9,6 +9,7 @@ Nothing is copied on the way to BLAS unless an operand has unit stride along nei
 """
 from libc.stdlib cimport malloc, free
 from libc.string cimport memcpy
+from libc.math cimport fabs
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from .blas cimport (
     OK, ensure, batched_gemm_c64, batched_gemm_c128, batched_gemm_f32, batched_gemm_f64, gemm_f32, gemm_f64,
@@ -168,6 +169,9 @@ cdef void stack(Product* p, TensorBase a, int a_dims, TensorBase b, int b_dims, 
                 p.b_step[k], p.c_step[k] = p.b_step[k + 1], p.c_step[k + 1]
 
 
+cdef double EXACT = 9007199254740992.0  # 2**53: float64 has all integers up to here
+
+
 ctypedef fused Integer:
     uint8_t
     int8_t
@@ -176,11 +180,59 @@ ctypedef fused Integer:
     int64_t
 
 
+cdef double to_floats(double* to, const Integer* source, int64_t rows, int64_t cols, int64_t row, int64_t col) noexcept nogil:
+    """A matrix of integers as float64; returns the largest magnitude in it, rounded like the elements."""
+    cdef int64_t i, j
+    cdef double x, most = 0
+    for i in range(rows):
+        for j in range(cols):
+            x = <double>source[i * row + j * col]
+            to[i * cols + j] = x
+            most = max(most, fabs(x))
+    return most
+
+
+cdef bint multiply_as_floats(Integer* c, const Integer* a, const Integer* b, Product* p, int64_t beta) noexcept nogil:
+    """The product by float64's, where no sum can leave the integers that float64 has; False where one could, where the
+    product is small, and where there is no memory.
+    """
+    cdef int64_t i, j
+    cdef bint done = False
+    cdef double most
+    cdef double* space
+    cdef double* right
+    cdef double* sums
+    if p.m < 8 or p.n < 8 or p.k < 8:
+        return False
+    space = <double*>malloc((p.m * p.k + p.k * p.n + p.m * p.n) * sizeof(double))
+    if space == NULL:
+        return False
+    right = space + p.m * p.k
+    sums = right + p.k * p.n
+    most = to_floats(space, a, p.m, p.k, p.a_row, p.a_col) * to_floats(right, b, p.k, p.n, p.b_row, p.b_col)
+    if most * p.k <= EXACT and gemm_f64(p.m, p.n, p.k, 1.0, space, p.k, 1, right, p.n, 1, 0.0, sums, p.n) == OK:
+        for i in range(p.m):
+            for j in range(p.n):
+                write_sum(&c[i * p.c_row + j], <uint64_t><int64_t>sums[i * p.n + j], p.alpha.whole, beta)
+        done = True
+    free(space)
+    return done
+
+
+cdef inline void write_sum(Integer* c, uint64_t sum, int64_t alpha, int64_t beta) noexcept nogil:
+    sum *= <uint64_t>alpha
+    if beta:
+        sum += <uint64_t>beta * <uint64_t>c[0]
+    c[0] = <Integer>sum
+
+
 cdef void multiply_integers(Integer* c, const Integer* a, const Integer* b, Product* p, int64_t beta) noexcept nogil:
     """Sums of products modulo 2**64, of which the result keeps the low bits."""
     cdef uint64_t sums[WIDTH]
     cdef uint64_t factor
     cdef int64_t i, j, s, first = 0, width
+    if multiply_as_floats(c, a, b, p, beta):
+        return
     while first < p.n:
         width = min(WIDTH, p.n - first)
         for i in range(p.m):
@@ -195,10 +247,7 @@ cdef void multiply_integers(Integer* c, const Integer* a, const Integer* b, Prod
                     for j in range(width):
                         sums[j] += factor * <uint64_t>b[s * p.b_row + (first + j) * p.b_col]
             for j in range(width):
-                factor = <uint64_t>p.alpha.whole * sums[j]
-                if beta:
-                    factor += <uint64_t>beta * <uint64_t>c[i * p.c_row + first + j]
-                c[i * p.c_row + first + j] = <Integer>factor
+                write_sum(&c[i * p.c_row + first + j], sums[j], p.alpha.whole, beta)
         first += WIDTH
 
 

@@ -146,6 +146,19 @@ def test_half_types_accumulate_in_float32(dtype, step):
     np.testing.assert_allclose(linear(x, y.t(), bias).tolist(), expected + 1, rtol=step, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "int8", "uint8"])
+@pytest.mark.parametrize("small", [True, False])
+def test_integers_of_any_size_are_exact(dtype, small):
+    """Small ones go through float64, large ones wrap around."""
+    info, rng = np.iinfo(dtype), np.random.default_rng(3)
+    low, high = (0, 100) if small else (info.min, info.max)
+    a, b, c = (rng.integers(low, high, s, dtype, endpoint=True) for s in ((20, 33), (17, 33), (20, 17)))
+    with np.errstate(over="ignore"):
+        expected = (a @ b.T) * np.array(3, dtype) + c * np.array(2, dtype)
+    found = flambeau.addmm(*map(flambeau.from_numpy, (c, a)), flambeau.from_numpy(b).t(), alpha=3, beta=2)
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
 def test_integers_wrap_around():
     a = flambeau.tensor([[100, 100]], dtype=flambeau.int8)
     assert (a @ a.t()).tolist() == [[(20000 + 128) % 256 - 128]]
