@@ -237,6 +237,11 @@ cdef void copy_plane(Copy* c, char* to, const char* source, int64_t n0, int64_t 
 cdef void copy_units(Unit* to, const Unit* source, int64_t n0, int64_t n1,
                      int64_t a0, int64_t a1, int64_t b0, int64_t b1) noexcept nogil:
     cdef int64_t i, j, top, i0, j0
+    if a0 == 1 and b0 == -1:  # mirrored rows: apart, so that the compiler sees neighbours
+        for j in range(n1):
+            for i in range(n0):
+                to[j * a1 + i] = source[j * b1 - i]
+        return
     if n1 == 1 or b1 >= b0:
         for j in range(n1):
             for i in range(n0):
