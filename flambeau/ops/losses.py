@@ -6,10 +6,11 @@ from typing import Any
 
 from ..compiler import functions as fn
 from ..compiler import kernels as kn
+from ..compiler.differentiate import sign
 from ..core import tape
 from ..core.tensor import TensorBase
 from .arithmetic import where
-from .declare import FLOATING
+from .declare import FLOATING, pointwise
 from .declare_rows import reduction, row
 from .reductions import log_softmax_of
 from .registry import library
@@ -244,6 +245,34 @@ mse_loss = _elementwise("mse_loss", "Mean of squared differences.", lambda x, y:
 l1_loss = _elementwise("l1_loss", "Mean of absolute differences.", lambda x, y: (x - y).abs())
 
 
+@pointwise(places=("_smooth_distance",), dtypes=FLOATING, in_place=False)
+def smooth_distance(input, target, *, beta=1.0):
+    """Half the square over `beta` below `beta`, linear above it."""
+    gap = fn.absolute(input - target)
+    return fn.where(gap < beta, gap * gap * 0.5 / beta, gap - 0.5 * beta)
+
+
+@smooth_distance.derivative
+def _(grad, input, target, beta):
+    gap = input - target
+    slope = grad * fn.where(fn.absolute(gap) < beta, gap / beta, sign(gap))
+    return slope, -slope
+
+
+@pointwise(places=("_huber_distance",), dtypes=FLOATING, in_place=False)
+def huber_distance(input, target, *, delta=1.0):
+    """Half the square below `delta`, linear above it."""
+    gap = fn.absolute(input - target)
+    return fn.where(gap < delta, gap * gap * 0.5, (gap - 0.5 * delta) * delta)
+
+
+@huber_distance.derivative
+def _(grad, input, target, delta):
+    gap = input - target
+    slope = grad * fn.where(fn.absolute(gap) < delta, gap, sign(gap) * delta)
+    return slope, -slope
+
+
 @library("composite", "nn.functional.smooth_l1_loss")
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Squared below `beta`, linear above it (Girshick 2015)."""
@@ -251,10 +280,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     if beta < 0:
         raise RuntimeError(f"smooth_l1_loss(): beta must be at least 0, got {beta}")
     _sizes_warn("smooth_l1_loss", input, target)
-    gap = (input - target).abs()
-    if beta == 0:
-        return reduced(gap, reduction)
-    return reduced(where(gap < beta, gap.square() * (0.5 / beta), gap - 0.5 * beta), reduction)
+    return reduced(smooth_distance(input, target, beta=float(beta)), reduction)
 
 
 @library("composite", "nn.functional.huber_loss")
@@ -264,8 +290,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     if delta <= 0:
         raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
     _sizes_warn("huber_loss", input, target)
-    gap = (input - target).abs()
-    found = where(gap < delta, gap.square() * 0.5, (gap - 0.5 * delta) * delta)
+    found = huber_distance(input, target, delta=float(delta))
     return reduced(found if weight is None else found * weight, reduction)
 
 

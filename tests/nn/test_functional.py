@@ -216,6 +216,42 @@ def test_in_place_forms_write_over_the_input():
     assert F.leaky_relu(y, 0.5, inplace=True) is y and y.tolist() == [-1.0, 3.0]
 
 
+@pytest.mark.parametrize("bend", [0.0, 0.4, 1.0])
+def test_losses_that_bend(bend):
+    x, y = draw(4, 6), draw(4, 6)
+    gap = np.abs(x - y)
+    quadratic = gap * gap / 2
+    wanted = np.where(gap < bend, quadratic / (bend or 1.0), gap - bend / 2)
+    smooth = lambda a, b: F.smooth_l1_loss(a, b, beta=bend)
+    close(smooth(flambeau.tensor(x), flambeau.tensor(y)), wanted.mean())
+    gradients_agree(smooth, x, y)
+    if bend == 0.0:
+        with pytest.raises(RuntimeError, match="delta must be positive"):
+            F.huber_loss(flambeau.tensor(x), flambeau.tensor(y), delta=bend)
+        return
+    huber = lambda a, b: F.huber_loss(a, b, reduction="none", delta=bend)
+    close(huber(flambeau.tensor(x), flambeau.tensor(y)), wanted * bend)
+    gradients_agree(huber, x, y)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+def test_nll_loss(reduction):
+    """Weighted, and with rows that do not count; a class that is not there is named."""
+    x, y, weight = draw(5, 3), np.array([2, 0, -100, 1, 0]), np.array([1.0, 2.0, 0.5])
+    options = dict(reduction=reduction, weight=flambeau.tensor(weight))
+    kept = y >= 0
+    rows = np.where(kept, -x[np.arange(5), y * kept] * weight[y * kept], 0.0)
+    wanted = {"none": rows, "sum": rows.sum(), "mean": rows.sum() / weight[y[kept]].sum()}[reduction]
+    close(F.nll_loss(flambeau.tensor(x), flambeau.tensor(y), **options), wanted)
+    gradients_agree(lambda a: F.nll_loss(a, flambeau.tensor(y), **options), x)
+    rows = np.where(kept, -x[np.arange(5), y * kept], 0.0)
+    wanted = {"none": rows, "sum": rows.sum(), "mean": rows.sum() / 4}[reduction]
+    close(F.nll_loss(flambeau.tensor(x), flambeau.tensor(y), reduction=reduction), wanted)
+    for wrong in (3, -1):
+        with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
+            F.nll_loss(flambeau.tensor(x), flambeau.tensor([0, 1, wrong, 0, 0]), reduction=reduction)
+
+
 def test_multilabel_margin_loss():
     x, y = draw(2, 4), np.array([[3, 0, -1, 1], [2, -1, -1, -1]])
     wanted = []
