@@ -71,9 +71,7 @@ def _class_entropy(input, target, ignore_index: int, how: str):
         (losses, column), None, False, params=(*params, float(input.shape[1]))
     )
     if wrong.item():
-        raise IndexError(
-            f"cross_entropy(): Target {_first_wrong(target, ignore_index, input.shape[1])} is out of bounds."
-        )
+        _refuse_classes("cross_entropy", target, ignore_index, input.shape[1])
     found = losses.squeeze(1) if how == "none" else added if how == "sum" else added / kept
     if tape.recording(input):
         tape.record("CrossEntropyLossBackward0", _class_entropy_back, (input,), found, (input,),
@@ -90,8 +88,11 @@ def _class_entropy_back(grad, input, column, total, kept, ignore_index, how):
     return class_gradients.over((input, column, total, grad), 1, params=(float(ignore_index),))
 
 
-def _first_wrong(target, ignore_index: int, classes: int) -> int:
-    return next(t for t in target.reshape(-1).tolist() if t != ignore_index and not 0 <= t < classes)
+def _refuse_classes(name: str, target, ignore_index: int, classes: int) -> None:
+    """IndexError for the first class number that there is not."""
+    for t in target.reshape(-1).tolist():
+        if t != ignore_index and not 0 <= t < classes:
+            raise IndexError(f"{name}(): Target {t} is out of bounds.") from None
 
 
 @library("composite", "nn.functional.cross_entropy")
@@ -206,9 +207,9 @@ def nll_loss(
     inside = where(kept, target, 0)
     try:
         picked = input.gather(axis, inside.long().unsqueeze(axis)).squeeze(axis)
-    except IndexError:
-        wrong = _first_wrong(target, ignore_index, input.shape[axis])
-        raise IndexError(f"nll_loss(): Target {wrong} is out of bounds.") from None
+    except (IndexError, RuntimeError):
+        _refuse_classes("nll_loss", target, ignore_index, input.shape[axis])
+        raise
     weights = None if weight is None else _weights(weight, inside, kept)
     loss = where(kept, -picked if weights is None else picked * -weights, 0.0)
     if reduction == "none":
