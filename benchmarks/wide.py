@@ -1,0 +1,269 @@
+"""Operations at sizes of real work, side by side with PyTorch: where to look for the next loss.
+
+    python benchmarks/wide.py                 # every case, 1 thread, as a Markdown table from the slowest ratio up
+    python benchmarks/wide.py --threads 2 --cases 'pool|interp'
+
+Needs PyTorch.  Ratio = PyTorch's time / flambeau's: the least of four repeats each, library after library, so unlike
+`versus.py` the machine's drift is in the ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import re
+import timeit
+import warnings
+from collections.abc import Callable
+
+
+def both_ways(function: Callable, *inputs) -> Callable:
+    """Forward and backward from ones."""
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    gradient = function(*leaves).detach() * 0 + 1
+
+    def run() -> None:
+        for leaf in leaves:
+            leaf.grad = None
+        function(*leaves).backward(gradient)
+
+    return run
+
+
+def elementwise(t) -> dict[str, Callable]:
+    F, a, fb = t.nn.functional, t.randn(1000, 1000), both_ways
+    whole, c, h = t.randint(0, 100, (1000, 1000)), t.randn(1000, 1000, dtype=t.complex64), a.bfloat16()
+    return {
+        "where": lambda: t.where(a > 0, a, 0.0),
+        "masked_fill": lambda: a.masked_fill(a > 0, 0.0),
+        "clamp": lambda: a.clamp(-1, 1),
+        "lerp": lambda: a.lerp(a, 0.3),
+        "addcmul": lambda: a.addcmul(a, a),
+        "pow": lambda: a.abs() ** 2.5,
+        "atan2": lambda: t.atan2(a, a),
+        "erfinv": lambda: (a * 0.1).erfinv(),
+        "lgamma": lambda: a.lgamma(),
+        "digamma": lambda: a.digamma(),
+        "gelu, both ways": fb(F.gelu, a),
+        "silu, both ways": fb(F.silu, a),
+        "mish, both ways": fb(F.mish, a),
+        "glu": lambda: F.glu(a),
+        "prelu": lambda: F.prelu(a, a[0]),
+        "hardswish": lambda: F.hardswish(a),
+        "dropout": lambda: F.dropout(a, 0.3),
+        "to float64": lambda: a.double(),
+        "to int64": lambda: a.long(),
+        "int64 add": lambda: whole + whole,
+        "int64 //": lambda: whole // 7,
+        "bfloat16 add": lambda: h + h,
+        "bfloat16 exp": lambda: h.exp(),
+        "complex64 mul": lambda: c * c,
+        "complex64 exp": lambda: c.exp(),
+        "complex64 abs": lambda: c.abs(),
+    }
+
+
+def folds(t) -> dict[str, Callable]:
+    F, a, fb = t.nn.functional, t.randn(1000, 1000), both_ways
+    whole, c, h = t.randint(0, 100, (1000, 1000)), t.randn(1000, 1000, dtype=t.complex64), a.bfloat16()
+    return {
+        "int64 sum": lambda: whole.sum(),
+        "bfloat16 sum": lambda: h.sum(1),
+        "bfloat16 softmax": lambda: h.softmax(1),
+        "complex64 sum": lambda: c.sum(),
+        "prod": lambda: a.prod(1),
+        "var, dim 0": lambda: a.var(0),
+        "std, dim 1": lambda: a.std(1),
+        "norm 2": lambda: a.norm(dim=1),
+        "norm 1, dim 0": lambda: a.norm(p=1, dim=0),
+        "norm 3": lambda: a.norm(p=3, dim=1),
+        "argmax, dim 1": lambda: a.argmax(1),
+        "argmax, dim 0": lambda: a.argmax(0),
+        "max, dim 1": lambda: a.max(1),
+        "logsumexp": lambda: a.logsumexp(1),
+        "any": lambda: (a > 9).any(),
+        "cumsum, dim 1": lambda: a.cumsum(1),
+        "cumsum, dim 0": lambda: a.cumsum(0),
+        "cumprod": lambda: a.cumprod(1),
+        "cummax": lambda: a.cummax(1),
+        "logcumsumexp": lambda: a.logcumsumexp(1),
+        "cumsum, both ways": fb(lambda x: x.cumsum(1), a),
+        "softmax, both ways": fb(lambda x: x.softmax(1), a),
+        "log_softmax, dim 0": lambda: a.log_softmax(0),
+        "layer_norm, both ways": fb(lambda x: F.layer_norm(x, (1000,)), a),
+        "renorm": lambda: a.renorm(2, 0, 1.0),
+        "diff": lambda: a.diff(),
+    }
+
+
+def moves(t) -> dict[str, Callable]:
+    F, a, fb = t.nn.functional, t.randn(1000, 1000), both_ways
+    small, image = t.randn(256, 256), t.randn(8, 32, 64, 64)
+    rows, places = t.randint(0, 1000, (1000,)), t.randint(0, 1000, (1000, 1000))
+    table, tokens = t.randn(5000, 128), t.randint(0, 5000, (32, 64))
+    return {
+        "gather, dim 1": lambda: a.gather(1, places),
+        "gather, dim 0": lambda: a.gather(0, places),
+        "gather, both ways": fb(lambda x: x.gather(1, places), a),
+        "index_select, dim 0": lambda: a.index_select(0, rows),
+        "index_select, dim 1": lambda: a.index_select(1, rows),
+        "x[rows]": lambda: a[rows],
+        "x[rows], both ways": fb(lambda x: x[rows], a),
+        "x[:, rows]": lambda: a[:, rows],
+        "x[mask]": lambda: a[a > 0],
+        "scatter": lambda: a.scatter(1, places, a),
+        "scatter_add": lambda: a.scatter_add(0, places, a),
+        "index_add": lambda: a.index_add(0, rows, a),
+        "index_put, accumulated": lambda: a.clone().index_put_((rows,), a, accumulate=True),
+        "embedding, both ways": fb(lambda w: F.embedding(tokens, w), table),
+        "flip, dim 0": lambda: a.flip(0),
+        "flip, dim 1": lambda: a.flip(1),
+        "rot90": lambda: a.rot90(),
+        "roll": lambda: a.roll(7, 1),
+        "tril": lambda: a.tril(),
+        "repeat": lambda: small.repeat(4, 4),
+        "repeat_interleave": lambda: small.repeat_interleave(4, 1),
+        "cat": lambda: t.cat([a, a], 1),
+        "stack": lambda: t.stack([a, a], 2),
+        "channels last": lambda: image.permute(0, 2, 3, 1).contiguous(),
+        "pad": lambda: F.pad(image, (1, 1, 1, 1)),
+        "pad, both ways": fb(lambda x: F.pad(x, (1, 1, 1, 1)), image),
+        "pad, reflected": lambda: F.pad(image, (2, 2, 2, 2), mode="reflect"),
+        "unfold": lambda: F.unfold(image, 3),
+        "unfold, both ways": fb(lambda x: F.unfold(x, 3), image),
+        "pixel_shuffle": lambda: F.pixel_shuffle(image, 2),
+        "one_hot": lambda: F.one_hot(tokens, 5000),
+    }
+
+
+def images(t) -> dict[str, Callable]:
+    F, fb = t.nn.functional, both_ways
+    x, w, grid = t.randn(8, 32, 64, 64), t.randn(32, 32, 3, 3), t.rand(8, 64, 64, 2) * 2 - 1
+    grouped, volume = w[:, :8].contiguous(), t.randn(2, 8, 4, 64, 64)
+    enlarged = lambda mode: lambda x: F.interpolate(x, scale_factor=2, mode=mode)
+    sampled = lambda x: F.grid_sample(x, grid, align_corners=False)
+    return {
+        "interpolate, nearest": lambda: enlarged("nearest")(x),
+        "interpolate, nearest, both ways": fb(enlarged("nearest"), x),
+        "interpolate, bilinear": lambda: enlarged("bilinear")(x),
+        "interpolate, bilinear, both ways": fb(enlarged("bilinear"), x),
+        "interpolate, bicubic": lambda: enlarged("bicubic")(x),
+        "grid_sample": lambda: sampled(x),
+        "grid_sample, both ways": fb(sampled, x),
+        "max_pool2d 2": lambda: F.max_pool2d(x, 2),
+        "max_pool2d 2, both ways": fb(lambda x: F.max_pool2d(x, 2), x),
+        "max_pool2d 3/2, both ways": fb(lambda x: F.max_pool2d(x, 3, 2, 1), x),
+        "avg_pool2d 2, both ways": fb(lambda x: F.avg_pool2d(x, 2), x),
+        "avg_pool2d 3/1, both ways": fb(lambda x: F.avg_pool2d(x, 3, 1, 1), x),
+        "adaptive_avg_pool2d 1, both ways": fb(lambda x: F.adaptive_avg_pool2d(x, 1), x),
+        "adaptive_avg_pool2d 5, both ways": fb(lambda x: F.adaptive_avg_pool2d(x, 5), x),
+        "adaptive_max_pool2d 8, both ways": fb(lambda x: F.adaptive_max_pool2d(x, 8), x),
+        "batch_norm, both ways": fb(lambda x: F.batch_norm(x, None, None, training=True), x),
+        "group_norm, both ways": fb(lambda x: F.group_norm(x, 4), x),
+        "instance_norm, both ways": fb(F.instance_norm, x),
+        "conv_transpose2d": lambda: F.conv_transpose2d(x, w, padding=1),
+        "conv_transpose2d, stride 2": lambda: F.conv_transpose2d(x, w, stride=2),
+        "conv1d": lambda: F.conv1d(x.flatten(2), w[:, :, 0], padding=1),
+        "conv2d, dilated": lambda: F.conv2d(x, w, padding=2, dilation=2),
+        "conv2d, 4 groups": lambda: F.conv2d(x, grouped, padding=1, groups=4),
+        "conv3d": lambda: F.conv3d(volume, w[:8, :8, :, :, None]),
+    }
+
+
+def products(t) -> dict[str, Callable]:
+    F, a, fb = t.nn.functional, t.randn(1000, 1000), both_ways
+    small, heads, points = t.randn(256, 256), t.randn(8, 32, 64, 64), t.randn(300, 64)
+    whole, c = t.randint(0, 100, (1000, 1000)), t.randn(256, 256, dtype=t.complex64)
+    positive = small @ small.T + 300 * t.eye(256)
+    return {
+        "matrix @ vector": lambda: a @ a[0],
+        "int64 @": lambda: whole @ whole,
+        "complex64 @": lambda: c @ c,
+        "float64 @": lambda: small.double() @ small.double(),
+        "bmm": lambda: t.bmm(heads[0], heads[1]),
+        "einsum bhqd,bhkd->bhqk": lambda: t.einsum("bhqd,bhkd->bhqk", heads, heads),
+        "einsum ij,jk,kl->il": lambda: t.einsum("ij,jk,kl->il", small, small, small),
+        "attention": lambda: F.scaled_dot_product_attention(heads, heads, heads),
+        "attention, both ways": fb(lambda x: F.scaled_dot_product_attention(x, x, x), heads),
+        "cdist, both ways": fb(lambda x: t.cdist(x, x * 1.1), points),
+        "kron": lambda: t.kron(small[:32, :32], small[:32, :32]),
+        "inv": lambda: t.linalg.inv(small),
+        "solve": lambda: t.linalg.solve(small, small),
+        "det": lambda: t.linalg.det(small),
+        "cholesky": lambda: t.linalg.cholesky(positive),
+        "qr": lambda: t.linalg.qr(small),
+        "eigh": lambda: t.linalg.eigh(positive),
+        "svd": lambda: t.linalg.svd(small),
+        "matrix_exp": lambda: t.matrix_exp(small * 0.1),
+        "fft": lambda: t.fft.fft(a),
+        "rfft2": lambda: t.fft.rfft2(heads),
+    }
+
+
+def others(t) -> dict[str, Callable]:
+    F, a, fb = t.nn.functional, t.randn(1000, 1000), both_ways
+    classes, numbers = t.randint(0, 1000, (1000,)), t.randint(0, 50, (200000,))
+    return {
+        "sort": lambda: a.sort(),
+        "sort, dim 0": lambda: a.sort(0),
+        "topk": lambda: a.topk(10),
+        "median": lambda: a.median(1),
+        "kthvalue": lambda: a.kthvalue(5),
+        "quantile": lambda: a.quantile(0.3, 1),
+        "unique": lambda: numbers.unique(),
+        "bincount": lambda: numbers.bincount(),
+        "histc": lambda: a.histc(50),
+        "nonzero": lambda: (a > 0).nonzero(),
+        "bucketize": lambda: t.bucketize(a, t.linspace(-2, 2, 20)),
+        "randn": lambda: t.randn(1000, 1000),
+        "randint": lambda: t.randint(0, 10, (1000, 1000)),
+        "randperm": lambda: t.randperm(100000),
+        "multinomial": lambda: t.multinomial(a.abs(), 5),
+        "arange": lambda: t.arange(1000000),
+        "full": lambda: t.full((1000, 1000), 2.0),
+        "tolist": lambda: a[0].tolist(),
+        "cross_entropy, both ways": fb(lambda x: F.cross_entropy(x, classes), a),
+        "nll_loss, both ways": fb(lambda x: F.nll_loss(x, classes), a),
+        "bce with logits, both ways": fb(lambda x: F.binary_cross_entropy_with_logits(x, a.sigmoid()), a),
+        "smooth_l1_loss, both ways": fb(lambda x: F.smooth_l1_loss(x, a * 1.1), a),
+        "kl_div": lambda: F.kl_div(a.log_softmax(1), a.softmax(1), reduction="sum"),
+    }
+
+
+GROUPS = (elementwise, folds, moves, images, products, others)
+
+
+def seconds(function: Callable) -> float:
+    function()
+    number = max(1, int(0.02 / max(timeit.timeit(function, number=1), 1e-7)))
+    return min(timeit.repeat(function, number=number, repeat=4)) / number
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--cases", default="", help="a regular expression")
+    chosen = parser.parse_args()
+    warnings.simplefilter("ignore")
+    ours, theirs = importlib.import_module("flambeau"), importlib.import_module("torch")
+    rows = []
+    for group in GROUPS:
+        sides = []
+        for module in (ours, theirs):
+            module.set_num_threads(chosen.threads)
+            module.manual_seed(0)
+            sides.append(group(module))
+        for name in sides[0]:
+            if re.search(chosen.cases, name):
+                mine, other = (seconds(side[name]) for side in sides)
+                rows.append((other / mine, name, mine))
+    mean = math.exp(sum(math.log(r[0]) for r in rows) / len(rows))
+    print(f"{len(rows)} cases, geometric mean {mean:.2f}, {sum(r[0] >= 1 for r in rows)} at or above 1\n")
+    print("| case | flambeau, µs | ratio |\n|---|---|---|")
+    for ratio, name, mine in sorted(rows):
+        print(f"| {name} | {mine * 1e6:.1f} | {ratio:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
