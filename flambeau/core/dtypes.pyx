@@ -182,8 +182,7 @@ class Size(tuple):
         return n
 
     def __getitem__(self, key):
-        found = tuple.__getitem__(self, key)
-        return Size(found) if isinstance(key, slice) else found
+        return item_of_size(self, key)
 
     def __add__(self, other):
         return Size(tuple.__add__(self, tuple(other)))
@@ -202,7 +201,7 @@ cdef PyTypeObject* SIZE = <PyTypeObject*>Size
 cdef RawType* TUPLE = <RawType*>tuple
 
 cdef object item_of_size(object self, object key):
-    """`Size.__getitem__` without the search for a method: `x.shape[0]` stands in every model."""
+    """One of the sizes, or a Size of several.  It stands in the type's slot, so that `x.shape[0]` searches no method."""
     cdef object found = TUPLE.tp_as_mapping.mp_subscript(self, key)
     return Size(found) if PySlice_Check(key) else found
 

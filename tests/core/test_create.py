@@ -500,3 +500,19 @@ def test_a_write_is_counted():
     t.fill_(1)
     t.zero_()
     assert t._version == before + 2
+
+
+def test_sizes_are_tuples_whose_parts_are_sizes():
+    shape = flambeau.zeros(2, 3, 4).shape
+    assert (shape[0], shape[-1], flambeau.Size.__getitem__(shape, 1)) == (2, 4, 3)
+    assert shape[1:] == (3, 4) and type(shape[1:]) is flambeau.Size and type(shape[::2]) is flambeau.Size
+    with pytest.raises(IndexError):
+        shape[3]
+    with pytest.raises(TypeError):
+        shape["a"]
+
+    class Named(flambeau.Size):
+        def __getitem__(self, key):
+            return "named"
+
+    assert Named((1, 2))[0] == "named" and flambeau.Size((1, 2))[0] == 1

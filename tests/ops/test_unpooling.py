@@ -63,3 +63,15 @@ def test_older_names():
     found = flambeau.grid_sampler_2d(x, grid, 1, 0, True)
     assert found.equal(F.grid_sample(x, grid, "nearest", "zeros", True))
     assert flambeau.constant_pad_nd(x, (1, 2), 3.0).equal(F.pad(x, (1, 2), value=3.0))
+
+
+def test_layers_may_be_derived_from():
+    """How many dimensions there are does not hang on a class's name."""
+
+    class Unpool(nn.MaxUnpool2d):
+        pass
+
+    values, places = nn.MaxPool2d(2, return_indices=True)(flambeau.arange(16.0).reshape(1, 1, 4, 4))
+    layer = Unpool(2)
+    assert layer.kernel_size == layer.stride == (2, 2)
+    assert flambeau.equal(layer(values, places), nn.MaxUnpool2d(2)(values, places))

@@ -315,12 +315,16 @@ class LPPool3d(_LPPool):
 
 
 class _MaxUnpool(Module):
+    _dims: int
+
     def __init__(self, kernel_size: _size_t, stride: _size_t | None = None, padding: _size_t = 0) -> None:
         super().__init__()
-        n = int(type(self).__name__[-2])
-        spread = lambda v: (v,) * n if isinstance(v, int) else tuple(v)
+        spread = lambda v: (v,) * self._dims if isinstance(v, int) else tuple(v)
         self.kernel_size, self.padding = spread(kernel_size), spread(padding)
         self.stride = spread(kernel_size if stride is None else stride)
+
+    def _unpool(self, unpool: Any, input: Tensor, indices: Tensor, output_size: Any) -> Tensor:
+        return unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -336,22 +340,28 @@ class MaxUnpool1d(_MaxUnpool):
     tensor([[0., 3., 2., 0.]])
     """
 
+    _dims = 1
+
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return self._unpool(F.max_unpool1d, input, indices, output_size)
 
 
 class MaxUnpool2d(_MaxUnpool):
     """The values of `MaxPool2d` at the places it gave with `return_indices`, zeros elsewhere."""
 
+    _dims = 2
+
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return self._unpool(F.max_unpool2d, input, indices, output_size)
 
 
 class MaxUnpool3d(_MaxUnpool):
     """The values of `MaxPool3d` at the places it gave with `return_indices`, zeros elsewhere."""
 
+    _dims = 3
+
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return self._unpool(F.max_unpool3d, input, indices, output_size)
 
 
 class _FractionalMaxPool(Module):
@@ -370,12 +380,8 @@ class _FractionalMaxPool(Module):
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
 
-
-class FractionalMaxPool2d(_FractionalMaxPool):
-    """Maxima of windows at drawn places of (N, C, H, W) or (C, H, W), so that the output has any size (Graham, 2014)."""
-
-    def forward(self, input: Tensor) -> Any:
-        return F.fractional_max_pool2d(
+    def _pool(self, pool: Any, input: Tensor) -> Any:
+        return pool(
             input,
             self.kernel_size,
             self.output_size,
@@ -383,17 +389,17 @@ class FractionalMaxPool2d(_FractionalMaxPool):
             self.return_indices,
             self._random_samples,
         )
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """Maxima of windows at drawn places of (N, C, H, W) or (C, H, W), so that the output has any size (Graham, 2014)."""
+
+    def forward(self, input: Tensor) -> Any:
+        return self._pool(F.fractional_max_pool2d, input)
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
     """Maxima of windows at drawn places of (N, C, D, H, W) or (C, D, H, W); see `FractionalMaxPool2d`."""
 
     def forward(self, input: Tensor) -> Any:
-        return F.fractional_max_pool3d(
-            input,
-            self.kernel_size,
-            self.output_size,
-            self.output_ratio,
-            self.return_indices,
-            self._random_samples,
-        )
+        return self._pool(F.fractional_max_pool3d, input)
