@@ -255,7 +255,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     gather_group(&row, reduced, rank, sizes, strides, m + n, m, op.ordered)
     gather_group(&keeps, kept, rank, sizes, strides, m + n, m, False)
     if row.rank > 2 or (row.rank == 2 and op.full):
-        return rearranged(op, tensors, dims, ndims, rank, keepdim, wanted, params, given)
+        return rearranged(op, tensors, size_from(rank, sizes), dims, ndims, rank, keepdim, wanted, params, given)
     # where the lanes run
     rows.along = True
     lane = 0
@@ -485,15 +485,13 @@ cdef int launch_ordered(Rows* part, int64_t whole, int64_t block) except -1:
     return 0
 
 
-cdef object rearranged(RowOp op, tuple tensors, int* dims, int ndims, int rank, bint keepdim, int wanted, double* params, tuple given):
+cdef object rearranged(RowOp op, tuple tensors, shape, int* dims, int ndims, int rank, bint keepdim, int wanted, double* params,
+                       tuple given):
     """Rows that lie scattered in memory: gather them into contiguous copies first."""
     cdef list order = [], moved = []
     cdef set chosen = {dims[k] for k in range(ndims)}
     cdef int d, k
     order = [d for d in range(rank) if d not in chosen] + sorted(chosen)
-    shape = None
-    for t in tensors:
-        shape = t.shape if shape is None or len(t.shape) >= len(shape) else shape
     for t in tensors:
         moved.append(t.expand(shape).permute(order).contiguous() if t.ndim else t)
     kept = rank - len(chosen)

@@ -41,8 +41,8 @@ dispatch.set_sum_to(sum_to_size)
 
 def _extreme(name: str, all_of, pair, best):
     def function(input, dim=None, keepdim=False, *, out=None):
-        if dim is None and out is None:
-            return all_of(input)
+        if dim is None:
+            return all_of(input) if out is None else into(out, all_of(input), name)
         if isinstance(dim, TensorBase):
             return pair(input, dim) if out is None else pair(input, dim, out=out)
         found = best.over((input,), dim, keepdim)

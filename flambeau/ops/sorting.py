@@ -187,6 +187,10 @@ def _median(who: str, result: type, skip_nan: bool):
         input: TensorBase, dim: int | None = None, keepdim: bool = False, *, out: tuple | None = None
     ):
         if dim is None:
+            if out is not None:
+                raise TypeError(
+                    f"{who}(): argument 'out' goes with a dim: without one there is one result, and no out="
+                )
             if input.numel() == 0:
                 return input.new_full((), math.nan)
             flat = input.reshape(-1)

@@ -70,3 +70,19 @@ def test_row_functions_of_broadcast_rows():
     y = flambeau.tensor([[1.0], [2.0]], requires_grad=True)
     (y.expand(2, 3).softmax(1) * flambeau.tensor([1.0, 2.0, 3.0])).sum().backward()
     assert np.allclose(y.grad.numpy(), 0.0)
+
+
+def test_rows_that_lie_scattered_broadcast_all_operands():
+    """Gathered into copies, each operand has the common shape, whichever of them has it."""
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.standard_normal((3, 5, 4)) for _ in range(3))
+    scattered = lambda a: flambeau.from_numpy(np.repeat(np.repeat(a, 2, 0), 2, 2))[::2, :, ::2].requires_grad_()
+    plain = lambda a: flambeau.from_numpy(a.copy()).requires_grad_()
+    seed = flambeau.from_numpy(np.repeat(rng.standard_normal((3, 5, 4)), 2, 1))[:, ::2]
+    grads = []
+    for layout in (scattered, plain):
+        operands = [layout(a) for a in (x, w, b)]
+        y = flambeau.nn.functional.layer_norm(operands[0], (3, 5, 4), *operands[1:])
+        grads.append(flambeau.autograd.grad(y, operands, seed))
+    for a, b in zip(*grads):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12, atol=1e-12)

@@ -63,3 +63,16 @@ def test_several_tensors(function):
     assert "out" in inspect.signature(function).parameters
     with pytest.raises(TypeError):
         function(X, out=flambeau.empty(0))
+
+
+@pytest.mark.parametrize("name, value", [("max", 3.0), ("min", 1.0)])
+def test_out_of_an_extreme_of_all_elements(name, value):
+    out = flambeau.empty(())
+    assert getattr(flambeau, name)(flambeau.tensor([1.0, 3.0, 2.0]), out=out) is out
+    assert out.item() == value
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+def test_out_that_nothing_would_be_written_to_is_refused(name):
+    with pytest.raises(TypeError, match="'out' goes with a dim"):
+        getattr(flambeau, name)(flambeau.tensor([1.0, 3.0, 2.0]), out=flambeau.empty(()))
