@@ -228,6 +228,12 @@ def power(input, exponent):
     return result
 
 
+@pointwise(places=("_cube",), in_place=False, dtypes=FLOATING | COMPLEX)
+def cube(input):
+    """input³, element by element: rounded once where it is computed in a wider type."""
+    return input * input * input
+
+
 @pointwise(int_to_float=True, reference="numpy.sqrt", domain=(0.1, 4.0), dtypes=EVERY)
 def sqrt(input):
     """Square root; NaN below 0."""
@@ -681,27 +687,25 @@ def div_(input, other, *, rounding_mode=None):
     return overwrite(input, div, other, rounding_mode=rounding_mode)
 
 
+SHORT_POWERS = {0.5: sqrt, -0.5: rsqrt, -1: reciprocal, 3: cube}  # of floating-point and complex numbers
+
+
 def pow(input, exponent, *, out=None):  # noqa: A001
     """input ** exponent, element by element; RuntimeError for a negative integer exponent of integers."""
     from ..core.tensor import TensorBase
 
-    if out is None and type(exponent) in (int, float) and isinstance(input, TensorBase):
+    given = {} if out is None else {"out": out}
+    if type(exponent) in (int, float) and isinstance(input, TensorBase):
         if exponent == 2:
-            return square(input)
+            return square(input, **given)
         if input.is_floating_point() or input.is_complex():
-            if exponent == 0.5:
-                return sqrt(input)
             if exponent == 1:
-                return input * 1.0
-            if exponent == -1:
-                return reciprocal(input)
-            if exponent == -0.5:
-                return rsqrt(input)
-            if exponent == 3:
-                return square(input) * input
+                return mul(input, 1.0, **given)
+            if exponent in SHORT_POWERS:
+                return SHORT_POWERS[exponent](input, **given)
         elif type(exponent) is int and exponent < 0:
             raise RuntimeError("pow(): Integers to negative integer powers are not allowed.")
-    return power(input, exponent) if out is None else power(input, exponent, out=out)
+    return power(input, exponent, **given)
 
 
 def pow_(input, exponent):

@@ -8,11 +8,12 @@ from typing import Any
 
 from ..core.bridge import from_numpy
 from ..core.create import arange
-from ..core.dtypes import dtype
+from ..core.dtypes import dtype, get_default_dtype
 from ..core.tensor import TensorBase
 from . import arithmetic, reduced, special
 from .linear import matrix_norm
 from .registry import library, register
+from .results import into
 
 
 def _written(function: Callable) -> None:
@@ -154,16 +155,21 @@ def nuclear_norm(input: TensorBase, dim: Any = (-2, -1), keepdim: bool = False) 
 
 @library("creation", "range", name="closed_range", differentiable=False)
 def closed_range(
-    start: float = 0, end: float | None = None, step: float = 1, *, dtype: dtype | None = None, **options: Any
+    start: float,
+    end: float,
+    step: float = 1,
+    *,
+    out: TensorBase | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> TensorBase:
     """Numbers from `start` to `end`, both included, `step` apart, as floating-point numbers; `arange` leaves out the end."""
-    if end is None:
-        start, end = 0, start
     if step == 0 or (end - start) * step < 0:
         raise RuntimeError(
             f"range(): upper bound and lower bound inconsistent with step sign: {start} to {end} by {step}"
         )
     count = math.floor((end - start) / step) + 1
-    from ..core.dtypes import get_default_dtype
-
-    return arange(count, dtype=dtype or get_default_dtype(), **options) * step + start
+    found = arange(count, dtype=dtype or get_default_dtype(), layout=layout, device=device) * step + start
+    return into(out, found, "range").requires_grad_(requires_grad)

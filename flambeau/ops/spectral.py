@@ -252,7 +252,14 @@ _transform("ihfft", _real_to_complex, False, "Inverse of `hfft`: half of the Her
 # --- frequencies and shifts -----------------------------------------------------------------------------------------------------
 @library("spectral", "fft.fftfreq", differentiable=False)
 def fftfreq(
-    n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    n: int,
+    d: float = 1.0,
+    *,
+    out: TensorBase | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> TensorBase:
     """The frequencies of the n values of `fft` for samples at distance d: zero, positive, negative.
 
@@ -260,19 +267,26 @@ def fftfreq(
     >>> flambeau.fft.fftfreq(4)
     tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
     """
-    dtype = dtype or get_default_dtype()
-    positive = (n + 1) // 2
-    found = cat([arange(positive, dtype=dtype), arange(-(n // 2), 0, dtype=dtype)]) * (1.0 / (n * d))
-    return found.requires_grad_(requires_grad)
+    made = {"dtype": dtype or get_default_dtype(), "layout": layout, "device": device}
+    found = cat([arange((n + 1) // 2, **made), arange(-(n // 2), 0, **made)]) * (1.0 / (n * d))
+    return into(out, found, "fftfreq").requires_grad_(requires_grad)
 
 
 @library("spectral", "fft.rfftfreq", differentiable=False)
 def rfftfreq(
-    n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    n: int,
+    d: float = 1.0,
+    *,
+    out: TensorBase | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> TensorBase:
     """The frequencies of the n/2 + 1 values of `rfft` for samples at distance d."""
-    found = arange(n // 2 + 1, dtype=dtype or get_default_dtype()) * (1.0 / (n * d))
-    return found.requires_grad_(requires_grad)
+    made = {"dtype": dtype or get_default_dtype(), "layout": layout, "device": device}
+    found = arange(n // 2 + 1, **made) * (1.0 / (n * d))
+    return into(out, found, "rfftfreq").requires_grad_(requires_grad)
 
 
 @library("spectral", "fft.fftshift", reference="numpy.fft.fftshift")

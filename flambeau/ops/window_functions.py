@@ -15,8 +15,11 @@ from .special import i0
 DOUBLE = by_name["float64"]
 
 
-def _made(who: str, M: int, sym: bool, shape: Callable, dtype: Any, requires_grad: bool) -> TensorBase:
-    """`shape(k, n)` for k = 0 … M-1, in float64 and then rounded; n is the distance of the first and last element of a period.
+def _made(
+    who: str, M: int, sym: bool, shape: Callable, dtype: Any, layout: Any, device: Any, requires_grad: bool
+) -> TensorBase:
+    """`shape(k, n)` for k = 0 … M-1, in float64 on the CPU and then rounded and moved; n is the distance of the first and last
+    element of a period.
 
     ValueError for a negative M, RuntimeError where the dtype is not a floating-point one.
     """
@@ -27,11 +30,12 @@ def _made(who: str, M: int, sym: bool, shape: Callable, dtype: Any, requires_gra
     dtype = get_default_dtype() if dtype is None else dtype
     if not dtype.is_floating_point:
         raise ValueError(f"{who}(): expects floating point dtypes, got: {dtype}")
-    if M == 0:
-        return empty(0, dtype=dtype, requires_grad=requires_grad)
+    found = empty(0, dtype=dtype, layout=layout, device=device)
     if M == 1:
-        return arange(1, 2, dtype=dtype).requires_grad_(requires_grad)
-    return shape(arange(M, dtype=DOUBLE), M - 1 if sym else M).to(dtype).requires_grad_(requires_grad)
+        found = arange(1, 2, dtype=dtype, device=device)
+    elif M > 1:
+        found = shape(arange(M, dtype=DOUBLE), M - 1 if sym else M).to(found.device, dtype)
+    return found.requires_grad_(requires_grad)
 
 
 def _window(name: str, what: str, shape: Callable, **given: float) -> None:
@@ -42,7 +46,7 @@ def _window(name: str, what: str, shape: Callable, **given: float) -> None:
         if unknown:
             raise TypeError(f"{name}() got an unexpected keyword argument '{sorted(unknown)[0]}'")
         values = {**given, **options}
-        return _made(name, M, sym, lambda k, n: shape(k, n, **values), dtype, requires_grad)
+        return _made(name, M, sym, lambda k, n: shape(k, n, **values), dtype, layout, device, requires_grad)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
@@ -98,15 +102,18 @@ def general_cosine(
     a: Sequence[float],
     sym: bool = True,
     dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
     requires_grad: bool = False,
-    **place: Any,
 ) -> TensorBase:
     """Σ (-1)^j a_j cos(2πjk/n).  TypeError unless `a` is a sequence, ValueError where it is empty."""
     if not isinstance(a, (list, tuple)):
         raise TypeError("general_cosine(): Coefficients must be a list/tuple")
     if not a:
         raise ValueError("general_cosine(): Coefficients cannot be empty")
-    return _made("general_cosine", M, sym, lambda k, n: _cosines(k, n, a), dtype, requires_grad)
+    return _made(
+        "general_cosine", M, sym, lambda k, n: _cosines(k, n, a), dtype, layout, device, requires_grad
+    )
 
 
 @library("window", "signal.windows.general_hamming", differentiable=False)
@@ -116,12 +123,14 @@ def general_hamming(
     alpha: float = 0.54,
     sym: bool = True,
     dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
     requires_grad: bool = False,
-    **place: Any,
 ) -> TensorBase:
     """alpha - (1 - alpha) cos(2πk/n)."""
+    weights = (alpha, 1.0 - alpha)
     return _made(
-        "general_hamming", M, sym, lambda k, n: _cosines(k, n, (alpha, 1.0 - alpha)), dtype, requires_grad
+        "general_hamming", M, sym, lambda k, n: _cosines(k, n, weights), dtype, layout, device, requires_grad
     )
 
 
@@ -152,9 +161,8 @@ def _old(name: str, what: str, shape: Callable, *parameters: tuple[str, float]) 
             )
         if dtype is not None and not dtype.is_floating_point:
             raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
-        return _made(
-            name, window_length, not periodic, lambda k, n: shape(k, n, **given), dtype, requires_grad
-        )
+        values = lambda k, n: shape(k, n, **given)
+        return _made(name, window_length, not periodic, values, dtype, layout, device, requires_grad)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{what}: a period of that length or, unless `periodic`, symmetric."

@@ -76,7 +76,9 @@ def test_rows_that_lie_scattered_broadcast_all_operands():
     """Gathered into copies, each operand has the common shape, whichever of them has it."""
     rng = np.random.default_rng(0)
     x, w, b = (rng.standard_normal((3, 5, 4)) for _ in range(3))
-    scattered = lambda a: flambeau.from_numpy(np.repeat(np.repeat(a, 2, 0), 2, 2))[::2, :, ::2].requires_grad_()
+    scattered = lambda a: flambeau.from_numpy(np.repeat(np.repeat(a, 2, 0), 2, 2))[
+        ::2, :, ::2
+    ].requires_grad_()
     plain = lambda a: flambeau.from_numpy(a.copy()).requires_grad_()
     seed = flambeau.from_numpy(np.repeat(rng.standard_normal((3, 5, 4)), 2, 1))[:, ::2]
     grads = []

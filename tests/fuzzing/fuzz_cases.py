@@ -172,8 +172,16 @@ case(
         d.dim(x.tensor.dim()),
     ),
 )
-case("linalg.vector_norm", lambda d: (x := d.floats(1, 4, least=1), o := d.one_of(0, 1, 2, 3.5, float("inf"), -float("inf")), d.dim(x.tensor.dim())),
-     lambda x, o, dim: np.linalg.norm(x, o, dim), 20)  # fmt: skip
+case(
+    "linalg.vector_norm",
+    lambda d: (
+        x := d.floats(1, 4, least=1),
+        d.one_of(0, 1, 2, 3.5, float("inf"), -float("inf")),
+        d.dim(x.tensor.dim()),
+    ),
+    lambda x, o, dim: np.linalg.norm(x, o, dim),
+    20,
+)
 case(
     both("softmax") + " nn.functional.softmax",
     draw_along(least=1),
@@ -216,8 +224,16 @@ case(
     both("kthvalue"),
     lambda d: (x := d.floats(1, 3, least=1), d.int(1, x.tensor.shape[k := d.dim(x.tensor.dim())]), k),
 )
-case(both("quantile"), lambda d: (x := d.tensor(d.shape(1, 3, 1), d.one_of("float32", "float64")), d.float(0, 1), d.dim(x.tensor.dim())),
-     lambda x, q, dim: np.quantile(x, q, axis=dim), 8)  # fmt: skip
+case(
+    both("quantile"),
+    lambda d: (
+        x := d.tensor(d.shape(1, 3, 1), d.one_of("float32", "float64")),
+        d.float(0, 1),
+        d.dim(x.tensor.dim()),
+    ),
+    lambda x, q, dim: np.quantile(x, q, axis=dim),
+    8,
+)
 case(
     both("diff"),
     lambda d: (x := d.numbers(1, 3), d.int(0, 2), d.dim(x.tensor.dim())),
@@ -243,7 +259,7 @@ case(
 case(
     "searchsorted",
     lambda d: (
-        d.tensor(s := d.shape(1, 1), "float64"),
+        d.tensor(d.shape(1, 1), "float64"),
         d.tensor(d.shape(0, 2), "float64"),
         {"right": d.chance(0.5)},
     ),
@@ -289,14 +305,40 @@ case(both("vdot"), lambda d: matrices(d, (k := d.size(),), (k,)), np.vdot, 40)
 case(both("inner"), lambda d: matrices(d, (d.size(), k := d.size()), (d.size(), k)), np.inner, 40)
 case(both("outer") + " ger", lambda d: matrices(d, (d.size(),), (d.size(),)), np.outer)
 case(both("kron"), lambda d: matrices(d, d.shape(1, 2)[:2], (2, 3)), np.kron)
-case("tensordot", lambda d: (*matrices(d, (3, 2, k := d.size(), 4), (k, 4, 3)), {"dims": ([2, 3], [0, 1])}),
-     lambda a, b, dims: np.tensordot(a, b, dims), 40)  # fmt: skip
-case("addmm", lambda d: (*matrices(d, d.broadcastable((n := d.size(), m := d.size())), (n, k := d.size()), (k, m), dtypes=FLOATS), {"beta": d.one_of(0, 0.5, 1), "alpha": 2}),
-     lambda c, a, b, beta, alpha: (beta * c if beta else 0) + alpha * (a @ b), 80)  # fmt: skip
-case("baddbmm", lambda d: (*matrices(d, (2, n := d.size(), m := d.size()), (2, n, k := d.size()), (2, k, m), dtypes=FLOATS), {"beta": 0.5}),
-     lambda c, a, b, beta: beta * c + a @ b, 80)  # fmt: skip
-case("addbmm", lambda d: (*matrices(d, (n := d.size(), m := d.size()), (2, n, k := d.size()), (2, k, m), dtypes=FLOATS),),
-     lambda c, a, b: c + (a @ b).sum(0), 80)  # fmt: skip
+case(
+    "tensordot",
+    lambda d: (*matrices(d, (3, 2, k := d.size(), 4), (k, 4, 3)), {"dims": ([2, 3], [0, 1])}),
+    lambda a, b, dims: np.tensordot(a, b, dims),
+    40,
+)
+case(
+    "addmm",
+    lambda d: (
+        *matrices(
+            d, d.broadcastable((n := d.size(), m := d.size())), (n, k := d.size()), (k, m), dtypes=FLOATS
+        ),
+        {"beta": d.one_of(0, 0.5, 1), "alpha": 2},
+    ),
+    lambda c, a, b, beta, alpha: (beta * c if beta else 0) + alpha * (a @ b),
+    80,
+)
+case(
+    "baddbmm",
+    lambda d: (
+        *matrices(d, (2, n := d.size(), m := d.size()), (2, n, k := d.size()), (2, k, m), dtypes=FLOATS),
+        {"beta": 0.5},
+    ),
+    lambda c, a, b, beta: beta * c + a @ b,
+    80,
+)
+case(
+    "addbmm",
+    lambda d: (
+        *matrices(d, (n := d.size(), m := d.size()), (2, n, k := d.size()), (2, k, m), dtypes=FLOATS),
+    ),
+    lambda c, a, b: c + (a @ b).sum(0),
+    80,
+)
 case(
     "addmv",
     lambda d: (*matrices(d, (n := d.size(),), (n, k := d.size()), (k,), dtypes=FLOATS),),
@@ -309,8 +351,12 @@ case(
     lambda c, a, b: c + np.outer(a, b),
     8,
 )
-case("nn.functional.linear", lambda d: matrices(d, (*d.shape(0, 2, 0)[:2], k := d.size()), (m := d.size(), k), (m,), dtypes=FLOATS),
-     lambda x, w, b: x @ w.T + b, 80)  # fmt: skip
+case(
+    "nn.functional.linear",
+    lambda d: matrices(d, (*d.shape(0, 2, 0)[:2], k := d.size()), (m := d.size(), k), (m,), dtypes=FLOATS),
+    lambda x, w, b: x @ w.T + b,
+    80,
+)
 _EINSUMS = (
     "ij,jk->ik",
     "bij,bjk->bik",
@@ -382,15 +428,28 @@ case(
     lambda d: (square(d, True),),
     but="difference",
 )
-case("linalg.solve", lambda d: (a := square(d), like(d, a, (*a.tensor.shape[:-1], 2))),
-     lambda a, b: np.linalg.solve(a, b), 1e3)  # fmt: skip
+case(
+    "linalg.solve",
+    lambda d: (a := square(d), like(d, a, (*a.tensor.shape[:-1], 2))),
+    lambda a, b: np.linalg.solve(a, b),
+    1e3,
+)
 case("linalg.matrix_power", lambda d: (square(d), d.int(-2, 4)), np.linalg.matrix_power, 1e5)
 case("trace", lambda d: (d.numbers(2, 2),), np.trace, 8)
 
 # --- spectra ------------------------------
+
+
+def _draw_spectrum(real: bool) -> Callable[[Draw], tuple]:
+    def draw(d: Draw) -> tuple:
+        x = d.tensor(d.shape(1, 3, 2), d.one_of("float32", "float64") if real else d.one_of(*COMPLEX))
+        return x, d.one_of(None, 1, 2, 5, 16), d.dim(x.tensor.dim())
+
+    return draw
+
+
 for _name in ("fft", "ifft", "hfft", "ihfft", "rfft", "irfft"):
-    case(f"fft.{_name}", lambda d, real=_name in ("rfft", "ihfft"): (x := d.tensor(d.shape(1, 3, 2), d.one_of("float32", "float64") if real else d.one_of("complex64", "complex128")), d.one_of(None, 1, 2, 5, 16), d.dim(x.tensor.dim())),
-         lambda x, n, dim, f=getattr(np.fft, _name): f(x, n, dim), 100)  # fmt: skip
+    case(f"fft.{_name}", _draw_spectrum(_name in ("rfft", "ihfft")), getattr(np.fft, _name), 100)
 for _name in ("fft2", "ifft2", "fftn", "ifftn"):
     case(
         f"fft.{_name}",
@@ -434,7 +493,9 @@ def _scatter_add(x: np.ndarray, dim: int, index: np.ndarray, src: np.ndarray) ->
 
 case(both("gather"), _draw_gather, _gathered)
 case(both("scatter_add") + " Tensor.scatter_add_", _draw_scatter(), _scatter_add, 60)
-case(both("scatter") + " Tensor.scatter_", _draw_scatter())
+case(
+    both("scatter") + " Tensor.scatter_", _draw_scatter(), but="difference"
+)  # of places written twice, one stays
 case(
     both("scatter_reduce"),
     lambda d: (
@@ -443,10 +504,26 @@ case(
         {"include_self": d.chance(0.5)},
     ),
 )
-case(both("index_select"), lambda d: (x := d.numbers(1, 3, least=1), k := d.dim(x.tensor.dim()), d.index((d.size(),), x.tensor.shape[k])),
-     lambda x, dim, i: np.take(x, i, dim))  # fmt: skip
-case(both("index_add") + " Tensor.index_add_", lambda d: (x := d.floats(1, 3, least=1), k := d.dim(x.tensor.dim()), i := d.index((d.size(),), x.tensor.shape[k]),
-     like(d, x, tuple(len(i.array) if a == k % x.tensor.dim() else n for a, n in enumerate(x.tensor.shape)))))  # fmt: skip
+case(
+    both("index_select"),
+    lambda d: (
+        x := d.numbers(1, 3, least=1),
+        k := d.dim(x.tensor.dim()),
+        d.index((d.size(),), x.tensor.shape[k]),
+    ),
+    lambda x, dim, i: np.take(x, i, dim),
+)
+case(
+    both("index_add") + " Tensor.index_add_",
+    lambda d: (
+        x := d.floats(1, 3, least=1),
+        k := d.dim(x.tensor.dim()),
+        i := d.index((d.size(),), x.tensor.shape[k]),
+        like(
+            d, x, tuple(len(i.array) if a == k % x.tensor.dim() else n for a, n in enumerate(x.tensor.shape))
+        ),
+    ),
+)
 case(
     both("index_fill") + " Tensor.index_fill_",
     lambda d: (
@@ -474,8 +551,11 @@ case(
     lambda d: (x := d.numbers(), d.hold(d.array(tuple(x.tensor.shape), "bool"), "bool")),
     lambda x, m: x[m],
 )
-case(both("masked_fill") + " Tensor.masked_fill_", lambda d: (x := d.numbers(), d.hold(d.array(d.broadcastable(tuple(x.tensor.shape)), "bool"), "bool"), 2),
-     lambda x, m, v: np.where(m, np.asarray(v, x.dtype), x))  # fmt: skip
+case(
+    both("masked_fill") + " Tensor.masked_fill_",
+    lambda d: (x := d.numbers(), d.hold(d.array(d.broadcastable(tuple(x.tensor.shape)), "bool"), "bool"), 2),
+    lambda x, m, v: np.where(m, np.asarray(v, x.dtype), x),
+)
 case(
     "where",
     lambda d: (
@@ -623,8 +703,16 @@ case(
 )
 case(both("flatten") + " ravel", lambda d: (d.numbers(0, 4),), np.ravel)
 case("Tensor.expand", lambda d: (x := d.numbers(0, 3), (2, *x.tensor.shape)), np.broadcast_to)
-case(both("narrow"), lambda d: (x := d.numbers(1, 3), k := d.dim(x.tensor.dim()), a := d.int(0, x.tensor.shape[k]), d.int(0, x.tensor.shape[k] - a)),
-     lambda x, dim, a, n: np.take(x, range(a, a + n), dim))  # fmt: skip
+case(
+    both("narrow"),
+    lambda d: (
+        x := d.numbers(1, 3),
+        k := d.dim(x.tensor.dim()),
+        a := d.int(0, x.tensor.shape[k]),
+        d.int(0, x.tensor.shape[k] - a),
+    ),
+    lambda x, dim, a, n: np.take(x, range(a, a + n), dim),
+)
 case(
     both("select"),
     lambda d: (x := d.numbers(1, 3, least=1), k := d.dim(x.tensor.dim()), d.int(0, x.tensor.shape[k] - 1)),
@@ -638,7 +726,7 @@ case(
 case(both("chunk"), lambda d: (x := d.numbers(1, 3), d.int(1, 4), d.dim(x.tensor.dim())))
 case(
     both("tensor_split"),
-    lambda d: (x := d.numbers(1, 3), d.int(1, 4), k := d.dim(x.tensor.dim())),
+    lambda d: (x := d.numbers(1, 3), d.int(1, 4), d.dim(x.tensor.dim())),
     lambda x, n, dim: tuple(np.array_split(x, n, dim)),
 )
 case(

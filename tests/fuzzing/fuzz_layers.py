@@ -193,11 +193,24 @@ case(
     _reduced(lambda x, y: -(y * np.log(x) + (1 - y) * np.log1p(-x))),
     50,
 )
-case(F + "binary_cross_entropy_with_logits", lambda d: (lambda x, y, r: (x, d.tensor(tuple(y.tensor.shape), str(y.tensor.dtype).partition(".")[2], 0, 1), r))(*_pair(d)),
-     _reduced(lambda x, y: np.logaddexp(0, x) - x * y), 50)  # fmt: skip
+
+
+def _logits(d: Draw) -> tuple:
+    x, _, reduction = _pair(d)
+    return x, d.tensor(tuple(x.tensor.shape), str(x.tensor.dtype).partition(".")[2], 0, 1), reduction
+
+
+case(F + "binary_cross_entropy_with_logits", _logits, _reduced(lambda x, y: np.logaddexp(0, x) - x * y), 50)
 case(f"{F}huber_loss {F}soft_margin_loss {F}kl_div {F}poisson_nll_loss", _pair)
-case(F + "cross_entropy", lambda d: (x := d.tensor((d.size(1), c := d.int(1, 9)), d.one_of(*FLOATS)), d.index((x.tensor.shape[0],), c)),
-     lambda x, y: np.mean(np.log(np.exp(x).sum(1)) - x[np.arange(len(y)), y]), 50)  # fmt: skip
+case(
+    F + "cross_entropy",
+    lambda d: (
+        x := d.tensor((d.size(1), c := d.int(1, 9)), d.one_of(*FLOATS)),
+        d.index((x.tensor.shape[0],), c),
+    ),
+    lambda x, y: np.mean(np.log(np.exp(x).sum(1)) - x[np.arange(len(y)), y]),
+    50,
+)
 case(
     F + "nll_loss",
     lambda d: (

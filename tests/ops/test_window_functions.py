@@ -61,3 +61,22 @@ def test_errors():
     with pytest.raises(RuntimeError):
         flambeau.hann_window(-2)
     assert windows.cosine(3, requires_grad=True).requires_grad
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda **place: flambeau.hann_window(4, **place),
+        lambda **place: flambeau.signal.windows.kaiser(4, **place),
+        lambda **place: flambeau.signal.windows.general_hamming(4, **place),
+        lambda **place: flambeau.fft.fftfreq(4, **place),
+        lambda **place: flambeau.fft.rfftfreq(4, **place),
+        lambda **place: flambeau.range(0, 4, **place),
+    ],
+)
+def test_the_place_asked_for_is_not_ignored(made):
+    assert made(device="cpu", layout=flambeau.strided).device.type == "cpu"
+    with pytest.raises(RuntimeError, match="nowhere"):
+        made(device="nowhere")
+    with pytest.raises(TypeError, match="layout"):
+        made(layout=3)
