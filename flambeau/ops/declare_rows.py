@@ -192,6 +192,7 @@ def _declare(
     method,
     raw=(),
     per_row=(),
+    literal_dims=False,
     **details,
 ):
     signature = inspect.signature(body)
@@ -230,6 +231,7 @@ def _declare(
         None,
         names,
         sum(1 << k for k, n in enumerate(inputs) if n in raw),
+        literal_dims,
     )
     op.__doc__ = body.__doc__
     op.derivative = declared.derivative_of(op)
@@ -261,9 +263,13 @@ def reduction(
     fields=None,
     name=None,
     method=True,
+    literal_dims=False,
     **details,
 ):
-    """Declare a reduction, called as `op(input, dim=None, keepdim=False, *, dtype=None, out=None)`."""
+    """Declare a reduction, called as `op(input, dim=None, keepdim=False, *, dtype=None, out=None)`.
+
+    With `dim` an empty list it reduces all dimensions, as with None, unless `literal_dims`: then none.
+    """
 
     def make(body: Callable) -> core_rows.RowOp:
         return _declare(
@@ -280,6 +286,7 @@ def reduction(
             fields=fields,
             name=name,
             method=method,
+            literal_dims=literal_dims,
             **details,
         )
 
