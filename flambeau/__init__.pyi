@@ -14,6 +14,7 @@ from . import nn as nn
 from . import opencl as opencl
 from . import ops as ops
 from . import optim as optim
+from . import return_types as return_types
 from . import signal as signal
 from . import special as special
 from . import utils as utils

@@ -19,7 +19,6 @@ body.
 from __future__ import annotations
 
 import inspect
-from collections import namedtuple
 from collections.abc import Callable, Sequence
 
 from ..compiler import expr as ex
@@ -27,6 +26,7 @@ from ..compiler import kernels as kn
 from ..core import rows as core_rows
 from .declare import ACCESS, ALL, CODE_NAMES, CODES, COMPLEX, FLOATING, NO_CODE, compute_dtype
 from .registry import register
+from .results import named_result
 
 WHOLE, PARTIAL, FINAL = 0, 1, 2
 
@@ -216,7 +216,7 @@ def _declare(
     declared.full, declared.per_row = full if any(full) else (), frozenset(per_row)
     ordered = any(e.op == "index" for e in ex.walk(results))
     splits = not any(full) and kn.stages(results) is not None
-    names = namedtuple(own, fields) if fields else None
+    names = named_result(own, *fields) if fields else None
     op = core_rows.RowOp(
         own,
         len(inputs),

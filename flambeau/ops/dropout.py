@@ -18,7 +18,9 @@ def _mask(name: str, input: TensorBase, p: float, lead: int | None) -> TensorBas
     if lead is None:
         return input.new_empty(input.shape).bernoulli_(1.0 - p)
     if input.ndim < lead:
-        raise RuntimeError(f"{name}(): Feature dropout requires at least 2 dimensions in the input, got {input.ndim}")
+        raise RuntimeError(
+            f"{name}(): Feature dropout requires at least 2 dimensions in the input, got {input.ndim}"
+        )
     return input.new_empty([s if d < lead else 1 for d, s in enumerate(input.shape)]).bernoulli_(1.0 - p)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
-from typing import Any
+from typing import Any, Generic
 
 import flambeau
 
 from .collate import default_collate, default_convert, pin
-from .dataset import IterableDataset, fetch
+from .dataset import IterableDataset, T_co, fetch
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset")
@@ -33,7 +33,7 @@ class _Endless(Sampler[None]):
         return repeat(None)
 
 
-class DataLoader:
+class DataLoader(Generic[T_co]):
     """An iterable over the batches of a dataset.
 
     A batch is what `collate_fn` (by default `default_collate`) makes of a list of `batch_size` samples.  They
