@@ -175,6 +175,10 @@ def widened(name: str) -> str:
     return name if name in FLOATING | COMPLEX else "int64"
 
 
+_REDUCTION = inspect.signature(lambda input, dim=None, keepdim=False, *, dtype=None, out=None: None)
+_ROW = inspect.signature(lambda input, dim, *, dtype=None, out=None: None)
+
+
 def _declare(
     body: Callable,
     reduces: bool,
@@ -233,7 +237,7 @@ def _declare(
         sum(1 << k for k, n in enumerate(inputs) if n in raw),
         literal_dims,
     )
-    op.__doc__ = body.__doc__
+    op.__doc__, op.__signature__ = body.__doc__, _REDUCTION if reduces else _ROW
     op.derivative = declared.derivative_of(op)
     spots = places if places is not None else (own, *((f"Tensor.{own}",) if method else ()))
     register(
