@@ -54,5 +54,5 @@ from ._serialization import load, save
 
 Tensor.backward = _backward
 
-from . import func, nn, optim
+from . import func, nn, optim, return_types
 from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel

@@ -33,11 +33,13 @@ class Tensor(TensorBase):
         default dtype.
         """
         from .core.create import empty
-        from .core.dtypes import get_default_dtype
+        from .core.dtypes import Size, get_default_dtype
         from .core.literal import tensor
 
         if args and isinstance(args[0], TensorBase):
             made = args[0].detach()
+        elif args and isinstance(args[0], Size):
+            made = empty(args[0])
         elif all(isinstance(a, int) for a in args):
             made = empty(*args) if args else empty(0)
         else:

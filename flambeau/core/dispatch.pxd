@@ -47,7 +47,8 @@ cdef class Op:
     cdef vectorcall_t call
     cdef readonly str name
     cdef public object declaration
-    cdef dict __dict__        # __doc__, __signature__, __module__
+    cdef dict __dict__        # __doc__, __signature__, __module__, public_name
+    cdef object __weakref__
 
 cdef class PointwiseOp(Op):
     cdef int operands, params, outputs

@@ -62,7 +62,7 @@ cdef class Op:
         return f"<flambeau operation {self.name}>"
 
     def __reduce__(self):
-        return self.name
+        return getattr(self, "public_name", self.name)
 
 
 cdef void make_callable(type cls, Op example) noexcept:

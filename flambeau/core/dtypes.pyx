@@ -193,6 +193,8 @@ class Size(tuple):
     def __mul__(self, count):
         return Size(tuple.__mul__(self, count))
 
+    __rmul__ = __mul__
+
     def __reduce__(self):
         return (Size, (tuple(self),))
 

@@ -13,6 +13,7 @@ from .bridge cimport ARRAY, NOT_NUMPY, numpy_kind, numpy_code, share_array
 from .bridge import from_numpy, from_dlpack, frombuffer
 from .factory cimport Factory, Options, factory, bind, no_options, read_option, check_requires, where
 from .dispatch cimport Op, away
+import operator
 import warnings
 
 cdef extern from "Python.h":
@@ -52,9 +53,23 @@ cdef bint is_sequence(object x) except -1:
     return PySequence_Check(x)
 
 
+cdef object read_table(object data):
+    """The array or the list that stands for an object which has a way of its own of becoming one, as a column of a table
+    does; any other object as it is.
+
+    Such an object knows its dtype, which the Python numbers of an iteration do not, and `data[0]` may ask for a label.
+    """
+    if (PyList_Check(data) or PyTuple_Check(data) or PyFloat_Check(data) or PyLong_Check(data)
+            or isinstance(data, TensorBase) or numpy_kind(data) != NOT_NUMPY or not hasattr(type(data), "__array__")):
+        return data
+    array = data.__array__()
+    return array.tolist() if array.dtype.kind == "O" else array
+
+
 cdef int measure(str who, object data, Shape* shape) except -1:
     """The shape that the first elements show."""
     shape.rank = 0
+    data = read_table(data)
     if PyUnicode_Check(data) or PyBytes_Check(data):
         raise TypeError(f"{who}(): new(): invalid data type '{type(data).__name__}'")
     while is_sequence(data):
@@ -64,7 +79,7 @@ cdef int measure(str who, object data, Shape* shape) except -1:
         shape.rank += 1
         if shape.sizes[shape.rank - 1] == 0:
             break
-        data = data[0]
+        data = read_table(data[0])
     return 0
 
 
@@ -101,6 +116,8 @@ cdef int scan(str who, object data, int depth, int code) except -2:
         found = I64
     elif PyComplex_Check(data):
         found = C128 if default_code() == F64 else C64
+    elif hasattr(type(data), "__array__"):
+        return scan(who, read_table(data), depth, code)
     elif PySequence_Check(data) and not PyUnicode_Check(data) and not PyBytes_Check(data):
         return scan(who, list(data), depth, code)
     else:
@@ -115,6 +132,7 @@ cdef int put(str who, object data, int depth, Shape* shape, const int64_t* steps
     cdef object fast
     cdef int64_t i, n = shape.sizes[depth], step = steps[depth]
     cdef bint last = depth == shape.rank - 1
+    data = read_table(data)
     if numpy_kind(data) == ARRAY:
         data = data.tolist()
     if PyList_Check(data) or PyTuple_Check(data):
@@ -143,6 +161,15 @@ cdef int put(str who, object data, int depth, Shape* shape, const int64_t* steps
     return 0
 
 
+cdef object as_number(object x, int code):
+    """The number that an object with `__index__` or `__float__`, such as a Decimal, is in the dtype asked for; else None."""
+    if hasattr(type(x), "__index__"):
+        return operator.index(x)
+    if CATEGORY[code] >= 2 and hasattr(type(x), "__float__") and not is_sequence(x):
+        return float(x)
+    return None
+
+
 cdef int put_one(str who, object x, char* p, int code) except -1:
     """Write one number; RuntimeError where an integer dtype cannot hold it."""
     cdef Value v
@@ -154,7 +181,7 @@ cdef int put_one(str who, object x, char* p, int code) except -1:
                             "one of shape "
                             f"{list(t.shape)}; stack() joins tensors")
         load(pointer(t), t.code, &v)
-    elif not read_value(x, &v):
+    elif not read_value(x, &v) and not read_value(as_number(x, code), &v):
         if is_sequence(x) and not PyUnicode_Check(x):
             raise TypeError(f"{who}(): '{type(x).__name__}' object cannot be interpreted as a number: "
                             "elements of unequal depth")
@@ -249,9 +276,17 @@ cdef TensorBase copied(str who, object data, int code):
         if code >= 0 and code != t.code:
             return t.to(dtype_of(code))
         return t.clone()
+    if is_shared(data):
+        return copied(who, from_dlpack(data), code)
+    data = read_table(data)
     if numpy_kind(data) == ARRAY:
         return copy_array(data, code)
     return from_sequence(who, data, code)
+
+
+cdef bint is_shared(object data) except -1:
+    """Whether another library lends its memory by DLPack; NumPy's comes by a shorter way."""
+    return numpy_kind(data) == NOT_NUMPY and not isinstance(data, TensorBase) and hasattr(type(data), "__dlpack__")
 
 
 cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
@@ -316,8 +351,10 @@ cdef object make_as_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* n
         raise TypeError("as_tensor() takes data, dtype and device only")
     if numpy_kind(data) == ARRAY:
         data = from_numpy(data)
+    elif is_shared(data):
+        data = from_dlpack(data)
     if not isinstance(data, TensorBase):
-        return on_device(from_sequence(op.name, data, o.code), &o)
+        return on_device(copied(op.name, data, o.code), &o)
     data = on_device(<TensorBase>data, &o)
     return data if o.code < 0 or o.code == (<TensorBase>data).code else data.to(dtype_of(o.code))
 
@@ -346,14 +383,14 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     elif numpy_kind(obj) == ARRAY:
         t = copy_array(obj, -1) if copy else from_numpy(obj)
         shared = not copy
-    elif numpy_kind(obj) == NOT_NUMPY and hasattr(obj, "__dlpack__"):
+    elif is_shared(obj):
         t = from_dlpack(obj)
     elif numpy_kind(obj) == NOT_NUMPY and PyObject_CheckBuffer(obj):
         t = frombuffer(obj, dtype=dtype_of(o.code if o.code >= 0 else default_code()))
     elif copy is False:
         raise ValueError("asarray(): can't alias arbitrary sequence into a tensor.")
     else:
-        t, shared = from_sequence("asarray", obj, o.code), False
+        t, shared = copied("asarray", obj, o.code), False
     if o.code >= 0 and t.code != o.code:
         if copy is False:
             raise ValueError(f"asarray(): can't alias tensor with dtype {dtype_of(t.code)} into dtype "

@@ -2,16 +2,21 @@
 """What runs at every call of an `nn.Module`: the call itself, and finding parameters as attributes.
 
 Parameters, buffers and submodules live in dictionaries of the instance, out of sight of Python's own
-attribute lookup, which would raise and catch an AttributeError on the way to `__getattr__`.  `ModuleBase`
-looks into the dictionaries right after the instance and the class.
+attribute lookup, which would raise and catch an AttributeError on the way to `__getattr__`.  `find` looks into the
+dictionaries right after the instance and the class.
+
+`Module` itself is an ordinary class with ordinary methods, so that it goes along with any metaclass and any other base,
+and is copied and pickled as every object is; `quicken` puts the functions of this file into the slots of a class.
 """
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF
 
 cdef extern from "Python.h":
     ctypedef PyObject* (*getattrofunc)(PyObject*, PyObject*) except NULL
+    ctypedef object (*callfunc)(object, tuple, PyObject*)
     ctypedef struct RawType "PyTypeObject":
         getattrofunc tp_getattro
+        callfunc tp_call
     PyObject* _PyObject_GenericGetAttrWithDict(PyObject* o, PyObject* name, PyObject* d, int suppress)
     PyObject* PyObject_GenericGetDict(PyObject* o, void* context) except NULL
     PyObject* PyDict_GetItemWithError(PyObject* d, PyObject* key)
@@ -51,25 +56,36 @@ cdef PyObject* find(PyObject* self, PyObject* name) except NULL:
     return <PyObject*>value
 
 
-def quicken(type cls, type base) -> None:
-    """Let instances of `cls` find their parameters the short way, unless the class has attribute hooks of its
-    own.
+cdef object run(object self, tuple args, PyObject* kwargs):
+    """Call a module: straight to `forward` while no hook is registered anywhere."""
+    cdef PyObject* given[FEW + 1]
+    cdef Py_ssize_t k, n = len(args)
+    if self._hooked:
+        return self._call_with_hooks(args, {} if kwargs == NULL else <object>kwargs)
+    if kwargs != NULL:
+        return self.forward(*args, **<dict>kwargs)
+    if n > FEW:
+        return self.forward(*args)
+    given[0] = <PyObject*>self
+    for k in range(n):
+        given[k + 1] = PyTuple_GET_ITEM(args, k)
+    return PyObject_VectorcallMethod("forward", given, n + 1, NULL)
+
+
+def call(self, *args, **kwargs):
+    """Run the hooks and `forward`."""
+    return run(self, args, <PyObject*>kwargs if kwargs else NULL)
+
+
+def quicken(cls, base) -> None:
+    """Let instances of `cls` find their parameters and be called the short way, unless the class has attribute hooks
+    or a `__call__` of its own.
+
+    CPython sets a class's slots when the class is made and anew whenever one of their methods is assigned to it or to
+    a base, so what is set here gives way to everything that is written in Python.
     """
+    cdef RawType* slots = <RawType*>cls
     if cls.__getattr__ is base.__getattr__ and cls.__getattribute__ is object.__getattribute__:
-        (<RawType*>cls).tp_getattro = find
-
-
-cdef class ModuleBase:
-    """The call of a module: straight to `forward` while no hook is registered anywhere."""
-
-    def __call__(self, *args, **kwargs):
-        cdef PyObject* given[FEW + 1]
-        cdef Py_ssize_t k, n = len(args)
-        if self._hooked:
-            return self._call_with_hooks(args, kwargs)
-        if kwargs or n > FEW:
-            return self.forward(*args, **kwargs)
-        given[0] = <PyObject*>self
-        for k in range(n):
-            given[k + 1] = PyTuple_GET_ITEM(args, k)
-        return PyObject_VectorcallMethod("forward", given, n + 1, NULL)
+        slots.tp_getattro = find
+    if cls.__call__ is call:
+        slots.tp_call = run

@@ -5,6 +5,7 @@ cdef class Generator:
     cdef uint64_t key         # the seed
     cdef uint64_t offset      # counters used up
     cdef object place         # what `device` answers
+    cdef object __weakref__
 
 cdef struct Stream:           # words of a generator's stream, one after another
     uint64_t key

@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.object cimport PyObject
 from .dtypes cimport NO_CODE, dtype, as_dtype, dtype_of, CATEGORY, ITEMSIZE, size_from
-from .tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor_on, new_strided_on, place_of, parse_dims, wrap_dim, wrote
+from .tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor_on, new_strided_on, place_of, parse_dims, wrap_dim, as_int, wrote
 from .device cimport Device
 from .tape cimport Node, FormulaNode, Slot, keep, grad_enabled, wants_grad, attach
 from .dispatch cimport (
@@ -563,17 +563,17 @@ cdef int all_dims(int rank, int* dims) noexcept:
     return rank
 
 
-cdef int read_dims(object dim, TensorBase t, int* dims, str who) except -1:
-    if dim is None or (isinstance(dim, (tuple, list)) and len(dim) == 0):
+cdef int read_dims(RowOp op, object dim, TensorBase t, int* dims) except -1:
+    if dim is None or (isinstance(dim, (tuple, list)) and len(dim) == 0 and not op.literal):
         return all_dims(t.rank, dims)
-    return parse_dims(dim, t.rank, dims, who)
+    return parse_dims(dim, t.rank, dims, op.name)
 
 
 cdef class RowOp(Op):
     """n tensors, m results along a row or one a row; see `ops/rows.py`."""
 
     def __cinit__(self, str name, int inputs, int outputs, tuple full, tuple defaults, declaration, bint reduces, bint ordered,
-                  bint splits, tuple saved=(), formula=None, names=None, unsigned int raw=0):
+                  bint splits, tuple saved=(), formula=None, names=None, unsigned int raw=0, bint literal=False):
         cdef int k
         if inputs > MAX_OPERANDS or outputs > MAX_OUTPUTS or len(defaults) > MAX_PARAMS:
             raise ValueError(f"{name}: too many operands, results or parameters")
@@ -584,6 +584,7 @@ cdef class RowOp(Op):
         for k in range(outputs):
             self.full |= bool(full[k]) << k
         self.declaration, self.reduces, self.ordered, self.splits = declaration, reduces, ordered, splits
+        self.literal = literal
         self.saved, self.formula, self.names, self.raw = saved, formula, names, raw
 
     def set_formula(self, tuple saved, formula):
@@ -599,7 +600,7 @@ cdef class RowOp(Op):
         if len(tensors) != self.inputs:
             raise TypeError(f"{self.name}.over(): {self.inputs} tensors expected, got {len(tensors)}")
         first = <TensorBase?>tensors[0]
-        n = read_dims(dim, first, dims, self.name)
+        n = read_dims(self, dim, first, dims)
         for k in range(self.params):
             values[k] = params[k] if k < len(params) else self.defaults[k]
         return run_rows(self, tensors, dims, n, keepdim, NO_CODE if dtype is None else as_dtype(dtype, self.name).code, values,
@@ -653,14 +654,14 @@ cdef object call_rows(PyObject* callable, PyObject** args, size_t flagged, PyObj
     if not op.reduces:
         if not given or dim is None:
             raise TypeError(f'{op.name}() missing 1 required positional argument: "dim"')
-        dims[0] = wrap_dim(dim, (<TensorBase>x).rank, op.name)
+        dims[0] = wrap_dim(as_int(dim, op.name, "dim"), (<TensorBase>x).rank, op.name)
         n = 1
     else:
         if op.ordered and isinstance(dim, (tuple, list)):
             raise TypeError(f"{op.name}(): argument 'dim' must be int, not {type(dim).__name__}")
         if dim is None and (<TensorBase>x).count == 0 and not op.ordered:
             op.declaration.check_empty(True)
-        n = read_dims(dim, <TensorBase>x, dims, op.name)
+        n = read_dims(op, dim, <TensorBase>x, dims)
     if d is not None:
         wanted = as_dtype(d, op.name).code
     return run_rows(op, (x,), dims, n, bool(keepdim), wanted, op.defaults, None if out is None else (out,))

@@ -221,7 +221,7 @@ cdef bint same_shape(TensorBase a, TensorBase b) noexcept nogil:
 cdef int64_t as_int(object value, str who, str argument) except? -9223372036854775807:
     if PyLong_CheckExact(value):
         return value
-    if isinstance(value, float) or isinstance(value, str) or value is None:
+    if isinstance(value, (bool, float, str)) or value is None:
         raise TypeError(f"{who}(): argument '{argument}' must be int, not {type(value).__name__}")
     try:
         return _index(value)

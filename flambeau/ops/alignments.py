@@ -61,7 +61,7 @@ def ctc_loss(
     impossible targets 0.  As in PyTorch, the gradient is the one behind a log_softmax: exp(log_probs) is added
     to the derivative.
     """
-    check_reduction("ctc_loss", reduction)
+    reduction = check_reduction("ctc_loss", reduction)
     if log_probs.ndim not in (2, 3):
         raise RuntimeError(f"ctc_loss(): log_probs of 2 or 3 dimensions expected, got {log_probs.ndim}")
     single = log_probs.ndim == 2

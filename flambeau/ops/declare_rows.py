@@ -19,7 +19,6 @@ body.
 from __future__ import annotations
 
 import inspect
-from collections import namedtuple
 from collections.abc import Callable, Sequence
 
 from ..compiler import expr as ex
@@ -27,6 +26,7 @@ from ..compiler import kernels as kn
 from ..core import rows as core_rows
 from .declare import ACCESS, ALL, CODE_NAMES, CODES, COMPLEX, FLOATING, NO_CODE, compute_dtype
 from .registry import register
+from .results import named_result
 
 WHOLE, PARTIAL, FINAL = 0, 1, 2
 
@@ -175,6 +175,10 @@ def widened(name: str) -> str:
     return name if name in FLOATING | COMPLEX else "int64"
 
 
+_REDUCTION = inspect.signature(lambda input, dim=None, keepdim=False, *, dtype=None, out=None: None)
+_ROW = inspect.signature(lambda input, dim, *, dtype=None, out=None: None)
+
+
 def _declare(
     body: Callable,
     reduces: bool,
@@ -192,6 +196,7 @@ def _declare(
     method,
     raw=(),
     per_row=(),
+    literal_dims=False,
     **details,
 ):
     signature = inspect.signature(body)
@@ -215,7 +220,7 @@ def _declare(
     declared.full, declared.per_row = full if any(full) else (), frozenset(per_row)
     ordered = any(e.op == "index" for e in ex.walk(results))
     splits = not any(full) and kn.stages(results) is not None
-    names = namedtuple(own, fields) if fields else None
+    names = named_result(own, *fields) if fields else None
     op = core_rows.RowOp(
         own,
         len(inputs),
@@ -230,8 +235,9 @@ def _declare(
         None,
         names,
         sum(1 << k for k, n in enumerate(inputs) if n in raw),
+        literal_dims,
     )
-    op.__doc__ = body.__doc__
+    op.__doc__, op.__signature__ = body.__doc__, _REDUCTION if reduces else _ROW
     op.derivative = declared.derivative_of(op)
     spots = places if places is not None else (own, *((f"Tensor.{own}",) if method else ()))
     register(
@@ -261,9 +267,13 @@ def reduction(
     fields=None,
     name=None,
     method=True,
+    literal_dims=False,
     **details,
 ):
-    """Declare a reduction, called as `op(input, dim=None, keepdim=False, *, dtype=None, out=None)`."""
+    """Declare a reduction, called as `op(input, dim=None, keepdim=False, *, dtype=None, out=None)`.
+
+    With `dim` an empty list it reduces all dimensions, as with None, unless `literal_dims`: then none.
+    """
 
     def make(body: Callable) -> core_rows.RowOp:
         return _declare(
@@ -280,6 +290,7 @@ def reduction(
             fields=fields,
             name=name,
             method=method,
+            literal_dims=literal_dims,
             **details,
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 from ..core.products import matmul
@@ -26,18 +25,18 @@ from .lapack import (
     tensor,
 )
 from .registry import library
-from .results import accepts_out, into
+from .results import accepts_out, into, named_result
 from .viewing import real
 
-qr_result = namedtuple("linalg_qr", ("Q", "R"))  # type: ignore[name-match]
-eigh_result = namedtuple("linalg_eigh", ("eigenvalues", "eigenvectors"))  # type: ignore[name-match]
-eig_result = namedtuple("linalg_eig", ("eigenvalues", "eigenvectors"))  # type: ignore[name-match]
-svd_result = namedtuple("linalg_svd", ("U", "S", "Vh"))  # type: ignore[name-match]
-lu_result = namedtuple("linalg_lu", ("P", "L", "U"))  # type: ignore[name-match]
-lu_factor_result = namedtuple("linalg_lu_factor", ("LU", "pivots"))  # type: ignore[name-match]
-lu_factor_ex_result = namedtuple("linalg_lu_factor_ex", ("LU", "pivots", "info"))  # type: ignore[name-match]
-ldl_factor_result = namedtuple("linalg_ldl_factor", ("LD", "pivots"))  # type: ignore[name-match]
-ldl_factor_ex_result = namedtuple("linalg_ldl_factor_ex", ("LD", "pivots", "info"))  # type: ignore[name-match]
+qr_result = named_result("linalg_qr", "Q", "R")
+eigh_result = named_result("linalg_eigh", "eigenvalues", "eigenvectors")
+eig_result = named_result("linalg_eig", "eigenvalues", "eigenvectors")
+svd_result = named_result("linalg_svd", "U", "S", "Vh")
+lu_result = named_result("linalg_lu", "P", "L", "U")
+lu_factor_result = named_result("linalg_lu_factor", "LU", "pivots")
+lu_factor_ex_result = named_result("linalg_lu_factor_ex", "LU", "pivots", "info")
+ldl_factor_result = named_result("linalg_ldl_factor", "LD", "pivots")
+ldl_factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "info")
 
 
 # --- QR -------------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +9,10 @@ from ..core.dispatch import to_dtype
 from ..core.tensor import TensorBase
 from .lapack import array, tensor
 from .registry import library
-from .results import accepts_out
+from .results import accepts_out, named_result
 
-histogram_result = namedtuple("histogram", ("hist", "bin_edges"))  # type: ignore[name-match]
-histogramdd_result = namedtuple("histogramdd", ("hist", "bin_edges"))  # type: ignore[name-match]
+histogram_result = named_result("histogram", "hist", "bin_edges")
+histogramdd_result = named_result("histogramdd", "hist", "bin_edges")
 
 
 def _checked(who: str, input: TensorBase, weight: TensorBase | None) -> None:

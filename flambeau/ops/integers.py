@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 from ..core import tape
 from ..core.bridge import from_numpy
 from ..core.dispatch import to_dtype
@@ -11,9 +9,9 @@ from ..core.dtypes import by_name
 from ..core.tensor import TensorBase
 from .hosted import hosted
 from .registry import library
-from .results import accepts_out, into
+from .results import accepts_out, into, named_result
 
-frexp_result = namedtuple("frexp", ("mantissa", "exponent"))  # type: ignore[name-match]
+frexp_result = named_result("frexp", "mantissa", "exponent")
 
 
 @hosted(floating=False, in_place=True, reference="numpy.gcd")

@@ -8,7 +8,6 @@ those of M. Giles, "Collected matrix derivative results for forward and reverse 
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,13 +17,13 @@ from ..core.products import matmul
 from ..core.tensor import TensorBase
 from .complex_numbers import conj
 from .registry import library
-from .results import accepts_out, into
+from .results import accepts_out, into, named_result
 
 # mypy reads the names of the tuples' classes as if they had to be those of the variables
-cholesky_ex_result = namedtuple("linalg_cholesky_ex", ("L", "info"))  # type: ignore[name-match]
-inv_ex_result = namedtuple("linalg_inv_ex", ("inverse", "info"))  # type: ignore[name-match]
-solve_ex_result = namedtuple("linalg_solve_ex", ("result", "info"))  # type: ignore[name-match]
-slogdet_result = namedtuple("linalg_slogdet", ("sign", "logabsdet"))  # type: ignore[name-match]
+cholesky_ex_result = named_result("linalg_cholesky_ex", "L", "info")
+inv_ex_result = named_result("linalg_inv_ex", "inverse", "info")
+solve_ex_result = named_result("linalg_solve_ex", "result", "info")
+slogdet_result = named_result("linalg_slogdet", "sign", "logabsdet")
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 

@@ -5,7 +5,6 @@ older names of what `flambeau.linalg` holds.
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,14 +29,14 @@ from .lapack import (
 )
 from .reduced import sum_to_size, vector_norm
 from .registry import library, register
-from .results import accepts_out, into
+from .results import accepts_out, into, named_result
 from .shaping import _wrapped, broadcast_shapes
 from .shaping import cross as _cross
 from .viewing import real
 
-lstsq_result = namedtuple("linalg_lstsq", ("solution", "residuals", "rank", "singular_values"))  # type: ignore[name-match]
-triangular_solve_result = namedtuple("triangular_solve", ("solution", "cloned_coefficient"))  # type: ignore[name-match]
-svd_result = namedtuple("svd", ("U", "S", "V"))  # type: ignore[name-match]
+lstsq_result = named_result("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
+triangular_solve_result = named_result("triangular_solve", "solution", "cloned_coefficient")
+svd_result = named_result("svd", "U", "S", "V")
 
 
 # --- vectors --------------------------------------------------------------------------------------------------------------
@@ -530,7 +529,7 @@ def lu_solve(b: TensorBase, LU_data: TensorBase, LU_pivots: TensorBase) -> Tenso
     return dec.lu_solve(LU_data, LU_pivots, b)
 
 
-lu_unpack_result = namedtuple("lu_unpack", ("P", "L", "U"))  # type: ignore[name-match]
+lu_unpack_result = named_result("lu_unpack", "P", "L", "U")
 
 
 @library("composite", "lu_unpack")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from ..compiler import functions as fn
@@ -18,12 +19,36 @@ from .registry import library
 _REDUCTIONS = ("mean", "sum", "none")
 
 
-def check_reduction(name: str, reduction: str) -> None:
-    """ValueError for a reduction that there is not."""
-    if reduction not in _REDUCTIONS:
-        raise ValueError(
-            f"{name}(): {reduction!r} is not a valid value for reduction; expected one of {_REDUCTIONS}"
+def check_reduction(
+    name: str, reduction: str, size_average: Any = None, reduce: Any = None, also: tuple[str, ...] = ()
+) -> str:
+    """How a loss is reduced, of all that it was told; ValueError for a reduction that there is not."""
+    if size_average is not None or reduce is not None:
+        return legacy_reduction(size_average, reduce)
+    if reduction in _REDUCTIONS or reduction in also:
+        return reduction
+    if reduction == "elementwise_mean":
+        warnings.warn(
+            "reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.", stacklevel=3
         )
+        return "mean"
+    raise ValueError(
+        f"{name}(): {reduction!r} is not a valid value for reduction; expected one of {_REDUCTIONS + also}"
+    )
+
+
+def legacy_reduction(size_average: Any, reduce: Any) -> str:
+    """The reduction that PyTorch's two deprecated arguments mean where one of them is given; warns the caller's caller's
+    caller.
+    """
+    reduction = "none" if reduce is not None and not reduce else "mean"
+    if reduction == "mean" and size_average is not None and not size_average:
+        reduction = "sum"
+    warnings.warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
+        stacklevel=4,
+    )
+    return reduction
 
 
 def reduced(loss: TensorBase, how: str) -> TensorBase:
@@ -118,7 +143,7 @@ def cross_entropy(
     >>> F.cross_entropy(flambeau.tensor([[0., 0.]]), flambeau.tensor([1]))
     tensor(0.6931)
     """
-    check_reduction("cross_entropy", reduction)
+    reduction = check_reduction("cross_entropy", reduction, size_average, reduce)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(
             f"cross_entropy(): label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
@@ -200,7 +225,7 @@ def nll_loss(
 
     "mean" divides by the weights of the rows that count.  IndexError for a class number that there is not.
     """
-    check_reduction("nll_loss", reduction)
+    reduction = check_reduction("nll_loss", reduction, size_average, reduce)
     _check_classes("nll_loss", input, target)
     axis = 1 if input.ndim > 1 else 0
     kept = target != ignore_index
@@ -232,7 +257,7 @@ def _sizes_warn(name: str, input, target) -> None:
 
 def _elementwise(name: str, what: str, of):
     def loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-        check_reduction(name, reduction)
+        reduction = check_reduction(name, reduction, size_average, reduce)
         _sizes_warn(name, input, target)
         found = of(input, target)
         return reduced(found if weight is None else found * weight, reduction)
@@ -277,7 +302,7 @@ def _(grad, input, target, delta):
 @library("composite", "nn.functional.smooth_l1_loss")
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Squared below `beta`, linear above it (Girshick 2015)."""
-    check_reduction("smooth_l1_loss", reduction)
+    reduction = check_reduction("smooth_l1_loss", reduction, size_average, reduce)
     if beta < 0:
         raise RuntimeError(f"smooth_l1_loss(): beta must be at least 0, got {beta}")
     _sizes_warn("smooth_l1_loss", input, target)
@@ -287,7 +312,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 @library("composite", "nn.functional.huber_loss")
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Squared below `delta`, linear above it (Huber 1964)."""
-    check_reduction("huber_loss", reduction)
+    reduction = check_reduction("huber_loss", reduction)
     if delta <= 0:
         raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
     _sizes_warn("huber_loss", input, target)
@@ -301,7 +326,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
 
     RuntimeError where a probability is outside [0, 1].
     """
-    check_reduction("binary_cross_entropy", reduction)
+    reduction = check_reduction("binary_cross_entropy", reduction, size_average, reduce)
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(
             f"binary_cross_entropy(): a target of the input's shape {tuple(input.shape)} expected, got {tuple(target.shape)}"
@@ -317,7 +342,7 @@ def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
     """Binary cross-entropy of sigmoid(input), without overflow; `pos_weight` weights the positive examples."""
-    check_reduction("binary_cross_entropy_with_logits", reduction)
+    reduction = check_reduction("binary_cross_entropy_with_logits", reduction, size_average, reduce)
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
     from .activations import logsigmoid
@@ -330,8 +355,7 @@ def binary_cross_entropy_with_logits(
 @library("composite", "nn.functional.kl_div")
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """Kullback-Leibler divergence of `target` from the log-probabilities `input`; "batchmean" divides by the rows."""
-    if reduction != "batchmean":
-        check_reduction("kl_div", reduction)
+    reduction = check_reduction("kl_div", reduction, size_average, reduce, also=("batchmean",))
     from .functions import xlogy
 
     loss = target.exp() * (target - input) if log_target else xlogy(target, target) - target * input
@@ -344,14 +368,14 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 @library("composite", "nn.functional.soft_margin_loss")
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-y x)) for targets y of -1 or 1."""
-    check_reduction("soft_margin_loss", reduction)
+    reduction = check_reduction("soft_margin_loss", reduction, size_average, reduce)
     return reduced((-target * input).exp().log1p(), reduction)
 
 
 @library("composite", "nn.functional.hinge_embedding_loss", "hinge_embedding_loss")
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     """x where the target is 1, max(0, margin - x) where it is -1."""
-    check_reduction("hinge_embedding_loss", reduction)
+    reduction = check_reduction("hinge_embedding_loss", reduction, size_average, reduce)
     near = input.masked_fill(target == -1, 0.0)
     far = (margin - input).clamp(min=0).masked_fill(target == 1, 0.0)
     return reduced(near + far, reduction)
@@ -360,7 +384,7 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
 @library("composite", "nn.functional.margin_ranking_loss", "margin_ranking_loss")
 def margin_ranking_loss(input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"):
     """max(0, -y (x1 - x2) + margin)."""
-    check_reduction("margin_ranking_loss", reduction)
+    reduction = check_reduction("margin_ranking_loss", reduction, size_average, reduce)
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
@@ -369,7 +393,7 @@ def cosine_embedding_loss(
     input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
 ):
     """1 - cos for targets of 1, max(0, cos - margin) for targets of -1; inputs (N, D) or (D,)."""
-    check_reduction("cosine_embedding_loss", reduction)
+    reduction = check_reduction("cosine_embedding_loss", reduction, size_average, reduce)
     product = (input1 * input2).sum(-1)
     squares1, squares2 = input1.square().sum(-1) + 1e-12, input2.square().sum(-1) + 1e-12
     cosine = product / (squares1 * squares2).sqrt()
@@ -402,7 +426,7 @@ def triplet_margin_loss(
     """max(0, d(anchor, positive) - d(anchor, negative) + margin); `swap` takes the nearer pair (Balntas et al. 2016)."""
     return triplet_margin_with_distance_loss(
         anchor, positive, negative, distance_function=lambda a, b: pairwise_distance(a, b, p, eps), margin=margin, swap=swap,
-        reduction=reduction,
+        reduction=check_reduction("triplet_margin_loss", reduction, size_average, reduce),
     )  # fmt: skip
 
 
@@ -411,7 +435,7 @@ def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
 ):
     """The triplet loss for any distance of two tensors."""
-    check_reduction("triplet_margin_loss", reduction)
+    reduction = check_reduction("triplet_margin_loss", reduction)
     if margin <= 0:
         raise ValueError(f"triplet_margin_loss(): margin must be greater than 0, got {margin}")
     distance = pairwise_distance if distance_function is None else distance_function
@@ -426,7 +450,7 @@ def multi_margin_loss(
     input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
     """Σ over the other classes of max(0, margin - x[y] + x[k])^p / C for scores (N, C) or (C,)."""
-    check_reduction("multi_margin_loss", reduction)
+    reduction = check_reduction("multi_margin_loss", reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss(): only p == 1 and p == 2 supported, got {p}")
     flat = input.ndim < 2
@@ -446,7 +470,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 
     `target`, of the input's shape, lists the classes of each row up to the first -1.
     """
-    check_reduction("multilabel_margin_loss", reduction)
+    reduction = check_reduction("multilabel_margin_loss", reduction, size_average, reduce)
     if tuple(target.shape) != tuple(input.shape) or input.ndim > 2:
         raise RuntimeError(
             f"multilabel_margin_loss(): a target of the input's shape {tuple(input.shape)}, (N, C) or (C,), expected, got "
@@ -470,7 +494,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 @library("composite", "nn.functional.multilabel_soft_margin_loss")
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """Mean over classes of the binary cross-entropy of sigmoid(x) with 0/1 targets."""
-    check_reduction("multilabel_soft_margin_loss", reduction)
+    reduction = check_reduction("multilabel_soft_margin_loss", reduction, size_average, reduce)
     from .activations import logsigmoid
 
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
@@ -482,7 +506,7 @@ def poisson_nll_loss(
     input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
 ):
     """exp(x) - y x (or x - y log x); `full` adds Stirling's approximation of log y! for y > 1."""
-    check_reduction("poisson_nll_loss", reduction)
+    reduction = check_reduction("poisson_nll_loss", reduction, size_average, reduce)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
         stirling = target * target.log() - target + 0.5 * (2 * 3.141592653589793 * target).log()
@@ -493,7 +517,7 @@ def poisson_nll_loss(
 @library("composite", "nn.functional.gaussian_nll_loss")
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
     """(log var + (x - y)² / var) / 2 with var at least eps (Nix and Weigend 1994); `full` adds log(2π) / 2."""
-    check_reduction("gaussian_nll_loss", reduction)
+    reduction = check_reduction("gaussian_nll_loss", reduction)
     if isinstance(var, (int, float)):
         var = input.new_full(input.shape, float(var))
     if tuple(var.shape) != tuple(input.shape):

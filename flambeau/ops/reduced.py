@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 
 from ..core import dispatch
 from ..core.tensor import TensorBase
@@ -14,9 +13,9 @@ from .complex_numbers import conj
 from .functions import log_odds
 from .functions import numbers_only as _numbers_only
 from .registry import library, register
-from .results import accepts_out, category, into
+from .results import accepts_out, category, into, named_result
 
-aminmax_result = namedtuple("aminmax", ("min", "max"))  # type: ignore[name-match]
+aminmax_result = named_result("aminmax", "min", "max")
 
 
 @library("composite", "Tensor.sum_to_size")

@@ -134,14 +134,14 @@ max_with_index.derivative(_to_place)
 min_with_index.derivative(_to_place)
 
 
-@reduction(places=("any", "Tensor.any"), name="any", reference="numpy.any", dtypes=EVERY)
+@reduction(places=("any", "Tensor.any"), name="any", reference="numpy.any", dtypes=EVERY, literal_dims=True)
 def any_(input):
     """Whether any element is not zero, over `dim` (bool; uint8 for uint8)."""
     found = kn.any(input)
     return fn.cast(found, "uint8") if input.dtype == "uint8" else found
 
 
-@reduction(places=("all", "Tensor.all"), name="all", reference="numpy.all", dtypes=EVERY)
+@reduction(places=("all", "Tensor.all"), name="all", reference="numpy.all", dtypes=EVERY, literal_dims=True)
 def all_(input):
     """Whether all elements are not zero, over `dim` (bool; uint8 for uint8)."""
     found = kn.all(input)

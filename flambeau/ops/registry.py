@@ -5,9 +5,11 @@ drawn from.
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from ..core.dispatch import Op
 from ..core.tensor import TensorBase
 
 
@@ -27,6 +29,8 @@ class Entry(NamedTuple):
 
 
 REGISTRY: dict[str, Entry] = {}
+
+_IN_PLACE = ("", "Tensor", "nn.functional")  # where forms that write in place are public, with "_" after the name
 
 # Kinds that only the CPU computes: tensors of other devices are copied there and the results copied back.
 ON_HOST = frozenset(("hosted", "lapack", "search", "sort", "spectral"))
@@ -95,10 +99,27 @@ def register(
         places = (name, f"Tensor.{name}")
     if details.setdefault("on_host", kind in ON_HOST):
         function = through_host(function)
+    for place in places[:1]:
+        call_as(function, place)
+    for place in [p for p in places if p.rpartition(".")[0] in _IN_PLACE][:1]:
+        call_as(in_place, place + "_")
     REGISTRY[name] = Entry(
         name, kind, function, places, in_place, body, reference, domain, differentiable, details
     )
     return function
+
+
+def call_as(function: Callable | None, place: str) -> None:
+    """Name an operation by where users find it, and so does pickle."""
+    head, _, name = place.rpartition(".")
+    if name.startswith("_") or not isinstance(function, (types.FunctionType, Op)):
+        return
+    function.__module__ = "flambeau" if head in ("", "Tensor") else f"flambeau.{head}"
+    public = place if head == "Tensor" else name
+    if isinstance(function, Op):
+        function.public_name = public
+    else:
+        function.__qualname__ = public
 
 
 def library(kind: str, *places: str, **details: Any) -> Callable[[Callable], Callable]:
@@ -122,6 +143,6 @@ def published(prefix: str) -> dict[str, Callable]:
             if head != prefix.rstrip(".") or (name.startswith("_") and not name.startswith("__")):
                 continue
             found[name] = entry.function
-            if entry.in_place is not None and prefix in ("", "Tensor.", "nn.functional."):
+            if entry.in_place is not None and head in _IN_PLACE:
                 found[name + "_"] = entry.in_place
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,15 @@ from ..core.tensor import TensorBase
 from ..core.views import view_as_complex, view_as_real
 
 CATEGORIES = {"bool": 0, "uint8": 1, "int8": 1, "int16": 1, "int32": 1, "int64": 1}
+
+
+def named_result(name: str, *fields: str) -> Any:
+    """The class of an operation's results that have names; `flambeau.return_types` has them all, and pickle finds them there."""
+    made = RESULTS[name] = namedtuple(name, fields, module="flambeau.return_types")  # type: ignore[misc]
+    return made
+
+
+RESULTS: dict[str, Any] = {}
 
 
 def category(d: dtype) -> int:

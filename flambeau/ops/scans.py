@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from typing import Any
 
 from ..autograd.grad_mode import unrecorded
@@ -19,12 +18,12 @@ from .declare_scan import Scan, scan
 from .joining import cat
 from .reductions import merge_logsumexp
 from .registry import library, register
-from .results import into
+from .results import into, named_result
 
 INT64 = by_name["int64"]
 
-cummax_result = namedtuple("cummax", ("values", "indices"))  # type: ignore[name-match]
-cummin_result = namedtuple("cummin", ("values", "indices"))  # type: ignore[name-match]
+cummax_result = named_result("cummax", "values", "indices")
+cummin_result = named_result("cummin", "values", "indices")
 
 
 def _wrapped(dim: int, input: TensorBase, who: str) -> int:

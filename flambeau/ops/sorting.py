@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from typing import Any
 
 from ..autograd.grad_mode import unrecorded
@@ -16,15 +15,15 @@ from ..core.order import order
 from ..core.tensor import TensorBase
 from .copying import to_dtype
 from .registry import library, register
-from .results import into
+from .results import into, named_result
 from .scans import _wrapped
 
-sort_result = namedtuple("sort", ("values", "indices"))  # type: ignore[name-match]
-topk_result = namedtuple("topk", ("values", "indices"))  # type: ignore[name-match]
-kthvalue_result = namedtuple("kthvalue", ("values", "indices"))  # type: ignore[name-match]
-median_result = namedtuple("median", ("values", "indices"))  # type: ignore[name-match]
-nanmedian_result = namedtuple("nanmedian", ("values", "indices"))  # type: ignore[name-match]
-mode_result = namedtuple("mode", ("values", "indices"))  # type: ignore[name-match]
+sort_result = named_result("sort", "values", "indices")
+topk_result = named_result("topk", "values", "indices")
+kthvalue_result = named_result("kthvalue", "values", "indices")
+median_result = named_result("median", "values", "indices")
+nanmedian_result = named_result("nanmedian", "values", "indices")
+mode_result = named_result("mode", "values", "indices")
 
 INT64 = by_name["int64"]
 INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")

@@ -10,8 +10,9 @@ import functools
 import math
 import warnings
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import flambeau
@@ -29,6 +30,7 @@ class _Required:
 
 required = _Required()  # a default of this value must be given by every parameter group
 
+_NO_HOOKS: Mapping[int, Callable] = MappingProxyType({})
 _global_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
 _global_post_hooks: OrderedDict[int, Callable] = OrderedDict()
 
@@ -63,9 +65,10 @@ def _with_hooks(step: Callable) -> Callable:
     @functools.wraps(step)
     def hooked(self, *args, **kwargs):
         self._opt_called = True  # the schedulers warn when they run before the first step
-        if not (self._step_pre_hooks or self._step_post_hooks or _global_pre_hooks or _global_post_hooks):
+        own = self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks
+        if not (own or _global_pre_hooks or _global_post_hooks):
             return step(self, *args, **kwargs)
-        for hook in (*_global_pre_hooks.values(), *self._step_pre_hooks.values()):
+        for hook in (*_global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
             changed = hook(self, args, kwargs)
             if changed is None:
                 continue
@@ -76,10 +79,11 @@ def _with_hooks(step: Callable) -> Callable:
                 )
             args, kwargs = changed
         result = step(self, *args, **kwargs)
-        for hook in (*self._step_post_hooks.values(), *_global_post_hooks.values()):
+        for hook in (*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()):
             hook(self, args, kwargs)
         return result
 
+    hooked.hooked = True  # type: ignore[attr-defined]
     return hooked
 
 
@@ -104,10 +108,25 @@ class Optimizer:
     True
     """
 
+    # The options that checkpoints of earlier versions of PyTorch lack, and what it meant to have none.
+    _added_options: dict[str, Any] = {}
+
+    # An optimiser gets a dictionary of its own with its first hook of a kind, so that one whose class does not call
+    # `super().__init__()`, as of those that wrap another optimiser, needs none.
+    _optimizer_step_pre_hooks: Mapping[int, Callable] = _NO_HOOKS
+    _optimizer_step_post_hooks: Mapping[int, Callable] = _NO_HOOKS
+    _optimizer_state_dict_pre_hooks: Mapping[int, Callable] = _NO_HOOKS
+    _optimizer_state_dict_post_hooks: Mapping[int, Callable] = _NO_HOOKS
+    _optimizer_load_state_dict_pre_hooks: Mapping[int, Callable] = _NO_HOOKS
+    _optimizer_load_state_dict_post_hooks: Mapping[int, Callable] = _NO_HOOKS
+
+    def _add_hook(self, kind: str, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        return _register(self.__dict__.setdefault(kind, OrderedDict()), hook, prepend)
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "step" in cls.__dict__:
-            cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
+        if not getattr(cls.step, "hooked", False):  # its own, or that of a base which is no optimiser
+            cls.step = _with_hooks(cls.step)  # type: ignore[method-assign]
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, flambeau.Tensor):
@@ -118,7 +137,6 @@ class Optimizer:
         self.defaults = defaults
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[Group] = []
-        self._make_hooks()
         groups = list(params)
         if not groups:
             raise ValueError(f"{type(self).__name__}: params is empty, wanted at least one parameter")
@@ -127,20 +145,16 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
-    def _make_hooks(self) -> None:
-        self._step_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
-        self._step_post_hooks: OrderedDict[int, Callable] = OrderedDict()
-        self._state_dict_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
-        self._state_dict_post_hooks: OrderedDict[int, Callable] = OrderedDict()
-        self._load_state_dict_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
-        self._load_state_dict_post_hooks: OrderedDict[int, Callable] = OrderedDict()
-
     def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._make_hooks()
+        """Takes over the attributes of a copied or unpickled optimiser, or the state and groups of a checkpoint."""
+        for name, value in state.items():  # where a class has a property of that name, through it
+            setattr(self, name, value)
+        for group in state.get("param_groups", ()):
+            for option, meaning in self._added_options.items():
+                group.setdefault(option, meaning)
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
@@ -238,7 +252,7 @@ class Optimizer:
         Parameters are replaced by their number, counted through all groups.  The tensors are the optimiser's
         own, not copies.
         """
-        for hook in self._state_dict_pre_hooks.values():
+        for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         number: dict[Any, int] = {}
         for group in self.param_groups:
@@ -249,7 +263,7 @@ class Optimizer:
             packed["params"] = [number[p] for p in group["params"]]
         state = {number[k] if isinstance(k, flambeau.Tensor) else k: v for k, v in self.state.items()}
         result = {"state": state, "param_groups": groups}
-        for hook in self._state_dict_post_hooks.values():
+        for hook in self._optimizer_state_dict_post_hooks.values():
             changed = hook(self, result)
             if changed is not None:
                 result = changed
@@ -264,7 +278,7 @@ class Optimizer:
         """
         where = f"{type(self).__name__}.load_state_dict"
         state_dict = state_dict.copy()
-        for hook in self._load_state_dict_pre_hooks.values():
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)
             if changed is not None:
                 state_dict = changed
@@ -293,35 +307,35 @@ class Optimizer:
             new["params"] = group["params"]
             if "param_names" in group:
                 new.setdefault("param_names", group["param_names"])
-        self.state, self.param_groups = state, saved
-        for hook in self._load_state_dict_post_hooks.values():
+        self.__setstate__({"state": state, "param_groups": saved})
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
         """Calls `hook(optimizer, args, kwargs)` before each step; it may return new `(args, kwargs)`."""
-        return _register(self._step_pre_hooks, hook)
+        return self._add_hook("_optimizer_step_pre_hooks", hook)
 
     def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
         """Calls `hook(optimizer, args, kwargs)` after each step."""
-        return _register(self._step_post_hooks, hook)
+        return self._add_hook("_optimizer_step_post_hooks", hook)
 
     def register_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Calls `hook(optimizer)` before `state_dict()`."""
-        return _register(self._state_dict_pre_hooks, hook, prepend)
+        return self._add_hook("_optimizer_state_dict_pre_hooks", hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Calls `hook(optimizer, state_dict)` after `state_dict()`; it may return another dict in its
         place."""
-        return _register(self._state_dict_post_hooks, hook, prepend)
+        return self._add_hook("_optimizer_state_dict_post_hooks", hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Calls `hook(optimizer, state_dict)` before `load_state_dict()`; it may return another dict in its
         place."""
-        return _register(self._load_state_dict_pre_hooks, hook, prepend)
+        return self._add_hook("_optimizer_load_state_dict_pre_hooks", hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Calls `hook(optimizer)` after `load_state_dict()`."""
-        return _register(self._load_state_dict_post_hooks, hook, prepend)
+        return self._add_hook("_optimizer_load_state_dict_post_hooks", hook, prepend)
 
 
 def _copy_state(value: Any, p: Any, key: str | None = None) -> Any:

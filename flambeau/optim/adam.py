@@ -46,6 +46,16 @@ class Adam(Optimizer):
     tensor([ 0.5000, -1.5000], requires_grad=True)
     """
 
+    _added_options = dict(
+        amsgrad=False,
+        maximize=False,
+        foreach=None,
+        capturable=False,
+        differentiable=False,
+        fused=None,
+        decoupled_weight_decay=False,
+    )
+
     def __init__(
         self,
         params: Params,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ._optimizer import Params
 from .adam import Adam
 
@@ -50,3 +52,8 @@ class AdamW(Adam):
             fused=fused,
             decoupled_weight_decay=True,
         )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in state.get("param_groups", ()):
+            group["decoupled_weight_decay"] = True

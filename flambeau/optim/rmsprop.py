@@ -42,6 +42,10 @@ class RMSprop(Optimizer):
     tensor([ 0.8000, -1.8000], requires_grad=True)
     """
 
+    _added_options = dict(
+        momentum=0, centered=False, maximize=False, foreach=None, capturable=False, differentiable=False
+    )
+
     def __init__(
         self,
         params: Params,

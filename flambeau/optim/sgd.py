@@ -31,6 +31,8 @@ class SGD(Optimizer):
     [0.0, 0.0]
     """
 
+    _added_options = dict(nesterov=False, maximize=False, foreach=None, differentiable=False, fused=None)
+
     def __init__(
         self,
         params: Params,

@@ -440,3 +440,130 @@ def test_optimizers_of_users():
         Sign([p], required)
     with pytest.raises(NotImplementedError, match="step"):
         Optimizer([p], {}).step()
+
+
+# ---------------------------------------------------------------- optimisers of other people
+
+
+class Wrapper(flambeau.optim.Optimizer):
+    """Around another optimiser, without `super().__init__()`, as those of training loops are."""
+
+    def __init__(self, base):
+        self.base = base
+        self.steps = 0
+
+    param_groups = property(lambda self: self.base.param_groups, lambda self, v: setattr(self.base, "param_groups", v))
+    state = property(lambda self: self.base.state, lambda self, v: setattr(self.base, "state", v))
+    defaults = property(lambda self: self.base.defaults)
+
+    def step(self, closure=None):
+        self.steps += 1
+        return self.base.step(closure)
+
+
+def test_an_optimizer_that_does_not_initialize_its_base():
+    weight = parameter_with_gradient()
+    wrapper = Wrapper(flambeau.optim.SGD([weight], lr=0.5, momentum=0.9))
+    scheduler = flambeau.optim.lr_scheduler.StepLR(wrapper, step_size=1)
+    seen = []
+    wrapper.register_step_pre_hook(lambda *call: seen.append("before"))
+    wrapper.register_step_post_hook(lambda *call: seen.append("after"))
+    wrapper.step()
+    scheduler.step()
+    assert weight.tolist() == [0.5, 0.5] and seen == ["before", "after"] and wrapper.steps == 1
+    assert scheduler.get_last_lr() == [0.05] and "lr: 0.05" in repr(wrapper)
+    wrapper.load_state_dict(wrapper.state_dict())
+    wrapper.zero_grad()
+    assert weight.grad is None and wrapper.state is wrapper.base.state
+    wrapper.add_param_group({"params": [parameter_with_gradient()]})
+    assert len(wrapper.base.param_groups) == 2
+
+
+def test_an_optimizer_without_groups():
+    class Own(flambeau.optim.Optimizer):
+        def __init__(self, weight):
+            self.weight = weight
+
+        def step(self, closure=None):
+            with flambeau.no_grad():
+                self.weight -= self.weight.grad
+
+    weight = parameter_with_gradient()
+    Own(weight).step()
+    assert weight.tolist() == [0.0, 0.0]
+
+
+def test_a_mixin_with_a_step_of_its_own():
+    class Counting:
+        calls = 0
+
+        def step(self, closure=None):
+            self.calls += 1
+            return super().step(closure)
+
+    class Both(Counting, flambeau.optim.SGD):
+        pass
+
+    class Deaf:
+        def step(self, closure=None):
+            return "deaf"
+
+    class Replaced(Deaf, flambeau.optim.SGD):
+        pass
+
+    optimizer = Both([parameter_with_gradient()], lr=0.1)
+    optimizer.step()
+    assert optimizer.calls == 1
+    seen = []
+    replaced = Replaced([parameter_with_gradient()], lr=0.1)
+    replaced.register_step_post_hook(lambda *call: seen.append(call))
+    assert replaced.step() == "deaf" and len(seen) == 1
+
+
+ADDED = ("maximize", "foreach", "capturable", "differentiable", "fused", "amsgrad", "nesterov", "centered")
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+def test_states_of_earlier_versions_lack_options(name):
+    cls = getattr(flambeau.optim, name)
+    new, old = (cls([parameter_with_gradient()], lr=0.1) for _ in range(2))
+    for optimizer in (new, old):
+        optimizer.step()
+    saved = old.state_dict()
+    for option in (*ADDED, "decoupled_weight_decay"):
+        for group in saved["param_groups"]:
+            group.pop(option, None)
+    old.load_state_dict(saved)
+    unpickled = cls.__new__(cls)
+    unpickled.__setstate__({"defaults": {}, "state": {}, "param_groups": [dict(saved["param_groups"][0], params=[])]})
+    unpickled.step()
+    for optimizer in (new, old):
+        optimizer.step()
+    weights = [optimizer.param_groups[0]["params"][0].tolist() for optimizer in (new, old)]
+    assert weights[0] == weights[1] and old.param_groups[0].keys() == new.param_groups[0].keys()
+
+
+def test_adamw_stays_decoupled_whatever_it_loads():
+    adam, adamw = (cls([parameter_with_gradient()]) for cls in (flambeau.optim.Adam, flambeau.optim.AdamW))
+    adamw.load_state_dict(adam.state_dict())
+    assert adamw.param_groups[0]["decoupled_weight_decay"] is True
+
+
+@pytest.mark.parametrize("way", ["copy", "pickle"])
+def test_hooks_are_not_copied(way):
+    optimizer = flambeau.optim.SGD([parameter_with_gradient()], lr=0.1)
+    seen = []
+    optimizer.register_step_pre_hook(lambda *call: seen.append(call))
+    made = copy.deepcopy(optimizer) if way == "copy" else pickle.loads(pickle.dumps(optimizer))
+    made.step()
+    assert not seen
+    made.register_step_pre_hook(lambda *call: seen.append(call))
+    made.step()
+    optimizer.step()
+    assert len(seen) == 2
+
+
+def parameter_with_gradient():
+    weight = flambeau.nn.Parameter(flambeau.ones(2))
+    weight.grad = flambeau.ones(2)
+    return weight

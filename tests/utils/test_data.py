@@ -381,7 +381,6 @@ def test_iterable_datasets_longer_than_they_say():
         {"prefetch_factor": 2},
         {"persistent_workers": True},
         {"multiprocessing_context": "fork"},
-        {"pin_memory": True},
         {"shuffle": True, "sampler": [0]},
         {"batch_sampler": [[0]], "batch_size": 2},
         {"batch_sampler": [[0]], "drop_last": True},

@@ -6,12 +6,12 @@ All take `reduction`: 'mean' (the default), 'sum', or 'none' for one loss an ele
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from flambeau import Tensor
 
+from ...ops.losses import legacy_reduction
 from .. import functional as F
 from .distance import PairwiseDistance
 from .module import Module
@@ -41,26 +41,13 @@ __all__ = [
 ]
 
 
-def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    if size_average is None and reduce is None:
-        return reduction
-    if reduce is False:
-        reduction = "none"
-    else:
-        reduction = "sum" if size_average is False else "mean"
-    warnings.warn(
-        f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
-        stacklevel=4,
-    )
-    return reduction
-
-
 class _Loss(Module):
     def __init__(
         self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
     ) -> None:
         super().__init__()
-        self.reduction = _reduction(size_average, reduce, reduction)
+        legacy = size_average is not None or reduce is not None
+        self.reduction = legacy_reduction(size_average, reduce) if legacy else reduction
 
 
 class _WeightedLoss(_Loss):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import flambeau
 from flambeau import Tensor
 
-from ...core.module import ModuleBase, quicken
+from ...core.module import call, quicken
 from ...utils.hooks import RemovableHandle
 from ..parameter import Buffer, Parameter
 from ._hooks import (
@@ -43,7 +43,32 @@ def _indent(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 
-class Module(ModuleBase, StateDictMixin):
+def _members() -> dict[str, Any]:
+    """What every module has, empty."""
+    return {
+        "_parameters": {},
+        "_buffers": {},
+        "_non_persistent_buffers_set": set(),
+        "_modules": {},
+        "_backward_pre_hooks": OrderedDict(),
+        "_backward_hooks": OrderedDict(),
+        "_forward_hooks": OrderedDict(),
+        "_forward_hooks_with_kwargs": OrderedDict(),
+        "_forward_hooks_always_called": OrderedDict(),
+        "_forward_pre_hooks": OrderedDict(),
+        "_forward_pre_hooks_with_kwargs": OrderedDict(),
+        "_state_dict_hooks": OrderedDict(),
+        "_state_dict_pre_hooks": OrderedDict(),
+        "_load_state_dict_pre_hooks": OrderedDict(),
+        "_load_state_dict_post_hooks": OrderedDict(),
+    }
+
+
+# Those of them that a call looks at.
+_CALLED = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+class Module(StateDictMixin):
     """A piece of a network: its parameters, its buffers, the modules it is made of, and a `forward`.
 
     A subclass calls `super().__init__()`, assigns `Parameter`s, `Buffer`s and other modules as attributes,
@@ -83,28 +108,32 @@ class Module(ModuleBase, StateDictMixin):
                 )
             raise TypeError(f"{name}.__init__() takes 1 positional argument but {len(args) + 1} were given")
         # Straight into the dictionary: none of these can be a parameter, a buffer or a module.
-        self.__dict__.update(
-            training=True,
-            _parameters={},
-            _buffers={},
-            _non_persistent_buffers_set=set(),
-            _modules={},
-            _backward_pre_hooks=OrderedDict(),
-            _backward_hooks=OrderedDict(),
-            _forward_hooks=OrderedDict(),
-            _forward_hooks_with_kwargs=OrderedDict(),
-            _forward_hooks_always_called=OrderedDict(),
-            _forward_pre_hooks=OrderedDict(),
-            _forward_pre_hooks_with_kwargs=OrderedDict(),
-            _state_dict_hooks=OrderedDict(),
-            _state_dict_pre_hooks=OrderedDict(),
-            _load_state_dict_pre_hooks=OrderedDict(),
-            _load_state_dict_post_hooks=OrderedDict(),
-        )
+        self.__dict__.update(training=True, **_members())
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
+    def __getstate__(self) -> Any:
+        """What is copied or pickled: a new dict of the attributes, or a pair of it and of what `__slots__` hold."""
+        state = object.__getstate__(self)
+        return state if isinstance(state, tuple) else dict(self.__dict__)
+
+    def __setstate__(self, state: Any) -> None:
+        """Take over the attributes of a copied or unpickled module.
+
+        Members that versions of before did not have, or that PyTorch does not have, are made anew.
+        """
+        state, slots = state if isinstance(state, tuple) else (state, None)
+        self.__dict__.update(state or {})
+        for name, value in (slots or {}).items():
+            object.__setattr__(self, name, value)
+        for name, made in _members().items():
+            self.__dict__.setdefault(name, made)
+        if any(self.__dict__[name] for name in _CALLED):
+            self._hooked = True
+
     # ------------------------------------------------------------------ the call
+
+    __call__: Callable[..., Any] = call
 
     def _call_with_hooks(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         return call_with_hooks(self, args, kwargs)
@@ -656,6 +685,9 @@ class Module(ModuleBase, StateDictMixin):
             return f"{self._get_name()}({lines[0]})"
         body = "\n  " + "\n  ".join(lines) + "\n" if lines else ""
         return f"{self._get_name()}({body})"
+
+
+quicken(Module, Module)
 
 
 def _parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]:

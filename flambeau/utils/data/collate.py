@@ -68,6 +68,18 @@ def default_convert(data: Any) -> Any:
     return data
 
 
+def pin(data: Any) -> Any:
+    """`data` with its tensors in page-locked memory, and whatever else has a method `pin_memory` as this returns it."""
+    if hasattr(data, "pin_memory"):
+        return data.pin_memory()
+    if isinstance(data, Mapping):
+        return _rebuilt(data, {key: pin(data[key]) for key in data})
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        pinned = _rebuilt(data, [pin(item) for item in data])
+        return tuple(pinned) if type(data) is tuple else pinned
+    return data
+
+
 def _is_numpy(x: Any) -> bool:
     return type(x).__module__ == "numpy" and hasattr(x, "dtype")
 

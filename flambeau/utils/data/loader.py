@@ -5,10 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
-from typing import Any
+from typing import Any, Generic
 
-from .collate import default_collate, default_convert
-from .dataset import IterableDataset, fetch
+import flambeau
+
+from .collate import default_collate, default_convert, pin
+from .dataset import IterableDataset, T_co, fetch
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset")
@@ -31,7 +33,7 @@ class _Endless(Sampler[None]):
         return repeat(None)
 
 
-class DataLoader:
+class DataLoader(Generic[T_co]):
     """An iterable over the batches of a dataset.
 
     A batch is what `collate_fn` (by default `default_collate`) makes of a list of `batch_size` samples.  They
@@ -40,9 +42,11 @@ class DataLoader:
     leaves it out.  With `batch_size=None` samples come one by one through `collate_fn`, by default
     `default_convert`.
 
-    Samples are loaded in this process: `num_workers` must be 0, `pin_memory` and `persistent_workers` False
-    and `prefetch_factor` None; `timeout`, `worker_init_fn` and `in_order` are about workers and have no
-    effect.
+    With `pin_memory` the tensors of a batch are in page-locked memory, from where they go to an accelerator beside
+    the host's work; where there is none, that is a warning.  `pin_memory_device` is deprecated and has no effect.
+
+    Samples are loaded in this process: `num_workers` must be 0, `persistent_workers` False and `prefetch_factor`
+    None; `timeout`, `worker_init_fn` and `in_order` are about workers and have no effect.
 
     Raises ValueError for options that are out of range or exclude each other, and when options that make the
     batches are set later.
@@ -80,8 +84,6 @@ class DataLoader:
         in_order: bool = True,
     ) -> None:
         _check_workers(num_workers, timeout, multiprocessing_context, prefetch_factor, persistent_workers)
-        if pin_memory or pin_memory_device:
-            raise ValueError("DataLoader: pin_memory must be False, got True: batches are in ordinary memory")
         iterable = isinstance(dataset, IterableDataset)
         if iterable:
             given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
@@ -141,7 +143,16 @@ class DataLoader:
         super().__setattr__(name, value)
 
     def __iter__(self) -> Iterator[Any]:
-        return _Iterable(self) if isinstance(self.dataset, IterableDataset) else _Map(self)
+        batches = _Iterable(self) if isinstance(self.dataset, IterableDataset) else _Map(self)
+        if not self.pin_memory:
+            return batches
+        if flambeau.cuda.is_available() or flambeau.opencl.is_available():
+            return _Pinned(batches)
+        warnings.warn(
+            "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+            stacklevel=2,
+        )
+        return batches
 
     def __len__(self) -> int:
         if not isinstance(self.dataset, IterableDataset):
@@ -235,3 +246,19 @@ class _Iterable:
                 stacklevel=2,
             )
         return loader.collate_fn(data)
+
+
+class _Pinned:
+    """The batches of another pass in page-locked memory."""
+
+    def __init__(self, batches: _Map | _Iterable) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __next__(self) -> Any:
+        return pin(next(self._batches))

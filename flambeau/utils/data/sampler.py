@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 
 import flambeau
 
+_AT_ONCE = 1024  # how many draws are made at a time
+
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -37,7 +39,8 @@ class RandomSampler(Sampler[int]):
     """The numbers of samples of `data_source` at random.
 
     Without `replacement` a permutation of all, or, with `num_samples`, of as many permutations as it takes;
-    with it, `num_samples` draws of any number.  `generator` None is the default generator.
+    with it, `num_samples` draws of any number, made as they are asked for.  `generator` None is one of each
+    iteration's own, with a seed from the default generator.
 
     Raises TypeError when `replacement` is no bool, ValueError when there is nothing to draw.
     """
@@ -65,13 +68,13 @@ class RandomSampler(Sampler[int]):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
-        n, left = len(self.data_source), self.num_samples
+        n, generator = len(self.data_source), _generator(self.generator)
         if self.replacement:
-            yield from flambeau.randint(n, (left,), generator=self.generator).tolist()
-            return
-        while left > 0:
-            yield from flambeau.randperm(n, generator=self.generator).tolist()[:left]
-            left -= n
+            for count in _parts(self.num_samples, _AT_ONCE):
+                yield from flambeau.randint(n, (count,), generator=generator).tolist()
+        else:
+            for count in _parts(self.num_samples, n):
+                yield from flambeau.randperm(n, generator=generator)[:count].tolist()
 
     def __len__(self) -> int:
         return self.num_samples
@@ -98,7 +101,8 @@ class WeightedRandomSampler(Sampler[int]):
     """`num_samples` draws of numbers from 0 to len(`weights`) - 1, i with a probability in proportion to
     `weights[i]`.
 
-    `weights` need not add up to one.  `generator` None is the default generator.
+    `weights` need not add up to one.  Draws with `replacement` are made as they are asked for.  `generator` None is one
+    of each iteration's own, with a seed from the default generator.
 
     Raises ValueError when `num_samples` is no positive integer, `replacement` no bool, or `weights` not of
     one dimension.
@@ -124,10 +128,12 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        drawn = flambeau.multinomial(
-            self.weights, self.num_samples, self.replacement, generator=self.generator
-        )
-        yield from drawn.tolist()
+        generator = _generator(self.generator)
+        most = max(_AT_ONCE, len(self.weights)) if self.replacement else self.num_samples
+        for count in _parts(self.num_samples, most):
+            yield from flambeau.multinomial(
+                self.weights, count, self.replacement, generator=generator
+            ).tolist()
 
     def __len__(self) -> int:
         return self.num_samples
@@ -163,6 +169,20 @@ class BatchSampler(Sampler[list[int]]):
     def __len__(self) -> int:
         n = len(self.sampler)  # type: ignore[arg-type]  # of a sampler that has a length
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+
+def _parts(total: int, most: int) -> Iterator[int]:
+    """Counts of at most `most` that add up to `total`."""
+    for done in range(0, total, most):
+        yield min(most, total - done)
+
+
+def _generator(given: Any) -> Any:
+    """The generator of one iteration: what is drawn meanwhile from the default one does not change its numbers."""
+    if given is not None:
+        return given
+    seed = int(flambeau.randint(2**63 - 1, ()).item())
+    return flambeau.Generator().manual_seed(seed)
 
 
 def _check_count(function: str, name: str, value: Any) -> None:
