@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -150,16 +149,15 @@ def register_multi_grad_hook(
     """
     if mode not in ("all", "any"):
         raise ValueError(f"register_multi_grad_hook(): mode must be 'all' or 'any', got {mode!r}")
-    lock = threading.Lock()
+    # Passes run one after another, whatever the threads: what hooks of one pass share needs no lock.
     if mode == "any":
         last: list[Any] = [None]
 
         def first(grad):
-            with lock:
-                task = _tape.current_pass()
-                if last[0] == task:
-                    return
-                last[0] = task
+            task = _tape.current_pass()
+            if last[0] == task:
+                return
+            last[0] = task
             fn(grad)
 
         return _Handles([t.register_hook(first) for t in tensors])
@@ -168,16 +166,15 @@ def register_multi_grad_hook(
     state: dict[str, Any] = {"task": None, "left": 0, "grads": []}
 
     def gather(place, grad):
-        with lock:
-            task = _tape.current_pass()
-            if state["task"] != task:
-                state.update(task=task, left=sum(map(_tape.will_reach, edges)), grads=[None] * len(edges))
-            state["grads"][place] = grad
-            state["left"] -= 1
-            if state["left"]:
-                return
-            grads = state["grads"]
-            state.update(task=None, grads=[])
+        task = _tape.current_pass()
+        if state["task"] != task:
+            state.update(task=task, left=sum(map(_tape.will_reach, edges)), grads=[None] * len(edges))
+        state["grads"][place] = grad
+        state["left"] -= 1
+        if state["left"]:
+            return
+        grads = state["grads"]
+        state.update(task=None, grads=[])
         fn(grads)
 
     return _Handles([t.register_hook(functools.partial(gather, k)) for k, t in enumerate(tensors)])

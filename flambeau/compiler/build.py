@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import threading
 from pathlib import Path
 
+from ..core import forks
 from . import cache, schedule_cpu, target
 from . import expr as ex
+from . import schedule_cpu_indexed as schedule_cpu_indexed  # in time: the kernel's path imports nothing
 
-_lock = threading.RLock()
 _addresses: dict[str, int] = {}
 statistics = {"compiled": 0, "loaded": 0}
 
@@ -31,7 +31,7 @@ def _version() -> bytes:
 def address(kernel) -> int:
     """Where the kernel's machine code stands in this process; compiles it when it is new."""
     digest = hashlib.sha256(_version() + kernel.text().encode()).hexdigest()[:40]
-    with _lock:
+    with forks.making:
         found = _addresses.get(digest)
         if found is not None:
             return found

@@ -5,13 +5,13 @@ llvmlite is imported at the first kernel that is not in memory yet, never at `im
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import re
 import struct
-import threading
 from typing import NamedTuple
 
-_lock = threading.RLock()
+from ..core import forks
 
 
 class Target(NamedTuple):
@@ -34,12 +34,18 @@ TARGETS = {
 
 
 @functools.cache
-def llvm():
+def _binding():
     import llvmlite.binding as binding
 
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    forks.hold(binding.ffi.lib._lock)  # every call of LLVM takes it
     return binding
+
+
+def llvm():
+    with forks.making:
+        return _binding()
 
 
 ATTEMPTS = 40  # to emit a SPIR-V module; the fourth has always been right
@@ -63,8 +69,11 @@ def host_machine():
 
 @functools.cache
 def _engine():
+    """Lives as long as the process: threads may still run kernels while the interpreter ends."""
     binding = llvm()
-    return binding.create_mcjit_compiler(binding.parse_assembly(""), host_machine())
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), host_machine())
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
+    return engine
 
 
 def machine(name: str):
@@ -94,13 +103,13 @@ def optimised(text: str, machine, level: int = 2):
 
 def host_object(text: str) -> bytes:
     """Object code for this processor."""
-    with _lock:
+    with forks.making:
         return host_machine().emit_object(optimised(text, host_machine()))
 
 
 def load(code: bytes, symbol: str) -> int:
     """Place object code in memory for good; the address of `symbol`."""
-    with _lock:
+    with forks.making:
         engine = _engine()
         engine.add_object_file(llvm().ObjectFileRef.from_data(code))
         engine.finalize_object()
@@ -116,7 +125,7 @@ def image(text: str, name: str) -> str | bytes:
         name == "spirv"
     ):  # which has no integers of 128 bits; numbers of 16 bytes are moved and taken in halves only
         text = re.sub(r"(?<!%)\bi128\b", "<2 x i64>", text)
-    with _lock:
+    with forks.making:
         failed: list = []  # kept until the end, so that the next attempt lies elsewhere in memory
         for _ in range(ATTEMPTS if name == "spirv" else 1):
             fresh = machine(name)

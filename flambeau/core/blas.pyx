@@ -24,12 +24,13 @@ from posix.dlfcn cimport RTLD_LOCAL, RTLD_NOW, dlerror, dlopen, dlsym
 
 from flambeau.core.parallel cimport parallel_for
 
-import _thread
 import glob
 import importlib.util
 import os
 import site
 import sys
+
+from . import forks, settings
 
 ctypedef void (*gemm_t)(
     const char* transpose_a, const char* transpose_b, const int* m, const int* n, const int* k,
@@ -55,7 +56,7 @@ cdef struct Routines:
 
 cdef Routines f32, f64, c64, c128
 cdef bint opened = False
-_opening = _thread.allocate_lock()
+_wanted = settings.choice("FLAMBEAU_BLAS", ("mkl", "openblas"))
 _provider: tuple[str, str, str] | None = None
 
 
@@ -96,8 +97,6 @@ def _find_openblas() -> str | None:
 
 def _choose(wanted: str) -> tuple[str, str]:
     """Returns the name and path of the library to open; wanted is FLAMBEAU_BLAS, or empty for either."""
-    if wanted not in ("", "mkl", "openblas"):
-        raise ValueError(f"FLAMBEAU_BLAS must be 'mkl' or 'openblas', but is {wanted!r}")
     if wanted != "openblas" and (path := _find_mkl()):
         return "mkl", path
     if wanted != "mkl" and (path := _find_openblas()):
@@ -110,10 +109,10 @@ def _open() -> None:
     """Opens the library, takes its routines and sets it to one thread; does nothing where that is done."""
     global opened, _provider
     cdef void* library
-    with _opening:
+    with forks.making:
         if opened:
             return
-        name, path = _choose(os.environ.get("FLAMBEAU_BLAS", ""))
+        name, path = _choose(_wanted)
         # OpenBLAS starts its threads as it is loaded, unless told here that it needs none.
         before = os.environ.get("OPENBLAS_NUM_THREADS")
         os.environ["OPENBLAS_NUM_THREADS"] = "1"

@@ -163,6 +163,7 @@ static void forget_workers(void) {
     atomic_store(&pool.caller_sleeps, false);
     pool.worker_count = 0;
     pool.threads = 1;
+    pool.workers = NULL; /* not freed: the fork may have come while it was being moved */
     pthread_mutex_init(&pool.lock, NULL);
     pthread_cond_init(&pool.opened, NULL);
     pthread_cond_init(&pool.finished, NULL);
@@ -181,8 +182,6 @@ static void stop_workers(void) {
 }
 
 static void resize(int threads) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
     stop_workers();
     pool.threads = threads;
     pool.spin = threads <= flambeau_cpu_count(); /* a spinning thread would keep a working one off its core */
@@ -212,6 +211,8 @@ int flambeau_get_num_threads(void) {
 }
 
 void flambeau_set_num_threads(int threads) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks); /* here, as this is called before the first region of all */
     if (threads > MAX_WORKERS + 1) threads = MAX_WORKERS + 1;
     atomic_store(&pool.wanted_threads, threads);
 }

@@ -15,6 +15,7 @@ from .tensor cimport (
     TensorBase, alias, late, same_shape, new_tensor_on, OP_ADD, OP_IADD, operator_for, wrote,
 )
 from weakref import WeakSet, ref as _ref
+import os
 import threading
 cimport cython
 
@@ -1161,6 +1162,17 @@ cdef tuple target_of(given):
 
 cdef uint64_t passes = 0
 cdef Task current = None       # the pass that the engine works on; guarded by engine_lock
+
+
+def forget_other_threads() -> None:
+    """In the child of a fork: passes of threads that are not here have ended in the middle."""
+    global engine_lock, current, draining
+    if not engine_lock._is_owned():
+        engine_lock, current = threading.RLock(), None
+    draining = False
+
+
+os.register_at_fork(after_in_child=forget_other_threads)
 
 
 def run_backward(list roots, list grads, bint retain, bint create_graph, list inputs=None, bint accumulate=True):

@@ -17,6 +17,8 @@ from itertools import product
 from typing import NamedTuple
 
 from ..autograd.grad_mode import unrecorded
+from ..compiler import build
+from ..compiler import convolution as tiles
 from ..compiler import expr as ex
 from ..compiler import indexed as ix
 from ..core import convolution as core
@@ -158,22 +160,16 @@ def _offsets(channels: int, cells: int, shifts: tuple[int, ...]) -> TensorBase:
 
 @functools.cache
 def _lanes(dtype: str) -> int:
-    from ..compiler import convolution as tiles
-
     return tiles.registers().bytes // by_name[dtype].itemsize
 
 
 @functools.cache
 def _address(kernel) -> int:
-    from ..compiler import build
-
     return build.address(kernel)
 
 
 def _multiply(grid, weight, bias, shifts, out: Sequence[int], cells: Sequence[int]) -> TensorBase:
     """(N, G · O, *out) from a grid and a weight (G, O, C · taps)."""
-    from ..compiler import convolution as tiles
-
     groups, filters, depth = weight.shape
     dtype = grid.dtype.name
     found = empty((grid.shape[0], groups * filters, *out), dtype=grid.dtype)
@@ -305,8 +301,6 @@ def _phases(sizes: tuple[int, ...], kernel: tuple[int, ...], g: Geometry):
 
 
 def _weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
-    from ..compiler import convolution as tiles
-
     out: tuple[int, ...] = tuple(grad.shape[2:])
     cells: tuple[int, ...]
     shifts: tuple[int, ...]

@@ -19,6 +19,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 
+from ..compiler import build, differentiate
 from ..compiler import expr as ex
 from ..compiler import kernels as kn
 from ..compiler.expr import Expr
@@ -139,8 +140,6 @@ class Pointwise:
 
     def kernel(self, inputs, outputs, code: int) -> tuple[int, tuple[int, ...]]:
         """Address and result dtypes of the kernel for operands of these dtypes and access patterns."""
-        from ..compiler import build
-
         kernel, codes = self.program_for(inputs, outputs, code)
         return build.address(kernel), codes
 
@@ -169,11 +168,9 @@ class Pointwise:
             for n, x in zip(self.operands, operands)
         ]
         if self.derivative_body is None:
-            from ..compiler.differentiate import gradients
-
             wanted = [x for k, x in enumerate(operands) if mask >> k & 1]
             results = self.trace(seen, params)
-            parts = iter(gradients(results, grads, wanted))
+            parts = iter(differentiate.gradients(results, grads, wanted))
             exprs = [next(parts) if mask >> k & 1 else None for k in range(len(operands))]
             return self.through_outputs(exprs, results, operands, outs)
         turned = [ex.conj(g) for g in grads]  # see differentiate.parts_of

@@ -22,6 +22,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..compiler import build
 from ..compiler import expr as ex
 from ..compiler import indexed as ix
 from ..compiler.expr import Expr
@@ -121,8 +122,6 @@ class Indexed:
             raise IndexError(f"{self.name}(): an index is out of bounds")
 
     def address(self, *wanted: Any) -> int:
-        from ..compiler import build
-
         return build.address(self.kernel(*wanted))
 
     def kernel(

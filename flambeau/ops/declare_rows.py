@@ -21,6 +21,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 
+from ..compiler import build
 from ..compiler import expr as ex
 from ..compiler import kernels as kn
 from ..core import rows as core_rows
@@ -108,8 +109,6 @@ class Rows:
 
     def kernel(self, stage: int, along: bool, inputs, outputs, common: int, wanted: int):
         """Address and result dtypes of the kernel for these dtypes, access patterns and stage."""
-        from ..compiler import build
-
         kernel, codes = self.program_for(stage, along, inputs, outputs, common, wanted)
         return build.address(kernel), codes
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..compiler import build
 from ..compiler import expr as ex
 from ..compiler import kernels as kn
 from ..core import scan as core_scan
@@ -65,8 +66,6 @@ class Scan:
 
     def address(self, stage: int, along: bool, memory: int, working: int) -> tuple[int, tuple[int, ...]]:
         """The kernel's machine code, and the dtypes (codes) of its results."""
-        from ..compiler import build
-
         kernel = self.kernel(stage, along, memory, working)
         return build.address(kernel), self.result_codes(kernel)
 
