@@ -115,6 +115,13 @@ cdef int check_room(size_t nbytes) except -1:
     return 0
 
 
+def require(nbytes: int) -> None:
+    """OutOfMemoryError where the limit, or any machine, has no room for so many bytes: for what others will allocate."""
+    if nbytes > MOST_BYTES:
+        raise OutOfMemoryError(refusal(nbytes))
+    check_room(nbytes)
+
+
 cdef str refusal(object nbytes):
     cdef str most = f"; the limit is {memory_limit} bytes" if memory_limit < <size_t>1 << 62 else ""
     return (f"flambeau: cannot allocate {nbytes} bytes on the CPU: tensors hold {held_bytes} bytes and the cache "
