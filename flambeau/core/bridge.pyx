@@ -18,7 +18,8 @@ from .memory cimport Storage
 from .dtypes cimport (
     BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CODES, ITEMSIZE, dtype_of, as_dtype,
 )
-from .tensor cimport TensorBase, MAX_DIMS, bare, set_rank, find_contiguous, pointer, as_int
+from .tensor cimport TensorBase, MAX_DIMS, bare, set_rank, find_contiguous, pointer, as_int, uncountable
+from .sizes cimport mul_overflow, product_of, scaled, span_of
 from .tape cimport wants_grad
 import sys
 import warnings
@@ -150,17 +151,17 @@ cdef TensorBase over_memory(object owner, char* data, int code, int rank, const 
                             bint writable):
     """A tensor over memory that `owner` keeps alive; strides in elements, none negative."""
     cdef TensorBase t = bare()
-    cdef int64_t last = 0, n = 1
+    cdef int64_t nbytes
     cdef int d
     set_rank(t, rank)
     for d in range(rank):
         t.sizes[d], t.strides[d] = sizes[d], strides[d]
-        n *= sizes[d]
-        last += (sizes[d] - 1) * strides[d]
-    t.count, t.code, t.width = n, code, ITEMSIZE[code]
+    t.code, t.width = code, ITEMSIZE[code]
+    if product_of(rank, sizes, &t.count) or span_of(rank, sizes, strides, &nbytes) or mul_overflow(nbytes, t.width, &nbytes):
+        raise uncountable(rank, sizes)
     find_contiguous(t)
     t.storage = Storage.__new__(Storage)
-    t.storage.data, t.storage.length = data, <size_t>((last + 1) * t.width if n else 0)
+    t.storage.data, t.storage.length = data, <size_t>nbytes
     t.storage.owner, t.storage.writable = owner, writable
     return t
 
@@ -191,7 +192,7 @@ cdef TensorBase share_array(object array):
                          "the memory.")
             else:
                 strides[d] = view.strides[d] // width
-            step *= sizes[d] if sizes[d] else 1
+            step = scaled(step, max(sizes[d], 1))
         if wrong is not None:
             raise ValueError("from_numpy(): " + wrong)
         return over_memory(array, <char*>view.buf, code, view.ndim, sizes, strides, not view.readonly)
@@ -458,14 +459,14 @@ cdef object import_capsule(object capsule):
     if d.ndim < 0 or d.ndim > MAX_DIMS:
         raise BufferError(f"from_dlpack(): a tensor has at most {MAX_DIMS} dimensions, got {d.ndim}")
     code = code_of_dl(d.dtype)
-    for k in range(d.ndim):
-        count *= d.shape[k]
+    if product_of(d.ndim, d.shape, &count):
+        raise BufferError(f"from_dlpack(): {uncountable(d.ndim, d.shape)}")
     for k in range(d.ndim - 1, -1, -1):
         strides[k] = step if d.strides == NULL or count == 0 or d.shape[k] == 1 else d.strides[k]
         if strides[k] < 0:
             raise BufferError("from_dlpack(): tensors with negative strides are not supported; copy the "
                               "array first")
-        step *= d.shape[k] if d.shape[k] else 1
+        step = scaled(step, max(d.shape[k], 1))
     PyCapsule_SetName(capsule, "used_dltensor" if plain != NULL else "used_dltensor_versioned")
     lease.plain, lease.versioned = plain, versioned
     return over_memory(lease, <char*>d.data + d.byte_offset, code, d.ndim, d.shape, strides, writable)

@@ -4,7 +4,7 @@
 What takes data (`tensor`, `as_tensor`, `asarray`) is in `literal`, filling in `elements`; all are found here.
 """
 from libc.math cimport ceil, trunc, pow as c_pow, isfinite
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from cpython.object cimport PyObject
 from .dtypes cimport (
     BOOL, I32, I64, F32, F64, C64, C128, CATEGORY, ITEMSIZE, dtype_of, default_code, size_from,
@@ -15,7 +15,9 @@ from .factory cimport (
     Factory, Options, maker_t, factory, bind, bind_sizes, read_sizes, read_tuple, read_strides, size_at,
     resolve, check_requires, where, laid_out, like, finish,
 )
+from .device import OutOfMemoryError
 from .parallel cimport parallel_for
+from .sizes cimport add_overflow
 from .dispatch cimport Op
 from .elements import fill_, zero_
 from .literal import tensor, as_tensor, asarray, new_tensor_
@@ -421,7 +423,7 @@ cdef object triangle(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names, 
     cdef Options o
     cdef Value v
     cdef int64_t sizes[2]
-    cdef int64_t rows, columns, offset = 0, i, j, first, last, n = 0, at = 0
+    cdef int64_t rows, columns, offset = 0, i, j, begin, end, first, last, n, at = 0
     bind(<Factory>op, args, nargs, names, found, &o)
     rows = size_at(op.name, <object>found[0], 0, "row")
     columns = size_at(op.name, <object>found[1], 1, "col")
@@ -434,13 +436,18 @@ cdef object triangle(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names, 
     check_requires(&o, code, op.name)
     if code != I64 and code != I32:
         raise NotImplementedError(f"{op.name}(): not implemented for {dtype_of(code)}")
-    for i in range(rows):
-        triangle_row(lower, i, columns, offset, &first, &last)
-        n += last - first
+    total = triangle_count(lower, rows, columns, offset)
+    if total > INT64_MAX // 16:
+        raise OutOfMemoryError(f"{op.name}(): cannot allocate {total * 2 * ITEMSIZE[code]} bytes on the CPU for {total} places")
+    n = total
     sizes[0], sizes[1] = 2, n
     cdef TensorBase t = new_tensor(2, sizes, code)
     v.category, v.wide = 1, False
-    for i in range(rows):
+    if lower:                              # rows that have elements: [begin, end)
+        begin, end = min(max(-<object>offset, 0), rows), rows
+    else:
+        begin, end = 0, min(rows, max(<object>columns - offset, 0))
+    for i in range(begin if n else end, end):
         triangle_row(lower, i, columns, offset, &first, &last)
         for j in range(first, last):
             v.whole = i
@@ -451,10 +458,23 @@ cdef object triangle(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names, 
     return finish(t, &o, op.name)
 
 
+cdef object triangle_count(bint lower, object rows, object columns, object offset):
+    """How many places a triangle has: the sum over the rows of their columns, in Python's integers."""
+    def below(rows):                       # the sum of clip(i, 0, columns) over i < rows
+        inside = max(min(rows, columns + 1), 0)
+        return inside * (inside - 1) // 2 + max(rows - inside, 0) * columns
+
+    start = offset + (1 if lower else 0)
+    left = below(start + rows) - below(start)
+    return left if lower else rows * columns - left
+
+
 cdef void triangle_row(bint lower, int64_t i, int64_t columns, int64_t offset, int64_t* first,
                        int64_t* last) noexcept nogil:
     """Columns [first, last) of row i."""
-    cdef int64_t diagonal = i + offset + (1 if lower else 0)
+    cdef int64_t diagonal
+    if add_overflow(i + (1 if lower else 0), offset, &diagonal):
+        diagonal = columns
     diagonal = 0 if diagonal < 0 else columns if diagonal > columns else diagonal
     first[0] = 0 if lower else diagonal
     last[0] = diagonal if lower else columns

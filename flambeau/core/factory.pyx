@@ -7,9 +7,8 @@ from cpython.object cimport PyObject
 from .dtypes cimport CATEGORY, dtype_of, as_dtype, size_from
 from .dtypes import cpu_device as _cpu_device
 from .device cimport Device, device_for
-from .tensor cimport TensorBase, MAX_DIMS, new_tensor_on, new_strided_on
+from .tensor cimport TensorBase, MAX_DIMS, as_int, as_size, new_tensor_on, new_strided_on
 from .dispatch cimport Op, away, prepare_op, make_callable
-from operator import index as _index
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(object o)
@@ -19,7 +18,6 @@ cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
     Py_ssize_t PySequence_Fast_GET_SIZE(object o)
     PyObject** PySequence_Fast_ITEMS(object o)
-    int64_t PyLong_AsLongLong(object o) except? -1
 
 cdef object cpu_device = _cpu_device
 
@@ -163,18 +161,12 @@ cdef object finish(TensorBase t, Options* o, str who):
 cdef int64_t size_at(str who, object given, Py_ssize_t k, str argument="size") except -1:
     """A size; -2 for a negative one, which the caller names in its error."""
     cdef int64_t size
-    cdef str kind = "tuple of ints" if argument == "size" else "int"
-    if PyLong_CheckExact(given):
-        size = PyLong_AsLongLong(given)
-    elif isinstance(given, (float, bool, str)) or not hasattr(given, "__index__"):
+    cdef str kind
+    if not PyLong_CheckExact(given) and (isinstance(given, (float, bool, str)) or not hasattr(given, "__index__")):
+        kind = "tuple of ints" if argument == "size" else "int"
         raise TypeError(f"{who}(): argument '{argument}' (position {k + 1}) must be {kind}, not "
                         f"{type(given).__name__}")
-    else:
-        try:
-            size = _index(given)
-        except TypeError:
-            raise TypeError(f"{who}(): argument '{argument}' (position {k + 1}) must be {kind}, not "
-                            f"{type(given).__name__}") from None
+    size = as_size(given, who, argument) if argument == "size" else as_int(given, who, argument)
     return size if size >= 0 else -2
 
 
@@ -231,8 +223,7 @@ cdef int bind_sizes(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* nam
 
 
 cdef int read_strides(str who, object given, int rank, const int64_t* sizes, int64_t* strides) except -1:
-    """Strides that fit the sizes; RuntimeError for negative ones and for storages beyond 64 bits."""
-    cdef int64_t last = 0
+    """Strides that fit the sizes; RuntimeError for negative ones."""
     cdef int k, n
     if not (PyTuple_Check(given) or PyList_Check(given)):
         raise TypeError(f"{who}(): argument 'stride' (position 2) must be tuple of ints, not "
@@ -245,11 +236,6 @@ cdef int read_strides(str who, object given, int rank, const int64_t* sizes, int
         strides[k] = size_at(who, given[k], k)
         if strides[k] < 0:
             raise RuntimeError(f"{who}(): Negative strides are not supported, got strides: {list(given)}")
-        if sizes[k] > 1:
-            if strides[k] > (<int64_t>1 << 56) // sizes[k]:
-                raise RuntimeError(f"{who}(): Storage size calculation overflowed with sizes="
-                                   f"{list(size_from(rank, sizes))} and strides={list(given)}")
-            last += (sizes[k] - 1) * strides[k]
     return 0
 
 

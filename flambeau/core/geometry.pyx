@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from .dtypes cimport F32, F64, C64, C128, dtype_of
 from .tensor cimport TensorBase, MAX_DIMS
 from .parallel cimport parallel_for
+from .sizes cimport row_major, scaled
 
 cdef enum:
     PARALLEL_FROM = 1 << 18    # bytes from which a copy is shared over the threads
@@ -19,11 +20,7 @@ cdef void load(Shape* s, TensorBase t) noexcept:
 
 
 cdef void compact_strides(int rank, const int64_t* sizes, int64_t* strides) noexcept nogil:
-    cdef int64_t n = 1
-    cdef int d
-    for d in range(rank - 1, -1, -1):
-        strides[d] = n
-        n *= sizes[d] if sizes[d] > 0 else 1
+    row_major(rank, sizes, strides)    # what does not fit is of a tensor without elements
 
 
 cdef void load_compact(Shape* s, TensorBase t) noexcept:
@@ -55,13 +52,13 @@ cdef void select_cut(Shape* s, const int64_t* a) noexcept:
 
 cdef void slice_cut(Shape* s, const int64_t* a) noexcept:
     s.offset += a[1] * s.strides[a[0]]
-    s.strides[a[0]] *= a[2]
+    s.strides[a[0]] = scaled(s.strides[a[0]], a[2])
     s.sizes[a[0]] = a[3]
 
 
 cdef void unsqueeze_cut(Shape* s, const int64_t* a) noexcept:
     cdef int dim = <int>a[0]
-    insert(s, dim, 1, s.sizes[dim] * s.strides[dim] if dim < s.rank else 1)
+    insert(s, dim, 1, scaled(s.strides[dim], s.sizes[dim]) if dim < s.rank else 1)
 
 
 cdef void diagonal_cut(Shape* s, const int64_t* a) noexcept:
@@ -82,7 +79,7 @@ cdef void unfold_cut(Shape* s, const int64_t* a) noexcept:
         return
     stride = s.strides[a[0]]
     s.sizes[a[0]] = (s.sizes[a[0]] - a[1]) // a[2] + 1
-    s.strides[a[0]] = stride * a[2]
+    s.strides[a[0]] = scaled(stride, a[2])
     insert(s, s.rank, a[1], stride)
 
 

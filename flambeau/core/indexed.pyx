@@ -1,12 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The launch of indexed kernels: which ranges of places, over which threads."""
 from libc.string cimport memcpy
-from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t, uintptr_t
 from .device cimport Device
 from .dispatch cimport Family
 from .launch cimport run_indexed
 from .tensor cimport MAX_DIMS, TensorBase, pointer, wrote
 from .parallel cimport parallel_for
+from .sizes cimport mul_overflow
 
 cdef enum:
     MAX_OPERANDS = 16
@@ -47,7 +48,8 @@ cdef bint run(kernel_t kernel, tuple operands, int outputs, tuple axes, int seri
     """
     cdef Launch work
     cdef TensorBase t
-    cdef int64_t fault = 0, places = 1, grain, n
+    cdef int64_t fault = 0, places = 1, steps, grain, n
+    cdef bint many = False
     cdef int k, d, count = len(operands), parallel = len(axes) - serial
     if count > MAX_OPERANDS or len(scalars) > MAX_SCALARS:
         raise ValueError(f"indexed kernel: {count} operands and {len(scalars)} scalars are too many")
@@ -56,7 +58,7 @@ cdef bint run(kernel_t kernel, tuple operands, int outputs, tuple axes, int seri
         n = axes[d]
         work.geometry[work.used] = n
         work.used += 1
-        places *= n
+        many |= mul_overflow(places, n, &places)
         if d < parallel - 1:
             work.rows *= n
         elif d == parallel - 1:
@@ -73,20 +75,33 @@ cdef bint run(kernel_t kernel, tuple operands, int outputs, tuple axes, int seri
             (<double*>&work.scalars[k])[0] = scalars[k]
         else:
             (<int64_t*>&work.scalars[k])[0] = scalars[k]
-    if places == 0:
+    if work.rows == 0 or work.length == 0 or (places == 0 and not many):
         return True
+    if mul_overflow(places, effort, &steps) or many:
+        steps = INT64_MAX
     work.along = work.rows < FEW_ROWS
     n = work.length if work.along else work.rows
-    if places * effort < PARALLEL_FROM:
+    if steps < PARALLEL_FROM:
         run_range(&work, 0, n)
     else:
-        grain = PARALLEL_FROM * n // (places * effort)
+        grain = max(n // (steps // PARALLEL_FROM), 1)
         grain = max((grain + 63) // 64 * 64 if work.along else grain, 1)
         with nogil:
             parallel_for(run_range, &work, n, grain)
     for k in range(outputs):
         wrote(<TensorBase>operands[k])
     return fault == 0
+
+
+cdef object larger(object most, object value):
+    """The larger magnitude of `most` and the ints in an argument."""
+    cdef object n
+    if isinstance(value, int):
+        return max(most, abs(value))
+    if isinstance(value, tuple):
+        for n in <tuple>value:
+            most = larger(most, n)
+    return most
 
 
 cdef class Launcher:
@@ -99,19 +114,20 @@ cdef class Launcher:
     def __init__(self, declaration, frozenset static, effort):
         self.declaration, self.static, self.effort, self.kernels = declaration, static, effort, {}
 
-    def run(self, tuple operands, int outputs, tuple axes, int serial, bint lanes, dict params) -> bool:
+    def run(self, tuple operands, int outputs, tuple axes, int serial, bint lanes, dict params, object most=0) -> bool:
         """Whether all indices were in bounds; a device reports that later, when the host waits for it anyway.  `lanes`: the
         last parallel axis is the innermost in memory.
 
         A kernel is asked for by: for each operand its dtype code, whether its last stride is 1 (bit 4) and its rank (from
-        bit 5); whether all offsets fit into 32 bits; the static arguments; the types of the others; how many axes are
+        bit 5); whether all places fit into 32 bits, and whatever is computed on the way to them: `most`, and the largest int
+        among the arguments times the longest axis; the static arguments; the types of the others; how many axes are
         parallel and serial; whether lanes run along the last parallel axis.
         """
         cdef list key = [], given = [], scalars = []
         cdef TensorBase t
         cdef Device device = (<TensorBase?>operands[0]).storage.on
-        cdef int64_t reach
-        cdef bint short = True, vector
+        cdef int64_t reach, longest = 1
+        cdef bint short = most < 1 << 29, vector
         cdef int d, last = len(axes) - serial - 1
         for x in operands:
             t = <TensorBase?>x
@@ -121,17 +137,24 @@ cdef class Launcher:
             reach = 0
             for d in range(t.rank):
                 reach += (t.sizes[d] - 1 if t.sizes[d] else 0) * t.strides[d]
+                longest = max(longest, t.sizes[d])
             short = short and reach < 1 << 30 and t.count < 1 << 30
             key.append(t.code | (t.rank > 0 and t.strides[t.rank - 1] == 1) << 4 | t.rank << 5)
         t = <TensorBase>operands[0]
         vector = lanes and last >= 0 and <int64_t>axes[last] >= LEAST_LANES and t.width < 16
         signature = tuple(key)
+        for n in axes:
+            if n > longest:
+                longest = n
+        largest = 0
         for name, value in params.items():
+            largest = larger(largest, value)
             if name in self.static:
                 given.append(value)
             else:
                 scalars.append(value)
                 given.append(type(value))
+        short = short and <object>longest * largest < 1 << 29
         wanted = (signature, short | vector << 1 | outputs << 2 | serial << 8 | len(axes) << 16, device, *given)
         found = self.kernels.get(wanted)
         if device is None:

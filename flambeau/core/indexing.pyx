@@ -46,6 +46,7 @@ cdef struct Reader:           # how far a key has been read
     Program program
     int source                # the dimension of the tensor that the next item is about
     int out                   # the dimension of the view that it will be
+    int rank                  # of the view so far
 
 
 cdef void program_cut(Shape* s, const int64_t* arguments) noexcept:
@@ -62,8 +63,10 @@ cdef void program_cut(Shape* s, const int64_t* arguments) noexcept:
 
 cdef int add_cut(Reader* r, int kind, int64_t a=0, int64_t b=0, int64_t c=0) except -1:
     cdef Program* p = &r.program
-    if p.count == MOST_CUTS:
-        raise IndexError("too many indices for one key")
+    r.rank += kind == UNSQUEEZE
+    r.rank -= kind == SELECT
+    if p.count == MOST_CUTS or r.rank > MAX_DIMS:
+        raise IndexError(f"too many indices for one key: a tensor has at most {MAX_DIMS} dimensions")
     p.cuts[p.count][0], p.cuts[p.count][1] = kind, r.out
     p.cuts[p.count][2], p.cuts[p.count][3], p.cuts[p.count][4] = a, b, c
     p.count += 1
@@ -118,12 +121,12 @@ cdef int too_many(TensorBase t, int dims) except -1:
 
 cdef TensorBase read_basic(TensorBase t, tuple key, int dims):
     cdef Reader r
-    r.program.count, r.source, r.out = 0, 0, 0
+    r.program.count, r.source, r.out, r.rank = 0, 0, 0, t.rank
     too_many(t, dims)
     cdef bint spread = False
     for item in key:
         if PyLong_CheckExact(item):
-            read_int(&r, t, item)
+            read_int(&r, t, as_int(item, "__getitem__", "key"))
         elif PySlice_Check(item):
             read_slice(&r, t, item)
         elif item is None:
@@ -183,7 +186,7 @@ cdef tuple read_advanced(TensorBase t, tuple key):
     cdef TensorBase index
     cdef int dims = 0, d
     cdef bint spread = False, advanced = False
-    r.program.count, r.source, r.out = 0, 0, 0
+    r.program.count, r.source, r.out, r.rank = 0, 0, 0, t.rank
     for item in items:
         if isinstance(item, TensorBase):
             dims += (<TensorBase>item).rank if (<TensorBase>item).code == BOOL else 1
@@ -207,7 +210,7 @@ cdef tuple read_advanced(TensorBase t, tuple key):
             r.out += 1
             advanced = True
         elif PyLong_Check(item):
-            read_int(&r, t, item)
+            read_int(&r, t, as_int(item, "__getitem__", "key"))
         elif PySlice_Check(item):
             read_slice(&r, t, item)
         else:
@@ -251,11 +254,11 @@ cdef object getitem(TensorBase t, object key):
     if PyLong_CheckExact(key) or PySlice_Check(key):
         if t.rank == 0:
             raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number")
-        r.program.count, r.source, r.out = 0, 0, 0
+        r.program.count, r.source, r.out, r.rank = 0, 0, 0, t.rank
         if PySlice_Check(key):
             read_slice(&r, t, key)
         else:
-            read_int(&r, t, key)
+            read_int(&r, t, as_int(key, "__getitem__", "key"))
         return finish_view(t, &r)
     if not PyTuple_Check(key):
         if isinstance(key, TensorBase) and (<TensorBase>key).code == BOOL and (<TensorBase>key).rank:

@@ -14,6 +14,7 @@ from .geometry cimport Shape, copy_strided, select_cut, slice_cut
 from .strided cimport put
 from .views cimport cut
 from .device cimport Device
+from .sizes cimport add_overflow
 from .dispatch cimport Op, copied, one_device, make_callable, prepare_op
 cimport cython
 
@@ -130,7 +131,8 @@ cdef TensorBase joined(object tensors, object dim, bint new, str who):
             continue
         last = last and channels_last(t)
         check(t, first, k, axis, new, who)
-        total += 1 if new else t.sizes[axis]
+        if add_overflow(total, 1 if new else t.sizes[axis], &total):
+            raise RuntimeError(f"{who}(): the sizes of dimension {axis} add up to more than 64 bits count")
     taped = taped and grad_enabled() and CATEGORY[code] >= 2
     for d in range(first.rank + new):
         sizes[d] = total if d == axis else first.sizes[d - (new and d > axis)]

@@ -17,4 +17,7 @@ cdef class Storage:
 
 cdef bint inferring() noexcept nogil
 cdef Storage new_storage(size_t nbytes)
+cdef void* scratch(int64_t n, int64_t width) except NULL    # for the length of a call
+cdef int check_room(size_t nbytes) except -1
+cdef str refusal(object nbytes)
 cdef Storage new_storage_on(Device device, size_t nbytes)

@@ -5,12 +5,13 @@ Freed blocks wait in a free list of their size class: 64-byte steps up to 4 KiB,
 Only code that holds the GIL allocates or frees, so the lists need no lock.  Blocks of 2 MiB and more ask for
 huge pages, which makes first touch several times cheaper.
 """
-from libc.stdlib cimport free
+from libc.stdlib cimport free, malloc
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from posix.stdlib cimport posix_memalign
 from cpython.buffer cimport PyBuffer_FillInfo
 from .device cimport Device, CLASSES, ALIGNMENT, class_of, class_bytes
 from .device import OutOfMemoryError
+from .sizes cimport mul_overflow
 from .dtypes import cpu_device
 cimport cython
 
@@ -28,6 +29,7 @@ cdef extern from *:
     int flambeau_inference         # whether this thread is in inference mode
 
 DEF HUGE_PAGE = 1 << 21
+cdef size_t MOST_BYTES = class_bytes(CLASSES - 1)   # of one block
 
 cdef struct FreeBlock:
     FreeBlock* next
@@ -53,7 +55,7 @@ cdef char* acquire(size_t nbytes, int block) except NULL:
     else:
         if held_bytes + cached_bytes + size > memory_limit:
             empty_cache()
-        if nbytes > <size_t>1 << 62 or held_bytes + size > memory_limit:
+        if held_bytes + size > memory_limit:
             raise OutOfMemoryError(refusal(nbytes))
         system_calls += 1
         if posix_memalign(&memory, HUGE_PAGE if size >= HUGE_PAGE else ALIGNMENT, size) != 0:
@@ -81,7 +83,46 @@ cdef void release(char* data, int block) noexcept:
     cached_bytes += size
 
 
-cdef str refusal(size_t nbytes):
+cdef int block_for(size_t nbytes) except -1:
+    """The size class of so many bytes; OutOfMemoryError where there is none."""
+    if nbytes > MOST_BYTES:
+        raise OutOfMemoryError(refusal(nbytes))
+    return class_of(nbytes)
+
+
+cdef void* scratch(int64_t n, int64_t width) except NULL:
+    """Memory for n numbers of `width` bytes, for the length of a call: `free` gives it back.  OutOfMemoryError with the bytes
+    where they do not fit 64 bits, the limit, or the machine.
+    """
+    cdef int64_t nbytes
+    cdef void* memory
+    if mul_overflow(n, width, &nbytes) or n < 0:
+        raise OutOfMemoryError(refusal(<object>n * width))
+    check_room(nbytes)
+    memory = malloc(nbytes if nbytes else 1)
+    if memory == NULL:
+        empty_cache()
+        memory = malloc(nbytes if nbytes else 1)
+    if memory == NULL:
+        raise OutOfMemoryError(refusal(nbytes))
+    return memory
+
+
+cdef int check_room(size_t nbytes) except -1:
+    """OutOfMemoryError where the limit does not leave so many bytes."""
+    if nbytes > MOST_BYTES or held_bytes + nbytes > memory_limit:
+        raise OutOfMemoryError(refusal(nbytes))
+    return 0
+
+
+def require(nbytes: int) -> None:
+    """OutOfMemoryError where the limit, or any machine, has no room for so many bytes: for what others will allocate."""
+    if nbytes > MOST_BYTES:
+        raise OutOfMemoryError(refusal(nbytes))
+    check_room(nbytes)
+
+
+cdef str refusal(object nbytes):
     cdef str most = f"; the limit is {memory_limit} bytes" if memory_limit < <size_t>1 << 62 else ""
     return (f"flambeau: cannot allocate {nbytes} bytes on the CPU: tensors hold {held_bytes} bytes and the cache "
             f"{cached_bytes} bytes{most}")
@@ -153,9 +194,7 @@ def _set_inference(bint enabled) -> bool:
 
 cdef Storage new_storage(size_t nbytes):
     cdef Storage s = Storage.__new__(Storage)
-    cdef int block = class_of(nbytes)
-    if block >= CLASSES or nbytes > <size_t>1 << 62:
-        raise OutOfMemoryError(refusal(nbytes))
+    cdef int block = block_for(nbytes)
     s.data = acquire(nbytes, block)
     s.block = block
     s.length = nbytes
@@ -169,9 +208,9 @@ cdef Storage new_storage_on(Device device, size_t nbytes):
     if device is None:
         return new_storage(nbytes)
     s = Storage.__new__(Storage)
-    block = class_of(nbytes)
-    if block >= CLASSES or nbytes > <size_t>1 << 62:
+    if nbytes > MOST_BYTES:
         raise OutOfMemoryError(f"flambeau: cannot allocate {nbytes} bytes on {device.place}")
+    block = class_of(nbytes)
     s.address = device.acquire(nbytes, block)
     s.on, s.stream = device, device.stream
     s.block, s.length = block, nbytes
@@ -187,16 +226,18 @@ cdef class Storage:
     """
 
     def __cinit__(self, nbytes=None):
+        cdef int block
         self.block = -1
         self.writable = True
         self.inference = flambeau_inference
         if nbytes is not None:
             if nbytes < 0:
                 raise RuntimeError(f"UntypedStorage(): nbytes must be at least 0, got {nbytes}")
-            if nbytes > (1 << 62):
-                raise OutOfMemoryError(refusal(1 << 62))
-            self.block = class_of(nbytes)
-            self.data = acquire(nbytes, self.block)
+            if nbytes > MOST_BYTES:
+                raise OutOfMemoryError(refusal(nbytes))
+            block = block_for(nbytes)
+            self.data = acquire(nbytes, block)
+            self.block = block
             self.length = nbytes
 
     def __dealloc__(self):

@@ -8,7 +8,9 @@ over the threads.
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
+from .device import OutOfMemoryError
 from .dtypes cimport BOOL, F32, F64, I8, I16, I32, I64, U8, dtype_of
+from .memory cimport check_room, refusal
 from .parallel cimport parallel_for
 from .tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer
 from .views cimport compact
@@ -191,8 +193,9 @@ def order(TensorBase input not None, bint descending=False, int64_t wanted=-1) -
     o.source, o.to = pointer(x), <int64_t*>out.storage.data
     rows = x.count // o.length
     grain = PARALLEL_FROM // o.length
+    check_room(o.length * 2 * (o.width + 4))
     with nogil:
         parallel_for(order_range, &o, rows, grain if grain > 0 else 1)
     if o.failed:
-        raise MemoryError
+        raise OutOfMemoryError(refusal(o.length * 2 * (o.width + 4)))
     return out

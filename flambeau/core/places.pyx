@@ -4,13 +4,14 @@
 Index tensors become a list of places in the storage, computed and checked before anything is read or written.  Reading is
 shared over the threads; writing goes in the order of the elements, so that equal indices always give the same bits.
 """
-from libc.stdlib cimport malloc, free
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
 from .tensor cimport MAX_DIMS, TensorBase, check_writable, new_tensor, pointer, wrote
 from .tape cimport check_in_place, grad_enabled, set_grad, wants_grad
 from .dispatch cimport sum_to
+from .memory cimport scratch
 from .parallel cimport parallel_for
 from .geometry cimport copy_strided
 from .strided cimport compact, expanded, reshaped, taped
@@ -93,9 +94,7 @@ cdef int find_places(Places* p, TensorBase v, list indices, object error, bint n
         p.sizes[p.before + rank + k] = p.after_sizes[k]
     p.rank = p.before + rank + p.after
     p.width, p.data = v.width, pointer(v)
-    p.places = <int64_t*>malloc((p.count if p.count > 0 else 1) * sizeof(int64_t))
-    if p.places == NULL:
-        raise MemoryError
+    p.places = <int64_t*>scratch(p.count, sizeof(int64_t))
     memset(p.places, 0, p.count * sizeof(int64_t))
     try:
         if p.count:

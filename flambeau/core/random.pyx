@@ -6,12 +6,13 @@ and a counter into four random words.  A generator is a key, its seed, and the n
 words reserves counters: element i of an operation that has reserved from `offset` on is word i % 4 of counter
 offset + i // 4, on every device and for any number of threads.
 """
-from libc.stdlib cimport malloc, free
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cpython.object cimport PyObject
 from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY, ITEMSIZE, dtype_of
 from .device cimport device_for
+from .memory cimport scratch
 from .dtypes import cpu_device
 from .tensor cimport TensorBase, new_tensor, pointer, as_int
 from .elements cimport Value, store, check_fits
@@ -274,9 +275,7 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
                            f"{highest(code) if code != I64 else (1 << 32) - 1} for "
                            f"{dtype_of(code)}, got {n}")
     t = new_tensor(1, &n, code)
-    order = <uint32_t*>t.storage.data if code == I32 else <uint32_t*>malloc(n * 4 + 1)
-    if order == NULL:
-        raise MemoryError
+    order = <uint32_t*>t.storage.data if code == I32 else <uint32_t*>scratch(n, 4)
     s.key, s.counter, s.used = g.key, g.offset, 4
     with nogil:
         shuffle(order, <uint32_t>n, &s)

@@ -4,6 +4,8 @@
 The pieces share one node of the tape, which puts their gradients together in one pass.
 """
 from libc.stdint cimport int64_t
+from libc.stdlib cimport free
+from .memory cimport scratch
 from .tensor cimport MAX_DIMS, TensorBase, as_int, new_tensor_on, parse_sizes
 from .dtypes cimport size_from
 from .tape cimport Node, attach
@@ -15,6 +17,12 @@ cimport cython
 cdef extern from "Python.h":
     bint PyTuple_Check(object o)
     bint PyList_Check(object o)
+
+
+cdef enum:
+    MANY_PARTS = 1 << 16          # from which room is looked for before they are made
+    BYTES_A_PART = 256            # a tensor, and its place in a list and in a tuple
+    MOST_PARTS = 0x7fffffff
 
 
 # --- several parts at once ------------------------------
@@ -133,6 +141,7 @@ def split(TensorBase tensor not None, split_size_or_sections=None, dim=0, *, spl
         raise RuntimeError(f"split(): split_size can only be 0 if dimension size is 0, but got dimension size of {length}")
     if length == 0:
         return take_apart(tensor, d, [0], False, "SplitBackward0")
+    check_parts((length - 1) // size + 1, "split")
     return take_apart(tensor, d, [min(size, length - k) for k in range(0, length, size)], False, "SplitBackward0")
 
 
@@ -153,6 +162,15 @@ def split_with_sizes(TensorBase input not None, split_sizes, dim=0):
     return take_apart(input, d, lengths, False, "SplitWithSizesBackward0")
 
 
+cdef int check_parts(int64_t n, str who) except -1:
+    """OutOfMemoryError for more parts than memory has room for, before a list of them is begun."""
+    if n >= MANY_PARTS:
+        free(scratch(n, BYTES_A_PART))
+    if n > MOST_PARTS:
+        raise RuntimeError(f"{who}(): {n} parts are too many")
+    return 0
+
+
 def chunk(TensorBase input not None, chunks, dim=0):
     """At most `chunks` pieces of equal length; the last may be shorter.
 
@@ -168,8 +186,9 @@ def chunk(TensorBase input not None, chunks, dim=0):
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {n}")
     d = read_dim(dim, input.rank, "chunk")
     if input.sizes[d] == 0:
+        check_parts(n, "chunk")
         return take_apart(input, d, [0] * n, False, "SplitBackward0")
-    return split(input, (input.sizes[d] + n - 1) // n, d)
+    return split(input, (input.sizes[d] - 1) // n + 1, d)
 
 
 def tensor_split(TensorBase input not None, indices_or_sections=None, dim=0, *, sections=None, indices=None):
@@ -198,6 +217,7 @@ def tensor_split(TensorBase input not None, indices_or_sections=None, dim=0, *, 
     n = as_int(wanted, "tensor_split", "sections")
     if n <= 0:
         raise RuntimeError(f"tensor_split(): number of sections must be larger than 0, got {n}")
+    check_parts(n, "tensor_split")
     return take_apart(input, d, [length // n + (k < length % n) for k in range(n)], False, "SplitBackward0")
 
 
@@ -225,6 +245,7 @@ def unbind(TensorBase input not None, dim=0):
     if input.rank == 0:
         raise IndexError(f"unbind(): Dimension specified as {dim} but tensor has no dimensions")
     d = read_dim(dim, input.rank, "unbind")
+    check_parts(input.sizes[d], "unbind")
     return take_apart(input, d, [1] * input.sizes[d], True, "UnbindBackward0")
 
 

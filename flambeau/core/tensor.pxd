@@ -58,6 +58,8 @@ cdef Late late
 cdef object operator_for(int number)
 
 cdef TensorBase bare()
+cdef object beyond(str place, int ndim, const int64_t* sizes, const int64_t* strides, int code)   # an error to raise
+cdef object uncountable(int ndim, const int64_t* sizes)                                           # an error to raise
 cdef int set_rank(TensorBase t, int ndim) except -1
 cdef TensorBase new_tensor(int ndim, const int64_t* sizes, int code)
 cdef TensorBase new_strided(int ndim, const int64_t* sizes, const int64_t* strides, int code)
@@ -65,6 +67,7 @@ cdef TensorBase alias(TensorBase source, int ndim, const int64_t* sizes, const i
 cdef void find_contiguous(TensorBase t) noexcept
 cdef bint same_shape(TensorBase a, TensorBase b) noexcept nogil
 cdef int64_t as_int(object value, str who, str argument) except? -9223372036854775807
+cdef int64_t as_size(object value, str who, str argument) except? -9223372036854775807
 cdef int parse_sizes(object given, int64_t* out, str who) except -1
 cdef int wrap_dim(int64_t dim, int ndim, str who) except -1
 cdef int parse_dims(object dims, int ndim, int* out, str who) except -1

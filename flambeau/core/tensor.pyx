@@ -12,6 +12,8 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from .memory cimport Storage, new_storage, inferring, new_storage_on
 from .device cimport Device
+from .device import OutOfMemoryError
+from .sizes cimport mul_overflow, product_of, row_major, span_of
 from .dtypes cimport (
     BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, dtype_of, ITEMSIZE, CATEGORY, dtype, as_dtype, size_from, default_code,
 )
@@ -32,6 +34,7 @@ cdef extern from "Python.h":
     bint PyLong_CheckExact(object o)
     bint PyTuple_Check(object o)
     bint PyList_Check(object o)
+    int64_t PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
 
 cdef object cpu_device = _dtypes.cpu_device
 cdef object no_arguments = ()
@@ -86,80 +89,92 @@ cdef int set_rank(TensorBase t, int ndim) except -1:
     return 0
 
 
+cdef object beyond(str place, int ndim, const int64_t* sizes, const int64_t* strides, int code):
+    """The error for a tensor whose places or bytes 64 bits do not count; dense where `strides` is NULL."""
+    cdef object nbytes = ITEMSIZE[code], last = 0
+    cdef int d
+    for d in range(ndim):
+        if sizes[d] < 0:
+            return RuntimeError(f"Trying to create tensor with negative dimension {sizes[d]}: {list(size_from(ndim, sizes))}")
+        if strides == NULL:
+            nbytes = nbytes * max(sizes[d], 1)
+        else:
+            last = last + max(<object>sizes[d] - 1, 0) * <object>strides[d]
+    if strides != NULL:
+        nbytes = nbytes * (last + 1)
+    return OutOfMemoryError(
+        f"flambeau: cannot allocate {nbytes} bytes on {place}: Storage size calculation overflowed with sizes="
+        f"{list(size_from(ndim, sizes))}" + ("" if strides == NULL else f" and strides={list(size_from(ndim, strides))}"))
+
+
+cdef object uncountable(int ndim, const int64_t* sizes):
+    """The error for a view with more elements than 64 bits count, or of negative sizes."""
+    cdef int d
+    for d in range(ndim):
+        if sizes[d] < 0:
+            return RuntimeError(f"a view of negative size {sizes[d]}: {list(size_from(ndim, sizes))}")
+    return RuntimeError(f"numel: integer multiplication overflow: {list(size_from(ndim, sizes))} has more elements than 64 bits count")
+
+
 cdef TensorBase new_tensor(int ndim, const int64_t* sizes, int code):
     """A contiguous tensor, its elements not set."""
     cdef TensorBase t = bare()
-    cdef int64_t n = 1
+    cdef int64_t n = 1, nbytes
+    cdef bint wrong = False
     cdef int d
     set_rank(t, ndim)
     for d in range(ndim - 1, -1, -1):
         t.sizes[d] = sizes[d]
         t.strides[d] = n
         if sizes[d] > 1:
-            if n > (<int64_t>1 << 62) // sizes[d]:
-                raise RuntimeError(f"empty(): the shape {size_from(ndim, sizes)} has more elements than memory has places")
-            n *= sizes[d]
+            wrong |= mul_overflow(n, sizes[d], &n)
+        wrong |= sizes[d] < 0
     for d in range(ndim):
         if sizes[d] == 0:
             n = 0
+    wrong |= mul_overflow(n, ITEMSIZE[code], &nbytes)
+    if wrong:
+        raise beyond("the CPU", ndim, sizes, NULL, code)
     t.count = n
     t.code = code
     t.width = ITEMSIZE[code]
     t.contiguous = True
-    t.storage = new_storage(<size_t>n * t.width)
+    t.storage = new_storage(<size_t>nbytes)
     return t
 
 
 cdef TensorBase new_strided(int ndim, const int64_t* sizes, const int64_t* strides, int code):
     """A tensor with that layout (no negative strides), its elements not set."""
-    cdef TensorBase t = bare()
-    cdef int64_t last = 0, n = 1
-    cdef int d
-    set_rank(t, ndim)
-    for d in range(ndim):
-        t.sizes[d], t.strides[d] = sizes[d], strides[d]
-        n *= sizes[d]
-        last += (sizes[d] - 1) * strides[d]
-    t.count = n
-    t.code = code
-    t.width = ITEMSIZE[code]
-    find_contiguous(t)
-    t.storage = new_storage(<size_t>((last + 1) if n else 0) * t.width)
-    return t
+    return new_strided_in(None, ndim, sizes, strides, code)
 
 
 cdef TensorBase new_tensor_on(Device device, int ndim, const int64_t* sizes, int code):
     """`new_tensor` in a device's memory; on the host where `device` is None."""
     cdef int64_t strides[MAX_DIMS]
-    cdef int64_t n = 1
-    cdef int d
-    if device is None:
+    if device is None or ndim > MAX_DIMS:
         return new_tensor(ndim, sizes, code)
-    for d in range(ndim - 1, -1, -1):
-        strides[d] = n
-        if sizes[d] > 1:
-            n *= sizes[d]
-    return new_strided_on(device, ndim, sizes, strides, code)
+    if row_major(ndim, sizes, strides):
+        raise beyond(str(device.place), ndim, sizes, NULL, code)
+    return new_strided_in(device, ndim, sizes, strides, code)
 
 
 cdef TensorBase new_strided_on(Device device, int ndim, const int64_t* sizes, const int64_t* strides, int code):
     """`new_strided` in a device's memory; on the host where `device` is None."""
-    cdef TensorBase t
-    cdef int64_t last = 0, n = 1
+    return new_strided_in(device, ndim, sizes, strides, code)
+
+
+cdef TensorBase new_strided_in(Device device, int ndim, const int64_t* sizes, const int64_t* strides, int code):
+    cdef TensorBase t = bare()
+    cdef int64_t nbytes = 0
     cdef int d
-    if device is None:
-        return new_strided(ndim, sizes, strides, code)
-    t = bare()
     set_rank(t, ndim)
     for d in range(ndim):
         t.sizes[d], t.strides[d] = sizes[d], strides[d]
-        if sizes[d] > 1 and n > (<int64_t>1 << 56) // sizes[d]:
-            raise RuntimeError(f"empty(): the shape {size_from(ndim, sizes)} has more elements than memory has places")
-        n *= sizes[d]
-        last += (sizes[d] - 1) * strides[d]
-    t.count, t.code, t.width = n, code, ITEMSIZE[code]
+    t.code, t.width = code, ITEMSIZE[code]
+    if product_of(ndim, sizes, &t.count) or span_of(ndim, sizes, strides, &nbytes) or mul_overflow(nbytes, t.width, &nbytes):
+        raise beyond("the CPU" if device is None else str(device.place), ndim, sizes, strides, code)
     find_contiguous(t)
-    t.storage = new_storage_on(device, <size_t>((last + 1) if n else 0) * t.width)
+    t.storage = new_storage(<size_t>nbytes) if device is None else new_storage_on(device, <size_t>nbytes)
     return t
 
 
@@ -176,13 +191,12 @@ cdef char* not_on_host(TensorBase t) except NULL with gil:
 cdef TensorBase alias(TensorBase source, int ndim, const int64_t* sizes, const int64_t* strides, int64_t offset):
     """A tensor over the same storage; not a view for the tape until someone sets `base`."""
     cdef TensorBase t = bare()
-    cdef int64_t n = 1
     cdef int d
     set_rank(t, ndim)
     for d in range(ndim):
         t.sizes[d], t.strides[d] = sizes[d], strides[d]
-        n *= sizes[d]
-    t.count = n
+    if product_of(ndim, sizes, &t.count):
+        raise uncountable(ndim, sizes)
     t.code = source.code
     t.width = source.width
     t.offset = offset
@@ -219,6 +233,30 @@ cdef bint same_shape(TensorBase a, TensorBase b) noexcept nogil:
 
 # --- arguments ------------------------------
 cdef int64_t as_int(object value, str who, str argument) except? -9223372036854775807:
+    """An int; TypeError for anything else, ValueError for one beyond 64 bits."""
+    cdef int64_t found
+    if not fits(plain_int(value, who, argument), &found):
+        raise ValueError(f"{who}(): argument '{argument}': Overflow when unpacking long long: {value}")
+    return found
+
+
+cdef int64_t as_size(object value, str who, str argument) except? -9223372036854775807:
+    """One of several sizes or strides: as `as_int`, but a TypeError for one beyond 64 bits, as PyTorch has it."""
+    cdef int64_t found
+    if not fits(plain_int(value, who, argument), &found):
+        raise TypeError(f"{who}(): argument '{argument}' failed to unpack the object with error \"Overflow when unpacking long "
+                        f"long\": {value}")
+    return found
+
+
+cdef inline bint fits(object value, int64_t* out) except -1:
+    """Whether an int fits 64 bits, and which it is."""
+    cdef int overflow = 0
+    out[0] = PyLong_AsLongLongAndOverflow(value, &overflow)
+    return not overflow
+
+
+cdef inline object plain_int(object value, str who, str argument):
     if PyLong_CheckExact(value):
         return value
     if isinstance(value, (bool, float, str)) or value is None:
@@ -233,11 +271,11 @@ cdef int parse_sizes(object given, int64_t* out, str who) except -1:
     """Sizes from an int or a sequence of ints; returns how many.  -1 is left for the caller to judge."""
     cdef int n = 0
     if PyLong_CheckExact(given):
-        out[0] = given
+        out[0] = as_size(given, who, "size")
         return 1
     if not (PyTuple_Check(given) or PyList_Check(given)):
         if hasattr(given, "__index__"):
-            out[0] = _index(given)
+            out[0] = as_size(given, who, "size")
             return 1
         try:
             given = tuple(given)
@@ -246,7 +284,7 @@ cdef int parse_sizes(object given, int64_t* out, str who) except -1:
     for s in given:
         if n == MAX_DIMS:
             raise RuntimeError(f"{who}(): a tensor has at most {MAX_DIMS} dimensions, got {len(given)}")
-        out[n] = as_int(s, who, "size")
+        out[n] = as_size(s, who, "size")
         n += 1
     return n
 
@@ -262,9 +300,6 @@ cdef int wrap_dim(int64_t dim, int ndim, str who) except -1:
 cdef int parse_dims(object dims, int ndim, int* out, str who) except -1:
     """Dimensions from an int or a sequence, wrapped, no two the same; returns how many."""
     cdef int n = 0, k, d
-    if PyLong_CheckExact(dims):
-        out[0] = wrap_dim(dims, ndim, who)
-        return 1
     if not (PyTuple_Check(dims) or PyList_Check(dims)):
         out[0] = wrap_dim(as_int(dims, who, "dim"), ndim, who)
         return 1
@@ -445,7 +480,7 @@ cdef class TensorBase:
 
     @property
     def nbytes(self) -> int:
-        return self.count * self.width
+        return <object>self.count * self.width
 
     def storage_offset(self) -> int:
         return self.offset
@@ -657,7 +692,11 @@ cdef class TensorBase:
         """Nested lists of Python numbers; a number for a 0-dim tensor."""
         if self.storage.on is not None:
             return self.detach().cpu().tolist()
-        return nested(self, 0, self.offset)
+        try:
+            return nested(self, 0, self.offset)
+        except MemoryError:
+            raise OutOfMemoryError(f"tolist(): cannot allocate {<object>self.count * sizeof(void*)} bytes for the references of "
+                                   f"lists of {self.count} numbers, and the numbers") from None
 
     def __len__(self):
         if self.rank == 0:

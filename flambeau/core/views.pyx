@@ -1,13 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Operations that change how a storage is read and nothing else: shapes, orders of dimensions, parts, repetition."""
 from libc.string cimport memcpy
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT64_MAX, int64_t
 from cpython.object cimport PyObject
 from .memory cimport Storage, new_storage_on
 from .dtypes cimport F32, F64, C64, C128, CATEGORY, as_dtype, dtype as DType, dtype_of, size_from
-from .tensor cimport MAX_DIMS, TensorBase, alias, as_int, find_contiguous, new_tensor_on, parse_sizes, wrap_dim, wrote
+from .tensor cimport MAX_DIMS, TensorBase, alias, as_int, as_size, beyond, find_contiguous, uncountable, new_tensor_on, parse_sizes, wrap_dim, wrote
 from .tape cimport Node, attach, check_in_place, grad_enabled, wants_grad
 from .dispatch cimport Op, make_callable, prepare_op
+from .sizes cimport add_overflow, mul_overflow, product_of, row_major, scaled, span_of
 from .geometry cimport compact_strides, diagonal_cut, load, unfold_cut
 from .strided cimport copy_as, permuted, read_dim, same_elements, strided, swapped, taped, view_of
 from .tape import record
@@ -39,7 +40,7 @@ cdef int read_sizes(tuple given, object named, int64_t* out, str who, str argume
         raise TypeError(f'{who}() missing 1 required positional argument: "{argument}"')
     if not (PyTuple_Check(values) or PyList_Check(values)):
         if hasattr(values, "__index__") and not hasattr(values, "__len__") or PyLong_Check(values) or is_scalar(values):
-            out[0] = as_int(values, who, argument)
+            out[0] = read_one(values, who, argument)
             return 1
         try:
             values = tuple(values)
@@ -48,9 +49,13 @@ cdef int read_sizes(tuple given, object named, int64_t* out, str who, str argume
     for value in values:
         if n == MAX_DIMS:
             raise RuntimeError(f"{who}(): a tensor has at most {MAX_DIMS} dimensions, got {len(values)}")
-        out[n] = as_int(value, who, argument)
+        out[n] = read_one(value, who, argument)
         n += 1
     return n
+
+
+cdef inline int64_t read_one(object value, str who, str argument) except? -9223372036854775807:
+    return as_int(value, who, argument) if argument[0] == "d" else as_size(value, who, argument)
 
 
 cdef bint is_scalar(object value):
@@ -61,6 +66,7 @@ cdef int infer_size(TensorBase t, int rank, int64_t* sizes, str who) except -1:
     """Put a number for -1 and check the product."""
     cdef int d, unknown = -1
     cdef int64_t n = 1
+    cdef bint wrong
     for d in range(rank):
         if sizes[d] == -1:
             if unknown >= 0:
@@ -69,11 +75,14 @@ cdef int infer_size(TensorBase t, int rank, int64_t* sizes, str who) except -1:
         elif sizes[d] < 0:
             raise RuntimeError(f"{who}(): invalid shape dimension {sizes[d]} at index {d} of shape "
                                f"{list(size_from(rank, sizes))}")
-        else:
-            n *= sizes[d]
+    if unknown >= 0:
+        sizes[unknown] = 1
+    wrong = product_of(rank, sizes, &n)
+    if unknown >= 0:
+        sizes[unknown] = -1
+    if wrong or (unknown < 0 and n != t.count):
+        raise RuntimeError(f"{who}(): shape '{list(size_from(rank, sizes))}' is invalid for input of size {t.count}")
     if unknown < 0:
-        if n != t.count:
-            raise RuntimeError(f"{who}(): shape '{list(size_from(rank, sizes))}' is invalid for input of size {t.count}")
         return 0
     if n == 0 and t.count == 0:
         raise RuntimeError(f"{who}(): cannot reshape tensor of 0 elements into shape {list(size_from(rank, sizes))} because "
@@ -129,8 +138,9 @@ cdef TensorBase view_as_dtype(TensorBase t, DType wanted):
     if wanted.itemsize < t.width:
         ratio = t.width // wanted.itemsize
         for d in range(last):
-            s.strides[d] *= ratio
-        s.sizes[last] *= ratio
+            s.strides[d] = scaled(s.strides[d], ratio)
+        if mul_overflow(s.sizes[last], ratio, &s.sizes[last]):
+            raise uncountable(t.rank, t.sizes)
         s.offset *= ratio
     elif wanted.itemsize > t.width:
         ratio = wanted.itemsize // t.width
@@ -200,10 +210,11 @@ def flatten(TensorBase input not None, start_dim=0, end_dim=-1):
         return reshaped(input, 1, sizes)
     for d in range(input.rank):
         if first < d <= last:
-            sizes[rank - 1] *= input.sizes[d]
-        else:
-            sizes[rank] = input.sizes[d]
-            rank += 1
+            continue
+        sizes[rank] = input.sizes[d]
+        if d == first and product_of(last - first + 1, input.sizes + first, &sizes[rank]):
+            raise uncountable(input.rank, input.sizes)
+        rank += 1
     return reshaped(input, rank, sizes)
 
 
@@ -229,19 +240,19 @@ def unflatten(TensorBase input not None, dim, sizes):
     cdef int64_t shape[MAX_DIMS]
     cdef int d = read_dim(dim, input.rank, "unflatten"), k, n = parse_sizes(sizes, parts, "unflatten"), unknown = -1
     cdef int64_t product = 1
+    cdef bint wrong
     if input.rank == 0:
         raise IndexError("unflatten(): the tensor has no dimensions")
     if n == 0:
         raise RuntimeError("unflatten(): sizes must be non-empty")
     for k in range(n):
         if parts[k] == -1 and unknown < 0:
-            unknown = k
-        else:
-            product *= parts[k]
-    if unknown >= 0 and product > 0 and input.sizes[d] % product == 0:
+            unknown, parts[k] = k, 1
+    wrong = product_of(n, parts, &product)
+    if unknown >= 0 and not wrong and product > 0 and input.sizes[d] % product == 0:
         parts[unknown] = input.sizes[d] // product
         product = input.sizes[d]
-    if product != input.sizes[d]:
+    if wrong or product != input.sizes[d]:
         raise RuntimeError(f"unflatten(): Provided sizes {list(sizes)} don't multiply up to the size of dim {d} "
                            f"({input.sizes[d]}) in the input tensor")
     if input.rank - 1 + n > MAX_DIMS:
@@ -295,6 +306,8 @@ def unsqueeze(TensorBase input not None, dim):
     """
     cdef Shape s
     cdef int64_t d = wrap_dim(as_int(dim, "unsqueeze", "dim"), input.rank + 1, "unsqueeze")
+    if input.rank == MAX_DIMS:
+        raise RuntimeError(f"unsqueeze(): a tensor has at most {MAX_DIMS} dimensions")
     load(&s, input)
     unsqueeze_cut(&s, &d)
     return same_elements(input, &s, "UnsqueezeBackward0")
@@ -312,7 +325,7 @@ def view_as_real(TensorBase input not None):
         raise RuntimeError(f"view_as_real(): a tensor has at most {MAX_DIMS} dimensions")
     load(&s, input)
     for d in range(s.rank):
-        s.strides[d] *= 2
+        s.strides[d] = scaled(s.strides[d], 2)
     s.sizes[s.rank], s.strides[s.rank] = 2, 1
     s.rank += 1
     s.offset *= 2
@@ -594,7 +607,7 @@ def narrow(TensorBase input not None, dim, start, length):
         raise IndexError(f"narrow(): start out of range (expected to be in range of [{-size}, {size}], but got {a[1]})")
     if a[1] < 0:
         a[1] += size
-    if a[1] + a[3] > size:
+    if a[3] > size - a[1]:
         raise RuntimeError(f"narrow(): start ({a[1]}) + length ({a[3]}) exceeds dimension size ({size}).")
     return cut(input, slice_cut, a, "SliceBackward0")
 
@@ -637,13 +650,16 @@ def unfold(TensorBase input not None, dimension, size, step):
         raise RuntimeError(f"unfold(): maximum size for tensor at dimension {a[0]} is {length} but size is {a[1]}")
     if a[2] <= 0:
         raise RuntimeError(f"unfold(): step is {a[2]} but must be > 0")
+    if input.rank == MAX_DIMS:
+        raise RuntimeError(f"unfold(): a tensor has at most {MAX_DIMS} dimensions")
+    if a[1] == 0 and a[2] == 1 and length == INT64_MAX:
+        raise RuntimeError(f"unfold(): {length} windows and one are more than 64 bits count")
     return cut(input, unfold_cut, a, "UnfoldBackward0")
 
 
 cdef int read_geometry(TensorBase t, object size, object stride, object offset, Shape* s, str who) except -1:
     """Sizes, strides and offset into t's storage, inside of it."""
     cdef int d
-    cdef int64_t length = <int64_t>t.storage.length
     s.rank = parse_sizes(size, s.sizes, who)
     if parse_sizes(stride, s.strides, who) != s.rank:
         raise RuntimeError(f"{who}(): mismatch in length of strides and shape: got {list(size)} and {list(stride)}")
@@ -656,28 +672,19 @@ cdef int read_geometry(TensorBase t, object size, object stride, object offset, 
                                f"{list(size_from(s.rank, s.strides))}")
     if s.offset < 0:
         raise RuntimeError(f"{who}(): Tensor: invalid storage offset {s.offset}")
-    if out_of_bounds(s, length // t.width):
+    if out_of_bounds(s, t.width, <int64_t>t.storage.length):
         raise RuntimeError(f"{who}(): setStorage: sizes {list(size_from(s.rank, s.sizes))}, strides "
                            f"{list(size_from(s.rank, s.strides))}, storage offset {s.offset}, and itemsize {t.width} are out of "
-                           f"bounds for storage of size {length}")
+                           f"bounds for storage of size {t.storage.length}")
     return 0
 
 
-cdef bint out_of_bounds(Shape* s, int64_t room) noexcept:
-    """Whether an element lies behind the storage's end, by arithmetic that cannot overflow."""
-    cdef int64_t last = s.offset
-    cdef int d
-    for d in range(s.rank):
-        if s.sizes[d] == 0:
-            return False
-    for d in range(s.rank):
-        if s.sizes[d] > 1 and s.strides[d] > 0:
-            if s.strides[d] > room or s.sizes[d] - 1 > room // s.strides[d]:
-                return True
-            last += (s.sizes[d] - 1) * s.strides[d]
-            if last >= room:
-                return True
-    return last >= room
+cdef bint out_of_bounds(Shape* s, int64_t width, int64_t length) noexcept:
+    """Whether an element lies behind the end of a storage of `length` bytes."""
+    cdef int64_t span
+    if span_of(s.rank, s.sizes, s.strides, &span):
+        return True
+    return span > 0 and (add_overflow(s.offset, span, &span) or mul_overflow(span, width, &span) or span > length)
 
 
 def as_strided(TensorBase input not None, size, stride, storage_offset=None):
@@ -827,19 +834,18 @@ def resize_(TensorBase input not None, *sizes, size=None, memory_format=None):
     cdef TensorBase made
     cdef Storage larger
     cdef int d
-    cdef int64_t n = 1, needed
+    cdef int64_t n, needed
+    cdef bint wrong
     if wants_grad(input):
         raise RuntimeError("resize_(): cannot resize variables that require grad")
     s.rank = read_sizes(sizes, size, s.sizes, "resize_", "size") if sizes or size is not None else 0
     for d in range(s.rank):
         if s.sizes[d] < 0:
             raise RuntimeError(f"resize_(): negative sizes are not allowed, got {list(size_from(s.rank, s.sizes))}")
-        if s.sizes[d] > 0 and n > (<int64_t>1 << 58) // s.sizes[d]:
-            raise RuntimeError(f"resize_(): numel: integer multiplication overflow for {list(size_from(s.rank, s.sizes))}")
-        n *= s.sizes[d]
     s.offset = input.offset
-    compact_strides(s.rank, s.sizes, s.strides)
-    needed = (input.offset + n) * input.width
+    wrong = row_major(s.rank, s.sizes, s.strides) or product_of(s.rank, s.sizes, &n) or add_overflow(input.offset, n, &needed)
+    if wrong or mul_overflow(needed, input.width, &needed):
+        raise beyond("the CPU" if input.storage.on is None else str(input.device), s.rank, s.sizes, NULL, input.code)
     if n and needed > <int64_t>input.storage.length:
         larger = new_storage_on(input.storage.on, <size_t>needed)
         if input.storage.on is None:
@@ -932,7 +938,7 @@ cdef object call_sizes(PyObject* callable, PyObject** args, size_t flagged, PyOb
         for k in range(n):
             if not PyLong_CheckExact(<object>args[k + 1]):
                 break
-            sizes[k] = <object>args[k + 1]
+            sizes[k] = as_size(<object>args[k + 1], op.name, "size")
         else:
             return op.quick(<TensorBase>args[0], <int>n, sizes)
     return PyObject_Vectorcall(op.general, args, flagged, names)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..compiler import expr as ex
 from ..compiler import functions as fn
 from ..compiler.differentiate import sign as sign_of
@@ -287,7 +289,7 @@ def round(input, *, decimals=0, out=None):  # noqa: A001
     """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
     if decimals == 0:
         return rounded(input, out=out)
-    scale = 10.0 ** abs(decimals)
+    scale = 10.0 ** abs(decimals) if abs(decimals) < 309 else math.inf
     found = rounded(input * scale) / scale if decimals > 0 else rounded(input / scale) * scale
     return into(out, found, "round")
 

@@ -28,10 +28,12 @@ from ..core.dtypes import by_name
 from ..core.tensor import TensorBase
 from .complex_numbers import complex_of
 from .declare_indexed import indexed
-from .pooling import positive, spread
+from .pooling import addressable, positive, spread
 from .registry import register
 
 TILED = ("float32", "float64")
+SPARSE_FROM = 1 << 20  # elements of a plane of a grid up to which it is made, however empty it is
+MANY_PHASES = 1024  # parts of a transposed convolution's output from which it is made an element at a time
 CACHE_BYTES = 1 << 19  # what a chunk of a grid may take
 
 
@@ -226,16 +228,30 @@ def _pointlike(kernel: Sequence[int], g: Geometry, sizes: Sequence[int], out: Se
     return max(kernel) == 1 and max(g.stride) == 1 and not any(g.before) and tuple(sizes) == tuple(out)
 
 
+def _extent(kernel: Sequence[int], g: Geometry, out: Sequence[int]) -> int:
+    """The last place that a window reaches, the padding counted: the largest number on the way to an element."""
+    return max((o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, g.stride, kernel, g.dilation))
+
+
+def _sparse(x, kernel: Sequence[int], g: Geometry, out: Sequence[int]) -> bool:
+    """Whether a grid would hold much more than the input and the output: padding, for the most part."""
+    area = math.prod((o + k * d // s + 1) * s for o, s, k, d in zip(out, g.stride, kernel, g.dilation))
+    return area > max(SPARSE_FROM, 16 * (math.prod(x.shape[2:]) + math.prod(out)))
+
+
 def _forward(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
     kernel = tuple(w.shape[2:])
     filters = w.shape[0] // g.groups
     if x.dtype.name not in TILED or x.device.type != "cpu":
-        found = direct((x.shape[0], w.shape[0], *out), x, w, **_numbers(g), filters=filters)
+        found = direct((x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters)
         return found if bias is None else found + bias.reshape(-1, *[1] * len(kernel))
     weight = w.reshape(g.groups, filters, -1)
     if _pointlike(kernel, g, x.shape[2:], out):
         grid, line = x.contiguous(), (math.prod(out),)
         return _multiply(grid, weight, bias, (0,), line, line).reshape(x.shape[0], w.shape[0], *out)
+    if _sparse(x, kernel, g, out):
+        found = direct((x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters)
+        return found if bias is None else found + bias.reshape(-1, *[1] * len(kernel))
     phases, cells, shifts = _layout(out, kernel, g.stride, g.dilation)
     return _multiply(grid_of(x, g.stride, phases, cells, g.before), weight, bias, shifts, out, cells)
 
@@ -248,8 +264,10 @@ def _input(grad, w, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
     kernel = tuple(w.shape[2:])
     filters, channels = w.shape[0] // g.groups, w.shape[1]
     shape = (grad.shape[0], channels * g.groups, *sizes)
-    if grad.dtype.name not in TILED or grad.device.type != "cpu":
-        return direct_input(shape, grad, w, **_numbers(g), channels=channels, filters=filters)
+    many = math.prod(min(s, n) for s, n in zip(g.stride, sizes)) > MANY_PHASES
+    if grad.dtype.name not in TILED or grad.device.type != "cpu" or many or _sparse(grad, kernel, g, grad.shape[2:]):
+        most = max(n + b + k * d for n, b, k, d in zip(sizes, g.before, kernel, g.dilation))
+        return direct_input(shape, grad, w, most=most, **_numbers(g), channels=channels, filters=filters)
     turned = w.reshape(g.groups, filters, channels, -1).transpose(1, 2)
     if _pointlike(kernel, g, sizes, grad.shape[2:]):
         line, grid = (math.prod(sizes),), grad.contiguous()
@@ -306,8 +324,8 @@ def _weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
     shifts: tuple[int, ...]
     images, filters, channels = x.shape[0], grad.shape[1] // g.groups, x.shape[1] // g.groups
     shape = (grad.shape[1], channels, *kernel)
-    if x.dtype.name not in TILED or x.device.type != "cpu":
-        return direct_weight(shape, grad, x, **_numbers(g), filters=filters)
+    if x.dtype.name not in TILED or x.device.type != "cpu" or _sparse(x, kernel, g, out):
+        return direct_weight(shape, grad, x, most=_extent(kernel, g, out), **_numbers(g), filters=filters)
     if grad.numel() == 0:
         return zeros(shape, dtype=x.dtype)
     if _pointlike(kernel, g, x.shape[2:], out):
@@ -477,6 +495,9 @@ def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, 
             f"({' x '.join(map(str, kernel))}). Kernel size can't be greater than actual input size"
         )
     out = tuple((s - r) // step + 1 for s, r, step in zip(sizes, reach, stride))
+    addressable(name, [*sizes, *reach])
+    stride = tuple(min(s, r) if o == 1 else s for s, r, o in zip(stride, reach, out))  # one window has no next
+    dilation = tuple(d if k > 1 else 1 for d, k in zip(dilation, kernel))
     g = Geometry(stride, tuple(a for a, _ in pads), dilation, groups)
 
     def run(x, w, bias):
@@ -511,6 +532,9 @@ def _transposition(
             f"Given input size per channel: {list(x.shape[2:])}. Calculated output size per channel: {list(sizes)}. Output size "
             "is too small"
         )
+    addressable(name, [s + 2 * p + d * k for s, p, d, k in zip(sizes, padding, dilation, weight.shape[2:])])
+    stride = tuple(min(s, n + p) if i == 1 else s for s, n, p, i in zip(stride, sizes, padding, x.shape[2:]))
+    dilation = tuple(d if k > 1 else 1 for d, k in zip(dilation, weight.shape[2:]))
     g = Geometry(stride, padding, dilation, groups)
 
     def run(x, w, bias):

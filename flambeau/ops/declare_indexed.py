@@ -92,11 +92,15 @@ class Indexed:
         self.moved = [n in moves or (k == 0 and writes and bool(moves)) for k, n in enumerate(self.operands)]
         self.launcher = core.Launcher(self, self.static, effort)
 
-    def __call__(self, shape: Sequence[int], *inputs: TensorBase, **params: Any) -> Any:
-        """The results, each of that shape: a tensor, or a tuple of them."""
+    def __call__(self, shape: Sequence[int], *inputs: TensorBase, most: int = 0, **params: Any) -> Any:
+        """The results, each of that shape: a tensor, or a tuple of them.
+
+        `most`: the largest number that the body computes on the way to a place, where that is more than an argument
+        times a size.
+        """
         first, shape = inputs[0], tuple(shape)
         outs = tuple([empty(shape, dtype=d or first.dtype, device=first.device) for d in self.dtypes])
-        self.run(outs, inputs, shape, 0, True, params)
+        self.run(outs, inputs, shape, 0, True, params, most)
         return outs[0] if len(outs) == 1 else outs
 
     def into(
@@ -116,9 +120,16 @@ class Indexed:
         return out
 
     def run(
-        self, outs: tuple, inputs: tuple, axes: tuple, serial: int, lanes: bool, params: dict[str, Any]
+        self,
+        outs: tuple,
+        inputs: tuple,
+        axes: tuple,
+        serial: int,
+        lanes: bool,
+        params: dict[str, Any],
+        most: int = 0,
     ) -> None:
-        if not self.launcher.run(outs + inputs, len(outs), axes, serial, lanes, params):
+        if not self.launcher.run(outs + inputs, len(outs), axes, serial, lanes, params, most):
             raise IndexError(f"{self.name}(): an index is out of bounds")
 
     def address(self, *wanted: Any) -> int:

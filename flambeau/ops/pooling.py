@@ -245,6 +245,12 @@ def positive(name: str, argument: str, values: Sequence[int], least: int = 1) ->
         raise RuntimeError(f"{name}(): {argument} must be at least {least}, got {tuple(values)}")
 
 
+def addressable(name: str, extents: Sequence[int]) -> None:
+    """RuntimeError where padded sizes are beyond what 64 bits address."""
+    if any(n >= 1 << 62 for n in extents):
+        raise RuntimeError(f"{name}(): expected padded sizes to be at most {(1 << 62) - 1}, got {list(extents)}")
+
+
 def planes(name: str, shape: Sequence[int], n: int) -> tuple[int, ...]:
     """(N, C, *) or (C, *) as (planes, *)."""
     if len(shape) not in (n + 1, n + 2):
@@ -295,7 +301,10 @@ def _planned(name: str, n: int, shape, kernel, stride, padding, dilation, ceil_m
             raise RuntimeError(
                 f"{name}(): Given input size: {tuple(flat[1:])}. Calculated output size is too small: {count}"
             )
+        if count == 1:
+            stride = (*stride[: len(out)], min(s, size + p), *stride[len(out) + 1 :])  # one window has no next
         out.append(count)
+    addressable(name, [n + 2 * p + d * k for n, p, k, d in zip(flat[1:], padding, kernel, dilation)])
     return Plan(flat, (kernel, stride, padding, dilation), (flat[0], *out), (*shape[:-n], *out))
 
 
@@ -361,7 +370,10 @@ def _declare_maxima(n: int) -> None:
             return _max_pool(n, input, size, None, 0, 1, False, return_indices)
         with unrecorded():
             at = parts_largest(
-                (flat.shape[0], *wanted), flat, **_longest(tuple(flat.shape[1:]), tuple(wanted))
+                (flat.shape[0], *wanted),
+                flat,
+                most=_parts_reach(flat.shape[1:], wanted),
+                **_longest(tuple(flat.shape[1:]), tuple(wanted)),
             )
         values = flat.flatten(1).gather(1, at.flatten(1)).reshape(shape)
         return (values, at.reshape(shape)) if return_indices else values
@@ -427,13 +439,27 @@ def _longest(sizes: tuple[int, ...], parts: tuple[int, ...]) -> dict[str, int]:
     """The length of the longest part of each dimension; with the arguments exchanged, the most parts that hold an
     element.
     """
-    lengths = [[-(-(o + 1) * s // p) - o * s // p for o in range(p)] for s, p in zip(sizes, parts)]
-    return {f"longest{d}": max(found, default=0) for d, found in enumerate(lengths)}
+    lengths = []
+    for s, p in zip(sizes, parts):
+        whole, rest = divmod(s, p) if p else (0, 0)
+        uneven = rest // math.gcd(rest, p) if rest else 0  # parts begin between elements where this is above 1
+        lengths.append(whole + min(uneven, 2))
+    return {f"longest{d}": n for d, n in enumerate(lengths)}
+
+
+def _parts_reach(sizes: Sequence[int], parts: Sequence[int]) -> int:
+    """The largest number that `_parts` computes; RuntimeError where 64 bits do not hold it."""
+    most = max((p + 1) * s + p for s, p in zip(sizes, parts))
+    if most >= 1 << 63:
+        raise RuntimeError(f"adaptive pooling: {list(parts)} parts of sizes {list(sizes)} are more than 64 bits count")
+    return most
 
 
 def _part_means(x, shape) -> TensorBase:
     with unrecorded():
-        found = parts_mean(shape, x, **_longest(tuple(x.shape[1:]), tuple(shape[1:])))
+        found = parts_mean(
+            shape, x, most=_parts_reach(x.shape[1:], shape[1:]), **_longest(tuple(x.shape[1:]), tuple(shape[1:]))
+        )
     if tape.recording(x):
         tape.record("AdaptiveAvgPoolBackward0", _part_means_back, (x,), found, (), (tuple(x.shape),))
     return found
@@ -441,7 +467,12 @@ def _part_means(x, shape) -> TensorBase:
 
 def _part_means_back(grad, shape):
     with unrecorded():
-        found = parts_mean_back(shape, grad, **_longest(tuple(grad.shape[1:]), tuple(shape[1:])))
+        found = parts_mean_back(
+            shape,
+            grad,
+            most=_parts_reach(shape[1:], grad.shape[1:]),
+            **_longest(tuple(grad.shape[1:]), tuple(shape[1:])),
+        )
     if tape.recording(grad):
         tape.record("AdaptiveAvgPoolBackwardBackward0", _part_means, (grad,), found, (), (tuple(grad.shape),))
     return found

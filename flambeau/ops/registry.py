@@ -5,10 +5,12 @@ drawn from.
 from __future__ import annotations
 
 import functools
+import math
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from ..core.device import OutOfMemoryError
 from ..core.dispatch import Op
 from ..core.tensor import TensorBase
 
@@ -43,7 +45,10 @@ def through_host(function: Callable) -> Callable:
     def call(*args: Any, **kwargs: Any) -> Any:
         place = next((x.device for x in _tensors((*args, *kwargs.values())) if not x.is_cpu), None)
         if place is None:
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except MemoryError as e:
+                raise refused(function.__name__, e, (*args, *kwargs.values())) from None
         given: dict[int, tuple[TensorBase, TensorBase]] = {}  # copies made here, and what they are copies of
 
         def there(x: Any) -> Any:
@@ -69,6 +74,15 @@ def through_host(function: Callable) -> Callable:
         function.__doc__ or ""
     ) + "\n\n    Tensors of other devices are taken to the CPU and back.\n    "
     return call
+
+
+def refused(name: str, error: MemoryError, args: Iterable) -> OutOfMemoryError:
+    """The error for memory that NumPy or SciPy did not get: with the bytes asked for where they tell them."""
+    shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
+    if shape is not None and dtype is not None:
+        return OutOfMemoryError(f"{name}(): cannot allocate {math.prod(shape) * dtype.itemsize} bytes on the CPU: {error}")
+    given = sum(x.nbytes for x in _tensors(args))
+    return OutOfMemoryError(f"{name}(): cannot allocate memory on the CPU to work on {given} bytes: {error}")
 
 
 def _tensors(values: Iterable) -> Iterable[TensorBase]:

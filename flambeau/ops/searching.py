@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.bridge import from_numpy
 from ..core.dtypes import by_name
+from ..core.memory import require
 from ..core.tensor import TensorBase
 from .copying import to_dtype
 from .registry import library
@@ -76,6 +77,11 @@ def unique_consecutive(
     """
     import numpy as np
 
+    if dim is not None and not -input.ndim <= dim < input.ndim:
+        raise IndexError(
+            f"unique_consecutive(): Dimension out of range (expected to be in range of [{-input.ndim}, {input.ndim - 1}], but "
+            f"got {dim})"
+        )
     a = _host(input)
     lines = a.reshape(-1, 1) if dim is None else np.moveaxis(a, dim, 0).reshape(a.shape[dim], -1)
     new = np.ones(len(lines), dtype=bool)
@@ -108,6 +114,12 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
         )
     if minlength < 0:
         raise RuntimeError(f"bincount(): minlength should be >= 0, got {minlength}")
+    largest = int(a.max(initial=-1))
+    if largest == (1 << 63) - 1:
+        raise RuntimeError(
+            f"bincount(): maximum value of input overflowed, it should be < {largest} but got {largest}"
+        )
+    require(8 * max(largest + 1, minlength))
     if weights is None:
         return _found(np.bincount(a, minlength=minlength), "int64")
     if weights.shape != input.shape:
@@ -141,6 +153,7 @@ def histc(
         raise RuntimeError(f"histc(): max must be larger than min, got {low} and {high}")
     a = a[(a >= low) & (a <= high)]
     place = ((a - a.dtype.type(low)) / a.dtype.type(high - low) * bins).astype("int64")
+    require(8 * bins)
     counts = np.bincount(np.minimum(place, bins - 1), minlength=bins)
     found = to_dtype(_found(counts, "int64"), input.dtype)
     return into(out, found, "histc")

@@ -14,6 +14,7 @@ from ..core.create import arange
 from ..core.dispatch import InPlaceOp
 from ..core.dtypes import Size, by_name
 from ..core.join import flipped
+from ..core.memory import require
 from ..core.tensor import TensorBase
 from .complex_numbers import complex_of
 from .declare import EVERY, pointwise
@@ -243,8 +244,10 @@ def _places(who: str, input: TensorBase, diagonal: int) -> tuple[TensorBase, Ten
     if input.ndim < 2:
         raise RuntimeError(f"{who}: input tensor must have at least 2 dimensions, got {input.ndim}")
     rows, columns = input.shape[-2:]
-    first = arange(diagonal, rows + diagonal, dtype=INT32, device=input.device).unsqueeze(1)
-    return first, arange(columns, dtype=INT32, device=input.device)
+    diagonal = max(-rows, min(diagonal, columns))  # beyond, all is on one side
+    dtype = INT32 if rows + columns < 1 << 31 else INT64
+    first = arange(diagonal, rows + diagonal, dtype=dtype, device=input.device).unsqueeze(1)
+    return first, arange(columns, dtype=dtype, device=input.device)
 
 
 def _triangle(name: str, op, doc: str):
@@ -528,10 +531,24 @@ def combinations(input: TensorBase, r: int = 2, with_replacement: bool = False) 
         raise RuntimeError(f"combinations(): Expect a non-negative number, but got {r}")
     if r == 0:
         return input.new_empty(0)
+    n = input.shape[0]
+    if n < (1 if with_replacement else r):
+        return input.new_empty(0, r)
+    _require_combinations(n + r - 1 if with_replacement else n, r)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     places = list(itertools.chain.from_iterable(choose(range(input.shape[0]), r)))
     chosen = arange(0) if not places else _index_tensor(places)
     return input.index_select(0, chosen).reshape(-1, r)
+
+
+def _require_combinations(n: int, r: int) -> None:
+    """OutOfMemoryError where the places of all choices of r among n take more memory than there is."""
+    count = 1
+    for k in range(min(r, n - r)):
+        count = count * (n - k) // (k + 1)
+        if count >> 62:
+            break
+    require(count * r * INT64.itemsize)
 
 
 def _index_tensor(values: list[int]) -> TensorBase:

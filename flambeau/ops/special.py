@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..compiler import functions as fn
+from ..core.create import arange
 from ..core.tensor import TensorBase
 from .arithmetic import overwrite
 from .declare import pointwise
@@ -249,9 +250,7 @@ def mvlgamma(input: TensorBase, p: int, *, out: TensorBase | None = None) -> Ten
     if p < 1:
         raise RuntimeError(f"mvlgamma(): p has to be greater than or equal to 1, got {p}")
     x = input if input.is_floating_point() else input * 1.0
-    found = lgamma(x)
-    for j in range(1, p):
-        found = found + lgamma(x - j / 2)
+    found = lgamma(x.unsqueeze(-1) - arange(p, dtype=x.dtype, device=x.device) / 2).sum(-1)
     found = found + p * (p - 1) / 4 * math.log(math.pi)
     return into(out, found, "mvlgamma")
 
