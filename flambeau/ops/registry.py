@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from types import FunctionType
 from typing import Any, NamedTuple
 
+from ..core.composed import ComposedOp
 from ..core.tensor import TensorBase
 
 
@@ -30,6 +32,8 @@ REGISTRY: dict[str, Entry] = {}
 
 # Kinds that only the CPU computes: tensors of other devices are copied there and the results copied back.
 ON_HOST = frozenset(("hosted", "lapack", "search", "sort", "spectral"))
+# Kinds whose Python functions give the caller something else than results of their own: views, copies, answers.
+HANDED_ON = frozenset(("view", "copy", "creation", "question", "error"))
 
 
 def through_host(function: Callable) -> Callable:
@@ -86,15 +90,22 @@ def register(
     reference: str | None = None,
     domain: tuple[float, float] = (-3.0, 3.0),
     differentiable: bool = True,
+    thin: bool = False,
     **details: Any,
 ) -> Callable:
-    """Enter an operation; `places` defaults to the flat namespace and a method of Tensor."""
+    """Enter an operation; `places` defaults to the flat namespace and a method of Tensor.
+
+    A Python function becomes a `ComposedOp`, whose results are views of its arguments only, unless it is `thin`: then it
+    chooses one operation, and hands on what that one returns.
+    """
     if name in REGISTRY:
         raise ValueError(f"the operation {name} is declared twice")
     if places is None:
         places = (name, f"Tensor.{name}")
     if details.setdefault("on_host", kind in ON_HOST):
         function = through_host(function)
+    if isinstance(function, FunctionType) and kind not in HANDED_ON and not thin:
+        function = ComposedOp(function)
     REGISTRY[name] = Entry(
         name, kind, function, places, in_place, body, reference, domain, differentiable, details
     )

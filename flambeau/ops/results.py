@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core import tape
@@ -20,6 +20,12 @@ CATEGORIES = {"bool": 0, "uint8": 1, "int8": 1, "int16": 1, "int32": 1, "int64":
 def category(d: dtype) -> int:
     """0 for bool, 1 for integers, 2 for floating-point numbers, 3 for complex ones."""
     return 3 if d.is_complex else CATEGORIES.get(d.name, 2)
+
+
+def copied(input: TensorBase, shape: Sequence[int]) -> TensorBase:
+    """A copy of the elements with that shape, also where `reshape` gives a view."""
+    found = input.reshape(shape)
+    return found.clone() if found is input or found._is_view() else found
 
 
 def into(out: TensorBase | None, found: TensorBase, who: str) -> TensorBase:
