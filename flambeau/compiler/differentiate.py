@@ -41,6 +41,12 @@ def sign(x: Expr) -> Expr:
     return where(ex.isnan(x), x, found) if ex.is_float(x.dtype) else found
 
 
+def _div(e: Expr, g: Expr):
+    """-(g/b)·(a/b): the first quotient is the other side's gradient."""
+    to_a = g / e.args[1]
+    return to_a, -(to_a * e)
+
+
 def _pow(e: Expr, g: Expr):
     """d/da is 0 where b is 0, and d/db is 0 where a is 0 and b is not negative, so that no 0·inf appears."""
     a, b = e.args
@@ -69,7 +75,7 @@ RULES: dict[str, Rule] = {
     "add": lambda e, g: (g, g),
     "sub": lambda e, g: (g, -g),
     "mul": lambda e, g: (g * e.args[1], g * e.args[0]),
-    "div": lambda e, g: (g / e.args[1], -(g * (e / e.args[1]))),
+    "div": _div,
     "neg": lambda e, g: (-g,),
     "fma": lambda e, g: (g * e.args[1], g * e.args[0], g),
     "abs": lambda e, g: (g * sign(e.args[0]),),

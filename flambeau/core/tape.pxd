@@ -54,4 +54,5 @@ cdef void clear_slot(Slot* slot)
 cdef void give_up(PyObject* p)
 cdef int attach(TensorBase t, Node node, int number) except -1
 cdef int check_in_place(TensorBase t, str who) except -1
+cdef int own(TensorBase t, object given) except -1
 cdef int rebase(TensorBase t, Node node, int number) except -1

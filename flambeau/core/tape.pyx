@@ -507,8 +507,30 @@ def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extr
     for k in range(node.outputs):
         if outputs[k] is written and written is not None:
             rebase(<TensorBase>written, node, k)
-        elif outputs[k] is not None and CATEGORY[(<TensorBase?>outputs[k]).code] >= 2:
-            attach(<TensorBase>outputs[k], node, k)
+        elif outputs[k] is not None:
+            own(<TensorBase?>outputs[k], inputs)
+            if CATEGORY[(<TensorBase>outputs[k]).code] >= 2:
+                attach(<TensorBase>outputs[k], node, k)
+
+
+cdef int own(TensorBase t, object given) except -1:
+    """Let a result that is a view of something made inside of its operation, which nobody else sees, be no view: its
+    history is its own, not its base's.  `given` holds what the operation got; a view of that stays one.
+    """
+    if t.base is not None and not lies_in(t.storage, given):
+        t.base = None
+    return 0
+
+
+cdef bint lies_in(Storage storage, object given):
+    """Whether a tensor, or one among these, has that storage."""
+    if isinstance(given, TensorBase):
+        return (<TensorBase>given).storage is storage
+    if isinstance(given, (tuple, list)):
+        for g in given:
+            if lies_in(storage, g):
+                return True
+    return False
 
 
 def recording(*tensors) -> bool:
@@ -1464,6 +1486,7 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
             if id(outputs[k]) in dirty:
                 rebase(<TensorBase>made[k], node, k)
             else:
+                own(<TensorBase>made[k], arguments)
                 attach(<TensorBase>made[k], node, k)
     node.pushed = node.zeros = None
     context._forward = ()

@@ -188,10 +188,11 @@ class Pointwise:
     def through_outputs(exprs, results, operands, outs):
         """Where a derivative contains the whole result (exp, tanh …), read the saved result instead of
         computing it.
+
+        A quotient is computed again: its operands are saved for it anyway, as in PyTorch, and then a program may
+        write to the result.
         """
-        replace = {
-            r: o for r, o in zip(results, outs) if r.args and r.op.startswith(("call:", "sqrt", "div"))
-        }
+        replace = {r: o for r, o in zip(results, outs) if r.args and r.op.startswith(("call:", "sqrt"))}
         some = [e for e in exprs if e is not None]
         if not replace or not some:
             return exprs

@@ -68,6 +68,14 @@ erfc = _function(
     "erfc", "1 - erf(input), exact for large inputs", _EVERYWHERE, "scipy.special.erfc", ("special.erfc",)
 )
 erfinv = _function("erfinv", "Inverse of erf", _UNIT, "scipy.special.erfinv", ("special.erfinv",))
+
+
+@erfinv.derivative
+def _(grad, input):  # the input is what is saved, so that a program may scale the result in place
+    found = fn.erfinv(input)
+    return grad * (fn.exp(found * found) * (math.sqrt(math.pi) / 2.0))
+
+
 lgamma = _function(
     "lgamma", "Logarithm of |Γ(input)|", (0.3, 4.0), "scipy.special.gammaln", ("special.gammaln",)
 )

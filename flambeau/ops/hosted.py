@@ -38,10 +38,16 @@ class Hosted:
         self.__signature__ = inspect.signature(body)
         self.body, self.floating, self.excluded = body, floating, excluded
         self.formula: Callable | None = None
+        self.reads_out = self.reads_inputs = False
 
     def derivative(self, formula: Callable) -> Callable:
-        """Declare the gradients: `formula(grad, out, *inputs)` gives one for each input (None: it has none)."""
-        self.formula = formula
+        """Declare the gradients: `formula(grad, out, *inputs)` gives one for each input (None: it has none).
+
+        Its parameters say what is read, and so what is saved: `out` may be left out, and so may the inputs.
+        """
+        names = list(inspect.signature(formula).parameters)
+        self.formula, self.reads_out = formula, "out" in names
+        self.reads_inputs = len(names) > 1 + self.reads_out
         return formula
 
     def working(self, given: tuple) -> dtype:
@@ -77,18 +83,19 @@ class Hosted:
                 self.gradients,
                 tuple(tensors),
                 found,
-                (found, *tensors),
+                ((found,) if self.reads_out else ()) + (tuple(tensors) if self.reads_inputs else ()),
                 (tuple(None if isinstance(g, TensorBase) else g for g in given),),
             )
         return into(out, found, self.__name__)
 
-    def gradients(self, grad: TensorBase, out: TensorBase, *rest: Any) -> tuple:
-        *tensors, given = rest
+    def gradients(self, grad: TensorBase, *rest: Any) -> tuple:
+        *saved, given = rest
         if self.formula is None:
             raise NotImplementedError(f"the derivative for '{self.__name__}' is not implemented.")
-        left = iter(tensors)
-        operands = [next(left) if g is None else g for g in given]
-        found = self.formula(grad, out, *operands)
+        read = [saved.pop(0)] if self.reads_out else []
+        if self.reads_inputs:
+            read += [saved.pop(0) if g is None else g for g in given]
+        found = self.formula(grad, *read)
         found = found if isinstance(found, tuple) else (found,)
         return tuple(f for f, g in zip(found, given) if g is None)
 

@@ -99,8 +99,8 @@ def _class_entropy(input, target, ignore_index: int, how: str):
         _refuse_classes("cross_entropy", target, ignore_index, input.shape[1])
     found = losses.squeeze(1) if how == "none" else added if how == "sum" else added / kept
     if tape.recording(input):
-        tape.record("CrossEntropyLossBackward0", _class_entropy_back, (input,), found, (input,),
-                    (column, total, kept, ignore_index, how))  # fmt: skip
+        tape.record("CrossEntropyLossBackward0", _class_entropy_back, (input,), found, (input, column),
+                    (total, kept, ignore_index, how))  # fmt: skip
     return found
 
 
@@ -305,6 +305,8 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     reduction = check_reduction("smooth_l1_loss", reduction, size_average, reduce)
     if beta < 0:
         raise RuntimeError(f"smooth_l1_loss(): beta must be at least 0, got {beta}")
+    if beta == 0:
+        return l1_loss(input, target, reduction=reduction)
     _sizes_warn("smooth_l1_loss", input, target)
     return reduced(smooth_distance(input, target, beta=float(beta)), reduction)
 

@@ -83,9 +83,10 @@ def sum(input, dim=None, *, keepdim=False, dtype=None, mask=None):  # noqa: A001
 def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """Product over `dim`."""
     x = _widened(_filled(input, mask, 1), dtype)
-    for d in sorted(_dims(dim, x), reverse=True):
+    dims = _dims(dim, x)
+    for d in sorted(dims, reverse=True):
         x = reduced.prod(x, d, keepdim)
-    return x
+    return x if dims else reduced.prod(x)
 
 
 @_enter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..core.tensor import TensorBase
 from .registry import library
+from .results import copied
 
 
 @library("composite", "nn.functional.pixel_shuffle", "pixel_shuffle")
@@ -23,7 +24,7 @@ def pixel_shuffle(input: TensorBase, upscale_factor: int) -> TensorBase:
     n = len(lead)
     parts = input.reshape(*lead, c // (r * r), r, r, h, w)
     order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
-    return parts.permute(order).reshape(*lead, c // (r * r), h * r, w * r)
+    return copied(parts.permute(order), [*lead, c // (r * r), h * r, w * r])
 
 
 @library("composite", "nn.functional.pixel_unshuffle", "pixel_unshuffle")
@@ -42,7 +43,7 @@ def pixel_unshuffle(input: TensorBase, downscale_factor: int) -> TensorBase:
     n = len(lead)
     parts = input.reshape(*lead, c, h // r, r, w // r, r)
     order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
-    return parts.permute(order).reshape(*lead, c * r * r, h // r, w // r)
+    return copied(parts.permute(order), [*lead, c * r * r, h // r, w // r])
 
 
 @library("composite", "nn.functional.local_response_norm")

@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from ..core.composed import ComposedOp
 from ..core.device import OutOfMemoryError
 from ..core.dispatch import Op
 from ..core.tensor import TensorBase
@@ -36,6 +37,8 @@ _IN_PLACE = ("", "Tensor", "nn.functional")  # where forms that write in place a
 
 # Kinds that only the CPU computes: tensors of other devices are copied there and the results copied back.
 ON_HOST = frozenset(("hosted", "lapack", "search", "sort", "spectral"))
+# Kinds whose Python functions give the caller something else than results of their own: views, copies, answers.
+HANDED_ON = frozenset(("view", "copy", "creation", "question", "error"))
 
 
 def through_host(function: Callable) -> Callable:
@@ -104,15 +107,22 @@ def register(
     reference: str | None = None,
     domain: tuple[float, float] = (-3.0, 3.0),
     differentiable: bool = True,
+    thin: bool = False,
     **details: Any,
 ) -> Callable:
-    """Enter an operation; `places` defaults to the flat namespace and a method of Tensor."""
+    """Enter an operation; `places` defaults to the flat namespace and a method of Tensor.
+
+    A Python function becomes a `ComposedOp`, whose results are views of its arguments only, unless it is `thin`: then it
+    chooses one operation, and hands on what that one returns.
+    """
     if name in REGISTRY:
         raise ValueError(f"the operation {name} is declared twice")
     if places is None:
         places = (name, f"Tensor.{name}")
     if details.setdefault("on_host", kind in ON_HOST):
         function = through_host(function)
+    if isinstance(function, types.FunctionType) and kind not in HANDED_ON and not thin:
+        function = ComposedOp(function)
     for place in places[:1]:
         call_as(function, place)
     for place in [p for p in places if p.rpartition(".")[0] in _IN_PLACE][:1]:

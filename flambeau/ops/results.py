@@ -6,7 +6,7 @@ import functools
 import inspect
 import warnings
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core import tape
@@ -30,6 +30,12 @@ RESULTS: dict[str, Any] = {}
 def category(d: dtype) -> int:
     """0 for bool, 1 for integers, 2 for floating-point numbers, 3 for complex ones."""
     return 3 if d.is_complex else CATEGORIES.get(d.name, 2)
+
+
+def copied(input: TensorBase, shape: Sequence[int]) -> TensorBase:
+    """A copy of the elements with that shape, also where `reshape` gives a view."""
+    found = input.reshape(shape)
+    return found.clone() if found is input or found._is_view() else found
 
 
 def into(out: TensorBase | None, found: TensorBase, who: str) -> TensorBase:

@@ -20,7 +20,7 @@ from .complex_numbers import complex_of
 from .declare import EVERY, pointwise
 from .joining import cat, stack
 from .registry import library, register
-from .results import accepts_out, into
+from .results import accepts_out, copied, into
 from .scans import _wrapped
 
 INT32, INT64 = by_name["int32"], by_name["int64"]
@@ -156,11 +156,9 @@ def repeat(input: TensorBase, *repeats_: Any, repeats: Any = None) -> TensorBase
             f"repeat(): Trying to create tensor with negative dimension: repeats {list(times)}"
         )
     sizes = [1] * (len(times) - input.ndim) + list(input.shape)
-    if all(t == 1 for t in times):
-        return input.clone().reshape(sizes)
     apart = [n for s in sizes for n in (1, s)]
     wide = [n for t, s in zip(times, sizes) for n in (t, s)]
-    return input.reshape(apart).expand(wide).reshape([t * s for t, s in zip(times, sizes)])
+    return copied(input.reshape(apart).expand(wide), [t * s for t, s in zip(times, sizes)])
 
 
 @library("shape")
@@ -199,8 +197,7 @@ def repeat_interleave(
         sizes = list(x.shape)
         wide = x.unsqueeze(axis + 1).expand([*sizes[: axis + 1], repeats, *sizes[axis + 1 :]])
         sizes[axis] *= repeats
-        found = wide.reshape(sizes)
-        return found.clone() if repeats == 1 else found
+        return copied(wide, sizes)
     if repeats.ndim != 1 or repeats.dtype.name not in ("int32", "int64"):
         raise RuntimeError(
             f"repeat_interleave(): repeats must be a 1-dim tensor of int32 or int64, got {repeats.ndim}-dim {repeats.dtype}"

@@ -76,16 +76,16 @@ def _over(numerator: TensorBase, x: TensorBase, at_zero: float) -> TensorBase:
 def _derivatives() -> None:
     """DLMF 10.6.2 and 10.6.3, 10.29.2 and 10.29.3."""
     for one in (i0, modified_bessel_i0):
-        one.derivative(lambda grad, out, x: grad * i1(x))
+        one.derivative(lambda grad, x: grad * i1(x))
     i0e.derivative(lambda grad, out, x: grad * (i1e(x) - x.sign() * out))
     for one in (i1, modified_bessel_i1):
         one.derivative(lambda grad, out, x: grad * (i0(x) - _over(out, x, 0.5)))
     i1e.derivative(lambda grad, out, x: grad * (i0e(x) - x.sign() * out - _over(out, x, 0.5)))
-    bessel_j0.derivative(lambda grad, out, x: -grad * bessel_j1(x))
+    bessel_j0.derivative(lambda grad, x: -grad * bessel_j1(x))
     bessel_j1.derivative(lambda grad, out, x: grad * (bessel_j0(x) - _over(out, x, 0.5)))
-    bessel_y0.derivative(lambda grad, out, x: -grad * bessel_y1(x))
+    bessel_y0.derivative(lambda grad, x: -grad * bessel_y1(x))
     bessel_y1.derivative(lambda grad, out, x: grad * (bessel_y0(x) - out / x))
-    modified_bessel_k0.derivative(lambda grad, out, x: -grad * modified_bessel_k1(x))
+    modified_bessel_k0.derivative(lambda grad, x: -grad * modified_bessel_k1(x))
     modified_bessel_k1.derivative(lambda grad, out, x: -grad * (modified_bessel_k0(x) + out / x))
     scaled_modified_bessel_k0.derivative(lambda grad, out, x: grad * (out - scaled_modified_bessel_k1(x)))
     scaled_modified_bessel_k1.derivative(
@@ -133,8 +133,8 @@ erfcx = _scipy("erfcx", "Scaled complementary error function, exp(x²) · erfc(x
 ndtri = _scipy("ndtri", "Inverse of `ndtr`", domain=(0.1, 0.9))
 log_ndtr = _scipy("log_ndtr", "Logarithm of `ndtr`, exact for very negative inputs")
 erfcx.derivative(lambda grad, out, x: grad * (2.0 * x * out - 2.0 / math.sqrt(math.pi)))
-ndtri.derivative(lambda grad, out, x: grad * ((out * out) * 0.5).exp() * math.sqrt(2.0 * math.pi))
-log_ndtr.derivative(lambda grad, out, x: grad * math.sqrt(2.0 / math.pi) / erfcx(x * -math.sqrt(0.5)))
+ndtri.derivative(lambda grad, out: grad * ((out * out) * 0.5).exp() * math.sqrt(2.0 * math.pi))
+log_ndtr.derivative(lambda grad, x: grad * math.sqrt(2.0 / math.pi) / erfcx(x * -math.sqrt(0.5)))
 
 
 # --- gamma functions ---------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def zeta(input, other):
 
 
 @zeta.derivative
-def _(grad, out, input, other):  # DLMF 25.11.17
+def _(grad, input, other):  # DLMF 25.11.17
     if isinstance(input, TensorBase) and input.requires_grad:
         raise NotImplementedError("the derivative for 'zeta' with respect to 'input' is not implemented.")
     return None, grad * -input * zeta(input + 1, other)
@@ -193,8 +193,8 @@ def _density(input, other):
     return ((input - 1) * other.log() - other - lgamma(input)).exp()
 
 
-igamma.derivative(lambda grad, out, input, other: (None, grad * _density(input, other)))
-igammac.derivative(lambda grad, out, input, other: (None, -grad * _density(input, other)))
+igamma.derivative(lambda grad, input, other: (None, grad * _density(input, other)))
+igammac.derivative(lambda grad, input, other: (None, -grad * _density(input, other)))
 
 
 @library("hosted", "polygamma", "special.polygamma")
@@ -225,7 +225,7 @@ def _derivative_of_digamma(n: int) -> Hosted:
 
     if n not in _known:
         _known[n] = function = Hosted("polygamma", body, floating=True)
-        function.derivative(lambda grad, out, x: grad * polygamma(n + 1, x))
+        function.derivative(lambda grad, x: grad * polygamma(n + 1, x))
     return _known[n]
 
 
