@@ -14,7 +14,7 @@ from .dtypes cimport BOOL, I64, F32, F64, C64, C128, CODES, NO_CODE, dtype, dtyp
     default_code
 from .device cimport Device
 from .tensor cimport TensorBase, MAX_DIMS, alias, bare, set_rank, new_tensor, new_strided, new_tensor_on, new_strided_on, pointer, place_of, wrote, same_shape, late, read_item, check_writable
-from .tape cimport Node, Slot, keep, kept, clear_slot, grad_enabled, set_grad, wants_grad, attach, rebase, check_in_place
+from .tape cimport Node, Slot, keep, kept, clear_slot, grad_enabled, set_grad, wants_grad, attach, rebase, check_in_place, before_write, after_write
 from .parallel cimport parallel_for, num_threads
 cimport cython
 
@@ -1377,7 +1377,7 @@ cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, obj
     node.set_edges(op.operands)
     shapes = None
     if written is not None:
-        written.storage.version -= 1  # operands that are views of it come from before the write
+        before_write(written)
     for k in range(op.operands):
         if mask >> k & 1:
             t = <TensorBase>operands[k].tensor
@@ -1388,7 +1388,7 @@ cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, obj
                     shapes = [None] * op.operands
                 shapes[k] = size_from(t.rank, t.sizes)
     if written is not None:
-        written.storage.version += 1
+        after_write(written)
     node.shapes = shapes
     for k in range(how.count):
         saved += how.kinds[k] != 0
@@ -1408,7 +1408,7 @@ cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, obj
                     node.numbers_[k] = operands[how.numbers[k]]
                     continue
                 t = <TensorBase>operands[how.numbers[k]].tensor
-                keep(&node.slot[slot], original if t is written else t, -1)
+                keep(&node.slot[slot], original if t is written else t, -1, written)
                 slot += 1
             elif how.kinds[k] == 2:
                 keep(&node.slot[slot], <TensorBase>(results if op.outputs == 1 else results[how.numbers[k]]), how.numbers[k])
