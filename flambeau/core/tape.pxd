@@ -58,3 +58,4 @@ cdef int attach(TensorBase t, Node node, int number) except -1
 cdef int check_in_place(TensorBase t, str who) except -1
 cdef int rebase(TensorBase t, Node node, int number) except -1
 cdef int check_refresh(TensorBase t) except -1
+cdef TensorBase fitted(TensorBase grad, object sizes, str who)

@@ -1179,9 +1179,24 @@ cdef bint has_nan(TensorBase t):
         set_grad(before)
 
 
+cdef TensorBase fitted(TensorBase grad, object sizes, str who):
+    """A gradient in the shape that is due: summed where that was broadcast, else without or with dimensions of size 1."""
+    given = tuple(grad.shape)
+    wanted = tuple(sizes)
+    ahead = (1,) * (len(given) - len(wanted)) + wanted
+    if len(ahead) == len(given) and all([a == b or a == 1 for a, b in zip(ahead, given)]):
+        return grad if given == wanted else (<object>grad).sum_to_size(wanted)
+    if [n for n in given if n != 1] == [n for n in wanted if n != 1]:
+        return (<object>grad).reshape(wanted)
+    raise RuntimeError(f"Function {who} returned an invalid gradient at index 0 - got {list(given)} but expected shape compatible with "
+                       f"{list(wanted)}")
+
+
 cdef int accumulate(TensorBase leaf, TensorBase grad, bint create_graph) except -1:
     """leaf.grad += grad, taking over the gradient's memory where nobody else has it."""
     cdef TensorBase mine
+    if not same_shape(leaf, grad):
+        grad = fitted(grad, leaf.shape, "AccumulateGrad")
     if leaf.grad_ is None:
         if create_graph:
             leaf.grad_ = grad
