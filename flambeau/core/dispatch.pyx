@@ -13,8 +13,8 @@ from cpython.ref cimport Py_INCREF, Py_DECREF
 from .dtypes cimport BOOL, I64, F32, F64, C64, C128, CODES, NO_CODE, dtype, dtype_of, PROMOTED, CATEGORY, ITEMSIZE, size_from, \
     default_code
 from .device cimport Device
-from .tensor cimport TensorBase, MAX_DIMS, alias, bare, set_rank, new_tensor, new_strided, new_tensor_on, new_strided_on, pointer, place_of, wrote, same_shape, late, read_item, check_writable
-from .tape cimport Node, Slot, keep, kept, clear_slot, grad_enabled, set_grad, wants_grad, attach, rebase, check_in_place
+from .tensor cimport TensorBase, MAX_DIMS, alias, bare, set_rank, new_tensor, new_strided, new_tensor_on, new_strided_on, pointer, place_of, wrote, same_shape, late, read_item, check_apart, check_writable
+from .tape cimport Node, Slot, keep, kept, clear_slot, grad_enabled, set_grad, wants_grad, attach, rebase, check_in_place, before_write, after_write
 from .parallel cimport parallel_for, num_threads
 cimport cython
 
@@ -940,9 +940,14 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
         check_overlap(op, out, operands, n)
         check_writable(out, op.name)
     cdef TensorBase original = None
+    cdef Operand apart[MAX_OPERANDS]
+    cdef list held = []
     if taped and in_place and differentiable and m == 1:
         original = overwritten_input(op, operands, <TensorBase>given[0])
-    run_general(op, operands, params, common, given)
+    memcpy(apart, operands, n * sizeof(Operand))
+    for k in range(m):
+        set_apart(<TensorBase>given[k], apart, n, held)
+    run_general(op, apart, params, common, given)
     for k in range(m):
         wrote(<TensorBase>given[k])
     if taped and in_place and differentiable and m == 1:
@@ -1075,13 +1080,10 @@ cdef bint same_steps(TensorBase a, TensorBase b) noexcept nogil:
 
 cdef int check_overlap(PointwiseOp op, TensorBase out, Operand* operands, int n) except -1:
     """Each element is written once, and no input is partly under the output."""
-    cdef int d, k
+    cdef int k
     cdef TensorBase t
     cdef int64_t low, high, first, last
-    for d in range(out.rank):
-        if out.sizes[d] > 1 and out.strides[d] == 0:
-            raise RuntimeError(f"{op.name}(): unsupported operation: more than one element of the written-to tensor refers to a "
-                               "single memory location. Please clone() the tensor before performing the operation.")
+    check_apart(out, op.name)
     for k in range(n):
         if operands[k].tensor == NULL:
             continue
@@ -1097,6 +1099,86 @@ cdef int check_overlap(PointwiseOp op, TensorBase out, Operand* operands, int n)
             raise RuntimeError(f"{op.name}(): unsupported operation: some elements of the input tensor and the written-to tensor "
                                "refer to a single memory location. Please clone() the tensor before performing the operation.")
     return 0
+
+
+cdef int set_apart(TensorBase out, Operand* operands, int n, list held) except -1:
+    """Replace operands that the write to `out` would change while they are read by copies (which `held` keeps): what shares
+    elements with it without being the same tensor or of its geometry.
+    """
+    cdef int k
+    cdef TensorBase t
+    for k in range(n):
+        if operands[k].tensor == NULL:
+            continue
+        t = <TensorBase>operands[k].tensor
+        if t is out or t.storage is not out.storage:
+            continue
+        if t.width == out.width and t.offset == out.offset and t.rank == out.rank and same_steps(t, out):
+            continue
+        if meet(t, out):
+            t = copied_plain(t)
+            held.append(t)
+            operands[k].tensor = <PyObject*>t
+    return 0
+
+
+cdef TensorBase copied_plain(TensorBase t):
+    """A copy that the tape does not see."""
+    cdef int modes = grad_enabled()
+    set_grad(False)
+    try:
+        return copied(t, t.code, False)
+    finally:
+        set_grad(modes)
+
+
+cdef bint meet(TensorBase a, TensorBase b) noexcept nogil:
+    """Whether two tensors over one storage share bytes; True also where that would take long to find out."""
+    cdef int64_t steps[2 * MAX_DIMS + 2]
+    cdef int64_t counts[2 * MAX_DIMS + 2]
+    cdef int64_t distance = b.offset * b.width - a.offset * a.width, step, count
+    cdef int n = 0, d, i, budget = 4096
+    if a.count == 0 or b.count == 0:
+        return False
+    steps[0], counts[0], steps[1], counts[1] = 1, a.width - 1, 1, b.width - 1
+    n = 2
+    distance += b.width - 1  # b is walked through from its last byte down, so that all steps are counted upwards
+    for d in range(a.rank):
+        if a.strides[d] and a.sizes[d] > 1:
+            steps[n], counts[n] = a.strides[d] * a.width, a.sizes[d] - 1
+            n += 1
+    for d in range(b.rank):
+        if b.strides[d] and b.sizes[d] > 1:
+            steps[n], counts[n] = b.strides[d] * b.width, b.sizes[d] - 1
+            distance += steps[n] * counts[n]
+            n += 1
+    for i in range(1, n):  # the largest steps first
+        step, count = steps[i], counts[i]
+        d = i
+        while d > 0 and steps[d - 1] < step:
+            steps[d], counts[d] = steps[d - 1], counts[d - 1]
+            d -= 1
+        steps[d], counts[d] = step, count
+    return reaches(distance, steps, counts, n, &budget)
+
+
+cdef bint reaches(int64_t distance, const int64_t* steps, const int64_t* counts, int n, int* budget) noexcept nogil:
+    """Whether distance is a sum of steps, each taken at most so many times."""
+    cdef int64_t rest = 0, k, least, most
+    cdef int i
+    if n == 0 or distance <= 0:
+        return distance == 0
+    budget[0] -= 1
+    if budget[0] < 0:
+        return True
+    for i in range(1, n):
+        rest += steps[i] * counts[i]
+    most = min(distance // steps[0], counts[0])
+    least = 0 if distance <= rest else (distance - rest + steps[0] - 1) // steps[0]
+    for k in range(most, least - 1, -1):
+        if reaches(distance - k * steps[0], steps + 1, counts + 1, n - 1, budget):
+            return True
+    return False
 
 
 cdef tuple result_codes(PointwiseOp op, Operand* operands, int common):
@@ -1377,7 +1459,7 @@ cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, obj
     node.set_edges(op.operands)
     shapes = None
     if written is not None:
-        written.storage.version -= 1  # operands that are views of it come from before the write
+        before_write(written)
     for k in range(op.operands):
         if mask >> k & 1:
             t = <TensorBase>operands[k].tensor
@@ -1388,7 +1470,7 @@ cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, obj
                     shapes = [None] * op.operands
                 shapes[k] = size_from(t.rank, t.sizes)
     if written is not None:
-        written.storage.version += 1
+        after_write(written)
     node.shapes = shapes
     for k in range(how.count):
         saved += how.kinds[k] != 0
@@ -1408,7 +1490,7 @@ cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, obj
                     node.numbers_[k] = operands[how.numbers[k]]
                     continue
                 t = <TensorBase>operands[how.numbers[k]].tensor
-                keep(&node.slot[slot], original if t is written else t, -1)
+                keep(&node.slot[slot], original if t is written else t, -1, written)
                 slot += 1
             elif how.kinds[k] == 2:
                 keep(&node.slot[slot], <TensorBase>(results if op.outputs == 1 else results[how.numbers[k]]), how.numbers[k])

@@ -7,7 +7,7 @@ dimensions (see `places`).
 from libc.string cimport memset
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from .dtypes cimport BOOL, U8, I32, I64, CATEGORY, dtype_of
-from .tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, late, new_tensor, new_tensor_on, operator_for, pointer, same_shape, wrap_dim
+from .tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, check_apart, late, new_tensor, new_tensor_on, operator_for, pointer, same_shape, wrap_dim
 from .launch cimport moved
 from .tape cimport grad_enabled, set_grad
 from .geometry cimport Shape, load, select_cut, slice_cut, unsqueeze_cut
@@ -306,6 +306,7 @@ cdef int setitem(TensorBase t, object key, object value) except -1:
         if hasattr(value, "__len__") and getattr(value, "ndim", 1) or isinstance(value, str):
             raise TypeError(f"can't assign a {type(value).__name__} to a tensor of dtype {dtype_of(t.code)}")
         if indices is None:
+            check_apart(v, "copy_")
             fill_(v, value)
             return 0
         value = fill_(new_tensor(0, NULL, t.code), value)

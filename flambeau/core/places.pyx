@@ -8,7 +8,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
-from .tensor cimport MAX_DIMS, TensorBase, check_writable, new_tensor, pointer, wrote
+from .tensor cimport MAX_DIMS, TensorBase, check_apart, check_writable, new_tensor, pointer, wrote
 from .tape cimport check_in_place, grad_enabled, set_grad, wants_grad
 from .dispatch cimport sum_to
 from .memory cimport scratch
@@ -395,6 +395,8 @@ cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumul
     if before:
         check_in_place(v, who)
     check_writable(v, who)
+    if who != "index_put_" and who != "index_fill_":  # those two write, as in PyTorch, each place as often as it is named
+        check_apart(v, who)
     if accumulate and (v.code == BOOL or v.code == F16 or v.code == BF16):
         accumulate_wide(v, indices, values, who, error, negative)
     elif v.storage.on is not None:

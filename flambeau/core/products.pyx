@@ -12,7 +12,7 @@ from .contraction cimport (
 from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
 from .dispatch cimport Op, Operand, copied, fits, make_callable, prepare_op, read_operand
 from .tape cimport Node, check_in_place, grad_enabled, wants_grad
-from .tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, check_writable, late, operator_for
+from .tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, check_apart, check_writable, late, operator_for
 from .geometry cimport unsqueeze_cut
 from .views cimport cut, reshaped
 
@@ -111,12 +111,8 @@ cdef TensorBase check_out(ProductOp op, PyObject* given, TensorBase a, TensorBas
 
 
 cdef TensorBase destination(ProductOp op, TensorBase out):
-    cdef int d
     check_writable(out, op.name)
-    for d in range(out.rank):
-        if out.sizes[d] > 1 and out.strides[d] == 0:
-            raise RuntimeError(f"{op.name}(): unsupported operation: more than one element of the written-to tensor refers to a "
-                               "single memory location. Please clone() the tensor before performing the operation.")
+    check_apart(out, op.name)
     return out
 
 

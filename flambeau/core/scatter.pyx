@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from .dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of
 from .tensor cimport (
-    MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, check_writable, late, new_tensor, new_tensor_on,
+    MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, check_apart, check_writable, late, new_tensor, new_tensor_on,
     operator_for, pointer, wrap_dim, wrote,
 )
 from .tape cimport check_in_place, grad_enabled, set_grad, wants_grad
@@ -358,6 +358,7 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
     cdef bint before = grad_enabled()
     cdef object better
     check_writable(input, who)
+    check_apart(input, who)
     if index.count == 0:
         return 0
     if how >= 0 and (input.code == F16 or input.code == BF16 or input.code == BOOL):

@@ -10,9 +10,10 @@ from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t
 from .dtypes cimport F16, BF16, F32, CATEGORY, dtype_of, size_from
 from .tensor cimport (
-    MAX_DIMS, OP_ADD, OP_DIV, OP_EQ, TensorBase, alias, late, new_tensor_on, operator_for, pointer,
+    MAX_DIMS, ON_TAPE, OP_ADD, OP_DIV, OP_EQ, UNRECORDED, TensorBase, alias, late, new_tensor_on, operator_for, pointer,
 )
-from .tape cimport Node, attach, grad_enabled, wants_grad
+from .tape cimport REVERSE, Node, attach, check_refresh, grad_enabled, set_grad, wants_grad
+from .tape import part_of
 from .dispatch cimport away, sum_to
 from .geometry cimport Shape, add_strided, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
 cimport cython
@@ -203,6 +204,9 @@ cdef TensorBase view_of(TensorBase source, Shape* s):
     cdef TensorBase t = alias(source, s.rank, s.sizes, s.strides, s.offset)
     t.base = source.base if source.base is not None else source
     t.fn_version = source.storage.version
+    t.made = source.made
+    if not grad_enabled() and t.made == ON_TAPE:
+        t.made = UNRECORDED
     return t
 
 
@@ -388,11 +392,29 @@ cdef TensorBase expanded(TensorBase t, int rank, const int64_t* sizes):
 # --- a view's history after its base was written ------------------------------
 cdef object refresh(TensorBase t):
     """The base has new elements: the view's history starts from the base's anew."""
-    cdef TensorBase base = t.base
+    cdef TensorBase base = t.base, again
+    cdef int modes = grad_enabled()
+    if wants_grad(base) and CATEGORY[t.code] >= 2:
+        if t.made != ON_TAPE:
+            if modes:
+                check_refresh(t)
+            return t.fn
+        if t.code == base.code:
+            attach(t, strided_node(base, t), 0)
+        elif CATEGORY[t.code] + CATEGORY[base.code] == 5:  # the real numbers of complex ones, or the other way round
+            set_grad(modes | REVERSE)
+            try:
+                again = as_written(base, t)
+            finally:
+                set_grad(modes)
+            attach(t, <Node>again.fn, again.output_number)
     t.fn_version = t.storage.version
-    if t.code == base.code and wants_grad(base):
-        attach(t, strided_node(base, t), 0)
     return t.fn
+
+
+cdef TensorBase as_written(TensorBase base, TensorBase t):
+    """t made anew from its base, of another dtype."""
+    return part_of(base, t.code, size_from(t.rank, t.sizes), size_from(t.rank, t.strides), t.offset)
 
 
 cdef TensorBase strided(TensorBase t, Shape* s):

@@ -48,7 +48,9 @@ cdef class FormulaNode(Node):
 cdef bint grad_enabled() noexcept nogil
 cdef void set_grad(bint enabled) noexcept nogil
 cdef bint wants_grad(TensorBase t)
-cdef int keep(Slot* slot, TensorBase t, int output) except -1
+cdef int keep(Slot* slot, TensorBase t, int output, TensorBase written=*) except -1
+cdef void before_write(TensorBase written) noexcept
+cdef void after_write(TensorBase written) noexcept
 cdef TensorBase kept(Slot* slot, Node node)
 cdef void clear_slot(Slot* slot)
 cdef void give_up(PyObject* p)
@@ -56,3 +58,5 @@ cdef int attach(TensorBase t, Node node, int number) except -1
 cdef int check_in_place(TensorBase t, str who) except -1
 cdef int own(TensorBase t, object given) except -1
 cdef int rebase(TensorBase t, Node node, int number) except -1
+cdef int check_refresh(TensorBase t) except -1
+cdef TensorBase fitted(TensorBase grad, object sizes, str who)

@@ -12,7 +12,7 @@ from cpython.ref cimport Py_INCREF, Py_DECREF, Py_XDECREF
 from .memory cimport Storage
 from .dtypes cimport dtype_of, CATEGORY, size_from
 from .tensor cimport (
-    TensorBase, alias, late, same_shape, new_tensor_on, OP_ADD, OP_IADD, operator_for, wrote,
+    IN_FUNCTION, ON_TAPE, UNRECORDED, TensorBase, alias, late, same_shape, new_tensor_on, OP_ADD, OP_IADD, operator_for, wrote,
 )
 from weakref import WeakSet, ref as _ref
 import os
@@ -107,8 +107,11 @@ cdef void drain():
 
 
 # --- saved tensors ------------------------------
-cdef int keep(Slot* slot, TensorBase t, int output) except -1:
+cdef int keep(Slot* slot, TensorBase t, int output, TensorBase written=None) except -1:
     """Remember t for backward; `output` is -1 for an input of the node, else the number of the output it is.
+
+    An input that lies in the storage of `written`, which the operation has overwritten, is no longer what the
+    derivative reads: it is remembered at the version before, so that `kept` refuses it.
     """
     cdef object held = t
     if t.storage.inference:
@@ -121,8 +124,21 @@ cdef int keep(Slot* slot, TensorBase t, int output) except -1:
     Py_INCREF(held)
     slot.tensor = <PyObject*>held
     slot.version = t.storage.version
+    if written is not None and output < 0 and t.storage is written.storage and not written.silent:
+        slot.version -= 1
     slot.output = output
     return 0
+
+
+cdef void before_write(TensorBase written) noexcept:
+    """Let the histories of inputs be those from before the write; `after_write` ends that."""
+    if not written.silent:
+        written.storage.version -= 1
+
+
+cdef void after_write(TensorBase written) noexcept:
+    if not written.silent:
+        written.storage.version += 1
 
 
 cdef TensorBase kept(Slot* slot, Node node):
@@ -486,12 +502,14 @@ def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extr
     node.outputs = len(outputs)
     node.set_edges(len(inputs))
     if written is not None:
-        (<TensorBase?>written).storage.version -= 1  # inputs that are views of it come from before the write
-    for k in range(node.edges):
-        if inputs[k] is not None:
-            node.connect(k, <TensorBase?>inputs[k])
-    if written is not None:
-        (<TensorBase>written).storage.version += 1
+        before_write(<TensorBase?>written)
+    try:
+        for k in range(node.edges):
+            if inputs[k] is not None:
+                node.connect(k, <TensorBase?>inputs[k])
+    finally:
+        if written is not None:
+            after_write(<TensorBase>written)
     if saved:
         node.slot = <Slot*>calloc(len(saved), sizeof(Slot))
         if node.slot == NULL:
@@ -503,7 +521,7 @@ def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extr
             for j, out in enumerate(outputs):
                 if out is t:
                     number = j
-            keep(&node.slot[k], t, number)
+            keep(&node.slot[k], t, number, <TensorBase>written)
     for k in range(node.outputs):
         if outputs[k] is written and written is not None:
             rebase(<TensorBase>written, node, k)
@@ -544,6 +562,9 @@ def recording(*tensors) -> bool:
 
 
 cdef int attach(TensorBase t, Node node, int number) except -1:
+    """t is that output of the node."""
+    if t.retains:
+        move_retained(t, node, number)
     t.fn, t.output_number, t.requires = node, number, True
     t.fn_version = t.storage.version
     if flambeau_grad_enabled & FORWARD:
@@ -738,8 +759,39 @@ cdef int check_in_place(TensorBase t, str who) except -1:
         return 0
     if wants_grad(t) and t.grad_fn_now() is None:
         raise RuntimeError(f"{who}(): a leaf Variable that requires grad is being used in an in-place operation.")
-    if t.base is not None and t.base.requires and t.base.fn is None and not t.silent:
+    if t.base is None or t.silent:
+        return 0
+    if t.made == UNRECORDED and t.base.requires and CATEGORY[t.code] >= 2:
+        raise RuntimeError(f"{who}(): A view was created in no_grad mode and is being modified inplace with grad mode enabled. "
+                           + AMBIGUOUS)
+    if t.made == IN_FUNCTION and t.requires:
+        raise RuntimeError(
+            f"{who}(): Output {t.output_number} of {t.fn.name()} is a view and is being modified inplace. This view was created "
+            "inside a custom Function (or because an input was returned as-is) and the autograd logic to handle view+inplace would "
+            "override the custom backward associated with the custom Function, leading to incorrect gradients. This behavior is "
+            "forbidden. You can fix this by cloning the output of the custom Function.")
+    if t.base.requires and t.base.fn is None:
         raise RuntimeError(f"{who}(): a view of a leaf Variable that requires grad is being used in an in-place operation.")
+    return 0
+
+
+AMBIGUOUS = (
+    "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and "
+    "the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "
+    "the inplace to be tracked).")
+
+
+cdef int check_refresh(TensorBase t) except -1:
+    """RuntimeError where the elements of a view were written to since it was made, and its history cannot tell of that."""
+    if t.made == UNRECORDED:
+        raise RuntimeError("A view was created in no_grad mode and its base or another view of its base has been modified inplace "
+                           "with grad mode enabled. " + AMBIGUOUS)
+    if t.made == IN_FUNCTION:
+        raise RuntimeError(f"Output {t.output_number} of {t.fn.name()} is a view and its base or another view of its base has been "
+                           "modified inplace. This view was created inside a custom Function (or because an input was returned "
+                           "as-is) and the autograd logic to handle view+inplace would override the custom backward associated "
+                           "with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix this "
+                           "by cloning the output of the custom Function.")
     return 0
 
 
@@ -758,8 +810,8 @@ cdef int rebase(TensorBase t, Node node, int number) except -1:
     patch.inner, patch.number = node, number
     patch.base_sizes, patch.base_strides = size_from(base.rank, base.sizes), tuple(size_from(base.rank, base.strides))
     patch.sizes, patch.strides = size_from(t.rank, t.sizes), tuple(size_from(t.rank, t.strides))
-    patch.offset = t.offset - base.offset
-    patch.code = base.code
+    patch.offset = (t.offset * t.width - base.offset * base.width) // t.width
+    patch.code, patch.base_code = t.code, base.code
     patch.own = -1
     # the first edge is the base's own history, the others are the inner node's except the one to the old view
     cdef int k, n = node.edges
@@ -776,7 +828,7 @@ cdef int rebase(TensorBase t, Node node, int number) except -1:
             patch.numbers[k + 1] = node.numbers[k]
     attach(base, patch, 0)
     t.fn_version = t.storage.version - 1  # stale: asked for, it becomes a view of the new base
-    t.requires = True
+    t.requires, t.made = True, ON_TAPE
     return 0
 
 
@@ -790,7 +842,7 @@ cdef class PatchNode(Node):
     """
 
     cdef Node inner
-    cdef int number, own, code
+    cdef int number, own, code, base_code
     cdef object base_sizes, base_strides, sizes, strides
     cdef int64_t offset
 
@@ -804,7 +856,7 @@ cdef class PatchNode(Node):
             return [None] * self.edges
         whole = grad.new_empty_strided(self.base_sizes, self.base_strides)
         whole.copy_(grad)
-        part = whole.as_strided(self.sizes, self.strides, self.offset)
+        part = part_of(whole, self.code, self.sizes, self.strides, self.offset)
         wanted = [None] * self.inner.outputs
         wanted[self.number] = part.clone()
         inner = self.inner.run(wanted)
@@ -819,8 +871,20 @@ cdef class PatchNode(Node):
         return found
 
     cdef void drop(self):
-        if self.inner is not None:
+        if self.inner is not None and self.inner.task is not self.task:  # else this pass runs it by itself, later
             self.inner.drop()
+
+
+def part_of(whole, int code, sizes, strides, offset) -> TensorBase:
+    """The view of a tensor's storage with that geometry, which counts in elements of dtype `code`: `whole`'s own, or the complex
+    or real one that belongs to it.
+    """
+    cdef int own = (<TensorBase?>whole).code
+    if code == own:
+        return whole.as_strided(sizes, strides, offset)
+    if CATEGORY[own] == 3:
+        return whole.view_as_real().as_strided(sizes, strides, offset)
+    return whole.as_strided((*sizes, 2), (*[2 * s for s in strides], 1), 2 * offset).view_as_complex()
 
 
 # --- the engine ------------------------------
@@ -1053,9 +1117,13 @@ def _age(Node node):
     return node.sequence
 
 
+def _is_retained(pair):
+    return isinstance(pair[1], Retained)
+
+
 cdef list before_node(Node node, list grads):
-    """Hooks of tensors and of the node itself, on the gradients that arrived."""
-    for number, hook in list(node.pre_hooks):
+    """Hooks of tensors and of the node itself, on the gradients that arrived; what `retain_grad` keeps is what they leave."""
+    for number, hook in sorted(node.pre_hooks, key=_is_retained):
         if number >= 0:
             if grads[number] is not None:
                 changed = hook(grads[number])
@@ -1134,9 +1202,24 @@ cdef bint has_nan(TensorBase t):
         set_grad(before)
 
 
+cdef TensorBase fitted(TensorBase grad, object sizes, str who):
+    """A gradient in the shape that is due: summed where that was broadcast, else without or with dimensions of size 1."""
+    given = tuple(grad.shape)
+    wanted = tuple(sizes)
+    ahead = (1,) * (len(given) - len(wanted)) + wanted
+    if len(ahead) == len(given) and all([a == b or a == 1 for a, b in zip(ahead, given)]):
+        return grad if given == wanted else (<object>grad).sum_to_size(wanted)
+    if [n for n in given if n != 1] == [n for n in wanted if n != 1]:
+        return (<object>grad).reshape(wanted)
+    raise RuntimeError(f"Function {who} returned an invalid gradient at index 0 - got {list(given)} but expected shape compatible with "
+                       f"{list(wanted)}")
+
+
 cdef int accumulate(TensorBase leaf, TensorBase grad, bint create_graph) except -1:
     """leaf.grad += grad, taking over the gradient's memory where nobody else has it."""
     cdef TensorBase mine
+    if not same_shape(leaf, grad):
+        grad = fitted(grad, leaf.shape, "AccumulateGrad")
     if leaf.grad_ is None:
         if create_graph:
             leaf.grad_ = grad
@@ -1341,14 +1424,39 @@ def retain_grad(TensorBase t) -> None:
     if fn is None or t.retains:
         return
     t.retains = True
-    weak = _ref(t)
+    retain_at(t, <Node>fn, t.output_number, Retained(_ref(t)))
 
-    def store(grad):
-        held = weak()
-        if held is not None:
-            accumulate(<TensorBase>held, <TensorBase>grad, grad_enabled())
 
-    register_hook(t, store)
+@cython.final
+cdef class Retained:
+    """The hook that lets a result keep its gradient.  It belongs to the tensor, and goes with it from history to history."""
+
+    cdef object owner         # weakly
+
+    def __init__(self, owner):
+        self.owner = owner
+
+    def __call__(self, grad):
+        cdef TensorBase t = <TensorBase>self.owner()
+        if t is not None:  # others may hold the gradient, too
+            t.grad_ = grad.clone() if t.grad_ is None else late.binary(operator_for(OP_ADD), t.grad_, grad)
+
+
+cdef int retain_at(TensorBase t, Node node, int number, Retained hook) except -1:
+    if node.pre_hooks is None:
+        node.pre_hooks = []
+    node.pre_hooks.append((number, hook))
+    return 0
+
+
+cdef int move_retained(TensorBase t, Node node, int number) except -1:
+    """t has a new history: its `.grad` is to be that of its new value."""
+    cdef Node old = <Node?>t.fn
+    for pair in old.pre_hooks:
+        if _is_retained(pair) and (<Retained>pair[1]).owner() is t:
+            old.pre_hooks.remove(pair)
+            return retain_at(t, node, number, <Retained>pair[1])
+    return 0
 
 
 # --- autograd.Function ------------------------------
@@ -1464,6 +1572,9 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
         t = <TensorBase>out
         if id(out) in given and id(out) not in dirty:  # an input returned as it is: a view with history of its own
             t = alias(t, t.rank, t.sizes, t.strides, t.offset)
+            t.base = (<TensorBase>out).base if (<TensorBase>out).base is not None else <TensorBase>out
+        if t.base is not None and id(out) not in dirty:
+            t.made = IN_FUNCTION
         node.shapes.append((size_from(t.rank, t.sizes), dtype_of(t.code)))
         made.append(t)
     saved = context._to_save

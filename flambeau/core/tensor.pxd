@@ -9,6 +9,11 @@ cdef enum:
     MAX_DIMS = 64             # as PyTorch and NumPy
     INLINE_DIMS = 5           # shapes up to this rank need no memory of their own
 
+cdef enum:                    # where a view was made
+    ON_TAPE                   # its history is a way back to its base
+    UNRECORDED                # under no_grad: it has no history
+    IN_FUNCTION               # by a user's autograd.Function: its history is that function's backward
+
 cdef class TensorBase:
     cdef Storage storage
     cdef int code
@@ -30,6 +35,7 @@ cdef class TensorBase:
     cdef object hooks
     cdef TensorBase base      # what this is a view of
     cdef uint64_t fn_version  # a view's grad_fn is stale when the storage's version is newer
+    cdef unsigned char made   # where a view was made: what may be written through it
     cdef object grad_fn_now(self)
 
 # Operators of the Tensor class; dispatch.pyx fills the table with operations from the registry.
@@ -92,6 +98,7 @@ cdef inline void wrote(TensorBase t) noexcept:
         t.storage.version += 1
 
 cdef int check_writable(TensorBase t, str who) except -1
+cdef int check_apart(TensorBase t, str who) except -1
 
 cdef inline bint is_tensor(object x):
     return isinstance(x, TensorBase)

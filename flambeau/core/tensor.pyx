@@ -323,6 +323,16 @@ cdef int check_writable(TensorBase t, str who) except -1:
     return 0
 
 
+cdef int check_apart(TensorBase t, str who) except -1:
+    """RuntimeError where a write would put several elements into one place: into an expanded tensor."""
+    cdef int d
+    for d in range(t.rank):
+        if t.strides[d] == 0 and t.sizes[d] > 1:
+            raise RuntimeError(f"{who}(): unsupported operation: more than one element of the written-to tensor refers to a "
+                               "single memory location. Please clone() the tensor before performing the operation.")
+    return 0
+
+
 # --- elements to Python ------------------------------
 cdef double half_value(uint16_t bits) noexcept:
     """IEEE half to double."""
@@ -587,6 +597,8 @@ cdef class TensorBase:
     def requires_grad(self) -> bool:
         """Whether gradients are computed for this tensor."""
         if self.base is not None and not self.requires:
+            if self.made == UNRECORDED:
+                return self.base.requires and CATEGORY[self.code] >= 2 and not self.silent
             self.grad_fn_now()
         if late.forward and self.requires:
             return late.history(self) is not None
@@ -681,6 +693,7 @@ cdef class TensorBase:
         cdef TensorBase t = <TensorBase>BASE.tp_new(<PyTypeObject*>cls, no_arguments, NULL)
         t._take(self)
         t.requires, t.fn, t.output_number, t.base = self.requires, self.fn, self.output_number, self.base
+        t.fn_version, t.made = self.fn_version, self.made
         return t
 
     # Python's protocols

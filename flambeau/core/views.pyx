@@ -5,8 +5,10 @@ from libc.stdint cimport INT64_MAX, int64_t
 from cpython.object cimport PyObject
 from .memory cimport Storage, new_storage_on
 from .dtypes cimport F32, F64, C64, C128, CATEGORY, as_dtype, dtype as DType, dtype_of, size_from
-from .tensor cimport MAX_DIMS, TensorBase, alias, as_int, as_size, beyond, find_contiguous, uncountable, new_tensor_on, parse_sizes, wrap_dim, wrote
-from .tape cimport Node, attach, check_in_place, grad_enabled, wants_grad
+from .tensor cimport (
+    MAX_DIMS, ON_TAPE, TensorBase, alias, as_int, as_size, beyond, find_contiguous, uncountable, new_tensor_on, parse_sizes, wrap_dim, wrote,
+)
+from .tape cimport Node, attach, check_in_place, fitted, grad_enabled, wants_grad
 from .dispatch cimport Op, make_callable, prepare_op
 from .sizes cimport add_overflow, mul_overflow, product_of, row_major, scaled, span_of
 from .geometry cimport compact_strides, diagonal_cut, load, unfold_cut
@@ -15,6 +17,7 @@ from .tape import record
 from .split import chunk, dsplit, hsplit, split, split_with_sizes, tensor_split, unbind, vsplit
 from inspect import signature as _signature
 import warnings
+cimport cython
 
 cdef extern from "Python.h":
     bint PyLong_Check(object o)
@@ -758,11 +761,38 @@ def atleast_3d(*tensors):
 # --- in place ------------------------------
 cdef TensorBase become(TensorBase input, TensorBase made):
     """input takes over the geometry and the history of a view of it."""
+    if not grad_enabled():
+        keep_shape(input)
     (<object>input)._take(made)
     wrote(input)
     if made.fn is not None:
         attach(input, <Node>made.fn, 0)
     return input
+
+
+@cython.no_gc
+cdef class FitNode(Node):
+    """The history of a tensor that got another geometry unrecorded: gradients take the shape that its history is of."""
+
+    cdef object sizes
+
+    def name(self) -> str:
+        return (<Node><object>self.targets[0]).name()
+
+    cdef list run(self, list grads):
+        return [None if grads[0] is None else fitted(<TensorBase>grads[0], self.sizes, self.name())]
+
+
+cdef int keep_shape(TensorBase input) except -1:
+    """Before a change of geometry that is not recorded."""
+    cdef FitNode node
+    if input.fn is None or input.base is not None:  # a view's history is made anew from its base
+        return 0
+    node = FitNode.__new__(FitNode)
+    node.sizes = input.shape
+    node.set_edges(1)
+    node.connect(0, input)
+    return attach(input, node, 0)
 
 
 cdef int check(TensorBase t, str who) except -1:
@@ -878,7 +908,7 @@ def set_(TensorBase input not None, source=None, storage_offset=0, size=None, st
         made = <TensorBase>source
         if made.code != input.code:
             raise RuntimeError(f"set_(): the source must have dtype {dtype_of(input.code)}, got {dtype_of(made.code)}")
-        return (<object>input)._take(made)
+        return moved_to(input, made)
     made = new_tensor_on(input.storage.on, 1, &none, input.code)
     if source is not None:
         if isinstance(source, TensorBase):
@@ -894,6 +924,13 @@ def set_(TensorBase input not None, source=None, storage_offset=0, size=None, st
             stride = tuple(size_from(s.rank, s.strides))
         read_geometry(made, size, stride, storage_offset, &s, "set_")
         made = alias(made, s.rank, s.sizes, s.strides, s.offset)
+    return moved_to(input, made)
+
+
+cdef TensorBase moved_to(TensorBase input, TensorBase made):
+    """input over made's storage: no longer a view."""
+    keep_shape(input)
+    input.base, input.made = None, ON_TAPE
     return (<object>input)._take(made)
 
 
