@@ -332,6 +332,8 @@ def stages(outputs: Sequence[Expr]) -> Stages | None:
         for k, s in enumerate(rule.combine):
             states.append(ex.make("fold", members[0].args, s.dtype, FoldRule(rule.init, rule.combine, k)))
         for e in members:
-            whole = sum_of_parts(elements[0]) if adds_float32(rule) else None
-            replace[e] = whole or ex.make("fold", tuple(elements), e.dtype, e.value)
+            if adds_float32(rule):
+                replace[e] = sum_of_parts(elements[0])
+            else:
+                replace[e] = ex.make("fold", tuple(elements), e.dtype, e.value)
     return Stages(tuple(states), tuple(ex.substitute(list(outputs), replace)))

@@ -347,7 +347,9 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-y x)) for targets y of -1 or 1."""
     check_reduction("soft_margin_loss", reduction)
-    return reduced((-target * input).exp().log1p(), reduction)
+    from .activations import logsigmoid
+
+    return reduced(-logsigmoid(target * input), reduction)
 
 
 @library("composite", "nn.functional.hinge_embedding_loss", "hinge_embedding_loss")
@@ -434,7 +436,7 @@ def multi_margin_loss(
     flat = input.ndim < 2
     x, y = (input.reshape(1, -1), target.reshape(1)) if flat else (input, target)
     column = y.unsqueeze(1)
-    gap = (margin - x.gather(1, column) + x).clamp(min=0)
+    gap = (margin - x.gather(1, column) + x).relu()
     gap = gap if p == 1 else gap.square()
     if weight is not None:
         gap = gap * weight.index_select(0, y).unsqueeze(1)
@@ -463,7 +465,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
             f"multilabel_margin_loss(): target {int(inside.max().item())} is no class of {classes}"
         )
     own = y.new_zeros(y.shape).scatter_add(1, inside, listed.to(y.dtype)) > 0
-    gap = (1.0 - x.gather(1, inside).unsqueeze(2) + x.unsqueeze(1)).clamp(min=0)
+    gap = (1.0 - x.gather(1, inside).unsqueeze(2) + x.unsqueeze(1)).relu()
     gap = gap.masked_fill(~listed.unsqueeze(2) | own.unsqueeze(1), 0.0)
     loss = gap.sum((1, 2)) / classes
     return reduced(loss if input.ndim > 1 else loss.reshape(()), reduction)

@@ -268,8 +268,9 @@ def log_sum_exp(input):
 
 @log_sum_exp.derivative
 def _(grad, input, out, sizes, dims, keepdim):
-    g, top = restore(grad, sizes, dims, keepdim), restore(out, sizes, dims, keepdim)
-    return (g * (input - top.masked_fill(top.abs() == math.inf, 0.0)).exp(),)
+    g, none = restore(grad, sizes, dims, keepdim), restore(out, sizes, dims, keepdim) == -math.inf
+    share = softmax_of.over((input,), dims)  # exp(input - out) loses the digits that a large out has not
+    return (g * share.masked_fill(none, 0.0),)
 
 
 # --- row functions ------------------------------
