@@ -35,7 +35,9 @@ LARGEST_BYTES = 256 << 20  # of an entry: a kernel's code, or an image of an acc
 EVERY = 200  # entries written, by any processes, between two looks at the folder's size: on average
 DAY = 86400.0  # seconds
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_OPEN_ENTRY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a fifo does not block
+_OPEN_ENTRY = (
+    os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+)  # a fifo does not block
 _MAKE_ENTRY = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -121,7 +123,9 @@ def read(digest: str) -> bytes | None:
             code = entry[HEAD_BYTES:]
             if entry[:HEAD_BYTES] != _head(digest, code):
                 return None
-            if time.time() - status.st_mtime > DAY:  # the last use, to the day: what `trim` deletes goes by it
+            if (
+                time.time() - status.st_mtime > DAY
+            ):  # the last use, to the day: what `trim` deletes goes by it
                 with suppress(OSError):  # root's: the entry was read all the same
                     os.utime(handle)
             return code

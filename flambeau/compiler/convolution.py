@@ -24,6 +24,9 @@ from .lower import ITEMSIZE, REGISTER, Lowering
 from .schedule_cpu import SIGNATURE
 
 
+GROUP = 72  # terms that a sum adds up one after another before it starts anew
+
+
 class Shape(NamedTuple):
     """What registers there are: their bytes, and for a number of output channels how many vectors a tile is wide."""
 
@@ -187,7 +190,16 @@ def _products(t: Tile, k: Products) -> None:
                 new += [t.fma(w, x[j], sums[o * n + j]) for j in range(n)]
             return new
 
-        sums = f.loop(i64(0), depth, i64(1), start, term)
+        def group(r: Value, sums: list[Value]) -> list[Value]:
+            """So many terms, after others: the error grows with the roots of their number and of the groups'."""
+            end = f.add(r, i64(GROUP))
+            end = t.low.select(f.op("i1", f"icmp slt {end}, {depth.name}"), end, depth)
+            return f.loop(r, end, i64(1), sums, term)
+
+        def add(r: Value, sums: list[Value]) -> list[Value]:
+            return [f.binary("fadd", a, b) for a, b in zip(sums, group(r, [t.zero() for _ in sums]))]
+
+        sums = f.loop(i64(GROUP), depth, i64(GROUP), group(i64(0), start), add)
         for j in range(n):
             here = f.add(v, i64(j))
 

@@ -113,12 +113,17 @@ def sum(x: Expr) -> Expr:
     """Sum over the row."""
     if x.dtype == "bool":
         return fold(lambda a, b: a | b, (False,), x)[0]
-    return fold(ex.add, (zero_of_sum(x.dtype),), x)[0]
+    return from_zero(fold(ex.add, (nothing(x.dtype),), x)[0])
 
 
-def zero_of_sum(dtype: str):
-    """What a sum begins with: -0, so that a sum of -0 is one."""
+def nothing(dtype: str):
+    """What changes no sum: -0, which a processor need not add."""
     return complex(-0.0, -0.0) if ex.is_complex(dtype) else -0.0 if ex.is_float(dtype) else 0
+
+
+def from_zero(x: Expr) -> Expr:
+    """A sum as it is when it begins with 0: that of no elements, and of -0 alone, is 0."""
+    return x + ex.like(x, 0)
 
 
 def prod(x: Expr) -> Expr:
@@ -167,7 +172,7 @@ def _best(better: Callable[[Expr, Expr], Expr], earlier: bool = True) -> Callabl
 
 
 def running_sum(x: Expr) -> Expr:
-    return prefix(ex.add, (zero_of_sum(x.dtype),), x)[0]
+    return from_zero(prefix(ex.add, (nothing(x.dtype),), x)[0])
 
 
 def running_prod(x: Expr) -> Expr:
@@ -294,6 +299,16 @@ def continued_from(rule: FoldRule, before: Sequence[Expr], own: Sequence[Expr]) 
     return ex.substitute(list(rule.combine), states)
 
 
+def adds_float32(rule: FoldRule) -> bool:
+    combined = rule.combine[0]
+    return len(rule.combine) == 1 and combined.op == "add" and combined.dtype == "float32"
+
+
+def sum_of_parts(parts: Expr) -> Expr:
+    """Of few and large numbers, which lose the most digits: in float64."""
+    return ex.cast(fold(ex.add, (nothing("float64"),), ex.cast(parts, "float64"))[0], parts.dtype)
+
+
 class Stages(NamedTuple):
     """A reduction that can run in two stages: over blocks of the row, then over the blocks' states."""
 
@@ -317,5 +332,8 @@ def stages(outputs: Sequence[Expr]) -> Stages | None:
         for k, s in enumerate(rule.combine):
             states.append(ex.make("fold", members[0].args, s.dtype, FoldRule(rule.init, rule.combine, k)))
         for e in members:
-            replace[e] = ex.make("fold", tuple(elements), e.dtype, e.value)
+            if adds_float32(rule):
+                replace[e] = sum_of_parts(elements[0])
+            else:
+                replace[e] = ex.make("fold", tuple(elements), e.dtype, e.value)
     return Stages(tuple(states), tuple(ex.substitute(list(outputs), replace)))

@@ -37,6 +37,7 @@ SIGNATURE = (
 VECTOR_BYTES = 64
 AHEAD = 4096  # bytes
 SHORT_BODY = 2  # instructions an element up to which a fold does nothing but wait for memory
+CASCADE = 16  # terms that a sum adds up one after another before it starts anew
 TILE_BODY = 8  # operations an element up to which turning tiles in registers pays
 POINTWISE_HEAD = 3  # n0, n1, number of the first element
 ROW_HEAD = 6  # rows, r1, r0, elements folded in all, index of the first element, index step from row to row
@@ -459,7 +460,16 @@ class RowSchedule:
         work = [e.op for e in ex.walk([*roots, *(c for rule in rules for c in rule.combine)]) if e.args]
         busy = sum(3 if op in ("max", "min") else 1 for op in work)  # those also compare with NaN
         ahead = self.along and busy <= SHORT_BODY
-        states = self.each(scalar, start, turn, roots, known, ahead=ahead)
+
+        def joined(left: list[Value], right: list[Value]) -> list[Value]:
+            new: list[Value] = []
+            for rule in rules:
+                here = slice(len(new), len(new) + len(rule.init))
+                new += combined(low, rule, left[here], right[here])
+            return new
+
+        cascade = joined if any(rounds(rule) for rule in rules) else None
+        states = self.each(scalar, start, turn, roots, known, ahead=ahead, joined=cascade)
         position = 0
         for rule, members in zip(rules, groups.values()):
             n = len(rule.init)
@@ -552,9 +562,10 @@ class RowSchedule:
         known: dict[Expr, Value],
         stashed=None,
         ahead: bool = False,
+        joined=None,
     ):
         """Walk over the row: `body(low, pointers, mask, leaves, carried)` at every step; `stashed` is read
-        back, `ahead` prefetches.
+        back, `ahead` prefetches, `joined` combines two states where their rounding asks for a cascade.
         """
         f, frame = self.f, self.frame
         everything = list(ex.walk(roots))
@@ -589,16 +600,61 @@ class RowSchedule:
                     leaves[e] = place
             return body(low, at, mask, leaves, carried)
 
-        def line(r: Value, carried):
-            if self.along:
-                return frame.vectors(
-                    self.r0, self.lanes, carried, lambda low, i, mask, c: one_turn(low, r, i, mask, c)
-                )
-            return f.loop(
-                i64(0), self.r0, i64(1), carried, lambda i, c: one_turn(scalar, r, i, self.row_mask, c)
-            )
+        lanes = self.lanes if self.along else 1
+        low = Lowering(f, self.lanes) if self.along else scalar
+        whole = f.binary("and", self.r0, i64(-lanes))
 
-        return f.loop(i64(0), self.r1, i64(1), carried, line)
+        def steps(r: Value, begin: Value, end: Value, carried) -> list[Value]:
+            turn = lambda i, c: one_turn(low, r, i, None if self.along else self.row_mask, c)
+            return f.loop(begin, end, i64(lanes), carried, turn)
+
+        def rest(r: Value, carried) -> list[Value]:
+            if not self.along:
+                return carried
+            more = f.op("i1", f"icmp slt {whole}, {self.r0.name}")
+            mask = frame.mask(low, whole, self.r0)
+            return f.when(more, lambda: one_turn(low, r, whole, mask, carried), carried)
+
+        def plain() -> list[Value]:
+            return f.loop(i64(0), self.r1, i64(1), carried, lambda r, c: rest(r, steps(r, i64(0), whole, c)))
+
+        return self.cascade(steps, rest, whole, lanes, carried, joined) if joined else plain()
+
+    def cascade(self, steps, rest, whole: Value, lanes: int, start, joined) -> list[Value]:
+        """A fold in groups of terms, and groups of groups, each from nothing: the error of a sum then grows with the
+        roots of its length (Castaldo, Whaley and Chronopoulos, SIAM J. Sci. Comput. 31, 2008).
+        """
+        f = self.f
+
+        def several(begin: Value, end: Value, unit: int, inner) -> list[Value]:
+            """The groups of `unit` from begin to end."""
+
+            def group(i: Value, c) -> list[Value]:
+                return joined(c, inner(i, self.smaller(f.add(i, i64(unit)), end)))
+
+            return f.loop(begin, end, i64(unit), start, group)
+
+        def line(r: Value) -> list[Value]:
+            terms = lambda i, end: steps(r, i, end, start)
+            group = lambda i, end: several(i, end, lanes * CASCADE, terms)
+            return rest(r, several(i64(0), whole, lanes * CASCADE**2, group))
+
+        def lines(begin: Value, end: Value) -> list[Value]:
+            return f.loop(begin, end, i64(1), start, lambda r, c: joined(c, line(r)))
+
+        few = f.op("i1", f"icmp sle {f.mul(self.r0, self.r1)}, {lanes * CASCADE}")
+        alone = f.binary("and", few, f.op("i1", f"icmp eq {self.r1}, 1"))
+        short = f.when(alone, lambda: rest(i64(0), steps(i64(0), i64(0), whole, start)), start)
+        many = f.op("i1", f"xor {alone}, true")
+        return f.when(many, lambda: several(i64(0), self.r1, CASCADE, lines), short)
+
+    def smaller(self, a: Value, b: Value) -> Value:
+        return self.f.op("i64", f"select {self.f.op('i1', f'icmp slt {a}, {b.name}')}, {a}, {b}")
+
+
+def rounds(rule) -> bool:
+    """Whether combining loses digits: then the order of the terms decides how many."""
+    return any(e.op in ("add", "sub") and ex.is_float(e.dtype) for e in ex.walk(rule.combine))
 
 
 def combined(low: Lowering, rule, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:

@@ -22,7 +22,9 @@ from importlib import _bootstrap  # type: ignore[attr-defined]
 making = threading.RLock()
 _others: list[AbstractContextManager] = []  # locks of libraries, taken inside `making`
 _taken: ExitStack | None = None  # by the thread that forks
-_LIBRARIES = frozenset({"flambeau", "llvmlite", "numpy", "scipy", "scipy_openblas32"}) | sys.stdlib_module_names
+_LIBRARIES = (
+    frozenset({"flambeau", "llvmlite", "numpy", "scipy", "scipy_openblas32"}) | sys.stdlib_module_names
+)
 _ATTEMPTS = 1000  # a fork inside an import that the other one waits for goes ahead
 
 

@@ -252,6 +252,11 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
         for d in range(rank):
             i = d - (rank - t.rank)
             strides[m + k][d] = t.strides[i] if i >= 0 and t.sizes[i] != 1 else 0
+    if op.from_origin:  # the first input once more, standing still along the row
+        operands[n], codes[n] = operands[0], codes[0]
+        for d in range(rank):
+            strides[m + n][d] = strides[m][d] if kept[d] else 0
+        n += 1
     gather_group(&row, reduced, rank, sizes, strides, m + n, m, op.ordered)
     gather_group(&keeps, kept, rank, sizes, strides, m + n, m, False)
     if row.rank > 2 or (row.rank == 2 and op.full):
@@ -329,6 +334,11 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     for k in range(n):
         t = <TensorBase>operands[k].tensor
         rows.data[m + k], rows.width[m + k] = place_of(t), t.width
+    if op.from_origin and rows.r0 == 0:  # there is no first element: anything that may be read
+        rows.data[m + n - 1] = rows.data[0]
+        rows.k_stride[m + n - 1] = 0
+        for d in range(rows.outer):
+            rows.outer_stride[m + n - 1][d] = 0
     if two:
         run_stages(op, &rows, access, codes, common, wanted, state_codes)
     else:
@@ -361,7 +371,7 @@ cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, i
     cdef int partial_access[MAX_ALL]
     cdef int state_codes[MAX_OPERANDS]
     cdef int final_access[MAX_ALL]
-    cdef int n = op.inputs, m = op.outputs, k, d, states
+    cdef int n = op.inputs + op.from_origin, m = op.outputs, k, d, states
     cdef int64_t block, blocks, whole, tail, count, step
     cdef Kernel* kernel
     cdef list held = []
@@ -573,9 +583,10 @@ cdef class RowOp(Op):
     """n tensors, m results along a row or one a row; see `ops/rows.py`."""
 
     def __cinit__(self, str name, int inputs, int outputs, tuple full, tuple defaults, declaration, bint reduces, bint ordered,
-                  bint splits, tuple saved=(), formula=None, names=None, unsigned int raw=0, bint literal=False):
+                  bint splits, tuple saved=(), formula=None, names=None, unsigned int raw=0, bint literal=False,
+                  bint from_origin=False):
         cdef int k
-        if inputs > MAX_OPERANDS or outputs > MAX_OUTPUTS or len(defaults) > MAX_PARAMS:
+        if inputs + from_origin > MAX_OPERANDS or outputs > MAX_OUTPUTS or len(defaults) > MAX_PARAMS:
             raise ValueError(f"{name}: too many operands, results or parameters")
         prepare_op(self, name, call_rows)
         self.inputs, self.outputs, self.params = inputs, outputs, len(defaults)
@@ -585,6 +596,7 @@ cdef class RowOp(Op):
             self.full |= bool(full[k]) << k
         self.declaration, self.reduces, self.ordered, self.splits = declaration, reduces, ordered, splits
         self.literal = literal
+        self.from_origin = from_origin
         self.saved, self.formula, self.names, self.raw = saved, formula, names, raw
 
     def set_formula(self, tuple saved, formula):

@@ -14,7 +14,7 @@ from .results import into
 SPECIAL = ("special.", "Tensor.")
 
 
-@pointwise(reference="numpy.add", dtypes=EVERY)
+@pointwise(rounded=True, reference="numpy.add", dtypes=EVERY)
 def add(input, other, *, alpha=1):
     """input + alpha · other, element by element.
 
@@ -38,14 +38,18 @@ _NO_BOOLS = [
 
 
 @pointwise(
-    reference="numpy.subtract", dtypes=NUMBERS, also=("subtract", "Tensor.subtract"), refused=_NO_BOOLS
+    rounded=True,
+    reference="numpy.subtract",
+    dtypes=NUMBERS,
+    also=("subtract", "Tensor.subtract"),
+    refused=_NO_BOOLS,
 )
 def sub(input, other, *, alpha=1):
     """input - alpha · other, element by element."""
     return input - other * alpha
 
 
-@pointwise(places=("rsub",), in_place=False, dtypes=NUMBERS, refused=_NO_BOOLS)
+@pointwise(rounded=True, places=("rsub",), in_place=False, dtypes=NUMBERS, refused=_NO_BOOLS)
 def rsub(input, other, *, alpha=1):
     """other - alpha · input."""
     return other - input * alpha
@@ -73,7 +77,7 @@ def true_divide(input, other):
     return input / other
 
 
-@pointwise(dtypes=NUMERIC, places=("_floor_quotient",), in_place=False)
+@pointwise(rounded=True, dtypes=NUMERIC, places=("_floor_quotient",), in_place=False)
 def floor_quotient(input, other):
     """Quotient rounded down; the caller has ruled out integer zeros."""
     if not fn.is_float(input.dtype):
@@ -109,7 +113,7 @@ def _(grad):
     return None, None
 
 
-@pointwise(dtypes=NUMERIC, places=("_remainder",), in_place=False)
+@pointwise(rounded=True, dtypes=NUMERIC, places=("_remainder",), in_place=False)
 def remainder_of(input, other):
     """input - other · ⌊input / other⌋: of other's sign."""
     if fn.is_float(input.dtype):
@@ -125,7 +129,7 @@ def _(grad, input, other):
     return grad, -(grad * fn.floor(input / other))
 
 
-@pointwise(dtypes=NUMERIC, places=("_fmod",), in_place=False)
+@pointwise(rounded=True, dtypes=NUMERIC, places=("_fmod",), in_place=False)
 def fmod_of(input, other):
     """input - other · trunc(input / other): of input's sign."""
     return fn.fmod(input, other) if fn.is_float(input.dtype) else fn.rem(input, other)
@@ -400,7 +404,7 @@ def _comparison(name: str, reference: str, *also: str):
     body.__name__ = name
     body.__doc__ = f"Whether input {name} other, element by element (bool)."
     dtypes = EVERY if name in ("eq", "ne") else ALL
-    return pointwise(reference=reference, differentiable=False, also=also, dtypes=dtypes)(body)
+    return pointwise(rounded=True, reference=reference, differentiable=False, also=also, dtypes=dtypes)(body)
 
 
 eq = _comparison("eq", "numpy.equal")
@@ -463,7 +467,7 @@ def _logical(name: str, function, reference: str):
         return function(fn.cast(input, "bool"), fn.cast(other, "bool"))
 
     body.__name__, body.__doc__ = name, f"{name} of the elements taken as truth values (bool)."
-    return pointwise(reference=reference, differentiable=False, dtypes=EVERY)(body)
+    return pointwise(rounded=True, reference=reference, differentiable=False, dtypes=EVERY)(body)
 
 
 logical_and = _logical("logical_and", lambda a, b: a & b, "numpy.logical_and")

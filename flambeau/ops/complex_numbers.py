@@ -78,4 +78,4 @@ def resolve_neg(input: TensorBase) -> TensorBase:
 @pointwise(dtypes=EVERY, reference="numpy.isreal", in_place=False, differentiable=False)
 def isreal(input):
     """Whether the imaginary part is 0, element by element; True for real numbers."""
-    return fn.imag(input) == 0 if fn.is_complex(input.dtype) else input == input
+    return fn.imag(input) == 0 if fn.is_complex(input.dtype) else fn.like(input, 0) == 0

@@ -243,14 +243,18 @@ def _forward(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
     kernel = tuple(w.shape[2:])
     filters = w.shape[0] // g.groups
     if x.dtype.name not in TILED or x.device.type != "cpu":
-        found = direct((x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters)
+        found = direct(
+            (x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters
+        )
         return found if bias is None else found + bias.reshape(-1, *[1] * len(kernel))
     weight = w.reshape(g.groups, filters, -1)
     if _pointlike(kernel, g, x.shape[2:], out):
         grid, line = x.contiguous(), (math.prod(out),)
         return _multiply(grid, weight, bias, (0,), line, line).reshape(x.shape[0], w.shape[0], *out)
     if _sparse(x, kernel, g, out):
-        found = direct((x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters)
+        found = direct(
+            (x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters
+        )
         return found if bias is None else found + bias.reshape(-1, *[1] * len(kernel))
     phases, cells, shifts = _layout(out, kernel, g.stride, g.dilation)
     return _multiply(grid_of(x, g.stride, phases, cells, g.before), weight, bias, shifts, out, cells)
@@ -265,7 +269,12 @@ def _input(grad, w, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
     filters, channels = w.shape[0] // g.groups, w.shape[1]
     shape = (grad.shape[0], channels * g.groups, *sizes)
     many = math.prod(min(s, n) for s, n in zip(g.stride, sizes)) > MANY_PHASES
-    if grad.dtype.name not in TILED or grad.device.type != "cpu" or many or _sparse(grad, kernel, g, grad.shape[2:]):
+    if (
+        grad.dtype.name not in TILED
+        or grad.device.type != "cpu"
+        or many
+        or _sparse(grad, kernel, g, grad.shape[2:])
+    ):
         most = max(n + b + k * d for n, b, k, d in zip(sizes, g.before, kernel, g.dilation))
         return direct_input(shape, grad, w, most=most, **_numbers(g), channels=channels, filters=filters)
     turned = w.reshape(g.groups, filters, channels, -1).transpose(1, 2)
@@ -496,7 +505,9 @@ def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, 
         )
     out = tuple((s - r) // step + 1 for s, r, step in zip(sizes, reach, stride))
     addressable(name, [*sizes, *reach])
-    stride = tuple(min(s, r) if o == 1 else s for s, r, o in zip(stride, reach, out))  # one window has no next
+    stride = tuple(
+        min(s, r) if o == 1 else s for s, r, o in zip(stride, reach, out)
+    )  # one window has no next
     dilation = tuple(d if k > 1 else 1 for d, k in zip(dilation, kernel))
     g = Geometry(stride, tuple(a for a, _ in pads), dilation, groups)
 

@@ -63,11 +63,12 @@ class Pointwise:
         raw: Sequence[str] = (),
         keeps: Sequence[int | None] | None = None,
         refused: Refused = (),
+        rounded: bool = False,
     ):
         self.name, self.body = name, body
         self.operands, self.params, self.results = tuple(operands), tuple(params), results
         self.int_to_float, self.dtypes = int_to_float, dtypes
-        self.refused = refused
+        self.refused, self.rounded = refused, rounded
         self.raw = frozenset(raw)  # operands that take no part in type promotion: a condition, a mask
         self.keeps = keeps  # for each result: the operand whose dtype it has, None for the common one
         self.derivative_body: Callable | None = None
@@ -122,6 +123,8 @@ class Pointwise:
                 value = ex.input(len(tensors), memory)
                 given.append(ex.cast(value, dtype))
                 tensors.append(kn.Operand(memory, ACCESS[access]))
+        if self.rounded:
+            given = [ex.cast(ex.cast(x, common), x.dtype) for x in given]
         params = [ex.param(len(scalars) + k, "float64") for k in range(len(self.params))]
         scalars += ["float64"] * len(self.params)
         working = compute_dtype(common)
@@ -342,6 +345,7 @@ def pointwise(
     raw: Sequence[str] = (),
     keeps: Sequence[int | None] | None = None,
     refused: Refused = (),
+    rounded: bool = False,
     in_place: bool = True,
     differentiable: bool = True,
     name: str | None = None,
@@ -351,7 +355,8 @@ def pointwise(
 
     Positional arguments of the function are operands (tensors or numbers, which take part in type promotion
     unless they are `raw`); keyword-only arguments are scalar parameters.  `int_to_float`: integer inputs
-    become the default dtype. `places` are the dotted public names (default: the flat namespace and a method),
+    become the default dtype.  `rounded`: numbers and tensors of other dtypes are rounded to the common dtype first, so that
+    a float16 0.1 equals the number 0.1; else half types are computed in float32 with what was given.  `places` are the dotted public names (default: the flat namespace and a method),
     `also` adds to them.
     """
 
@@ -377,6 +382,7 @@ def pointwise(
             raw=raw,
             keeps=keeps,
             refused=refused,
+            rounded=rounded,
         )
         op = declared.make_op(defaults, differentiable)
         op.__doc__, op.__signature__ = body.__doc__, public_signature(signature)

@@ -11,7 +11,8 @@
         return kn.sum(x)
 
 A body sees one element of each input and folds over the row (`kernels.sum`, `max`, `fold` …).  Results that
-still vary along the row are as long as the row, others are one value a row.  A reduction whose folds are
+still vary along the row are as long as the row, others are one value a row.  The last input of a reduction may be the
+row's first element (`origin="its name"`), which callers do not give.  A reduction whose folds are
 independent of each other is cut into blocks by `core/rows.pyx`; the two kernels for that come from the same
 body.
 """
@@ -196,6 +197,7 @@ def _declare(
     raw=(),
     per_row=(),
     literal_dims=False,
+    origin=None,
     **details,
 ):
     signature = inspect.signature(body)
@@ -222,7 +224,7 @@ def _declare(
     names = named_result(own, *fields) if fields else None
     op = core_rows.RowOp(
         own,
-        len(inputs),
+        len(inputs) - (origin is not None),
         len(results),
         full,
         tuple(float(p.default) for p in params),
@@ -235,6 +237,7 @@ def _declare(
         names,
         sum(1 << k for k, n in enumerate(inputs) if n in raw),
         literal_dims,
+        origin is not None,
     )
     op.__doc__, op.__signature__ = body.__doc__, _REDUCTION if reduces else _ROW
     op.derivative = declared.derivative_of(op)

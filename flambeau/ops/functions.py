@@ -92,19 +92,25 @@ def digamma(input):
     return fn.digamma(input)
 
 
-@pointwise(int_to_float=True, reference="numpy.arctan2", also=("arctan2", "Tensor.arctan2"))
+@pointwise(rounded=True, int_to_float=True, reference="numpy.arctan2", also=("arctan2", "Tensor.arctan2"))
 def atan2(input, other):
     """Angle of the point (other, input) in radians, in (-π, π]."""
     return fn.atan2(input, other)
 
 
-@pointwise(dtypes=FLOATING, reference="numpy.hypot")
+@pointwise(rounded=True, dtypes=FLOATING, reference="numpy.hypot")
 def hypot(input, other):
     """√(input² + other²) without overflow."""
     return fn.hypot(input, other)
 
 
-@pointwise(int_to_float=True, reference="scipy.special.xlogy", domain=_POSITIVE, also=("special.xlogy",))
+@pointwise(
+    rounded=True,
+    int_to_float=True,
+    reference="scipy.special.xlogy",
+    domain=_POSITIVE,
+    also=("special.xlogy",),
+)
 def xlogy(input, other):
     """input · log(other), 0 where input is 0 and other is a number."""
     zero = fn.like(input, 0.0)
@@ -119,6 +125,7 @@ def _(grad, input, other):
 
 
 @pointwise(
+    rounded=True,
     int_to_float=True,
     places=("special.xlog1py",),
     reference="scipy.special.xlog1py",
@@ -138,7 +145,7 @@ def _(grad, input, other):
     return to_input, grad * (input / (other + 1.0))
 
 
-@pointwise(dtypes=FLOATING | COMPLEX, reference="numpy.logaddexp", in_place=False)
+@pointwise(rounded=True, dtypes=FLOATING | COMPLEX, reference="numpy.logaddexp", in_place=False)
 def logaddexp(input, other):
     """log(exp(input) + exp(other)) without overflow."""
     if fn.is_complex(input.dtype):
@@ -157,7 +164,7 @@ def _(grad, input, other):
     return grad * first, grad * (1.0 - first)
 
 
-@pointwise(dtypes=FLOATING, reference="numpy.logaddexp2", in_place=False)
+@pointwise(rounded=True, dtypes=FLOATING, reference="numpy.logaddexp2", in_place=False)
 def logaddexp2(input, other):
     """log₂(2^input + 2^other) without overflow."""
     larger = fn.maximum(input, other)
@@ -198,18 +205,43 @@ def rad2deg(input):
     return input * (180.0 / math.pi)
 
 
-@pointwise(places=("_nan_to_num",), in_place=False, dtypes=FLOATING)
+@pointwise(places=("_nan_to_num",), in_place=False, dtypes=FLOATING | COMPLEX)
 def numbers_only(input, *, nan=0.0, posinf=0.0, neginf=0.0):
-    """NaN and infinities replaced."""
-    inf = float("inf")
-    return fn.where(
-        fn.isnan(input), nan, fn.where(input == inf, posinf, fn.where(input == -inf, neginf, input))
-    )
+    """NaN and infinities replaced, in both parts of a complex number."""
+
+    def number(x):
+        found = fn.where(x == math.inf, posinf, fn.where(x == -math.inf, neginf, x))
+        return fn.where(fn.isnan(x), nan, found)
+
+    if fn.is_complex(input.dtype):
+        return fn.pair(number(fn.real(input)), number(fn.imag(input)))
+    return number(input)
 
 
 @numbers_only.derivative
 def _(grad, input):
-    return fn.where(fn.absolute(input) < float("inf"), grad, fn.like(grad, 0.0))
+    def kept(g, x):
+        return fn.where(fn.absolute(x) < math.inf, g, fn.like(g, 0.0))
+
+    if fn.is_complex(input.dtype):
+        return fn.pair(kept(fn.real(grad), fn.real(input)), kept(fn.imag(grad), fn.imag(input)))
+    return kept(grad, input)
+
+
+@pointwise(int_to_float=True, reference="numpy.ldexp", places=("_scaled_by_power",), in_place=False)
+def scaled_by_power(input, other):
+    """input · 2^other, in three steps, so that no power of two overflows where the result does not."""
+    third = fn.trunc(other * (1.0 / 3.0))
+    step = fn.exp2(third)
+    return input * step * step * fn.exp2(other - third - third)
+
+
+@scaled_by_power.derivative
+def _(grad, input, other):
+    third = fn.trunc(other * (1.0 / 3.0))
+    step = fn.exp2(third)
+    slope = grad * step * step * fn.exp2(other - third - third)
+    return slope, slope * input * math.log(2.0)
 
 
 @pointwise(

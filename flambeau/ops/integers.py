@@ -7,6 +7,8 @@ from ..core.bridge import from_numpy
 from ..core.dispatch import to_dtype
 from ..core.dtypes import by_name
 from ..core.tensor import TensorBase
+from .arithmetic import overwrite
+from .functions import scaled_by_power
 from .hosted import hosted
 from .registry import library
 from .results import accepts_out, into, named_result
@@ -45,14 +47,14 @@ def _(grad, input, other):
 
 @library("composite", reference="numpy.ldexp")
 def ldexp(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
-    """input · 2^other."""
-    return into(out, input * 2.0**other, "ldexp")
+    """input · 2^other, in the common dtype; integers become the default dtype."""
+    return into(out, scaled_by_power(input, other), "ldexp")
 
 
 @library("composite", "Tensor.ldexp_", name="ldexp_in_place")
 def ldexp_(self: TensorBase, other: TensorBase) -> TensorBase:
     """`ldexp` in place."""
-    return self.mul_(2.0**other)
+    return overwrite(self, scaled_by_power, other)
 
 
 @library("hosted", reference="numpy.frexp")

@@ -59,13 +59,15 @@ def reduced(loss: TensorBase, how: str) -> TensorBase:
 # --- cross-entropy of class numbers ------------------------------
 @row(places=(), name="class_losses", raw=("target",), per_row=("target",))
 def class_losses(logits, target, *, ignore=-100.0):
-    """For each row: log Σ exp(logits) - logits[target] (0 where ignored), and log Σ exp(logits)."""
+    """For each row: log Σ exp(logits) - logits[target] (0 where ignored), the largest of the logits, and log Σ exp(logits)
+    relative to it: their sum would lose the digits of a small loss to large logits.
+    """
     top = kn.max(logits)
-    total = fn.log(kn.sum(fn.exp(logits - top))) + top
+    total = fn.log(kn.sum(fn.exp(logits - top)))
     here = fn.index(1) == fn.cast(target, "int64")
-    chosen = kn.sum(fn.where(here, logits, fn.like(logits, 0.0)))
+    chosen = kn.sum(fn.where(here, logits - top, fn.like(logits, 0.0)))
     ignored = fn.cast(target, "int64") == fn.cast(ignore, "int64")
-    return fn.where(ignored, fn.like(logits, 0.0), total - chosen), total
+    return fn.where(ignored, fn.like(logits, 0.0), total - chosen), top, total
 
 
 @reduction(places=(), name="counted_sum", raw=("target",), dtypes=FLOATING)
@@ -79,11 +81,11 @@ def counted_sum(losses, target, *, ignore=-100.0, classes=0.0):
 
 
 @row(places=(), name="class_gradients", raw=("target",))
-def class_gradients(logits, target, total, grad, *, ignore=-100.0):
+def class_gradients(logits, target, top, total, grad, *, ignore=-100.0):
     """grad · (softmax(logits) - the target's indicator), 0 where ignored."""
     target = fn.cast(target, "int64")
     hit = fn.where(fn.index(1) == target, fn.like(logits, 1.0), fn.like(logits, 0.0))
-    found = grad * (fn.exp(logits - total) - hit)
+    found = grad * (fn.exp((logits - top) - total) - hit)
     return fn.where(target == fn.cast(ignore, "int64"), fn.like(logits, 0.0), found)
 
 
@@ -91,7 +93,7 @@ def _class_entropy(input, target, ignore_index: int, how: str):
     """Cross-entropy of logits (N, C) and class numbers (N,)."""
     column = target.unsqueeze(1)
     params = (float(ignore_index),)
-    losses, total = class_losses.over((input.detach(), column), 1, True, params=params)
+    losses, top, total = class_losses.over((input.detach(), column), 1, True, params=params)
     added, kept, wrong = counted_sum.over(
         (losses, column), None, False, params=(*params, float(input.shape[1]))
     )
@@ -100,17 +102,17 @@ def _class_entropy(input, target, ignore_index: int, how: str):
     found = losses.squeeze(1) if how == "none" else added if how == "sum" else added / kept
     if tape.recording(input):
         tape.record("CrossEntropyLossBackward0", _class_entropy_back, (input,), found, (input, column),
-                    (total, kept, ignore_index, how))  # fmt: skip
+                    (top, total, kept, ignore_index, how))  # fmt: skip
     return found
 
 
-def _class_entropy_back(grad, input, column, total, kept, ignore_index, how):
+def _class_entropy_back(grad, input, column, top, total, kept, ignore_index, how):
     grad = grad.unsqueeze(1) if how == "none" else grad / kept if how == "mean" else grad
     if tape.is_grad_enabled():  # differentiated again: out of recorded operations
         hit = (input.new_zeros(input.shape)).scatter(1, column.clamp(min=0), 1.0)
         found = grad * (input.softmax(1) - hit)
         return found.masked_fill(column == ignore_index, 0.0)
-    return class_gradients.over((input, column, total, grad), 1, params=(float(ignore_index),))
+    return class_gradients.over((input, column, top, total, grad), 1, params=(float(ignore_index),))
 
 
 def _refuse_classes(name: str, target, ignore_index: int, classes: int) -> None:
@@ -371,7 +373,9 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-y x)) for targets y of -1 or 1."""
     reduction = check_reduction("soft_margin_loss", reduction, size_average, reduce)
-    return reduced((-target * input).exp().log1p(), reduction)
+    from .activations import logsigmoid
+
+    return reduced(-logsigmoid(target * input), reduction)
 
 
 @library("composite", "nn.functional.hinge_embedding_loss", "hinge_embedding_loss")
@@ -458,7 +462,7 @@ def multi_margin_loss(
     flat = input.ndim < 2
     x, y = (input.reshape(1, -1), target.reshape(1)) if flat else (input, target)
     column = y.unsqueeze(1)
-    gap = (margin - x.gather(1, column) + x).clamp(min=0)
+    gap = (margin - x.gather(1, column) + x).relu()
     gap = gap if p == 1 else gap.square()
     if weight is not None:
         gap = gap * weight.index_select(0, y).unsqueeze(1)
@@ -487,7 +491,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
             f"multilabel_margin_loss(): target {int(inside.max().item())} is no class of {classes}"
         )
     own = y.new_zeros(y.shape).scatter_add(1, inside, listed.to(y.dtype)) > 0
-    gap = (1.0 - x.gather(1, inside).unsqueeze(2) + x.unsqueeze(1)).clamp(min=0)
+    gap = (1.0 - x.gather(1, inside).unsqueeze(2) + x.unsqueeze(1)).relu()
     gap = gap.masked_fill(~listed.unsqueeze(2) | own.unsqueeze(1), 0.0)
     loss = gap.sum((1, 2)) / classes
     return reduced(loss if input.ndim > 1 else loss.reshape(()), reduction)

@@ -248,7 +248,9 @@ def positive(name: str, argument: str, values: Sequence[int], least: int = 1) ->
 def addressable(name: str, extents: Sequence[int]) -> None:
     """RuntimeError where padded sizes are beyond what 64 bits address."""
     if any(n >= 1 << 62 for n in extents):
-        raise RuntimeError(f"{name}(): expected padded sizes to be at most {(1 << 62) - 1}, got {list(extents)}")
+        raise RuntimeError(
+            f"{name}(): expected padded sizes to be at most {(1 << 62) - 1}, got {list(extents)}"
+        )
 
 
 def planes(name: str, shape: Sequence[int], n: int) -> tuple[int, ...]:
@@ -302,7 +304,11 @@ def _planned(name: str, n: int, shape, kernel, stride, padding, dilation, ceil_m
                 f"{name}(): Given input size: {tuple(flat[1:])}. Calculated output size is too small: {count}"
             )
         if count == 1:
-            stride = (*stride[: len(out)], min(s, size + p), *stride[len(out) + 1 :])  # one window has no next
+            stride = (
+                *stride[: len(out)],
+                min(s, size + p),
+                *stride[len(out) + 1 :],
+            )  # one window has no next
         out.append(count)
     addressable(name, [n + 2 * p + d * k for n, p, k, d in zip(flat[1:], padding, kernel, dilation)])
     return Plan(flat, (kernel, stride, padding, dilation), (flat[0], *out), (*shape[:-n], *out))
@@ -442,7 +448,9 @@ def _longest(sizes: tuple[int, ...], parts: tuple[int, ...]) -> dict[str, int]:
     lengths = []
     for s, p in zip(sizes, parts):
         whole, rest = divmod(s, p) if p else (0, 0)
-        uneven = rest // math.gcd(rest, p) if rest else 0  # parts begin between elements where this is above 1
+        uneven = (
+            rest // math.gcd(rest, p) if rest else 0
+        )  # parts begin between elements where this is above 1
         lengths.append(whole + min(uneven, 2))
     return {f"longest{d}": n for d, n in enumerate(lengths)}
 
@@ -451,14 +459,19 @@ def _parts_reach(sizes: Sequence[int], parts: Sequence[int]) -> int:
     """The largest number that `_parts` computes; RuntimeError where 64 bits do not hold it."""
     most = max((p + 1) * s + p for s, p in zip(sizes, parts))
     if most >= 1 << 63:
-        raise RuntimeError(f"adaptive pooling: {list(parts)} parts of sizes {list(sizes)} are more than 64 bits count")
+        raise RuntimeError(
+            f"adaptive pooling: {list(parts)} parts of sizes {list(sizes)} are more than 64 bits count"
+        )
     return most
 
 
 def _part_means(x, shape) -> TensorBase:
     with unrecorded():
         found = parts_mean(
-            shape, x, most=_parts_reach(x.shape[1:], shape[1:]), **_longest(tuple(x.shape[1:]), tuple(shape[1:]))
+            shape,
+            x,
+            most=_parts_reach(x.shape[1:], shape[1:]),
+            **_longest(tuple(x.shape[1:]), tuple(shape[1:])),
         )
     if tape.recording(x):
         tape.record("AdaptiveAvgPoolBackward0", _part_means_back, (x,), found, (), (tuple(x.shape),))

@@ -250,7 +250,7 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
     """NaN and infinities replaced by numbers: the dtype's largest and lowest for the infinities by default."""
     from .._typeinfo import finfo
 
-    if not input.is_floating_point():
+    if not input.is_floating_point() and not input.is_complex():
         return input.clone()
     limits = finfo(input.dtype)
     return _numbers_only(

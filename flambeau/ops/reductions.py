@@ -23,6 +23,11 @@ def count(sizes, dims) -> int:
     return math.prod(sizes[d] for d in dims) if sizes else 1
 
 
+def wide(x):
+    """In float64 where it is float32: for what is worth the double width."""
+    return fn.cast(x, {"float32": "float64", "complex64": "complex128"}.get(x.dtype, x.dtype))
+
+
 @reduction(places=("sum", "Tensor.sum"), name="sum", accumulate=widened, reference="numpy.sum", dtypes=EVERY)
 def sum_(input):
     """Sum over `dim` (an int, a tuple, or None for all); integers and bools give int64.
@@ -157,7 +162,7 @@ def count_nonzero(input):
 @reduction(places=("_prod",), accumulate=widened, name="product", reference="numpy.prod", dtypes=EVERY)
 def product(input):
     """Product of a row."""
-    return kn.prod(input)
+    return fn.cast(kn.prod(wide(input)), input.dtype)
 
 
 def squared_length(x):
@@ -177,30 +182,30 @@ def _(grad, input, out, sizes, dims, keepdim):
     return ((input * (g / length)).masked_fill(length == 0, 0.0),)
 
 
-def _merge_moments(a, b):
-    """Chan, Golub and LeVeque 1979: counts, means and sums of squared deviations of two samples."""
-    (n_a, mean_a, m_a), (n_b, mean_b, m_b) = a, b
-    n = n_a + n_b
-    delta = mean_b - mean_a
-    share = fn.where(n == 0, fn.like(n, 0.0), n_b / n)
-    return n, mean_a + delta * share, m_a + m_b + delta * delta * (n_a * share)
+def _deviations(x, origin):
+    """Σ (x - mean)² in float64, as PyTorch's is, from differences with an element of the row (shifted data: Chan, Golub
+    and LeVeque, The American Statistician 37, 1983).
 
-
-def _moments(x):
+    Its difference from the mean, squared, is at most n times the variance: nothing cancels that float64 would miss.
+    """
     if fn.is_complex(x.dtype):  # deviations add up over the parts
-        n, mean, deviations = _moments(fn.real(x))
-        _, imaginary, more = _moments(fn.imag(x))
-        return n, fn.pair(mean, imaginary), deviations + more
-    one, zero = fn.like(x, 1.0), fn.like(x, 0.0)
-    return kn.fold(_merge_moments, (0.0, 0.0, 0.0), one, x, zero)
+        return _deviations(fn.real(x), fn.real(origin)) + _deviations(fn.imag(x), fn.imag(origin))
+    delta = wide(x) - wide(origin)
+    total, squares = kn.sum(delta), kn.sum(delta * delta)
+    found = fn.maximum(squares - total * (total / fn.cast(kn.length(), total.dtype)), fn.like(total, 0.0))
+    endless = (squares == math.inf) & (fn.absolute(total) < math.inf)
+    return fn.where(endless, squares, found)
 
 
-@reduction(places=("_var",), dtypes=FLOATING | COMPLEX, name="variance")
-def variance(input, *, correction=1.0):
-    """Sum of squared deviations over n - correction."""
-    _, _, deviations = _moments(input)
-    free = fn.cast(kn.length(), fn.part(input.dtype)) - correction
+def _over(deviations, correction):
+    free = fn.cast(kn.length(), "float64") - fn.cast(correction, "float64")
     return deviations / fn.maximum(free, fn.like(free, 0.0))
+
+
+@reduction(places=("_var",), dtypes=FLOATING | COMPLEX, name="variance", origin="origin")
+def variance(input, origin, *, correction=1.0):
+    """Sum of squared deviations over n - correction."""
+    return fn.cast(_over(_deviations(input, origin), correction), fn.part(input.dtype))
 
 
 @variance.derivative
@@ -213,12 +218,10 @@ def _free(n: float) -> float:
     return n if n > 0 else (0.0 if n == 0 else n) or float("nan")
 
 
-@reduction(places=("_std",), dtypes=FLOATING | COMPLEX, name="deviation")
-def deviation(input, *, correction=1.0):
+@reduction(places=("_std",), dtypes=FLOATING | COMPLEX, name="deviation", origin="origin")
+def deviation(input, origin, *, correction=1.0):
     """Root of the variance."""
-    _, _, deviations = _moments(input)
-    free = fn.cast(kn.length(), fn.part(input.dtype)) - correction
-    return fn.sqrt(deviations / fn.maximum(free, fn.like(free, 0.0)))
+    return fn.cast(fn.sqrt(_over(_deviations(input, origin), correction)), fn.part(input.dtype))
 
 
 @deviation.derivative
@@ -227,13 +230,11 @@ def _(grad, input, out, sizes, dims, keepdim, correction):
     return (restore(g, sizes, dims, keepdim) * (input - input.mean(dims, True)),)
 
 
-@reduction(places=("_var_mean",), dtypes=FLOATING | COMPLEX, name="variance_and_mean")
-def variance_and_mean(input, *, correction=1.0):
+@reduction(places=("_var_mean",), dtypes=FLOATING | COMPLEX, name="variance_and_mean", origin="origin")
+def variance_and_mean(input, origin, *, correction=1.0):
     """Variance and mean in one walk."""
-    n, mean, deviations = _moments(input)
-    free = fn.cast(kn.length(), fn.part(input.dtype)) - correction
-    mean = fn.where(n == 0, fn.like(mean, math.nan), mean)
-    return deviations / fn.maximum(free, fn.like(free, 0.0)), mean
+    variance = fn.cast(_over(_deviations(input, origin), correction), fn.part(input.dtype))
+    return variance, fn.cast(kn.mean(wide(input)), input.dtype)
 
 
 @variance_and_mean.derivative
@@ -267,8 +268,9 @@ def log_sum_exp(input):
 
 @log_sum_exp.derivative
 def _(grad, input, out, sizes, dims, keepdim):
-    g, top = restore(grad, sizes, dims, keepdim), restore(out, sizes, dims, keepdim)
-    return (g * (input - top.masked_fill(top.abs() == math.inf, 0.0)).exp(),)
+    g, none = restore(grad, sizes, dims, keepdim), restore(out, sizes, dims, keepdim) == -math.inf
+    share = softmax_of.over((input,), dims)  # exp(input - out) loses the digits that a large out has not
+    return (g * share.masked_fill(none, 0.0),)
 
 
 # --- row functions ------------------------------

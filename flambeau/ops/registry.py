@@ -33,7 +33,11 @@ class Entry(NamedTuple):
 
 REGISTRY: dict[str, Entry] = {}
 
-_IN_PLACE = ("", "Tensor", "nn.functional")  # where forms that write in place are public, with "_" after the name
+_IN_PLACE = (
+    "",
+    "Tensor",
+    "nn.functional",
+)  # where forms that write in place are public, with "_" after the name
 
 # Kinds that only the CPU computes: tensors of other devices are copied there and the results copied back.
 ON_HOST = frozenset(("hosted", "lapack", "search", "sort", "spectral"))
@@ -83,7 +87,9 @@ def refused(name: str, error: MemoryError, args: Iterable) -> OutOfMemoryError:
     """The error for memory that NumPy or SciPy did not get: with the bytes asked for where they tell them."""
     shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
     if shape is not None and dtype is not None:
-        return OutOfMemoryError(f"{name}(): cannot allocate {math.prod(shape) * dtype.itemsize} bytes on the CPU: {error}")
+        return OutOfMemoryError(
+            f"{name}(): cannot allocate {math.prod(shape) * dtype.itemsize} bytes on the CPU: {error}"
+        )
     given = sum(x.nbytes for x in _tensors(args))
     return OutOfMemoryError(f"{name}(): cannot allocate memory on the CPU to work on {given} bytes: {error}")
 

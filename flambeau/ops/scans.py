@@ -16,7 +16,7 @@ from .copying import to_dtype
 from .declare import COMPLEX, FLOATING, NUMBERS
 from .declare_scan import Scan, scan
 from .joining import cat
-from .reductions import merge_logsumexp
+from .reductions import merge_logsumexp, wide
 from .registry import library, register
 from .results import into, named_result
 
@@ -36,21 +36,16 @@ def _wrapped(dim: int, input: TensorBase, who: str) -> int:
     return dim % n
 
 
-def _wide(x):
-    """Sums and products of float32, and of pairs of them, are kept in float64."""
-    return fn.cast(x, {"float32": "float64", "complex64": "complex128"}.get(x.dtype, x.dtype))
-
-
 @scan(dtypes=NUMBERS)
 def running_sum(input):
     """The sum of each element and those before it."""
-    return fn.cast(kn.running_sum(_wide(input)), input.dtype)
+    return fn.cast(kn.running_sum(wide(input)), input.dtype)
 
 
 @scan(dtypes=NUMBERS)
 def running_product(input):
     """The product of each element and those before it."""
-    return fn.cast(kn.running_prod(_wide(input)), input.dtype)
+    return fn.cast(kn.running_prod(wide(input)), input.dtype)
 
 
 def _merge_complex(a, b):
@@ -63,14 +58,17 @@ def _merge_complex(a, b):
 @scan(dtypes=FLOATING | COMPLEX)
 def running_logsumexp(input):
     """log Σ exp over each element and those before it, relative to the largest of them."""
+    x = wide(input)
     if fn.is_complex(input.dtype):
-        turn = fn.imag(input)
-        states = fn.real(input), fn.cos(turn), fn.sin(turn)
+        turn = fn.imag(x)
+        states = fn.real(x), fn.cos(turn), fn.sin(turn)
         top, re, im = kn.prefix(_merge_complex, (-math.inf, 0.0, 0.0), *states)
         log = fn.log(fn.pair(re, im))
-        return fn.pair(fn.where(fn.absolute(top) == math.inf, top, fn.real(log) + top), fn.imag(log))
-    top, total = kn.prefix(merge_logsumexp, (-math.inf, 0.0), input, fn.like(input, 1.0))
-    return fn.where(fn.absolute(top) == math.inf, top, fn.log(total) + top)
+        found = fn.pair(fn.where(fn.absolute(top) == math.inf, top, fn.real(log) + top), fn.imag(log))
+    else:
+        top, total = kn.prefix(merge_logsumexp, (-math.inf, 0.0), x, fn.like(x, 1.0))
+        found = fn.where(fn.absolute(top) == math.inf, top, fn.log(total) + top)
+    return fn.cast(found, input.dtype)
 
 
 def _extreme_value(input):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.bridge import from_numpy
+from ..core.dispatch import result_type
 from ..core.dtypes import by_name
 from ..core.memory import require
 from ..core.tensor import TensorBase
@@ -195,7 +196,11 @@ def searchsorted(
                 f"{list(sorter.shape)}"
             )
         bounds = np.take_along_axis(bounds, _host(sorter), -1)
-    values = _host(input) if isinstance(input, TensorBase) else np.asarray(input, dtype=bounds.dtype)
+    values = _host(
+        input
+        if isinstance(input, TensorBase)
+        else sorted_sequence.new_tensor(input, dtype=sorted_sequence.dtype)
+    )
     if bounds.ndim != 1 and bounds.shape[:-1] != values.shape[:-1]:
         raise RuntimeError(
             "searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input "
@@ -254,5 +259,10 @@ def isin(
     """
     import numpy as np
 
-    a, b = (_host(x) if isinstance(x, TensorBase) else np.asarray(x) for x in (elements, test_elements))
+    if not isinstance(elements, TensorBase):  # a number counts in the dtype that it has among tensors
+        elements = test_elements.new_tensor(elements, dtype=result_type(test_elements, elements))
+    elif not isinstance(test_elements, TensorBase):
+        test_elements = elements.new_tensor(test_elements, dtype=result_type(elements, test_elements))
+    common = result_type(elements, test_elements)
+    a, b = (_host(to_dtype(x, common)) for x in (elements, test_elements))
     return _found(np.asarray(np.isin(a, b, assume_unique=assume_unique, invert=invert)))

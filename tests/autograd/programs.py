@@ -273,7 +273,9 @@ class Writer:
         self.variables[name] = made
         self.line(f"{name} = {text}")
         if fresh and self.recording and made.requires:
-            if self.random.random() < 0.1 and not made.root.reread:  # else the hook scales second derivatives, too
+            if (
+                self.random.random() < 0.1 and not made.root.reread
+            ):  # else the hook scales second derivatives, too
                 factor = self.random.choice([0.5, 2.0, -1.0])
                 self.line(f"{name}.register_hook(lambda g: g * {factor})")
                 made.terms *= factor
@@ -381,7 +383,10 @@ class Writer:
             ways += [
                 (f"{n}.select({d}, {k})", lambda a, s: a[(slice(None),) * s + (*at, k, ...)]),
                 (f"{n}.unbind({d})[{k}]", lambda a, s: a[(slice(None),) * s + (*at, k, ...)]),
-                (f"{n}.narrow({d}, {k}, {size - k})", lambda a, s: a[(slice(None),) * s + (*at, slice(k, None))]),
+                (
+                    f"{n}.narrow({d}, {k}, {size - k})",
+                    lambda a, s: a[(slice(None),) * s + (*at, slice(k, None))],
+                ),
                 (f"{n}[{':, ' * d}::2]", lambda a, s: a[(slice(None),) * s + (*at, slice(None, None, 2))]),
             ]
         ways.append((f"{n}.unsqueeze({d})", lambda a, s: np.expand_dims(a, d + s)))
@@ -422,7 +427,11 @@ class Writer:
         if x.root.storage is not y.root.storage or not np.shares_memory(x.value, y.value):
             return True
         a, b = x.value.__array_interface__, y.value.__array_interface__
-        return a["data"][0] == b["data"][0] and x.value.shape == y.value.shape and x.value.strides == y.value.strides
+        return (
+            a["data"][0] == b["data"][0]
+            and x.value.shape == y.value.shape
+            and x.value.strides == y.value.strides
+        )
 
     def written(self) -> tuple[str, Var] | None:
         """What to write to: rarely what PyTorch refuses."""
@@ -516,7 +525,9 @@ class Writer:
                 value[[1, 0]], terms[:, [1, 0]] = number, 0
                 self.write(x, value, terms, [], [])
             else:
-                self.write(x, np.full(shape, 0.0 if which == "zero_" else number), np.zeros_like(x.terms), [], [])
+                self.write(
+                    x, np.full(shape, 0.0 if which == "zero_" else number), np.zeros_like(x.terms), [], []
+                )
 
         text = {
             "fill_": f"{n}.fill_({number})",
@@ -642,7 +653,9 @@ def differences(program: Program, torch) -> str | None:
             return None  # derivatives so large that they are compared badly
     space = {"torch": torch, "float64": torch.float64}
     for name, array in program.constants.items():
-        space[name] = torch.tensor(array.tolist(), **({} if array.dtype == bool else {"dtype": torch.float64}))
+        space[name] = torch.tensor(
+            array.tolist(), **({} if array.dtype == bool else {"dtype": torch.float64})
+        )
     for line, refused in zip(program.lines, program.refused):
         try:
             exec(line, space)
@@ -677,7 +690,9 @@ def _gradients(program: Program, torch, space: dict, loss) -> str | None:
     for leaf, g in zip(leaves, found):
         if g is not None and g.shape != leaf.shape:
             return f"a gradient has shape {tuple(g.shape)}, its leaf {tuple(leaf.shape)}"
-    slope = sum([(g * u).sum() for g, u in zip(found, first) if g is not None], torch.zeros((), dtype=torch.float64))
+    slope = sum(
+        [(g * u).sum() for g, u in zip(found, first) if g is not None], torch.zeros((), dtype=torch.float64)
+    )
     if not _close(slope.item(), terms[FIRST]):
         return f"the first derivative is {slope.item()}, should be {terms[FIRST]}"
     bent = torch.zeros((), dtype=torch.float64)
@@ -694,9 +709,15 @@ def _gradients(program: Program, torch, space: dict, loss) -> str | None:
     for name in program.kept:
         root = program.variables[name].root
         grad = kept[name]
-        slope = 0.0 if grad is None else (grad * torch.tensor(root.seed.tolist(), dtype=torch.float64)).sum().item()
+        slope = (
+            0.0
+            if grad is None
+            else (grad * torch.tensor(root.seed.tolist(), dtype=torch.float64)).sum().item()
+        )
         if root.kept and not _close(slope, terms[root.kept]):
-            return f"the gradient kept by {name} is {grad}, its derivative {slope} should be {terms[root.kept]}"
+            return (
+                f"the gradient kept by {name} is {grad}, its derivative {slope} should be {terms[root.kept]}"
+            )
     before = {name: None if g is None else g.clone() for name, g in kept.items()}
     loss.backward()
     for name, leaf, g, h in zip(program.leaves, leaves, found, held):

@@ -17,7 +17,16 @@ from collections.abc import Iterator
 
 MEMORY = 3 << 30  # bytes of address space that a child may take beyond what the library itself does
 # what people may see: OverflowError, MemoryError, ZeroDivisionError and SystemError are ours to turn into something else
-ALLOWED = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError, BufferError, KeyError, AssertionError)
+ALLOWED = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    IndexError,
+    NotImplementedError,
+    BufferError,
+    KeyError,
+    AssertionError,
+)
 
 
 # --- the child ------------------------------

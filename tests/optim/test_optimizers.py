@@ -452,7 +452,9 @@ class Wrapper(flambeau.optim.Optimizer):
         self.base = base
         self.steps = 0
 
-    param_groups = property(lambda self: self.base.param_groups, lambda self, v: setattr(self.base, "param_groups", v))
+    param_groups = property(
+        lambda self: self.base.param_groups, lambda self, v: setattr(self.base, "param_groups", v)
+    )
     state = property(lambda self: self.base.state, lambda self, v: setattr(self.base, "state", v))
     defaults = property(lambda self: self.base.defaults)
 
@@ -535,7 +537,9 @@ def test_states_of_earlier_versions_lack_options(name):
             group.pop(option, None)
     old.load_state_dict(saved)
     unpickled = cls.__new__(cls)
-    unpickled.__setstate__({"defaults": {}, "state": {}, "param_groups": [dict(saved["param_groups"][0], params=[])]})
+    unpickled.__setstate__(
+        {"defaults": {}, "state": {}, "param_groups": [dict(saved["param_groups"][0], params=[])]}
+    )
     unpickled.step()
     for optimizer in (new, old):
         optimizer.step()
