@@ -23,7 +23,6 @@ from .irtext import Function, Module, Value, i64
 from .lower import ITEMSIZE, REGISTER, Lowering
 from .schedule_cpu import SIGNATURE
 
-
 GROUP = 72  # terms that a sum adds up one after another before it starts anew
 
 

@@ -326,6 +326,8 @@ cdef int check_writable(TensorBase t, str who) except -1:
 cdef int check_apart(TensorBase t, str who) except -1:
     """RuntimeError where a write would put several elements into one place: into an expanded tensor."""
     cdef int d
+    if t.contiguous:  # so is what has no elements
+        return 0
     for d in range(t.rank):
         if t.strides[d] == 0 and t.sizes[d] > 1:
             raise RuntimeError(f"{who}(): unsupported operation: more than one element of the written-to tensor refers to a "

@@ -84,7 +84,7 @@ case(
     30,
 )
 case(both("pow"), lambda d: (d.tensor(d.shape(), d.one_of(*FLOATS)), d.int(0, 4)), np.power, 30)
-case(both("clamp"), lambda d: (*one(dtypes=(*FLOATS, *INTEGERS))(d), -1, 2), np.clip)
+case(both("clamp"), lambda d: (*one(dtypes=(*FLOATS, *INTEGERS))(d), 1, 2), np.clip)
 case(
     both("clamp"),
     lambda d: (

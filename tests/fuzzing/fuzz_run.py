@@ -29,7 +29,7 @@ from fuzz_draw import Draw, Given
 
 import flambeau
 
-ERRORS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError, OverflowError)
+ERRORS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError, OverflowError, AssertionError)
 EPSILON = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "complex64": 2.0**-24}
 HOSTILE = (
     None,
