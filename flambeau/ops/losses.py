@@ -107,8 +107,12 @@ def _class_entropy(input, target, ignore_index: int, how: str):
 
 
 def _class_entropy_back(grad, input, column, top, total, kept, ignore_index, how):
-    grad = grad.unsqueeze(1) if how == "none" else grad / kept if how == "mean" else grad
-    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
+    again = tape.is_grad_enabled()
+    if how == "mean":  # where no class counts, the derivative of 0 / 0 would be NaN in places that are masked
+        grad = grad / (kept.clamp(min=1.0) if again else kept)
+    elif how == "none":
+        grad = grad.unsqueeze(1)
+    if again:  # differentiated again: out of recorded operations
         hit = (input.new_zeros(input.shape)).scatter(1, column.clamp(min=0), 1.0)
         found = grad * (input.softmax(1) - hit)
         return found.masked_fill(column == ignore_index, 0.0)

@@ -177,11 +177,16 @@ def batch_norm(
         if tape.recording(input, weight, bias):
             return (input - mean) * (inverse * w) + b
         return scaled(input, mean, inverse, w, b)
+    if eps <= 0:
+        raise ValueError(f"batch_norm(): batch_norm eps must be positive during training, but got {eps}")
     n = input.numel() // channels if channels else 0
     if n == 1:
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {input.shape}"
         )
+    if n == 0:  # no moments, which the running ones could move towards
+        w, b = _affine(weight, bias, ndim)
+        return input * w + b
     var, mean = variance_and_mean.over((input.detach(),), dims, True, params=(0.0,))
     if running_mean is not None:
         running_mean.data.mul_(1 - momentum).add_(mean.reshape(-1), alpha=momentum)

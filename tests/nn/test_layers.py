@@ -485,3 +485,21 @@ def test_distances():
     assert np.allclose(run(nn.CosineSimilarity(), MATRIX, other), cosine, atol=1e-6)
     distance = np.abs(MATRIX - other + 1e-6).sum(1, keepdims=True)
     assert np.allclose(run(nn.PairwiseDistance(1, keepdim=True), MATRIX, other), distance, rtol=1e-5)
+
+
+def test_batch_norm_of_an_empty_batch_leaves_the_running_moments():
+    for layer, shape in (
+        (nn.BatchNorm1d(3), (0, 3)),
+        (nn.BatchNorm2d(3), (0, 3, 2, 2)),
+        (nn.BatchNorm1d(3), (0, 3, 4)),
+    ):
+        x = flambeau.zeros(shape, requires_grad=True)
+        layer(x).sum().backward()
+        assert layer.running_mean.tolist() == [0.0] * 3 and layer.running_var.tolist() == [1.0] * 3
+        assert x.grad.shape == shape and layer.weight.grad.tolist() == layer.bias.grad.tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize("eps", [0.0, -1.0])
+def test_batch_norm_refuses_an_eps_that_is_not_positive(eps):
+    with pytest.raises(ValueError, match="eps must be positive"):
+        nn.functional.batch_norm(flambeau.ones(2, 3), None, None, training=True, eps=eps)

@@ -178,3 +178,13 @@ def test_errors():
             ValueError, match=f"{cls.__name__}: expected margin to be greater than 0, got 0 instead"
         ):
             cls(margin=0)
+
+
+@pytest.mark.parametrize("given", [{}, {"weight": [1.0, 2.0, 3.0]}, {"label_smoothing": 0.1}])
+def test_cross_entropy_of_ignored_targets_alone_has_derivatives_of_zero(given):
+    given = {k: flambeau.tensor(v) if k == "weight" else v for k, v in given.items()}
+    x = flambeau.ones(2, 3, requires_grad=True)
+    loss = nn.functional.cross_entropy(x, flambeau.tensor([-100, -100]), **given)
+    (first,) = flambeau.autograd.grad(loss, x, create_graph=True)
+    (second,) = flambeau.autograd.grad(first.sum(), x)
+    assert loss.isnan() and first.count_nonzero() == 0 and second.count_nonzero() == 0
