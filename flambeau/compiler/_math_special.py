@@ -136,6 +136,7 @@ def lgamma(x: Expr) -> Expr:
     cosine = fma(z * z, poly(z, "cos"), fma(z, -0.5, 1.0))
     sine = where(place.past_quarter, cosine, fma(t * z, poly(z, "sin"), t))
     reflected = where(a < 2.0**-60, value, -log(a * sine * parts("1/pi", x.dtype, 1)[0]) - value)
+    reflected = where(sine == 0.0, INF, reflected)  # a pole, also where the value itself is past all numbers
     special = where(a == INF, INF, where(x == 0.0, INF, where(x < 0.0, reflected, value)))
     return rarely(~((x > 0.0) & (x < INF)), special, value)
 

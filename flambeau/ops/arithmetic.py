@@ -608,8 +608,8 @@ def _(grad, input, out):
 
 @pointwise(reference="numpy.heaviside", domain=(-2.0, 2.0))
 def heaviside(input, values):
-    """0 below zero, 1 above it, `values` at it."""
-    return fn.where(input == 0, values, fn.where(input < 0, fn.like(input, 0), fn.like(input, 1)))
+    """0 below zero and for NaN, 1 above zero, `values` at it."""
+    return fn.where(input == 0, values, fn.where(input > 0, fn.like(input, 1), fn.like(input, 0)))
 
 
 @heaviside.derivative

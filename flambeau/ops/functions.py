@@ -228,7 +228,7 @@ def _(grad, input):
     return kept(grad, input)
 
 
-@pointwise(int_to_float=True, reference="numpy.ldexp", places=("_scaled_by_power",), in_place=False)
+@pointwise(int_to_float=True, places=("_scaled_by_power",), in_place=False)
 def scaled_by_power(input, other):
     """input · 2^other, in three steps, so that no power of two overflows where the result does not."""
     third = fn.trunc(other * (1.0 / 3.0))
