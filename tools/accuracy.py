@@ -250,7 +250,8 @@ def convolutions() -> Iterator[Case]:
         "conv3d": ((1, 64, 8, 14, 14), (32, 64, 3, 3, 3), {"padding": 1}),
     }
     for name, (shape, weight, given) in shapes.items():
-        call = lambda m, t, w, b, n=name.split()[0], g=given: getattr(f(m), n)(t, w, b, **g)
+        kind = name.split()[0]
+        call = lambda m, t, w, b, n=kind, g=given: getattr(f(m), n)(t, w, b, **g)
         arrays = normal(*shape), normal(*weight, seed=1), normal(weight[0], seed=2)
         yield Case(name, call, arrays, gradients=True)
         if "512" in name:

@@ -356,8 +356,8 @@ def pointwise(
     Positional arguments of the function are operands (tensors or numbers, which take part in type promotion
     unless they are `raw`); keyword-only arguments are scalar parameters.  `int_to_float`: integer inputs
     become the default dtype.  `rounded`: numbers and tensors of other dtypes are rounded to the common dtype first, so that
-    a float16 0.1 equals the number 0.1; else half types are computed in float32 with what was given.  `places` are the dotted public names (default: the flat namespace and a method),
-    `also` adds to them.
+    a float16 0.1 equals the number 0.1; else half types are computed in float32 with what was given.  `places` are the
+    dotted public names (default: the flat namespace and a method), `also` adds to them.
     """
 
     def make(body: Callable) -> dispatch.PointwiseOp:
