@@ -15,22 +15,29 @@ from .registry import library
 
 
 # --- rows: layer norm ------------------------------
+def _standardised(x, eps):
+    """A row less its mean, over √(variance + eps); the mean; 1 / √(variance + eps).
+
+    The mean of what is left after the rounded mean is taken off too: next to a large mean its rounding is no small part.
+    """
+    mean = kn.mean(x)
+    centred = x - mean
+    rest = kn.mean(centred)
+    inverse = 1.0 / fn.sqrt(kn.mean(centred * centred) - rest * rest + eps)
+    return fn.fma(centred, inverse, -(rest * inverse)), mean + rest, inverse
+
+
 @row(places=(), name="normalized_rows")
 def normalized_rows(x, *, eps=1e-5):
     """(x - mean) / √(variance + eps) of each row, its mean, and 1 / √(variance + eps)."""
-    mean = kn.mean(x)
-    centred = x - mean
-    inverse = 1.0 / fn.sqrt(kn.mean(centred * centred) + eps)
-    return centred * inverse, mean, inverse
+    return _standardised(x, eps)
 
 
 @row(places=(), name="affine_rows", per_row=())
 def affine_rows(x, weight, bias, *, eps=1e-5):
     """`normalized_rows` times weight plus bias; mean and scale for the derivative."""
-    mean = kn.mean(x)
-    centred = x - mean
-    inverse = 1.0 / fn.sqrt(kn.mean(centred * centred) + eps)
-    return centred * inverse * weight + bias, mean, inverse
+    found, mean, inverse = _standardised(x, eps)
+    return found * weight + bias, mean, inverse
 
 
 @row(places=(), name="normalized_rows_back", per_row=("mean", "inverse"))

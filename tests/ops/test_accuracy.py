@@ -305,3 +305,13 @@ def test_half_types_are_rounded_once(dtype, name):
     ours, true = getattr(flambeau, name)(t, 1).double(), getattr(flambeau, name)(wide, 1)
     epsilon = 2.0**-10 if dtype == "float16" else 2.0**-7
     assert float((ours / true - 1).abs().max()) <= 0.51 * epsilon
+
+
+def test_layer_norm_next_to_a_large_mean():
+    x = normal(4, 100_000) + np.float32(1e3)
+    wide = x.astype(np.float64)
+    true = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    t = flambeau.from_numpy(x)
+    weight, bias = flambeau.ones(100_000), flambeau.zeros(100_000)
+    for found in (F.layer_norm(t, (100_000,)), F.layer_norm(t, (100_000,), weight, bias)):
+        assert error(found, true) <= 3
