@@ -60,7 +60,7 @@ cdef enum:
     SMALL = 4096               # elements up to which a transposed right operand is turned first
     INLINE_SIZES = 8           # a node's shapes up to this many numbers need no memory of their own
     WIDTH = 128                # columns that are summed at once
-    HEIGHT = 64                # rows that are summed in the element's own precision
+    HEIGHT = 16                # rows that are summed in the element's own precision
 
 cdef double GIL_FROM = 1e5     # multiplications from which giving up the GIL pays off
 cdef int64_t WORTH_A_COPY = 16  # columns of a result from which copying a left operand costs little beside the product

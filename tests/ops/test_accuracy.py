@@ -315,3 +315,11 @@ def test_layer_norm_next_to_a_large_mean():
     weight, bias = flambeau.ones(100_000), flambeau.zeros(100_000)
     for found in (F.layer_norm(t, (100_000,)), F.layer_norm(t, (100_000,), weight, bias)):
         assert error(found, true) <= 3
+
+
+def test_gradient_of_a_bias():
+    for rows in (64, 10_000):
+        seed = uniform(rows, 96)
+        bias = flambeau.zeros(96, requires_grad=True)
+        F.linear(flambeau.ones(rows, 8), flambeau.ones(96, 8), bias).backward(flambeau.from_numpy(seed))
+        assert error(bias.grad, seed.astype(np.float64).sum(0)) <= 1.6
