@@ -95,9 +95,10 @@ for _entry, _text in ALL:
 
 
 def of_its_own(t, results) -> bool:
-    """Whether a result has a gradient, and memory that no other result shares."""
+    """Whether a result has a gradient, and memory for each element that no other result shares."""
     place = t.untyped_storage().data_ptr()
-    return t.requires_grad and sum(place == r.untyped_storage().data_ptr() for r in results) == 1
+    alone = sum(place == r.untyped_storage().data_ptr() for r in results) == 1
+    return t.requires_grad and alone and 0 not in t.stride()
 
 
 def test_results_may_be_overwritten_where_pytorch_saves_operands():
