@@ -7,7 +7,7 @@ a fresh tensor another shape; as `_unsafe_view` in PyTorch, that is no view then
 from cpython.object cimport PyObject
 from .dispatch cimport Op, make_callable, prepare_op
 from .tape cimport lies_in
-from .tensor cimport TensorBase
+from .tensor cimport ON_TAPE, TensorBase
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
@@ -47,7 +47,7 @@ cdef int release(TensorBase t, PyObject** args, size_t flagged, PyObject* names)
     for k in range(given):
         if lies_in(t.storage, <object>args[k]):
             return 0
-    t.base = None
+    t.base, t.made = None, ON_TAPE
     return 0
 
 

@@ -127,6 +127,17 @@ def test_embeddings_written_in_place():
     assert table.weight.grad[:, 0].tolist() == [6.0, 3.0, 3.0, 0.0, 0.0]
 
 
+def test_views_of_a_result():
+    """They are views of it, and what is written to them has its gradient."""
+    x = flambeau.ones(1, 2, 2, 2, requires_grad=True)
+    found = nn.functional.conv2d(x, flambeau.ones(3, 2, 1, 1))
+    row = found[0, 0]
+    assert row._base is found
+    row.mul_(5)
+    found.sum().backward()
+    assert x.grad.unique().tolist() == [7.0]
+
+
 def test_a_function_of_the_user_that_ends_in_a_view():
     """Its result is a tensor of its own, whose history is the function's."""
 
