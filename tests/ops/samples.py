@@ -186,7 +186,7 @@ _CALLS = {
         svd_lowrank: x, 2
         pca_lowrank: x, 2
         multi_dot: [x, c[0], x]
-        chain_matmul: x, c[0]
+        chain_matmul: x, c[0] | x
     """,
     "Layers": """
         max_pool1d: line, 2 | line[0], 2 | line, 6
@@ -225,7 +225,7 @@ _CALLS = {
         upsample: image, 8
         upsample_nearest: image, 8
         upsample_bilinear: image, 8
-        channel_shuffle: image, 2
+        channel_shuffle: image, 2 | image, 1
         affine_grid: theta, (1, 1, 3, 3)
         grid_sample: image, grid | image, grid, mode='nearest' | volume, grid3
         grid_sampler_2d: image, grid, 0, 0, False

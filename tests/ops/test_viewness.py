@@ -174,3 +174,23 @@ def test_targets_written_after_the_loss_are_noticed():
     labels.fill_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+@pytest.mark.parametrize(
+    "text, shares",
+    [(t, True) for t in ("x[0]", "x[...]", "x[None]", "x[:, ::2]", "x[()]", "x.T", "x.mT", "x.H", "x.mH")]
+    + [
+        (t, False)
+        for t in ("x[[0, 1]]", "x[0, [0, 1]]", "x[mask]", "x.clone()", "x.float()", "x * 1", "x**1")
+    ]
+    + [(f"x[0, 0].{t}", False) for t in ("sum()", "softmax(0)", "cumsum(0)", "sort().values", "flip(())")]
+    + [(t, False) for t in ("x[:, ::2].contiguous()", "x[:, :2].reshape(6)", "x[:, 0].ravel()", "x.sum(())")]
+    + [("x.to(x.dtype, copy=True)", False)],
+)
+@MODES
+def test_indexing_and_attributes(text, shares, recorded):
+    with flambeau.set_grad_enabled(recorded):
+        operands = Operands(grad=recorded)
+        found = eval(text, {}, operands)
+    assert found._is_view() is shares
+    assert (memory(found) == memory(operands["x"])) is shares
