@@ -6,8 +6,8 @@ a fresh tensor another shape; as `_unsafe_view` in PyTorch, that is no view then
 """
 from cpython.object cimport PyObject
 from .dispatch cimport Op, make_callable, prepare_op
-from .tape cimport own
-from .tensor cimport TensorBase
+from .tape cimport lies_in
+from .tensor cimport ON_TAPE, TensorBase
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
@@ -44,7 +44,11 @@ cdef int release(TensorBase t, PyObject** args, size_t flagged, PyObject* names)
     cdef Py_ssize_t k, given = PyVectorcall_NARGS(flagged)
     if names != NULL:
         given += len(<tuple>names)
-    return own(t, [<object>args[k] for k in range(given)])
+    for k in range(given):
+        if lies_in(t.storage, <object>args[k]):
+            return 0
+    t.base, t.made = None, ON_TAPE
+    return 0
 
 
 make_callable(ComposedOp, ComposedOp(lambda: None))

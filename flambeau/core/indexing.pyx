@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from .dtypes cimport BOOL, U8, I32, I64, CATEGORY, dtype_of
 from .tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, check_apart, late, new_tensor, new_tensor_on, operator_for, pointer, same_shape, wrap_dim
 from .launch cimport moved
-from .tape cimport grad_enabled, set_grad
+from .tape cimport grad_enabled, set_grad, own
 from .geometry cimport Shape, load, select_cut, slice_cut, unsqueeze_cut
 from .places cimport as_index, get, get_checked, put_checked, put_into
 from .strided cimport clear, compact, cut, expanded, reshaped, view_of, viewed
@@ -507,8 +507,11 @@ def index_select(TensorBase input not None, dim, TensorBase index not None):
     cdef int d
     cdef list indices = along_dim(input, dim, index, "index_select", &d)
     cdef int64_t one = 1
+    cdef TensorBase found
     if input.rank == 0:
-        return reshaped(get_checked(reshaped(input, 1, &one), indices, "IndexSelectBackward0", IndexError, False), 0, NULL)
+        found = reshaped(get_checked(reshaped(input, 1, &one), indices, "IndexSelectBackward0", IndexError, False), 0, NULL)
+        own(found, input)
+        return found
     return get_checked(input, indices, "IndexSelectBackward0", IndexError, False)
 
 
@@ -702,8 +705,10 @@ def take(TensorBase input not None, TensorBase index not None):
     tensor([1, 4])
     """
     cdef int64_t n = input.count
-    cdef TensorBase places = flat_index(input, index, "take")
-    return reshaped(get(reshaped(input, 1, &n), [places], "TakeBackward0"), index.rank, index.sizes)
+    cdef TensorBase places = flat_index(input, index, "take"), found
+    found = reshaped(get(reshaped(input, 1, &n), [places], "TakeBackward0"), index.rank, index.sizes)
+    own(found, input)
+    return found
 
 
 def put_(TensorBase input not None, TensorBase index not None, TensorBase source not None, accumulate=False):

@@ -1,6 +1,7 @@
 """The tape: nodes, saved tensors, the engine."""
 from libc.stdint cimport uint64_t, int64_t
 from cpython.object cimport PyObject
+from .memory cimport Storage
 from .tensor cimport TensorBase
 
 cdef enum: INLINE_EDGES = 3
@@ -57,6 +58,7 @@ cdef void give_up(PyObject* p)
 cdef int attach(TensorBase t, Node node, int number) except -1
 cdef int check_in_place(TensorBase t, str who) except -1
 cdef int own(TensorBase t, object given) except -1
+cdef bint lies_in(Storage storage, object given)
 cdef int rebase(TensorBase t, Node node, int number) except -1
 cdef int check_refresh(TensorBase t) except -1
 cdef TensorBase fitted(TensorBase grad, object sizes, str who)

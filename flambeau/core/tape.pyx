@@ -536,7 +536,7 @@ cdef int own(TensorBase t, object given) except -1:
     history is its own, not its base's.  `given` holds what the operation got; a view of that stays one.
     """
     if t.base is not None and not lies_in(t.storage, given):
-        t.base = None
+        t.base, t.made = None, ON_TAPE
     return 0
 
 

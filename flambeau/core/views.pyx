@@ -222,14 +222,14 @@ def flatten(TensorBase input not None, start_dim=0, end_dim=-1):
 
 
 def ravel(TensorBase input not None):
-    """One dimension: `input.reshape(-1)`, itself where it is contiguous and 1-dim already.
+    """One dimension: a view where the input is contiguous, else a copy.
 
     >>> import flambeau
     >>> flambeau.eye(2).ravel()
     tensor([1., 0., 0., 1.])
     """
     cdef int64_t n = input.count
-    return reshaped(input, 1, &n)
+    return reshaped(input, 1, &n) if input.contiguous else copy_as(input, 1, &n, "ViewBackward0")
 
 
 def unflatten(TensorBase input not None, dim, sizes):

@@ -40,7 +40,12 @@ def _with_inplace(name: str, op, *params: tuple[str, float]) -> Callable:
     function.__doc__ = f"{name}(input, {shown + ', ' if shown else ''}inplace=False): {op.__doc__}"
     in_place = None if name in ("silu", "mish", "hardsigmoid", "hardswish", "relu6") else written
     return register(
-        f"{name}_function", "composite", function, places=(f"nn.functional.{name}",), in_place=in_place
+        f"{name}_function",
+        "composite",
+        function,
+        places=(f"nn.functional.{name}",),
+        in_place=in_place,
+        thin=True,
     )
 
 
@@ -57,7 +62,7 @@ hardsigmoid = _with_inplace("hardsigmoid", a.hardsigmoid)
 hardswish = _with_inplace("hardswish", a.hardswish)
 
 
-@library("composite", "nn.functional.gelu")
+@library("composite", "nn.functional.gelu", thin=True)
 def gelu(input: TensorBase, approximate: str = "none") -> TensorBase:
     """x · Φ(x), by erf or, with approximate="tanh", by tanh (Hendrycks and Gimpel 2016)."""
     if approximate not in ("none", "tanh"):
@@ -65,15 +70,17 @@ def gelu(input: TensorBase, approximate: str = "none") -> TensorBase:
     return a.gelu_erf(input) if approximate == "none" else a.gelu_tanh(input)
 
 
+_written_threshold = InPlaceOp(a.threshold_of, "threshold_")
+
+
 def threshold(input: TensorBase, threshold: float, value: float, inplace: bool = False) -> TensorBase:
     """x where it exceeds the threshold, else `value`."""
-    found = a.threshold_of(input, threshold=threshold, value=value)
-    return input.copy_(found) if inplace else found
+    return (_written_threshold if inplace else a.threshold_of)(input, threshold=threshold, value=value)
 
 
 def threshold_(input: TensorBase, threshold: float, value: float) -> TensorBase:
     """`threshold` in place."""
-    return input.copy_(a.threshold_of(input, threshold=threshold, value=value))
+    return _written_threshold(input, threshold=threshold, value=value)
 
 
 register(
@@ -82,8 +89,9 @@ register(
     threshold,
     places=("threshold", "nn.functional.threshold"),
     in_place=threshold_,
+    thin=True,
 )
-library("composite", "nn.functional.tanh", name="tanh_function")(tanh)
+library("composite", "nn.functional.tanh", name="tanh_function", thin=True)(tanh)
 
 
 def prelu(input: TensorBase, weight: TensorBase) -> TensorBase:
@@ -106,7 +114,13 @@ def prelu(input: TensorBase, weight: TensorBase) -> TensorBase:
     return a.prelu_of(input, weight)
 
 
-register("prelu", "composite", prelu, places=("prelu", "Tensor.prelu", "nn.functional.prelu"))
+register(
+    "prelu",
+    "composite",
+    prelu,
+    places=("prelu", "Tensor.prelu", "nn.functional.prelu"),
+    thin=True,
+)
 
 
 @library("composite", "nn.functional.glu")
@@ -128,7 +142,7 @@ def _implicit(name: str, ndim: int) -> int:
     return 0 if ndim in (0, 1, 3) else 1
 
 
-@library("composite", "nn.functional.softmax", name="softmax_function")
+@library("composite", "nn.functional.softmax", name="softmax_function", thin=True)
 def softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
     """Exponentials divided by their sum along `dim`; see `flambeau.softmax`."""
     dim = _implicit("softmax", input.ndim) if dim is None else dim

@@ -7,6 +7,7 @@ import math
 from ..compiler import expr as ex
 from ..compiler import functions as fn
 from ..compiler.differentiate import sign as sign_of
+from ..core.dispatch import PointwiseOp, rename
 from .declare import ALL, BOOL, COMPLEX, EVERY, FLOATING, INTEGRAL, NUMBERS, NUMERIC, pointwise
 from .registry import library, register
 from .results import into
@@ -250,6 +251,41 @@ def sqrt(input):
 def rsqrt(input):
     """1 / √input."""
     return fn.rsqrt(input)
+
+
+# Powers that are cheaper than `power`.  Their derivatives read the input, as that of any power: sqrt, rsqrt and reciprocal
+# read the result, which a program may then not overwrite.
+def _power(name: str, value, slope) -> PointwiseOp:
+    op = pointwise(
+        name=name, places=(f"_{name}",), in_place=False, dtypes=FLOATING | COMPLEX, domain=(0.2, 3.0)
+    )(value)
+
+    @op.derivative
+    def _(grad, input):
+        return grad * slope(input)
+
+    rename(op, "pow")
+    return op
+
+
+def _root(input):
+    """input ** 0.5"""
+    return fn.sqrt(input)
+
+
+def _inverse(input):
+    """input ** -1"""
+    return 1.0 / input
+
+
+def _inverse_root(input):
+    """input ** -0.5"""
+    return fn.rsqrt(input)
+
+
+root = _power("root", _root, lambda x: 0.5 / fn.sqrt(x))
+inverse = _power("inverse", _inverse, lambda x: -1.0 / (x * x))
+inverse_root = _power("inverse_root", _inverse_root, lambda x: -0.5 * fn.rsqrt(x) / x)
 
 
 # --- rounding: derivatives are zero ------------------------------
@@ -647,7 +683,15 @@ def _checked(name: str, op, reference: str | None):
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = op.__doc__ + "  Of integers: RuntimeError where a divisor is 0."
-    register(name, "composite", function, in_place=in_place, reference=reference, domain=(0.5, 3.0))
+    register(
+        name,
+        "composite",
+        function,
+        in_place=in_place,
+        reference=reference,
+        domain=(0.5, 3.0),
+        thin=True,
+    )
     return function, in_place
 
 
@@ -693,7 +737,7 @@ def div_(input, other, *, rounding_mode=None):
     return overwrite(input, div, other, rounding_mode=rounding_mode)
 
 
-SHORT_POWERS = {0.5: sqrt, -0.5: rsqrt, -1: reciprocal, 3: cube}  # of floating-point and complex numbers
+SHORT_POWERS = {0.5: root, -0.5: inverse_root, -1: inverse, 3: cube}  # of floating-point and complex numbers
 
 
 def pow(input, exponent, *, out=None):  # noqa: A001
@@ -816,20 +860,26 @@ register(
     in_place=div_,
     reference="numpy.true_divide",
     domain=(0.5, 3.0),
+    thin=True,
 )
-register("pow", "composite", pow, in_place=pow_, reference="numpy.power", domain=(0.2, 3.0))
+register("pow", "composite", pow, in_place=pow_, reference="numpy.power", domain=(0.2, 3.0), thin=True)
 register(
-    "clamp", "composite", clamp, places=("clamp", "Tensor.clamp", "clip", "Tensor.clip"), in_place=clamp_
+    "clamp",
+    "composite",
+    clamp,
+    places=("clamp", "Tensor.clamp", "clip", "Tensor.clip"),
+    in_place=clamp_,
+    thin=True,
 )
-register("where", "composite", where, places=("where",))
-register("where_method", "composite", _where_method, places=("Tensor.where",))
-register("masked_fill", "composite", masked_fill, in_place=masked_fill_)
-register("isclose", "composite", isclose, differentiable=False)
-register("allclose", "composite", allclose, differentiable=False)
-register("equal", "composite", equal, differentiable=False)
+register("where", "composite", where, places=("where",), thin=True)
+register("where_method", "composite", _where_method, places=("Tensor.where",), thin=True)
+register("masked_fill", "composite", masked_fill, in_place=masked_fill_, thin=True)
+register("isclose", "composite", isclose, differentiable=False, thin=True)
+register("allclose", "composite", allclose, differentiable=False, thin=True)
+register("equal", "composite", equal, differentiable=False, thin=True)
 
 
-@library("composite", "Tensor.__rdiv__")
+@library("composite", "Tensor.__rdiv__", thin=True)
 def __rdiv__(self, other):
     """other / self."""
     return true_divide(other, self)

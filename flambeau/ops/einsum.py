@@ -420,7 +420,7 @@ def chain_matmul(*matrices: TensorBase, out: TensorBase | None = None) -> Tensor
             )
     if not matrices:
         raise RuntimeError("chain_matmul(): Expecting at least one matrix")
-    return _put(matrices[0], out) if len(matrices) == 1 else multi_dot(matrices, out=out)
+    return _put(matrices[0].clone(), out) if len(matrices) == 1 else multi_dot(matrices, out=out)
 
 
 @library("composite", "nn.functional.bilinear", "bilinear")

@@ -270,7 +270,7 @@ def _elementwise(name: str, what: str, of):
 
     loss.__name__ = loss.__qualname__ = name
     loss.__doc__ = what
-    return library("composite", f"nn.functional.{name}")(loss)
+    return library("composite", f"nn.functional.{name}", thin=True)(loss)
 
 
 mse_loss = _elementwise("mse_loss", "Mean of squared differences.", lambda x, y: (x - y).square())
@@ -305,7 +305,7 @@ def _(grad, input, target, delta):
     return slope, -slope
 
 
-@library("composite", "nn.functional.smooth_l1_loss")
+@library("composite", "nn.functional.smooth_l1_loss", thin=True)
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Squared below `beta`, linear above it (Girshick 2015)."""
     reduction = check_reduction("smooth_l1_loss", reduction, size_average, reduce)
@@ -317,7 +317,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     return reduced(smooth_distance(input, target, beta=float(beta)), reduction)
 
 
-@library("composite", "nn.functional.huber_loss")
+@library("composite", "nn.functional.huber_loss", thin=True)
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Squared below `delta`, linear above it (Huber 1964)."""
     reduction = check_reduction("huber_loss", reduction)
@@ -328,7 +328,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     return reduced(found if weight is None else found * weight, reduction)
 
 
-@library("composite", "nn.functional.binary_cross_entropy")
+@library("composite", "nn.functional.binary_cross_entropy", thin=True)
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """-(y log x + (1 - y) log(1 - x)) for probabilities x; logarithms are at least -100.
 
@@ -345,7 +345,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
-@library("composite", "nn.functional.binary_cross_entropy_with_logits")
+@library("composite", "nn.functional.binary_cross_entropy_with_logits", thin=True)
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):

@@ -47,7 +47,7 @@ def normalized_rows_back(g, x, mean, inverse):
     return inverse * (g - kn.mean(g) - y * kn.mean(g * y))
 
 
-@library("composite", "nn.functional.layer_norm", "layer_norm")
+@library("composite", "nn.functional.layer_norm", "layer_norm", thin=True)
 def layer_norm(
     input: TensorBase,
     normalized_shape,
@@ -103,7 +103,7 @@ def _normalized_back(grad, input, mean, inverse, dims, eps):
     return normalized_rows_back.over((grad, input, mean, inverse), dims, True)
 
 
-@library("composite", "nn.functional.rms_norm", "rms_norm")
+@library("composite", "nn.functional.rms_norm", "rms_norm", thin=True)
 def rms_norm(
     input: TensorBase, normalized_shape, weight: TensorBase | None = None, eps: float | None = None
 ) -> TensorBase:

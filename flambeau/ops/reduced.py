@@ -55,7 +55,7 @@ def _extreme(name: str, all_of, pair, best):
         f"{name}(input): the {name} of all elements; {name}(input, dim, keepdim=False): values and indices along `dim` as a "
         f"named tuple; {name}(input, other): element by element."
     )
-    register(f"{name}_of", "composite", function, places=(name, f"Tensor.{name}"))
+    register(f"{name}_of", "composite", function, places=(name, f"Tensor.{name}"), thin=True)
     return function
 
 
@@ -86,7 +86,7 @@ def _spread(name: str, op, doc: str):
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    register(name, "composite", function)
+    register(name, "composite", function, thin=True)
     return function
 
 
@@ -219,7 +219,7 @@ def _power_sum(x, p: float, dim, keepdim):
     return (total.masked_fill(none, 1.0) ** (1.0 / p)).masked_fill(none, 0.0 if p > 0 else math.inf)
 
 
-register("vector_norm", "composite", vector_norm, places=("linalg.vector_norm",))
+register("vector_norm", "composite", vector_norm, places=("linalg.vector_norm",), thin=True)
 
 
 @library("composite")

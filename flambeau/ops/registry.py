@@ -41,8 +41,8 @@ _IN_PLACE = (
 
 # Kinds that only the CPU computes: tensors of other devices are copied there and the results copied back.
 ON_HOST = frozenset(("hosted", "lapack", "search", "sort", "spectral"))
-# Kinds whose Python functions give the caller something else than results of their own: views, copies, answers.
-HANDED_ON = frozenset(("view", "copy", "creation", "question", "error"))
+# Kinds whose Python functions make no tensors of others: views, copies, fillings, answers.
+HANDED_ON = frozenset(("view", "copy", "creation", "random", "question", "error"))
 
 
 def through_host(function: Callable) -> Callable:

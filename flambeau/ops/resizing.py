@@ -11,6 +11,7 @@ from ..core.create import arange, ones
 from ..core.dtypes import by_name
 from ..core.tensor import TensorBase
 from .registry import REGISTRY, library
+from .results import copied
 
 _RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
 _MODES = ("nearest", "nearest-exact", "area", *_RANKS)
@@ -226,7 +227,7 @@ def channel_shuffle(input: TensorBase, groups: int) -> TensorBase:
         raise RuntimeError(
             f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
         )
-    return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(input.shape)
+    return copied(input.reshape(n, groups, c // groups, *rest).transpose(1, 2), input.shape)
 
 
 # --- sampling ------------------------------

@@ -231,8 +231,7 @@ def _extreme(who: str, kind: str, run: Scan, result: type):
         f"Running {kind}imum along `dim` and where it stands, as a named tuple (values, indices).\n\n"
         "Of equal elements the last one counts; from the first NaN on, all are NaN."
     )
-    register(who, "scan", function)
-    return function
+    return register(who, "scan", function)
 
 
 def _to_places(grad: TensorBase, indices: TensorBase, dim: int) -> TensorBase:
@@ -247,8 +246,10 @@ def _in_place(function):
     """`x.cumsum_(dim)`: the scan written over the tensor."""
 
     def write(self: TensorBase, dim: int, *, dtype: dtype | None = None) -> TensorBase:
+        from .arithmetic import overwrite
+
         tape._check_in_place(self, function.__name__ + "_")
-        return self.copy_(function(self, dim) if dtype is None else function(self, dim, dtype=dtype))
+        return overwrite(self, function, dim, **({} if dtype is None else {"dtype": dtype}))
 
     write.__name__ = write.__qualname__ = function.__name__ + "_"
     write.__doc__ = f"`{function.__name__}` in place."

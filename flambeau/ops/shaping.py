@@ -261,9 +261,8 @@ def _triangle(name: str, op, doc: str):
     function.__doc__ = doc
     in_place.__name__ = in_place.__qualname__ = name + "_"
     in_place.__doc__ = f"`{name}` in place."
-    register(name, "shape", function, places=(name, f"Tensor.{name}"), reference=f"numpy.{name}")
     register(name + "_", "shape", in_place, places=(f"Tensor.{name}_",))
-    return function
+    return register(name, "shape", function, places=(name, f"Tensor.{name}"), reference=f"numpy.{name}")
 
 
 tril = _triangle(
