@@ -875,7 +875,16 @@ cdef class PatchNode(Node):
             self.inner.drop()
 
 
-def part_of(whole, int code, sizes, strides, offset) -> TensorBase:
+cdef object view_as_real = None, view_as_complex = None
+
+
+def set_complex_views(as_real, as_complex) -> None:
+    """The views of complex numbers as pairs of real ones, and back."""
+    global view_as_real, view_as_complex
+    view_as_real, view_as_complex = as_real, as_complex
+
+
+cdef TensorBase part_of(object whole, int code, object sizes, object strides, int64_t offset):
     """The view of a tensor's storage with that geometry, which counts in elements of dtype `code`: `whole`'s own, or the complex
     or real one that belongs to it.
     """
@@ -883,8 +892,8 @@ def part_of(whole, int code, sizes, strides, offset) -> TensorBase:
     if code == own:
         return whole.as_strided(sizes, strides, offset)
     if CATEGORY[own] == 3:
-        return whole.view_as_real().as_strided(sizes, strides, offset)
-    return whole.as_strided((*sizes, 2), (*[2 * s for s in strides], 1), 2 * offset).view_as_complex()
+        return view_as_real(whole).as_strided(sizes, strides, offset)
+    return view_as_complex(whole.as_strided((*sizes, 2), (*[2 * s for s in strides], 1), 2 * offset))
 
 
 # --- the engine ------------------------------
