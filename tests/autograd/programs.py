@@ -822,6 +822,8 @@ def _gradients(program: Program, torch, space: dict, loss) -> str | None:
         if g is None:
             if leaf.grad is not None and bool((leaf.grad != 0).any()):
                 return f"{name}.grad is {leaf.grad}, grad() returned None"
+        elif leaf.grad is None:
+            return f"{name}.grad is None, grad() returned {h}"
         elif not _close(leaf.grad.numpy(), 2 * h.numpy()) or not _close(g.detach().numpy(), h.numpy()):
             return f"{name}.grad is {leaf.grad} after two passes; grad() returned {h}, which is now {g}"
     for name, g in before.items():
