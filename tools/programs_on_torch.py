@@ -28,6 +28,7 @@ MEANT = {
     "modified by an inplace": "PyTorch saves more (views made under no_grad take part)",
     "a leaf Variable": "a view made before its base got a history may be written",
     "grad is None": "what is computed from a view made under no_grad is no leaf in PyTorch",
+    "invalid gradient": "squeeze_ and unsqueeze_ under no_grad: gradients keep their elements, in PyTorch some are refused",
     "PyTorch refuses this": "copying a tensor to itself",
 }
 

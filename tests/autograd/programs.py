@@ -450,9 +450,11 @@ class Writer:
             return
         inner = a.value.shape[-1:]
         other = self.pick(
-            lambda y: y.value.shape[:1] == inner and a.value.ndim == y.value.ndim == 2
-            if which == "matmul"
-            else y.value.shape == a.value.shape
+            lambda y: (
+                y.value.shape[:1] == inner and a.value.ndim == y.value.ndim == 2
+                if which == "matmul"
+                else y.value.shape == a.value.shape
+            )
         )
         if other is None:
             return
@@ -462,12 +464,18 @@ class Writer:
         def combine() -> Var:
             self.read(a, b)
             if which == "cat":
-                return self.new(np.concatenate([a.value, b.value]), np.concatenate([a.terms, b.terms], 1), [a, b], [])
+                return self.new(
+                    np.concatenate([a.value, b.value]), np.concatenate([a.terms, b.terms], 1), [a, b], []
+                )
             if which == "where":
-                return self.new(np.where(mask, a.value, b.value), np.where(mask, a.terms, b.terms), [a, b], [])
+                return self.new(
+                    np.where(mask, a.value, b.value), np.where(mask, a.terms, b.terms), [a, b], []
+                )
             terms = a.terms @ b.value + a.value @ b.terms
             terms[BOTH] += a.terms[FIRST] @ b.terms[SECOND] + a.terms[SECOND] @ b.terms[FIRST]
-            made = self.new(a.value @ b.value, terms, [a, b], ([b] if a.requires else []) + ([a] if b.requires else []))
+            made = self.new(
+                a.value @ b.value, terms, [a, b], ([b] if a.requires else []) + ([a] if b.requires else [])
+            )
             made.root.rowwise = True
             return made
 
@@ -480,7 +488,9 @@ class Writer:
 
     def reshape_in_place(self) -> None:
         """Another geometry for a tensor itself."""
-        found = self.pick(lambda x: x.value.ndim > 0 and not (x.root.leaf and x.root.requires) and not x.root.kept)
+        found = self.pick(
+            lambda x: x.value.ndim > 0 and not (x.root.leaf and x.root.requires) and not x.root.kept
+        )
         if found is None or (found[1].unrecorded and found[1].root.requires):
             return
         n, x = found

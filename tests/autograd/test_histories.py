@@ -166,7 +166,13 @@ def test_double_backward_through_writes_on_views(entry):
         again = autograd.grad((g * weights).sum(), x, allow_unused=True)[0] if g.requires_grad else None
         return g.detach().numpy(), (flambeau.zeros(2, 3) if again is None else again).numpy()
 
-    for part in (lambda t: t, lambda t: t[0], lambda t: t[:, 1:], lambda t: t.t()[1], lambda t: t.view(-1)[::2]):
+    for part in (
+        lambda t: t,
+        lambda t: t[0],
+        lambda t: t[:, 1:],
+        lambda t: t.t()[1],
+        lambda t: t.view(-1)[::2],
+    ):
         for found, expected in zip(derivatives(part, True), derivatives(part, False)):
             np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
@@ -223,7 +229,10 @@ def test_a_result_with_another_geometry_sends_gradients_of_the_old_one():
 def test_resize_of_what_requires_a_gradient():
     x = leaf([1.0, 2.0])
     for t in (x, x * 2):
-        with flambeau.no_grad(), pytest.raises(RuntimeError, match="cannot resize variables that require grad"):
+        with (
+            flambeau.no_grad(),
+            pytest.raises(RuntimeError, match="cannot resize variables that require grad"),
+        ):
             t.resize_(3)
     t = flambeau.zeros(1).expand(3)
     assert t.resize_(3).stride() == (0,)
@@ -248,7 +257,12 @@ def test_views_made_unrecorded_may_not_be_written_recorded():
     with flambeau.no_grad():
         view = x[0]
         view.view(1).mul_(1)
-    for write in (lambda v: v.mul_(2), lambda v: v.fill_(0), lambda v: v.copy_(v * 1), lambda v: v.uniform_()):
+    for write in (
+        lambda v: v.mul_(2),
+        lambda v: v.fill_(0),
+        lambda v: v.copy_(v * 1),
+        lambda v: v.uniform_(),
+    ):
         with pytest.raises(RuntimeError, match="view was created in no_grad mode"):
             write(view)
     assert x.detach().tolist() == [1.0, 2.0]
@@ -295,3 +309,48 @@ def test_views_made_by_a_function_keep_its_derivative(whole):
     y = x * 1
     Threefold.apply(y, whole).clone().mul_(2).sum().backward()
     assert x.grad.tolist() == [6.0, 6.0 if whole else 0.0]
+
+
+class Wrong(autograd.Function):
+    @staticmethod
+    def forward(ctx, x, shape):
+        ctx.shape = shape
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, g):
+        return flambeau.ones(ctx.shape, dtype=F64), None
+
+
+def test_a_function_gives_gradients_of_the_shape_of_its_inputs():
+    """What was broadcast is summed, as in PyTorch; anything else is refused."""
+    for x in (leaf([1.0, 2.0]), leaf([1.0, 2.0]) * 1):
+        assert autograd.grad(Wrong.apply(x, (3, 2)).sum(), x)[0].tolist() == [3.0, 3.0]
+        for shape in ((3,), (2, 1), ()):
+            with pytest.raises(RuntimeError, match="invalid gradient at index 0 - got"):
+                autograd.grad(Wrong.apply(x, shape).sum(), x)
+
+
+def test_a_gradient_that_is_held_is_not_taken_over():
+    """A leaf takes over the memory of a gradient where nobody else has it, and only there."""
+    kept = []
+
+    class Hold(autograd.Function):
+        @staticmethod
+        def forward(ctx, x, hold):
+            ctx.hold = hold
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            found = g * 2
+            kept.append(found if ctx.hold else found.data_ptr())
+            return found, None
+
+    x = leaf([1.0, 2.0])
+    Hold.apply(x, False).sum().backward()
+    assert x.grad.data_ptr() == kept[0]
+    x.grad = None
+    for _ in range(2):
+        Hold.apply(x, True).sum().backward()
+    assert kept[1].tolist() == [2.0, 2.0] and x.grad.tolist() == [4.0, 4.0]

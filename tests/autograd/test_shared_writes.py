@@ -92,7 +92,9 @@ def test_every_operation(pair):
                 assert pair in ("transpose", "row", "row repeated", "next rows"), (entry.name, place)
                 refused += 1
                 continue
-            np.testing.assert_array_equal(got.detach().numpy(), expected.numpy(), err_msg=f"{entry.name} {place}")
+            np.testing.assert_array_equal(
+                got.detach().numpy(), expected.numpy(), err_msg=f"{entry.name} {place}"
+            )
             if not got.requires_grad:
                 continue
             weights, u = flambeau.tensor(rng.normal(size=(2, N, N))).unbind()
@@ -109,7 +111,10 @@ def test_every_operation(pair):
             assert abs(found - slope) < 1e-4 * (1 + abs(slope)), (entry.name, place, slope)
             right += 1
     assert right + refused > 15
-    if pair in ("other rows", "other columns"):  # they share a storage, no elements: an operand is saved, and refused
+    if pair in (
+        "other rows",
+        "other columns",
+    ):  # they share a storage, no elements: an operand is saved, and refused
         assert right > 5
 
 
@@ -247,7 +252,9 @@ WRITES = {
     "out of add": lambda x: flambeau.add(flambeau.ones(3), 1, out=x),
     "out of sum": lambda x: flambeau.sum(flambeau.ones(3, 2), 1, out=x),
     "out of cumsum": lambda x: flambeau.cumsum(flambeau.ones(3), 0, out=x),
-    "out of sort": lambda x: flambeau.sort(flambeau.ones(3), out=(x, flambeau.zeros(3, dtype=flambeau.int64))),
+    "out of sort": lambda x: flambeau.sort(
+        flambeau.ones(3), out=(x, flambeau.zeros(3, dtype=flambeau.int64))
+    ),
     "out of arange": lambda x: flambeau.arange(3.0, out=x),
     "out of rand": lambda x: flambeau.rand(3, out=x),
     "out of cat": lambda x: flambeau.cat([flambeau.ones(3)], out=x),
