@@ -94,8 +94,13 @@ def _suffixes(t: Any) -> list[str]:
     told = (default,) if meta or t.numel() == 0 else (default, default_complex, flambeau.int64, flambeau.bool)
     if t.dtype not in told:
         suffixes.append(f"dtype={t.dtype}")
-    if t.grad_fn is not None:
-        suffixes.append(f"grad_fn=<{t.grad_fn.name()}>")
+    try:
+        history = t.grad_fn
+        name = None if history is None else history.name()
+    except RuntimeError:  # a view whose history cannot follow what was written
+        name = "Invalid"
+    if name is not None:
+        suffixes.append(f"grad_fn=<{name}>")
     elif t.requires_grad:
         suffixes.append("requires_grad=True")
     return suffixes

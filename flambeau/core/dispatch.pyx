@@ -941,13 +941,17 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
         check_writable(out, op.name)
     cdef TensorBase original = None
     cdef Operand apart[MAX_OPERANDS]
-    cdef list held = []
+    cdef Operand* read = operands
+    cdef list held
     if taped and in_place and differentiable and m == 1:
         original = overwritten_input(op, operands, <TensorBase>given[0])
-    memcpy(apart, operands, n * sizeof(Operand))
     for k in range(m):
-        set_apart(<TensorBase>given[k], apart, n, held)
-    run_general(op, apart, params, common, given)
+        if shares(<TensorBase>given[k], operands, n):
+            if read == operands:
+                held, read = [], apart
+                memcpy(apart, operands, n * sizeof(Operand))
+            set_apart(<TensorBase>given[k], apart, n, held)
+    run_general(op, read, params, common, given)
     for k in range(m):
         wrote(<TensorBase>given[k])
     if taped and in_place and differentiable and m == 1:
@@ -1099,6 +1103,16 @@ cdef int check_overlap(PointwiseOp op, TensorBase out, Operand* operands, int n)
             raise RuntimeError(f"{op.name}(): unsupported operation: some elements of the input tensor and the written-to tensor "
                                "refer to a single memory location. Please clone() the tensor before performing the operation.")
     return 0
+
+
+cdef bint shares(TensorBase out, Operand* operands, int n) noexcept:
+    """Whether another tensor among the operands lies in the same storage."""
+    cdef int k
+    for k in range(n):
+        if operands[k].tensor != NULL and operands[k].tensor != <PyObject*>out and (
+                (<TensorBase>operands[k].tensor).storage is out.storage):
+            return True
+    return False
 
 
 cdef int set_apart(TensorBase out, Operand* operands, int n, list held) except -1:

@@ -495,6 +495,8 @@ def scatter_reduce_(TensorBase input not None, dim, TensorBase index not None, T
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"scatter_reduce_(): reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     d = check_index(input, dim, index, src, "scatter_reduce_")
+    if src.storage is input.storage:  # the elements, and the history, from before the writes
+        src = <TensorBase>clone(src)
     if grad_enabled():
         check_in_place(input, "scatter_reduce_")
     recorded = grad_enabled() and (wants_grad(input) or wants_grad(src)) and CATEGORY[input.code] >= 2

@@ -12,8 +12,7 @@ from .dtypes cimport F16, BF16, F32, CATEGORY, dtype_of, size_from
 from .tensor cimport (
     MAX_DIMS, ON_TAPE, OP_ADD, OP_DIV, OP_EQ, UNRECORDED, TensorBase, alias, late, new_tensor_on, operator_for, pointer,
 )
-from .tape cimport REVERSE, Node, attach, check_refresh, grad_enabled, set_grad, wants_grad
-from .tape import part_of
+from .tape cimport REVERSE, Node, attach, check_refresh, grad_enabled, part_of, set_grad, wants_grad
 from .dispatch cimport away, sum_to
 from .geometry cimport Shape, add_strided, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
 cimport cython

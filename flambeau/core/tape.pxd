@@ -61,4 +61,5 @@ cdef int own(TensorBase t, object given) except -1
 cdef bint lies_in(Storage storage, object given)
 cdef int rebase(TensorBase t, Node node, int number) except -1
 cdef int check_refresh(TensorBase t) except -1
+cdef TensorBase part_of(object whole, int code, object sizes, object strides, int64_t offset)
 cdef TensorBase fitted(TensorBase grad, object sizes, str who)

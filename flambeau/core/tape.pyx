@@ -875,7 +875,16 @@ cdef class PatchNode(Node):
             self.inner.drop()
 
 
-def part_of(whole, int code, sizes, strides, offset) -> TensorBase:
+cdef object view_as_real = None, view_as_complex = None
+
+
+def set_complex_views(as_real, as_complex) -> None:
+    """The views of complex numbers as pairs of real ones, and back."""
+    global view_as_real, view_as_complex
+    view_as_real, view_as_complex = as_real, as_complex
+
+
+cdef TensorBase part_of(object whole, int code, object sizes, object strides, int64_t offset):
     """The view of a tensor's storage with that geometry, which counts in elements of dtype `code`: `whole`'s own, or the complex
     or real one that belongs to it.
     """
@@ -883,8 +892,8 @@ def part_of(whole, int code, sizes, strides, offset) -> TensorBase:
     if code == own:
         return whole.as_strided(sizes, strides, offset)
     if CATEGORY[own] == 3:
-        return whole.view_as_real().as_strided(sizes, strides, offset)
-    return whole.as_strided((*sizes, 2), (*[2 * s for s in strides], 1), 2 * offset).view_as_complex()
+        return view_as_real(whole).as_strided(sizes, strides, offset)
+    return view_as_complex(whole.as_strided((*sizes, 2), (*[2 * s for s in strides], 1), 2 * offset))
 
 
 # --- the engine ------------------------------
@@ -1203,23 +1212,27 @@ cdef bint has_nan(TensorBase t):
 
 
 cdef TensorBase fitted(TensorBase grad, object sizes, str who):
-    """A gradient in the shape that is due: summed where that was broadcast, else without or with dimensions of size 1."""
-    given = tuple(grad.shape)
-    wanted = tuple(sizes)
+    """A gradient in the shape that is due after a change of geometry: its elements in that shape, else `summed`."""
+    if [n for n in grad.shape if n != 1] == [n for n in sizes if n != 1]:
+        return (<object>grad).reshape(sizes)
+    return summed(grad, sizes, who, 0)
+
+
+cdef TensorBase summed(TensorBase grad, object sizes, str who, int place):
+    """A gradient in the shape that is due: summed over what that was broadcast to; RuntimeError where it was not."""
+    given, wanted = tuple(grad.shape), tuple(sizes)
     ahead = (1,) * (len(given) - len(wanted)) + wanted
-    if len(ahead) == len(given) and all([a == b or a == 1 for a, b in zip(ahead, given)]):
-        return grad if given == wanted else (<object>grad).sum_to_size(wanted)
-    if [n for n in given if n != 1] == [n for n in wanted if n != 1]:
-        return (<object>grad).reshape(wanted)
-    raise RuntimeError(f"Function {who} returned an invalid gradient at index 0 - got {list(given)} but expected shape compatible with "
-                       f"{list(wanted)}")
+    if len(ahead) != len(given) or not all([a == b or a == 1 for a, b in zip(ahead, given)]):
+        raise RuntimeError(f"Function {who} returned an invalid gradient at index {place} - got {list(given)} but expected shape "
+                           f"compatible with {list(wanted)}")
+    return grad if given == wanted else (<object>grad).sum_to_size(wanted)
 
 
 cdef int accumulate(TensorBase leaf, TensorBase grad, bint create_graph) except -1:
     """leaf.grad += grad, taking over the gradient's memory where nobody else has it."""
     cdef TensorBase mine
     if not same_shape(leaf, grad):
-        grad = fitted(grad, leaf.shape, "AccumulateGrad")
+        return accumulate(leaf, fitted(grad, leaf.shape, "AccumulateGrad"), create_graph)
     if leaf.grad_ is None:
         if create_graph:
             leaf.grad_ = grad
@@ -1465,6 +1478,7 @@ cdef class FunctionNode(Node):
 
     cdef object function, context
     cdef list places          # of the tensors among the arguments
+    cdef list sizes           # theirs
     cdef list shapes          # of the outputs, and dtypes: for zeros where no gradient arrived
     cdef int slots
     cdef Slot* slot
@@ -1530,7 +1544,8 @@ cdef class FunctionNode(Node):
         if len(found) != len(arguments):
             raise RuntimeError(f"function {self.name()} returned an incorrect number of gradients (expected {len(arguments)}, got "
                                f"{len(found)})")
-        return [found[k] for k in self.places]
+        return [found[k] if not isinstance(found[k], TensorBase) else summed(<TensorBase>found[k], sizes, self.name(), k)
+                for k, sizes in zip(self.places, self.sizes)]
 
     cdef void drop(self):
         cdef int k
@@ -1553,6 +1568,7 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
     cdef list made = []
     node.function, node.context = function, context
     node.places = [k for k in range(len(arguments)) if isinstance(arguments[k], TensorBase)]
+    node.sizes = [arguments[k].shape for k in node.places]
     node.outputs = len(outputs)
     node.shapes = []
     node.set_edges(len(node.places))

@@ -13,7 +13,7 @@ from .dispatch cimport Op, make_callable, prepare_op
 from .sizes cimport add_overflow, mul_overflow, product_of, row_major, scaled, span_of
 from .geometry cimport compact_strides, diagonal_cut, load, unfold_cut
 from .strided cimport copy_as, permuted, read_dim, same_elements, strided, swapped, taped, view_of
-from .tape import record
+from .tape import record, set_complex_views as _set_complex_views
 from .split import chunk, dsplit, hsplit, split, split_with_sizes, tensor_split, unbind, vsplit
 from inspect import signature as _signature
 import warnings
@@ -365,6 +365,9 @@ def view_as_complex(TensorBase input not None):
 
 def _as_complex(grad):
     return view_as_complex(grad.contiguous())
+
+
+_set_complex_views(view_as_real, view_as_complex)
 
 
 cdef TensorBase read_as(TensorBase t, Shape* s, int code):
@@ -872,6 +875,8 @@ def resize_(TensorBase input not None, *sizes, size=None, memory_format=None):
     for d in range(s.rank):
         if s.sizes[d] < 0:
             raise RuntimeError(f"resize_(): negative sizes are not allowed, got {list(size_from(s.rank, s.sizes))}")
+    if s.rank == input.rank and all([s.sizes[d] == input.sizes[d] for d in range(s.rank)]):
+        return input
     s.offset = input.offset
     wrong = row_major(s.rank, s.sizes, s.strides) or product_of(s.rank, s.sizes, &n) or add_overflow(input.offset, n, &needed)
     if wrong or mul_overflow(needed, input.width, &needed):

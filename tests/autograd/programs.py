@@ -53,6 +53,7 @@ class Root:
     kept: int = 0  # the term of its kept gradient
     factor: float = 1.0  # by which a hook on its newest history scales gradients
     reread: bool = False  # its derivative reads the result
+    rowwise: bool = True  # PyTorch, too, puts its elements in row-major order
     seed: np.ndarray | None = None
 
 
@@ -65,6 +66,7 @@ class Var:
     root: Root
     unrecorded: bool = False
     version: int = 0  # of the storage, where it is an unrecorded view
+    whole: bool = False  # it is no view
 
     @property
     def requires(self) -> bool:
@@ -161,7 +163,8 @@ UNARY: dict[str, tuple[str, Callable]] = {
 class Writer:
     """Writes a random program and interprets it line by line."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, shift: tuple[float, float] = (0.0, 0.0)) -> None:
+        self.shift = shift  # of all leaves along the two directions
         self.random = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.program = Program(seed)
@@ -172,12 +175,13 @@ class Writer:
     # --- the interpreter ------------------------------
     def new(self, value, terms, inputs: list[Var], saved: list[Var], result_saved: bool = False) -> Var:
         """The result of an operation; recorded where recording is on and an input has a history."""
-        value = np.array(value, dtype=float)
+        value = np.array(value, dtype=float, order="C")
         root = Root(Storage())
-        made = Var(value, np.zeros((TERMS, *value.shape)), root)
+        made = Var(value, np.zeros((TERMS, *value.shape)), root, whole=True)
+        root.rowwise = all(x.value.flags.c_contiguous and x.root.rowwise for x in inputs)
         taking = [x for x in inputs if x.requires] if self.recording else []
         if taking:
-            made.terms = np.array(_reduced(terms, value.shape))
+            made.terms = np.array(_reduced(terms, value.shape), order="C")
             root.requires = True
             root.step = Step(
                 [x.root.step for x in taking if x.root.step],
@@ -222,7 +226,7 @@ class Writer:
         root.factor = 1.0
         if root.kept:
             for x in self.variables.values():
-                if x.root is root and x.value.base is None:
+                if x.root is root and x.whole:
                     self.plant(x)
 
     def plant(self, x: Var) -> None:
@@ -253,14 +257,31 @@ class Writer:
         shape = self.random.choice([(2, 3), (3,), (6,), (3, 2), (2, 2), (2, 3)])
         value = self.numbers.uniform(-1.2, 1.2, shape).round(3)
         name, requires = self.name(), self.random.random() < 0.8
-        x = Var(value, np.zeros((TERMS, *shape)), Root(Storage(), requires=requires, leaf=True))
+        x = Var(value, np.zeros((TERMS, *shape)), Root(Storage(), requires=requires, leaf=True), whole=True)
         if requires:
-            x.terms[FIRST], x.terms[SECOND] = self.numbers.normal(size=(2, *shape))
-            self.program.leaves[name] = (x.terms[FIRST].copy(), x.terms[SECOND].copy())
+            self.follow(name, x)
         self.variables[name] = x
         before, self.recording = self.recording, True
-        self.line(f"{name} = torch.tensor({value.tolist()}, dtype=float64, requires_grad={requires})")
+        self.line(f"{name} = torch.tensor({x.value.tolist()}, dtype=float64, requires_grad={requires})")
         self.recording = before
+
+    def follow(self, name: str, x: Var) -> None:
+        """x is a leaf of which gradients are asked for."""
+        x.terms[FIRST], x.terms[SECOND] = self.numbers.normal(size=(2, *x.value.shape))
+        self.program.leaves[name] = (x.terms[FIRST].copy(), x.terms[SECOND].copy())
+        x.value += self.shift[0] * x.terms[FIRST] + self.shift[1] * x.terms[SECOND]
+
+    def ask(self) -> None:
+        """`requires_grad_` of the newest tensor, where it has no history and is no view: nothing was made of it yet."""
+        n, x = list(self.variables.items())[-1]
+        if x.root.requires or not self.alone(x):
+            return
+        self.line(f"{n}.requires_grad_()")
+        x.root.requires = x.root.leaf = True
+        self.follow(n, x)
+
+    def alone(self, x: Var) -> bool:
+        return sum(y.root.storage is x.root.storage for y in self.variables.values()) == 1
 
     def result(self, text: str, make: Callable[[], Var], fresh: bool = True) -> Var | None:
         """`name = text`, unless PyTorch refuses it."""
@@ -396,10 +417,11 @@ class Writer:
                 (f"{n}.diagonal(0, 0, 1)", lambda a, s: _diagonal(a, s)),
                 (f"{n}.movedim(0, -1)", lambda a, s: np.moveaxis(a, s, -1)),
             ]
-        if x.value.flags.c_contiguous:
+        if x.value.flags.c_contiguous and x.root.rowwise:
             ways += [(f"{n}.view(-1)", lambda a, s: _reshaped(a, s, (-1,)))] * 2
             if size and x.value.size == 6:
                 ways.append((f"{n}.view(3, 2)", lambda a, s: _reshaped(a, s, (3, 2))))
+                ways.append((f"{n}.as_strided((2, 2), (3, 1), {n}.storage_offset() + 1)", _strided))
         if size == 1 or rank < 3:
             ways.append((f"{n}.expand(2, {', '.join(map(str, shape))})", lambda a, s: _expanded(a, s)))
         text, way = self.random.choice(ways)
@@ -411,6 +433,84 @@ class Writer:
             return Var(way(x.value, 0), terms, x.root, unrecorded, x.root.storage.version)
 
         self.result(text, make, fresh=False)
+
+    def join(self) -> None:
+        """Results of two tensors, or of a part, that save nothing but numbers."""
+        n, a = self.pick(lambda x: x.value.ndim > 0)
+        which = self.random.choice(["cat", "index", "where", "matmul"])
+        if which == "index":
+            rows = [self.random.randrange(a.value.shape[0]) for _ in range(3)] if a.value.shape[0] else []
+
+            def make() -> Var:
+                self.read(a)
+                return self.new(a.value[rows], a.terms[:, rows], [a], [])
+
+            if rows:
+                self.result(f"{n}[torch.tensor({rows})]", make)
+            return
+        inner = a.value.shape[-1:]
+        other = self.pick(
+            lambda y: (
+                y.value.shape[:1] == inner and a.value.ndim == y.value.ndim == 2
+                if which == "matmul"
+                else y.value.shape == a.value.shape
+            )
+        )
+        if other is None:
+            return
+        m, b = other
+        mask = self.numbers.random(a.value.shape) < 0.5
+
+        def combine() -> Var:
+            self.read(a, b)
+            if which == "cat":
+                return self.new(
+                    np.concatenate([a.value, b.value]), np.concatenate([a.terms, b.terms], 1), [a, b], []
+                )
+            if which == "where":
+                return self.new(
+                    np.where(mask, a.value, b.value), np.where(mask, a.terms, b.terms), [a, b], []
+                )
+            terms = a.terms @ b.value + a.value @ b.terms
+            terms[BOTH] += a.terms[FIRST] @ b.terms[SECOND] + a.terms[SECOND] @ b.terms[FIRST]
+            made = self.new(
+                a.value @ b.value, terms, [a, b], ([b] if a.requires else []) + ([a] if b.requires else [])
+            )
+            made.root.rowwise = True
+            return made
+
+        text = {
+            "cat": f"torch.cat([{n}, {m}])",
+            "where": f"torch.where(torch.tensor({mask.tolist()}), {n}, {m})",
+            "matmul": f"{n} @ {m}",
+        }[which]
+        self.result(text, combine)
+
+    def reshape_in_place(self) -> None:
+        """Another geometry for a tensor itself."""
+        found = self.pick(
+            lambda x: x.value.ndim > 0 and not (x.root.leaf and x.root.requires) and not x.root.kept
+        )
+        if found is None or (found[1].unrecorded and found[1].root.requires):
+            return
+        n, x = found
+        rank, squeezable = x.value.ndim, x.value.shape[0] == 1
+        ways: list[tuple[str, Callable]] = [(f"{n}.unsqueeze_(0)", lambda a, s: np.expand_dims(a, s))]
+        if squeezable and rank > 1:
+            ways.append((f"{n}.squeeze_(0)", lambda a, s: np.squeeze(a, s)))
+        if rank > 1 and self.recording:
+            ways.append((f"{n}.transpose_(0, {rank - 1})", lambda a, s: np.swapaxes(a, s, rank - 1 + s)))
+        text, way = self.random.choice(ways)
+
+        def perform() -> None:
+            self.read(x)
+            x.value, x.terms = way(x.value, 0), way(x.terms, 1)
+            x.root.storage.version += 1
+            if self.recording and x.requires and x.root.step:
+                x.root.step = Step([x.root.step], [])
+                x.root.factor = 1.0
+
+        self.overwrite(text, perform)
 
     def detach(self) -> None:
         n, x = self.pick()
@@ -578,6 +678,7 @@ class Writer:
         makers = [
             (self.unary, 4), (self.binary, 5), (self.divide, 1), (self.reduce, 2), (self.view, 7), (self.detach, 1),
             (self.write_unary, 4), (self.write_binary, 6), (self.write_number, 3), (self.write_rows, 2), (self.leaf, 1),
+            (self.join, 3), (self.reshape_in_place, 1), (self.ask, 1),
         ]  # fmt: skip
         self.leaf()
         self.leaf()
@@ -633,6 +734,13 @@ def _reshaped(a: np.ndarray, s: int, shape: tuple) -> np.ndarray:
     return made
 
 
+def _strided(a: np.ndarray, s: int) -> np.ndarray:
+    """Two elements of each three, from the second element on, of six in a row."""
+    flat = _reshaped(a, s, (6,))[(slice(None),) * s + (slice(1, None),)]
+    step = flat.strides[-1]
+    return np.lib.stride_tricks.as_strided(flat, (*a.shape[:s], 2, 2), (*a.strides[:s], 3 * step, step))
+
+
 def _expanded(a: np.ndarray, s: int) -> np.ndarray:
     """A new first dimension of size 2 that repeats the rest."""
     return np.lib.stride_tricks.as_strided(
@@ -640,9 +748,9 @@ def _expanded(a: np.ndarray, s: int) -> np.ndarray:
     )
 
 
-def generate(seed: int) -> Program:
-    """The program of that number."""
-    return Writer(seed).run(random.Random(seed).randint(4, 16))
+def generate(seed: int, shift: tuple[float, float] = (0.0, 0.0)) -> Program:
+    """The program of that number; with a shift of its leaves along the two directions."""
+    return Writer(seed, shift).run(random.Random(seed).randint(4, 16))
 
 
 # --- running a program ------------------------------
@@ -724,6 +832,8 @@ def _gradients(program: Program, torch, space: dict, loss) -> str | None:
         if g is None:
             if leaf.grad is not None and bool((leaf.grad != 0).any()):
                 return f"{name}.grad is {leaf.grad}, grad() returned None"
+        elif leaf.grad is None:
+            return f"{name}.grad is None, grad() returned {h}"
         elif not _close(leaf.grad.numpy(), 2 * h.numpy()) or not _close(g.detach().numpy(), h.numpy()):
             return f"{name}.grad is {leaf.grad} after two passes; grad() returned {h}, which is now {g}"
     for name, g in before.items():
