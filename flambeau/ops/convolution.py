@@ -236,7 +236,7 @@ def _extent(kernel: Sequence[int], g: Geometry, out: Sequence[int]) -> int:
 def _sparse(x, kernel: Sequence[int], g: Geometry, out: Sequence[int]) -> bool:
     """Whether a grid would hold much more than the input and the output: padding, for the most part."""
     area = math.prod((o + k * d // s + 1) * s for o, s, k, d in zip(out, g.stride, kernel, g.dilation))
-    return area > max(SPARSE_FROM, 16 * (math.prod(x.shape[2:]) + math.prod(out)))
+    return area > max(SPARSE_FROM, 16 * (math.prod(x.shape[2:]) + math.prod(out))) or math.prod(kernel) > SPARSE_FROM
 
 
 def _forward(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
@@ -451,6 +451,15 @@ def _checked(name: str, n: int, x, weight, bias, channels: int, groups: int, fil
             f"Given {what}, weight of size {list(weight.shape)}, expected input{list(x.shape)} to have {channels} channels, but "
             f"got {x.shape[1]} channels instead"
         )
+    if weight.shape[0] < 1 or min(weight.shape[2:]) < 1:
+        raise RuntimeError(
+            f"{name}(): expected weight to be at least 1 at dimension 0 and its kernel size to be greater than zero, but got "
+            f"weight of size {list(weight.shape)}"
+        )
+    if 0 in x.shape[2:]:
+        raise RuntimeError(
+            f"{name}(): Only zero batch or zero channel inputs are supported, but got input shape: {list(x.shape)}"
+        )
     if bias is not None and tuple(bias.shape) != (filters,):
         raise RuntimeError(
             f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {filters} elements, but got bias "
@@ -488,6 +497,12 @@ def _in_parts(function, x, w, bias):
     return complex_of(both - other, imaginary)
 
 
+def _without_elements(x, weight, bias, shape: tuple[int, ...]) -> TensorBase:
+    """The result for no images or no channels; all gradients are zeros."""
+    sums = [p.sum() for p in (x, weight, bias) if p is not None]
+    return functools.reduce(lambda a, b: a + b, sums) * zeros(shape, dtype=x.dtype, device=x.device)
+
+
 def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, groups: int) -> TensorBase:
     stride, dilation = spread(name, "stride", stride, n), spread(name, "dilation", dilation, n)
     positive(name, "stride", stride)
@@ -514,8 +529,12 @@ def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, 
     def run(x, w, bias):
         return convolve(x, w, bias, g, out)
 
-    found = _in_parts(run, x, weight, bias)
-    found = run(x, weight, bias) if found is None else found
+    if x.numel() == 0:  # PyTorch's result for no channels has none
+        shape = (x.shape[0], weight.shape[0] if x.shape[1] else 0, *out)
+        found = _without_elements(x, weight, bias, shape)
+    else:
+        found = _in_parts(run, x, weight, bias)
+        found = run(x, weight, bias) if found is None else found
     return found if batched else found.squeeze(0)
 
 
@@ -552,8 +571,11 @@ def _transposition(
         found = convolve_input(x, w, g, sizes)
         return found if bias is None else found + bias.reshape(-1, *[1] * n)
 
-    found = _in_parts(run, x, weight, bias)
-    found = run(x, weight, bias) if found is None else found
+    if x.numel() == 0:
+        found = _without_elements(x, weight, bias, (x.shape[0], filters, *sizes))
+    else:
+        found = _in_parts(run, x, weight, bias)
+        found = run(x, weight, bias) if found is None else found
     return found if batched else found.squeeze(0)
 
 
