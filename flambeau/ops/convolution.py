@@ -236,7 +236,10 @@ def _extent(kernel: Sequence[int], g: Geometry, out: Sequence[int]) -> int:
 def _sparse(x, kernel: Sequence[int], g: Geometry, out: Sequence[int]) -> bool:
     """Whether a grid would hold much more than the input and the output: padding, for the most part."""
     area = math.prod((o + k * d // s + 1) * s for o, s, k, d in zip(out, g.stride, kernel, g.dilation))
-    return area > max(SPARSE_FROM, 16 * (math.prod(x.shape[2:]) + math.prod(out))) or math.prod(kernel) > SPARSE_FROM
+    return (
+        area > max(SPARSE_FROM, 16 * (math.prod(x.shape[2:]) + math.prod(out)))
+        or math.prod(kernel) > SPARSE_FROM
+    )
 
 
 def _forward(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:

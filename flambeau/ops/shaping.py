@@ -212,7 +212,9 @@ def repeat_interleave(
         raise RuntimeError("repeat_interleave(): repeats can not be negative")
     ends = list(itertools.accumulate(times.tolist()))
     places = zeros(ends[-1] if n else 0, dtype=INT64)
-    steps = places.numpy()  # 1 where the next element begins; of elements that are left out, the number of them
+    steps = (
+        places.numpy()
+    )  # 1 where the next element begins; of elements that are left out, the number of them
     np.add.at(steps, [e for e in ends if e < len(steps)], 1)
     np.cumsum(steps, out=steps)
     return x.index_select(axis, places)
