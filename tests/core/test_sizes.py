@@ -71,7 +71,8 @@ def test_numbers_near_the_ends_of_64_bits(child, part):
 ENDLESS = frozenset(
     """
     logsumexp masked.logsumexp take take_along_dim histogram histogramdd svd_lowrank nn.functional.hinge_embedding_loss
-    nn.functional.adaptive_avg_pool3d conv2d nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d
+    nn.functional.adaptive_avg_pool3d conv2d
+    nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d
     """.split()
 )
 FORMS = [
