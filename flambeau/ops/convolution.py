@@ -233,12 +233,12 @@ def _extent(kernel: Sequence[int], g: Geometry, out: Sequence[int]) -> int:
     return max((o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, g.stride, kernel, g.dilation))
 
 
-def _sparse(x, kernel: Sequence[int], g: Geometry, out: Sequence[int]) -> bool:
+@functools.lru_cache(maxsize=256)
+def _sparse(sizes: tuple[int, ...], kernel: tuple[int, ...], g: Geometry, out: tuple[int, ...]) -> bool:
     """Whether a grid would hold much more than the input and the output: padding, for the most part."""
     area = math.prod((o + k * d // s + 1) * s for o, s, k, d in zip(out, g.stride, kernel, g.dilation))
     return (
-        area > max(SPARSE_FROM, 16 * (math.prod(x.shape[2:]) + math.prod(out)))
-        or math.prod(kernel) > SPARSE_FROM
+        area > max(SPARSE_FROM, 16 * (math.prod(sizes) + math.prod(out))) or math.prod(kernel) > SPARSE_FROM
     )
 
 
@@ -254,7 +254,7 @@ def _forward(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
     if _pointlike(kernel, g, x.shape[2:], out):
         grid, line = x.contiguous(), (math.prod(out),)
         return _multiply(grid, weight, bias, (0,), line, line).reshape(x.shape[0], w.shape[0], *out)
-    if _sparse(x, kernel, g, out):
+    if _sparse(tuple(x.shape[2:]), kernel, g, out):
         found = direct(
             (x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters
         )
@@ -276,7 +276,7 @@ def _input(grad, w, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
         grad.dtype.name not in TILED
         or grad.device.type != "cpu"
         or many
-        or _sparse(grad, kernel, g, grad.shape[2:])
+        or _sparse(tuple(grad.shape[2:]), kernel, g, tuple(grad.shape[2:]))
     ):
         most = max(n + b + k * d for n, b, k, d in zip(sizes, g.before, kernel, g.dilation))
         return direct_input(shape, grad, w, most=most, **_numbers(g), channels=channels, filters=filters)
@@ -336,7 +336,7 @@ def _weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
     shifts: tuple[int, ...]
     images, filters, channels = x.shape[0], grad.shape[1] // g.groups, x.shape[1] // g.groups
     shape = (grad.shape[1], channels, *kernel)
-    if x.dtype.name not in TILED or x.device.type != "cpu" or _sparse(x, kernel, g, out):
+    if x.dtype.name not in TILED or x.device.type != "cpu" or _sparse(tuple(x.shape[2:]), kernel, g, out):
         return direct_weight(shape, grad, x, most=_extent(kernel, g, out), **_numbers(g), filters=filters)
     if grad.numel() == 0:
         return zeros(shape, dtype=x.dtype)
@@ -506,6 +506,22 @@ def _without_elements(x, weight, bias, shape: tuple[int, ...]) -> TensorBase:
     return functools.reduce(lambda a, b: a + b, sums) * zeros(shape, dtype=x.dtype, device=x.device)
 
 
+@functools.lru_cache(maxsize=256)
+def _windows(name: str, sizes, kernel, stride, pads, dilation) -> tuple[tuple[int, ...], ...]:
+    """The output's sizes, and stride and dilation as far as they play a part: one window has no next, one tap neither."""
+    padded = [s + a + b for s, (a, b) in zip(sizes, pads)]
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation)]
+    if any(s < r for s, r in zip(padded, reach)):
+        raise RuntimeError(
+            f"{name}(): Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel size: "
+            f"({' x '.join(map(str, kernel))}). Kernel size can't be greater than actual input size"
+        )
+    addressable(name, [*padded, *reach])
+    out = tuple((s - r) // step + 1 for s, r, step in zip(padded, reach, stride))
+    stride = tuple(min(s, r) if o == 1 else s for s, r, o in zip(stride, reach, out))
+    return out, stride, tuple(d if k > 1 else 1 for d, k in zip(dilation, kernel))
+
+
 def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, groups: int) -> TensorBase:
     stride, dilation = spread(name, "stride", stride, n), spread(name, "dilation", dilation, n)
     positive(name, "stride", stride)
@@ -514,19 +530,7 @@ def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, 
     x, batched = _checked(name, n, x, weight, bias, channels, groups, weight.shape[0], False)
     kernel = tuple(weight.shape[2:])
     pads = _padding(name, padding, kernel, stride, dilation)
-    sizes = [s + a + b for s, (a, b) in zip(x.shape[2:], pads)]
-    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation)]
-    if any(s < r for s, r in zip(sizes, reach)):
-        raise RuntimeError(
-            f"{name}(): Calculated padded input size per channel: ({' x '.join(map(str, sizes))}). Kernel size: "
-            f"({' x '.join(map(str, kernel))}). Kernel size can't be greater than actual input size"
-        )
-    out = tuple((s - r) // step + 1 for s, r, step in zip(sizes, reach, stride))
-    addressable(name, [*sizes, *reach])
-    stride = tuple(
-        min(s, r) if o == 1 else s for s, r, o in zip(stride, reach, out)
-    )  # one window has no next
-    dilation = tuple(d if k > 1 else 1 for d, k in zip(dilation, kernel))
+    out, stride, dilation = _windows(name, tuple(x.shape[2:]), kernel, stride, pads, dilation)
     g = Geometry(stride, tuple(a for a, _ in pads), dilation, groups)
 
     def run(x, w, bias):

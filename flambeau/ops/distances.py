@@ -56,15 +56,15 @@ def _back(grad: TensorBase, a: TensorBase, b: TensorBase, p: float) -> tuple:
             b.view_as(b),
         )  # which are two, also where a tensor's distances to itself are asked for
         with enable_grad():
-            wanted = [x if tape.recording(x) else x.detach().requires_grad_() for x in (a, b)]
-            found = _norms(*wanted, p)
-        return tuple(tape.run_backward([found], [grad], True, True, wanted, False))
+            a, b = (x if tape.recording(x) else x.detach().requires_grad_() for x in (a, b))
+            found = _norms(a, b, p)
+        return tuple(tape.run_backward([found], [grad], True, True, [a, b], False))
     of_a, of_b = a.new_zeros(a.shape), b.new_zeros(b.shape)
     for at, rows in _blocks(a, b):
-        parts = [a[at, rows].detach().requires_grad_(), b[at].detach().requires_grad_()]
+        part, beside = a[at, rows].detach().requires_grad_(), b[at].detach().requires_grad_()
         with enable_grad():
-            found = _norms(*parts, p)
-        one, other = tape.run_backward([found], [grad[at, rows]], False, False, parts, False)
+            found = _norms(part, beside, p)
+        one, other = tape.run_backward([found], [grad[at, rows]], False, False, [part, beside], False)
         of_a[at, rows].copy_(one)
         of_b[at].add_(other)
     return of_a, of_b

@@ -248,7 +248,8 @@ def _places(who: str, input: TensorBase, diagonal: int) -> tuple[TensorBase, Ten
     if input.ndim < 2:
         raise RuntimeError(f"{who}: input tensor must have at least 2 dimensions, got {input.ndim}")
     rows, columns = input.shape[-2:]
-    diagonal = max(-rows, min(diagonal, columns))  # beyond, all is on one side
+    if not -rows <= diagonal <= columns:  # all is on one side
+        diagonal = -rows if diagonal < 0 else columns
     dtype = INT32 if rows + columns < 1 << 31 else INT64
     first = arange(diagonal, rows + diagonal, dtype=dtype, device=input.device).unsqueeze(1)
     return first, arange(columns, dtype=dtype, device=input.device)
