@@ -198,11 +198,14 @@ cdef bint multiply_as_floats(Integer* c, const Integer* a, const Integer* b, Pro
     """
     cdef int64_t i, j
     cdef bint done = False
+    cdef int64_t most_floats = <int64_t>1 << 57     # of each matrix, so that the bytes of all three fit 64 bits
     cdef double most
     cdef double* space
     cdef double* right
     cdef double* sums
     if p.m < 8 or p.n < 8 or p.k < 8:
+        return False
+    if p.m > most_floats // p.k or p.n > most_floats // p.k or p.m > most_floats // p.n:
         return False
     space = <double*>malloc((p.m * p.k + p.k * p.n + p.m * p.n) * sizeof(double))
     if space == NULL:

@@ -12,6 +12,7 @@ from .dispatch cimport Op, away, prepare_op, make_callable
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(object o)
+    int64_t PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
     bint PyBool_Check(object o)
     bint PyTuple_Check(object o)
     bint PyList_Check(object o)
@@ -161,8 +162,13 @@ cdef object finish(TensorBase t, Options* o, str who):
 cdef int64_t size_at(str who, object given, Py_ssize_t k, str argument="size") except -1:
     """A size; -2 for a negative one, which the caller names in its error."""
     cdef int64_t size
+    cdef int overflow = 0
     cdef str kind
-    if not PyLong_CheckExact(given) and (isinstance(given, (float, bool, str)) or not hasattr(given, "__index__")):
+    if PyLong_CheckExact(given):
+        size = PyLong_AsLongLongAndOverflow(given, &overflow)
+        if not overflow:
+            return size if size >= 0 else -2
+    elif isinstance(given, (float, bool, str)) or not hasattr(given, "__index__"):
         kind = "tuple of ints" if argument == "size" else "int"
         raise TypeError(f"{who}(): argument '{argument}' (position {k + 1}) must be {kind}, not "
                         f"{type(given).__name__}")

@@ -1,13 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The launch of indexed kernels: which ranges of places, over which threads."""
 from libc.string cimport memcpy
-from libc.stdint cimport INT64_MAX, int64_t, uint64_t, uintptr_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t, uintptr_t
 from .device cimport Device
 from .dispatch cimport Family
 from .launch cimport run_indexed
 from .tensor cimport MAX_DIMS, TensorBase, pointer, wrote
 from .parallel cimport parallel_for
 from .sizes cimport mul_overflow
+
+cdef extern from "Python.h":
+    int64_t PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
 
 cdef enum:
     MAX_OPERANDS = 16
@@ -93,14 +96,18 @@ cdef bint run(kernel_t kernel, tuple operands, int outputs, tuple axes, int seri
     return fault == 0
 
 
-cdef object larger(object most, object value):
-    """The larger magnitude of `most` and the ints in an argument."""
-    cdef object n
-    if isinstance(value, int):
-        return max(most, abs(value))
-    if isinstance(value, tuple):
-        for n in <tuple>value:
-            most = larger(most, n)
+cdef int64_t larger(int64_t most, object value) except -1:
+    """The larger magnitude of `most` and the ints in an argument; INT64_MAX for those beyond it."""
+    cdef int64_t n
+    cdef int overflow = 0
+    if type(value) is int:
+        n = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if overflow or n == INT64_MIN:
+            return INT64_MAX
+        return max(most, n if n >= 0 else -n)
+    if type(value) is tuple:
+        for part in <tuple>value:
+            most = larger(most, part)
     return most
 
 
@@ -126,7 +133,7 @@ cdef class Launcher:
         cdef list key = [], given = [], scalars = []
         cdef TensorBase t
         cdef Device device = (<TensorBase?>operands[0]).storage.on
-        cdef int64_t reach, longest = 1
+        cdef int64_t reach, longest = 1, largest = 0, product
         cdef bint short = most < 1 << 29, vector
         cdef int d, last = len(axes) - serial - 1
         for x in operands:
@@ -143,10 +150,8 @@ cdef class Launcher:
         t = <TensorBase>operands[0]
         vector = lanes and last >= 0 and <int64_t>axes[last] >= LEAST_LANES and t.width < 16
         signature = tuple(key)
-        for n in axes:
-            if n > longest:
-                longest = n
-        largest = 0
+        for d in range(len(axes)):
+            longest = max(longest, <int64_t>axes[d])
         for name, value in params.items():
             largest = larger(largest, value)
             if name in self.static:
@@ -154,7 +159,7 @@ cdef class Launcher:
             else:
                 scalars.append(value)
                 given.append(type(value))
-        short = short and <object>longest * largest < 1 << 29
+        short = short and not mul_overflow(longest, largest, &product) and product < 1 << 29
         wanted = (signature, short | vector << 1 | outputs << 2 | serial << 8 | len(axes) << 16, device, *given)
         found = self.kernels.get(wanted)
         if device is None:

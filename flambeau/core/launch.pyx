@@ -11,7 +11,8 @@ from cpython.object cimport PyObject
 from .device cimport Device, Arguments, MAX_ARGUMENTS, device_for, is_forked
 from .dtypes cimport dtype_of
 from .memory import storage_from_address
-from .tensor cimport TensorBase, MAX_DIMS, alias, find_contiguous, new_strided_on, place_of, wrote
+from .sizes cimport mul_overflow
+from .tensor cimport beyond, TensorBase, MAX_DIMS, alias, find_contiguous, new_strided_on, place_of, wrote
 from .dispatch cimport Plan, Launch, Family, PointwiseOp, Operand, copied, away, layout, one_device
 from .rows cimport Rows
 from .tape cimport grad_enabled, wants_grad
@@ -303,7 +304,9 @@ cdef TensorBase pinned(TensorBase source, Device device):
     """A copy of a tensor of the host in page-locked memory."""
     cdef Pinned block = Pinned()
     cdef TensorBase out
-    cdef size_t nbytes = max(source.count * source.width, 1)
+    cdef int64_t nbytes
+    if mul_overflow(max(source.count, 1), source.width, &nbytes):
+        raise beyond("the CPU", source.rank, source.sizes, NULL, source.code)
     block.device, block.memory = device, device.allocate_host(nbytes)
     out = alias(source, source.rank, source.sizes, source.strides, 0)
     layout_of(out, source)

@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t, int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
-from .memory cimport Storage, new_storage, inferring, new_storage_on
+from .memory cimport Storage, new_storage, inferring, new_storage_on, scratch
 from .device cimport Device
 from .device import OutOfMemoryError
 from .sizes cimport mul_overflow, product_of, row_major, span_of
@@ -35,6 +35,8 @@ cdef extern from "Python.h":
     bint PyTuple_Check(object o)
     bint PyList_Check(object o)
     int64_t PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
+
+cdef enum: MANY_NUMBERS = 1 << 20   # from which tolist looks for room first
 
 cdef object cpu_device = _dtypes.cpu_device
 cdef object no_arguments = ()
@@ -708,6 +710,8 @@ cdef class TensorBase:
         if self.storage.on is not None:
             return self.detach().cpu().tolist()
         try:
+            if self.count >= MANY_NUMBERS:   # lists that no memory holds are not begun
+                free(scratch(self.count, sizeof(void*)))
             return nested(self, 0, self.offset)
         except MemoryError:
             raise OutOfMemoryError(f"tolist(): cannot allocate {<object>self.count * sizeof(void*)} bytes for the references of "

@@ -24,6 +24,7 @@ cdef extern from "Python.h":
     bint PyTuple_Check(object o)
     bint PyList_Check(object o)
     bint PyLong_CheckExact(object o)
+    int64_t PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
     Py_ssize_t PyVectorcall_NARGS(size_t n)
     object PyObject_Vectorcall(object callable, PyObject** args, size_t nargs, PyObject* names)
 
@@ -976,11 +977,14 @@ cdef object call_sizes(PyObject* callable, PyObject** args, size_t flagged, PyOb
     cdef SizesOp op = <SizesOp>callable
     cdef Py_ssize_t n = PyVectorcall_NARGS(flagged) - 1, k
     cdef int64_t sizes[MAX_DIMS]
+    cdef int overflow = 0
     if names == NULL and 1 <= n <= MAX_DIMS and isinstance(<object>args[0], TensorBase):
         for k in range(n):
             if not PyLong_CheckExact(<object>args[k + 1]):
                 break
-            sizes[k] = as_size(<object>args[k + 1], op.name, "size")
+            sizes[k] = PyLong_AsLongLongAndOverflow(<object>args[k + 1], &overflow)
+            if overflow:
+                as_size(<object>args[k + 1], op.name, "size")    # raises
         else:
             return op.quick(<TensorBase>args[0], <int>n, sizes)
     return PyObject_Vectorcall(op.general, args, flagged, names)

@@ -233,10 +233,13 @@ def _extent(kernel: Sequence[int], g: Geometry, out: Sequence[int]) -> int:
     return max((o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, g.stride, kernel, g.dilation))
 
 
-def _sparse(x, kernel: Sequence[int], g: Geometry, out: Sequence[int]) -> bool:
+@functools.lru_cache(maxsize=256)
+def _sparse(sizes: tuple[int, ...], kernel: tuple[int, ...], g: Geometry, out: tuple[int, ...]) -> bool:
     """Whether a grid would hold much more than the input and the output: padding, for the most part."""
     area = math.prod((o + k * d // s + 1) * s for o, s, k, d in zip(out, g.stride, kernel, g.dilation))
-    return area > max(SPARSE_FROM, 16 * (math.prod(x.shape[2:]) + math.prod(out)))
+    return (
+        area > max(SPARSE_FROM, 16 * (math.prod(sizes) + math.prod(out))) or math.prod(kernel) > SPARSE_FROM
+    )
 
 
 def _forward(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
@@ -251,7 +254,7 @@ def _forward(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
     if _pointlike(kernel, g, x.shape[2:], out):
         grid, line = x.contiguous(), (math.prod(out),)
         return _multiply(grid, weight, bias, (0,), line, line).reshape(x.shape[0], w.shape[0], *out)
-    if _sparse(x, kernel, g, out):
+    if _sparse(tuple(x.shape[2:]), kernel, g, out):
         found = direct(
             (x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters
         )
@@ -273,7 +276,7 @@ def _input(grad, w, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
         grad.dtype.name not in TILED
         or grad.device.type != "cpu"
         or many
-        or _sparse(grad, kernel, g, grad.shape[2:])
+        or _sparse(tuple(grad.shape[2:]), kernel, g, tuple(grad.shape[2:]))
     ):
         most = max(n + b + k * d for n, b, k, d in zip(sizes, g.before, kernel, g.dilation))
         return direct_input(shape, grad, w, most=most, **_numbers(g), channels=channels, filters=filters)
@@ -333,7 +336,7 @@ def _weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
     shifts: tuple[int, ...]
     images, filters, channels = x.shape[0], grad.shape[1] // g.groups, x.shape[1] // g.groups
     shape = (grad.shape[1], channels, *kernel)
-    if x.dtype.name not in TILED or x.device.type != "cpu" or _sparse(x, kernel, g, out):
+    if x.dtype.name not in TILED or x.device.type != "cpu" or _sparse(tuple(x.shape[2:]), kernel, g, out):
         return direct_weight(shape, grad, x, most=_extent(kernel, g, out), **_numbers(g), filters=filters)
     if grad.numel() == 0:
         return zeros(shape, dtype=x.dtype)
@@ -451,6 +454,15 @@ def _checked(name: str, n: int, x, weight, bias, channels: int, groups: int, fil
             f"Given {what}, weight of size {list(weight.shape)}, expected input{list(x.shape)} to have {channels} channels, but "
             f"got {x.shape[1]} channels instead"
         )
+    if weight.shape[0] < 1 or min(weight.shape[2:]) < 1:
+        raise RuntimeError(
+            f"{name}(): expected weight to be at least 1 at dimension 0 and its kernel size to be greater than zero, but got "
+            f"weight of size {list(weight.shape)}"
+        )
+    if 0 in x.shape[2:]:
+        raise RuntimeError(
+            f"{name}(): Only zero batch or zero channel inputs are supported, but got input shape: {list(x.shape)}"
+        )
     if bias is not None and tuple(bias.shape) != (filters,):
         raise RuntimeError(
             f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {filters} elements, but got bias "
@@ -488,6 +500,28 @@ def _in_parts(function, x, w, bias):
     return complex_of(both - other, imaginary)
 
 
+def _without_elements(x, weight, bias, shape: tuple[int, ...]) -> TensorBase:
+    """The result for no images or no channels; all gradients are zeros."""
+    sums = [p.sum() for p in (x, weight, bias) if p is not None]
+    return functools.reduce(lambda a, b: a + b, sums) * zeros(shape, dtype=x.dtype, device=x.device)
+
+
+@functools.lru_cache(maxsize=256)
+def _windows(name: str, sizes, kernel, stride, pads, dilation) -> tuple[tuple[int, ...], ...]:
+    """The output's sizes, and stride and dilation as far as they play a part: one window has no next, one tap neither."""
+    padded = [s + a + b for s, (a, b) in zip(sizes, pads)]
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation)]
+    if any(s < r for s, r in zip(padded, reach)):
+        raise RuntimeError(
+            f"{name}(): Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel size: "
+            f"({' x '.join(map(str, kernel))}). Kernel size can't be greater than actual input size"
+        )
+    addressable(name, [*padded, *reach])
+    out = tuple((s - r) // step + 1 for s, r, step in zip(padded, reach, stride))
+    stride = tuple(min(s, r) if o == 1 else s for s, r, o in zip(stride, reach, out))
+    return out, stride, tuple(d if k > 1 else 1 for d, k in zip(dilation, kernel))
+
+
 def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, groups: int) -> TensorBase:
     stride, dilation = spread(name, "stride", stride, n), spread(name, "dilation", dilation, n)
     positive(name, "stride", stride)
@@ -496,26 +530,18 @@ def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, 
     x, batched = _checked(name, n, x, weight, bias, channels, groups, weight.shape[0], False)
     kernel = tuple(weight.shape[2:])
     pads = _padding(name, padding, kernel, stride, dilation)
-    sizes = [s + a + b for s, (a, b) in zip(x.shape[2:], pads)]
-    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation)]
-    if any(s < r for s, r in zip(sizes, reach)):
-        raise RuntimeError(
-            f"{name}(): Calculated padded input size per channel: ({' x '.join(map(str, sizes))}). Kernel size: "
-            f"({' x '.join(map(str, kernel))}). Kernel size can't be greater than actual input size"
-        )
-    out = tuple((s - r) // step + 1 for s, r, step in zip(sizes, reach, stride))
-    addressable(name, [*sizes, *reach])
-    stride = tuple(
-        min(s, r) if o == 1 else s for s, r, o in zip(stride, reach, out)
-    )  # one window has no next
-    dilation = tuple(d if k > 1 else 1 for d, k in zip(dilation, kernel))
+    out, stride, dilation = _windows(name, tuple(x.shape[2:]), kernel, stride, pads, dilation)
     g = Geometry(stride, tuple(a for a, _ in pads), dilation, groups)
 
     def run(x, w, bias):
         return convolve(x, w, bias, g, out)
 
-    found = _in_parts(run, x, weight, bias)
-    found = run(x, weight, bias) if found is None else found
+    if x.numel() == 0:  # PyTorch's result for no channels has none
+        shape = (x.shape[0], weight.shape[0] if x.shape[1] else 0, *out)
+        found = _without_elements(x, weight, bias, shape)
+    else:
+        found = _in_parts(run, x, weight, bias)
+        found = run(x, weight, bias) if found is None else found
     return found if batched else found.squeeze(0)
 
 
@@ -552,8 +578,11 @@ def _transposition(
         found = convolve_input(x, w, g, sizes)
         return found if bias is None else found + bias.reshape(-1, *[1] * n)
 
-    found = _in_parts(run, x, weight, bias)
-    found = run(x, weight, bias) if found is None else found
+    if x.numel() == 0:
+        found = _without_elements(x, weight, bias, (x.shape[0], filters, *sizes))
+    else:
+        found = _in_parts(run, x, weight, bias)
+        found = run(x, weight, bias) if found is None else found
     return found if batched else found.squeeze(0)
 
 

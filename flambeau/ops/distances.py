@@ -1,15 +1,73 @@
-"""Distances between all pairs of rows."""
+"""Distances between all pairs of rows.
+
+The differences of many rows are made a block at a time, so that distances take the memory of their results.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
+from ..autograd.grad_mode import enable_grad, unrecorded
+from ..core import tape
 from ..core.products import matmul
 from ..core.tensor import TensorBase
+from .joining import cat
 from .reduced import vector_norm
 from .registry import library
 from .shaping import broadcast_shapes
 
 MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+BLOCK = 1 << 18  # differences that are held at a time
 LARGE = 25  # rows from which on Euclidean distances come from a matrix product
+
+
+def _norms(a: TensorBase, b: TensorBase, p: float) -> TensorBase:
+    return vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+
+
+def _blocks(a: TensorBase, b: TensorBase) -> Iterator[tuple[slice, slice]]:
+    """Which matrices, and which rows of them: several matrices where they are small, else some rows of one."""
+    n, rows = a.shape[:2]
+    each = max(b.shape[1] * b.shape[2], 1)
+    if rows * each <= BLOCK:
+        step = BLOCK // (rows * each)
+        yield from ((slice(k, k + step), slice(None)) for k in range(0, n, step))
+    else:
+        step = max(BLOCK // each, 1)
+        yield from ((slice(k, k + 1), slice(r, r + step)) for k in range(n) for r in range(0, rows, step))
+
+
+def _distances(a: TensorBase, b: TensorBase, p: float) -> TensorBase:
+    """The norms (N, P, R) of the differences of rows of (N, P, M) and (N, R, M)."""
+    with unrecorded():
+        found = a.new_empty((*a.shape[:2], b.shape[1]))
+        for at, rows in _blocks(a, b):
+            found[at, rows].copy_(_norms(a[at, rows], b[at], p))
+    if tape.recording(a, b):
+        tape.record("CdistBackward0", _back, (a, b), found, (a, b), (p,))
+    return found
+
+
+def _back(grad: TensorBase, a: TensorBase, b: TensorBase, p: float) -> tuple:
+    if tape.recording(grad, a, b):  # to be differentiated again: through all differences at once
+        a, b = (
+            a.view_as(a),
+            b.view_as(b),
+        )  # which are two, also where a tensor's distances to itself are asked for
+        with enable_grad():
+            a, b = (x if tape.recording(x) else x.detach().requires_grad_() for x in (a, b))
+            found = _norms(a, b, p)
+        return tuple(tape.run_backward([found], [grad], True, True, [a, b], False))
+    of_a, of_b = a.new_zeros(a.shape), b.new_zeros(b.shape)
+    for at, rows in _blocks(a, b):
+        part, beside = a[at, rows].detach().requires_grad_(), b[at].detach().requires_grad_()
+        with enable_grad():
+            found = _norms(part, beside, p)
+        one, other = tape.run_backward([found], [grad[at, rows]], False, False, [part, beside], False)
+        of_a[at, rows].copy_(one)
+        of_b[at].add_(other)
+    return of_a, of_b
 
 
 @library("composite", "cdist")
@@ -43,7 +101,11 @@ def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MO
         squares = (a * a).sum(-1).unsqueeze(-1) + (b * b).sum(-1).unsqueeze(-2) - 2.0 * matmul(a, b.mT)
         zero = squares.detach() <= 0  # where the derivative is 0
         return squares.masked_fill(zero, 1.0).sqrt().masked_fill(zero, 0.0)
-    return vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+    count = math.prod(batch)
+    if a.numel() * b.shape[-2] <= BLOCK:
+        return _norms(a, b, p)
+    found = _distances(a.reshape(count, *a.shape[-2:]), b.reshape(count, *b.shape[-2:]), p)
+    return found.reshape(*batch, a.shape[-2], b.shape[-2])
 
 
 @library("composite", "pdist", "nn.functional.pdist")
@@ -65,5 +127,8 @@ def pdist(input: TensorBase, p: float = 2.0) -> TensorBase:
     from ..core.create import triu_indices
 
     n = input.shape[0]
+    if n > 1 and n * input.numel() > BLOCK:
+        x = input.unsqueeze(0)
+        return cat([_distances(x[:, k : k + 1], x[:, k + 1 :], p)[0, 0] for k in range(n - 1)])
     rows, columns = triu_indices(n, n, 1).unbind(0)
     return vector_norm(input.index_select(0, rows) - input.index_select(0, columns), p, -1)

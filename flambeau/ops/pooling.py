@@ -317,7 +317,8 @@ def _planned(name: str, n: int, shape, kernel, stride, padding, dilation, ceil_m
 # --- maxima ------------------------------
 def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, indices: bool) -> Any:
     plan = _plan(f"max_pool{n}d", n, x, kernel, stride, padding, dilation, ceil_mode)
-    flat, given = x.reshape(plan.flat), dict(zip(_WINDOW, plan.window))
+    flat = x.reshape(plan.flat)
+    given: dict[str, Any] = dict(zip(_WINDOW, plan.window))
     recorded = tape.recording(x)
     if not indices and not recorded:
         return window_max_only(plan.out, flat, **given).reshape(plan.shape)

@@ -10,7 +10,7 @@ from ..autograd.grad_mode import unrecorded
 from ..compiler import functions as fn
 from ..core import tape
 from ..core.bridge import from_numpy
-from ..core.create import arange
+from ..core.create import arange, zeros
 from ..core.dispatch import InPlaceOp
 from ..core.dtypes import Size, by_name
 from ..core.join import flipped
@@ -210,7 +210,14 @@ def repeat_interleave(
     times = repeats.numpy()
     if (times < 0).any():
         raise RuntimeError("repeat_interleave(): repeats can not be negative")
-    return x.index_select(axis, from_numpy(np.repeat(np.arange(n), times)))
+    ends = list(itertools.accumulate(times.tolist()))
+    places = zeros(ends[-1] if n else 0, dtype=INT64)
+    steps = (
+        places.numpy()
+    )  # 1 where the next element begins; of elements that are left out, the number of them
+    np.add.at(steps, [e for e in ends if e < len(steps)], 1)
+    np.cumsum(steps, out=steps)
+    return x.index_select(axis, places)
 
 
 # --- triangles and diagonals ---------------------------------------------------------------------------------------------------
@@ -241,7 +248,8 @@ def _places(who: str, input: TensorBase, diagonal: int) -> tuple[TensorBase, Ten
     if input.ndim < 2:
         raise RuntimeError(f"{who}: input tensor must have at least 2 dimensions, got {input.ndim}")
     rows, columns = input.shape[-2:]
-    diagonal = max(-rows, min(diagonal, columns))  # beyond, all is on one side
+    if not -rows <= diagonal <= columns:  # all is on one side
+        diagonal = -rows if diagonal < 0 else columns
     dtype = INT32 if rows + columns < 1 << 31 else INT64
     first = arange(diagonal, rows + diagonal, dtype=dtype, device=input.device).unsqueeze(1)
     return first, arange(columns, dtype=dtype, device=input.device)

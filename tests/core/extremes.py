@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 
 MEMORY = 3 << 30  # bytes of address space that a child may take beyond what the library itself does
-# what people may see: OverflowError, MemoryError, ZeroDivisionError and SystemError are ours to turn into something else
+# What people may see.  OverflowError is PyTorch's for a number as an operand, and for nothing else.
 ALLOWED = (
     RuntimeError,
     ValueError,
@@ -71,7 +71,7 @@ def outcome(library, call: str):
     except MemoryError as e:
         return None, f"bad: MemoryError: {e}"
     except Exception as e:
-        known = isinstance(e, ALLOWED) and not isinstance(e, (UnboundLocalError,)) and str(e)
+        known = (isinstance(e, ALLOWED) and str(e)) or "that does not fit 64 bits met a tensor" in str(e)
         return None, f"{'error' if known else 'bad'}: {type(e).__name__}: {str(e)[:200]}"
 
 

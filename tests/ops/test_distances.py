@@ -7,7 +7,9 @@ import pytest
 import scipy.spatial.distance as reference
 
 import flambeau
+from flambeau import cpu
 from flambeau.autograd import gradcheck, gradgradcheck
+from flambeau.ops import distances
 
 RNG = np.random.default_rng(0)
 METRIC = {0.0: "hamming", 1.0: "cityblock", 2.0: "euclidean", 3.0: "minkowski", float("inf"): "chebyshev"}
@@ -163,3 +165,34 @@ def test_bools_and_integers_in_arithmetic():
     assert flambeau.nn.functional.softmax(three, 0, dtype=flambeau.float64).dtype == flambeau.float64
     assert flambeau.var_mean(flambeau.ones(0))[1].isnan()
     assert flambeau.ones(2, 3, dtype=flambeau.bool).sum_to_size(1, 3).tolist() == [[2, 2, 2]]
+
+
+@pytest.mark.parametrize("p", METRIC)
+@pytest.mark.parametrize("block", [1, 10, 40])
+def test_distances_in_blocks(p, block, monkeypatch):
+    """Values and gradients of any order are those of all differences at once."""
+    a, b = RNG.standard_normal((3, 4, 3)), RNG.standard_normal((5, 3))
+    whole = flambeau.cdist(flambeau.tensor(a), flambeau.tensor(b), p, "donot_use_mm_for_euclid_dist")
+    pairs = flambeau.pdist(flambeau.tensor(b), p)
+    monkeypatch.setattr(distances, "BLOCK", block)
+    found = flambeau.cdist(flambeau.tensor(a), flambeau.tensor(b), p, "donot_use_mm_for_euclid_dist")
+    assert (
+        found.tolist() == whole.tolist() and flambeau.pdist(flambeau.tensor(b), p).tolist() == pairs.tolist()
+    )
+    if p and block == 10:
+        x, y = flambeau.tensor(a[:2, :3, :2]).requires_grad_(), flambeau.tensor(b[:2, :2]).requires_grad_()
+        for inputs in ((x, y), (x, y.detach()), (x.detach(), y)):
+            assert gradcheck(lambda s, t: flambeau.cdist(s, t, p), inputs)
+            assert gradgradcheck(lambda s, t: flambeau.cdist(s, t, p), inputs)
+        assert gradcheck(lambda s: flambeau.cdist(s, s + 1, p), (x,))
+        assert gradcheck(lambda s: flambeau.pdist(s[0], p), (x,)) and gradgradcheck(
+            lambda s: flambeau.pdist(s[0], p), (x,)
+        )
+
+
+def test_distances_take_the_memory_of_their_results():
+    x, y = flambeau.randn(700, 60, requires_grad=True), flambeau.randn(600, 60)
+    before = cpu.memory_allocated()
+    cpu.reset_peak_memory_stats()
+    flambeau.cdist(x, y, 3.0).sum().backward()
+    assert cpu.max_memory_allocated() - before < 24 << 20  # all differences at once would be 100 MB
