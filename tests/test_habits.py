@@ -99,7 +99,8 @@ class Protocol(typing.Protocol):
 
 
 class Abstract(abc.ABC):
-    pass
+    @abc.abstractmethod
+    def mixed(self): ...
 
 
 @pytest.mark.parametrize("name", CLASSES)
