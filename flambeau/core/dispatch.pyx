@@ -514,6 +514,12 @@ cdef class InPlaceOp(Op):
         prepare_op(self, name, call_in_place)
         self.op = op
 
+    @property
+    def __signature__(self):
+        """The operation's own, without `out`."""
+        whole = self.op.__signature__
+        return whole.replace(parameters=[p for name, p in whole.parameters.items() if name != "out"])
+
 
 cdef object call_pointwise(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     return parse(<PointwiseOp>callable, args, PyVectorcall_NARGS(flagged), names, False, (<PointwiseOp>callable).name)

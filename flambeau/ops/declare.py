@@ -392,9 +392,6 @@ def pointwise(
         spots += tuple(also)
         if in_place:
             written = dispatch.InPlaceOp(op, own + "_")
-            written.__signature__ = op.__signature__.replace(
-                parameters=[p for n, p in op.__signature__.parameters.items() if n != "out"]
-            )
             written.__doc__ = (
                 f"`{own}` in place: the result is written over the tensor itself, which is returned."
             )

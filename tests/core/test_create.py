@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import array as arrays
 import itertools
 import math
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -516,3 +519,135 @@ def test_sizes_are_tuples_whose_parts_are_sizes():
             return "named"
 
     assert Named((1, 2))[0] == "named" and flambeau.Size((1, 2))[0] == 1
+
+
+# ---------------------------------------------------------------- columns of tables, and what else becomes an array
+
+
+class Column:
+    """As a table's column: its items have labels, an iteration gives Python numbers, `__array__` knows the dtype."""
+
+    def __init__(self, values, labels=None, dtype=None):
+        self.values = np.array(values, dtype=dtype)
+        self.dtype, self.shape = self.values.dtype, self.values.shape
+        self.labels = list(range(len(values))) if labels is None else list(labels)
+
+    def __len__(self):
+        return len(self.values)
+
+    def __iter__(self):
+        return iter(self.values.tolist())
+
+    def __getitem__(self, label):
+        return self.values[self.labels.index(label)] if label in self.labels else self.missing(label)
+
+    def missing(self, label):
+        raise KeyError(label)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values if dtype is None else self.values.astype(dtype)
+
+
+MAKERS = {"tensor": flambeau.tensor, "as_tensor": flambeau.as_tensor, "asarray": flambeau.asarray}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize("labels", [None, "abc", (5, 6, 7)], ids=["positions", "letters", "numbers"])
+@pytest.mark.parametrize(
+    "name", ["bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64", "complex64"]
+)
+def test_columns_keep_their_dtype(make, labels, name):
+    column = Column([0, 1, 3], labels, name)
+    x = make(column)
+    assert x.dtype == getattr(flambeau, name) and x.tolist() == column.values.tolist()
+    nested = make([column, column])
+    assert nested.dtype == x.dtype and nested.tolist() == [x.tolist()] * 2
+    assert make([column, [0.5, 1.5, 2.5]]).shape == (2, 3)
+    x.zero_()
+    assert column.values.any()
+
+
+def test_columns_are_copied_and_converted():
+    column = Column([1.0, 2.0], "ab")
+    x = flambeau.tensor(column, dtype=flambeau.float32)
+    x.zero_()
+    assert x.dtype == flambeau.float32 and column.values.tolist() == [1.0, 2.0]
+    assert flambeau.ones(1, dtype=flambeau.int16).new_tensor(column).tolist() == [1, 2]
+    assert flambeau.Tensor(column).dtype == flambeau.float32
+    assert flambeau.tensor(Column(np.arange(6.0).reshape(2, 3), "ab")).shape == (2, 3)
+    assert flambeau.tensor(Column([], [])).dtype == flambeau.float64
+
+
+def test_columns_of_objects_are_read_by_element():
+    assert flambeau.tensor(Column([1.0, 2], "ab", object)).tolist() == [1.0, 2.0]
+    assert flambeau.tensor(Column([1.0, 2], "ab", object)).dtype == flambeau.float32
+    for wrong in (Column(["a", "b"]), Column(["a", 1], dtype=object), Column([None], dtype=object)):
+        with pytest.raises((TypeError, RuntimeError, ValueError)):
+            flambeau.tensor(wrong)
+    with pytest.raises(TypeError, match="datetime64"):
+        flambeau.tensor(Column(["2020-01-01"], dtype="datetime64[s]"))
+    with pytest.raises(ValueError, match="expected sequence of length 2"):
+        flambeau.tensor([Column([1, 2]), Column([1, 2, 3])])
+
+
+class Lent:
+    """Memory of another library, which lends it by DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_lent_memory():
+    array = np.arange(3.0)
+    copied, shared = flambeau.tensor(Lent(array)), flambeau.as_tensor(Lent(array))
+    assert copied.dtype == shared.dtype == flambeau.float64
+    array[0] = 7
+    assert copied.tolist() == [0.0, 1.0, 2.0] and shared.tolist() == [7.0, 1.0, 2.0]
+    assert flambeau.tensor(Lent(array), dtype=flambeau.int32).tolist() == [7, 1, 2]
+
+
+class Half:
+    def __float__(self):
+        return 0.5
+
+
+class Three:
+    def __index__(self):
+        return 3
+
+
+@pytest.mark.parametrize(
+    "data, dtype, expected",
+    [
+        (Decimal("1.5"), "float32", 1.5),
+        ([Decimal("1.5"), Fraction(1, 4), Half(), Three(), 2], "float64", [1.5, 0.25, 0.5, 3.0, 2.0]),
+        ([Three()], "int16", [3]),
+        (np.longdouble(0.5), "float32", 0.5),
+        ([np.float64(0.5), 1], None, [0.5, 1.0]),
+        ([np.bool_(True), np.bool_(False)], None, [True, False]),
+        (arrays.array("d", [1, 2]), None, [1.0, 2.0]),
+        (memoryview(arrays.array("i", [1, 2])), None, [1, 2]),
+        (np.ma.array([1.0, 2.0], mask=[0, 1]), None, [1.0, 2.0]),
+    ],
+    ids=lambda v: type(v).__name__,
+)
+def test_what_is_a_number_in_the_dtype_asked_for(data, dtype, expected):
+    asked = {} if dtype is None else {"dtype": getattr(flambeau, dtype)}
+    assert flambeau.tensor(data, **asked).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "data", [Decimal("1.5"), [Fraction(1, 2)], Half(), [Three()]], ids=lambda v: type(v).__name__
+)
+def test_what_has_no_dtype_of_its_own(data):
+    with pytest.raises(RuntimeError, match="Could not infer dtype"):
+        flambeau.tensor(data)
+    if not isinstance(data, list) or not isinstance(data[0], Three):
+        with pytest.raises(TypeError):
+            flambeau.tensor(data, dtype=flambeau.int64)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import flambeau
+from flambeau.ops.registry import REGISTRY
 
 OPERATIONS = {
     "sum": np.sum,
@@ -88,3 +89,88 @@ def test_rows_that_lie_scattered_broadcast_all_operands():
         grads.append(flambeau.autograd.grad(y, operands, seed))
     for a, b in zip(*grads):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12, atol=1e-12)
+
+
+# ---------------------------------------------------------------- dim: a number, several, none, or all
+
+REDUCTIONS = sorted(
+    entry.places[0]
+    for entry in REGISTRY.values()
+    if entry.kind == "reduction" and entry.places and not entry.places[0].startswith("_")
+)
+COMPOSED = ["var", "std", "nansum", "nanmean", "norm", "logsumexp", "aminmax"]
+LITERAL = ("any", "all")  # an empty list is no dimension there, as in NumPy, and all of them elsewhere
+ONE = ("argmax", "argmin")  # take one dimension
+
+
+def found_by(name, *args, **kwargs):
+    found = getattr(flambeau, name)(*args, **kwargs)
+    return [np.asarray(part) for part in found] if isinstance(found, tuple) else [found.numpy()]
+
+
+def test_the_reductions_are_there():
+    assert {"sum", "mean", "amax", "amin", "any", "all", "count_nonzero", *ONE} <= set(REDUCTIONS)
+
+
+@pytest.mark.parametrize("name", [n for n in REDUCTIONS + COMPOSED if n not in ONE])
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("shape", [(2, 3), (4,), (), (2, 1, 3)], ids=str)
+def test_no_dimension_one_or_all(name, keepdim, shape):
+    x = flambeau.arange(float(np.prod(shape, dtype=int))).reshape(shape) - 1.0
+    every = tuple(range(len(shape)))
+    whole = found_by(name, x, dim=every, keepdim=keepdim)
+    for dim in ((), []):
+        found = found_by(name, x, dim=dim, keepdim=keepdim)
+        if name in LITERAL:
+            assert np.array_equal(found[0], x.numpy() != 0)
+        else:
+            assert all(np.array_equal(f, w, equal_nan=True) for f, w in zip(found, whole, strict=True))
+            assert all(f.shape == ((1,) * len(shape) if keepdim else ()) for f in found)
+    for dim in every:
+        one, several = (found_by(name, x, dim=d, keepdim=keepdim) for d in (dim, [dim - len(shape)]))
+        assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, several, strict=True))
+
+
+@pytest.mark.parametrize("name", LITERAL)
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float32", "complex64"])
+def test_any_and_all_of_no_dimension(name, dtype):
+    x = flambeau.tensor([[0, 1, 2], [3, 0, 5]]).to(getattr(flambeau, dtype))
+    for view in (x, x.t(), x[:, ::2], x[:0], x[0, 0], x.unsqueeze(0).expand(2, 2, 3)):
+        found = getattr(view, name)(dim=())
+        assert found.tolist() == (view.numpy() != 0).tolist()
+        assert found.dtype == (flambeau.uint8 if dtype == "uint8" else flambeau.bool)
+    out = flambeau.empty(0, dtype=found.dtype)
+    assert getattr(flambeau, name)(x, (), out=out) is out and out.shape == (2, 3)
+
+
+@pytest.mark.parametrize("name", [*REDUCTIONS, "softmax", "log_softmax", "norm", "max", "min"])
+def test_a_bool_is_no_dimension(name):
+    x = flambeau.ones(2, 3)
+    for dim in (True, (True,), [False, True]):
+        with pytest.raises(TypeError, match="must be int, not"):
+            getattr(flambeau, name)(x, dim=dim)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(lambda x: x.unsqueeze(True), lambda x: x.transpose(True, False), lambda x: x.select(True, 0)),
+        *(lambda x: x.narrow(1, True, 1), lambda x: x.view(True, 6), lambda x: x.reshape([True, 6])),
+        *(lambda x: x.flatten(True), lambda x: x.permute(True, False), lambda x: x.expand(True, 2, 3)),
+        *(
+            lambda x: flambeau.cat([x, x], True),
+            lambda x: flambeau.stack([x, x], True),
+            lambda x: x.unbind(True),
+        ),
+        *(
+            lambda x: x.chunk(True),
+            lambda x: x.split(True),
+            lambda x: x.diagonal(True),
+            lambda x: x.size(True),
+        ),
+        *(lambda x: x.index_select(True, flambeau.tensor([0])), lambda x: flambeau.randperm(True)),
+    ],
+)
+def test_a_bool_is_no_size_and_no_place(call):
+    with pytest.raises(TypeError, match="must be int, not bool"):
+        call(flambeau.ones(2, 3))

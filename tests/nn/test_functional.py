@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -336,3 +338,133 @@ def test_batch_norm_of_an_empty_vector():
     assert F.batch_norm(flambeau.ones(0), flambeau.ones(0), flambeau.ones(0), training=True).shape == (0,)
     with pytest.raises(RuntimeError, match="at least 2 dimensions"):
         F.batch_norm(flambeau.ones(3), flambeau.ones(3), flambeau.ones(3))
+
+
+# ---------------------------------------------------------------- dropout of channels, whatever the rank
+
+CHANNELS = [
+    # function, shape, the shape that is drawn for it, what the warning says
+    *[("dropout1d", shape, drawn, None) for shape, drawn in [((64, 3), (64, 1)), ((8, 64, 3), (8, 64, 1))]],
+    ("dropout2d", (8, 64), (8, 64), "2-D input"),
+    ("dropout2d", (8, 64, 3), (8, 64, 1), "3D input"),
+    ("dropout2d", (8, 64, 2, 3), (8, 64, 1, 1), None),
+    ("dropout2d", (8, 64, 2, 3, 2), (8, 64, 1, 1, 1), "5-D input"),
+    ("dropout3d", (64,), (64,), "1-D input"),
+    ("dropout3d", (64, 3), (64, 1), "2-D input"),
+    ("dropout3d", (64, 3, 2), (64, 1, 1), "3-D input"),
+    ("dropout3d", (64, 2, 3, 2), (64, 1, 1, 1), None),
+    ("dropout3d", (8, 64, 2, 3, 2), (8, 64, 1, 1, 1), None),
+    ("feature_alpha_dropout", (8, 64), (8, 64), None),
+]
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("name, shape, drawn, warning", CHANNELS)
+def test_channels_are_dropped_as_a_whole(name, shape, drawn, warning, inplace):
+    function = getattr(F, name)
+    x = flambeau.ones(shape)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        y = function(x, 0.5, True, inplace)
+    assert [warning in str(w.message) for w in seen] == ([] if warning is None else [True])
+    assert all(w.filename == __file__ for w in seen)
+    y = y.numpy()
+    lead = y[tuple(slice(0, n) for n in drawn)]
+    assert np.array_equal(np.broadcast_to(lead, y.shape), y) and len(np.unique(lead)) == 2
+    assert (x.numpy() is not y) and np.array_equal(x.numpy(), y) is inplace
+
+
+@pytest.mark.parametrize(
+    "name, ndim", [("dropout2d", 1), ("dropout2d", 0), ("dropout3d", 0), ("feature_alpha_dropout", 1)]
+)
+@pytest.mark.filterwarnings("ignore:dropout")
+def test_too_few_dimensions_for_channels(name, ndim):
+    function, x = getattr(F, name), flambeau.ones((2,) * ndim)
+    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+        function(x, 0.5, True)
+    assert function(x, 0.5, False) is x and function(x, 0.0, True) is x
+
+
+@pytest.mark.parametrize("ndim", [1, 4])
+def test_dropout1d_refuses_other_ranks(ndim):
+    with pytest.raises(RuntimeError, match="Expected 2D or 3D input"):
+        F.dropout1d(flambeau.ones((2,) * ndim))
+
+
+# ---------------------------------------------------------------- reduction, and the two arguments it came from
+
+X, Y = (
+    flambeau.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.7]]),
+    flambeau.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]),
+)
+SIGNS, CLASSES, LISTED = Y * 2 - 1, flambeau.tensor([0, 2]), flambeau.tensor([[0, -1, 1], [1, 2, -1]])
+LOSSES = {
+    "binary_cross_entropy": (X, Y),
+    "binary_cross_entropy_with_logits": (X, Y),
+    "cosine_embedding_loss": (X, Y, flambeau.tensor([1.0, -1.0])),
+    "cross_entropy": (X, CLASSES),
+    "ctc_loss": (flambeau.zeros(4, 1, 3).log_softmax(2), flambeau.tensor([[1, 2]]), (4,), (2,)),
+    "gaussian_nll_loss": (X, Y, X),
+    "hinge_embedding_loss": (X, SIGNS),
+    "huber_loss": (X, Y),
+    "kl_div": (X, Y),
+    "l1_loss": (X, Y),
+    "margin_ranking_loss": (X, Y, SIGNS),
+    "mse_loss": (X, Y),
+    "multi_margin_loss": (X, CLASSES),
+    "multilabel_margin_loss": (X, LISTED),
+    "multilabel_soft_margin_loss": (X, Y),
+    "nll_loss": (X, CLASSES),
+    "poisson_nll_loss": (X, Y),
+    "smooth_l1_loss": (X, Y),
+    "soft_margin_loss": (X, SIGNS),
+    "triplet_margin_loss": (X, Y, X * 2 + 1),
+    "triplet_margin_with_distance_loss": (X, Y, X * 2 + 1),
+}
+
+
+def parameters(name):
+    return inspect.signature(getattr(F, name)).parameters
+
+
+def test_every_loss_is_listed():
+    assert sorted(LOSSES) == [
+        name for name in F.__all__ if inspect.isfunction(getattr(F, name)) and "reduction" in parameters(name)
+    ]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_reductions_of_losses(name):
+    loss = getattr(F, name)
+    each = loss(*LOSSES[name], reduction="none")
+    assert each.ndim and loss(*LOSSES[name], reduction="sum").item() == pytest.approx(
+        each.sum().item(), rel=1e-5
+    )
+    with pytest.warns(UserWarning, match="elementwise_mean"):
+        assert loss(*LOSSES[name], reduction="elementwise_mean").item() == loss(*LOSSES[name]).item()
+    with pytest.raises(ValueError, match="'mode' is not a valid value for reduction"):
+        loss(*LOSSES[name], reduction="mode")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in LOSSES if "reduce" in parameters(name) or "size_average" in parameters(name)]
+)
+@pytest.mark.parametrize(
+    "size_average, reduce, reduction",
+    [
+        *(
+            (None, True, "mean"),
+            (None, False, "none"),
+            (True, None, "mean"),
+            (False, None, "sum"),
+            (0, None, "sum"),
+        ),
+        *((True, True, "mean"), (True, False, "none"), (False, True, "sum"), (False, False, "none")),
+    ],
+)
+def test_the_deprecated_arguments_of_losses(name, size_average, reduce, reduction):
+    loss, given = getattr(F, name), LOSSES[name]
+    with pytest.warns(UserWarning, match=f"please use reduction='{reduction}' instead") as seen:
+        found = loss(*given, size_average=size_average, reduce=reduce, reduction="sum")
+    assert len(seen) == 1 and seen[0].filename == __file__
+    assert found.tolist() == loss(*given, reduction=reduction).tolist()

@@ -1,6 +1,10 @@
 """Datasets, samplers, collation and the loader."""
 
 import collections
+import copy
+import itertools
+import pickle
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -405,3 +409,86 @@ def test_what_makes_batches_is_fixed():
 
 def test_there_are_no_workers():
     assert data.get_worker_info() is None
+
+
+# ---------------------------------------------------------------- draws as they are asked for
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        data.RandomSampler(range(7), replacement=True, num_samples=10**10),
+        data.RandomSampler(range(7), num_samples=10**10),
+        data.WeightedRandomSampler([1.0, 2.0, 0.0], num_samples=10**10),
+    ],
+    ids=["replacement", "permutations", "weighted"],
+)
+def test_ten_thousand_million_draws(sampler):
+    assert len(sampler) == 10**10 and len(data.DataLoader(range(7), sampler=sampler, batch_size=10)) == 10**9
+    tracemalloc.start()
+    drawn = list(itertools.islice(sampler, 5000))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**20 and len(set(drawn)) == (2 if isinstance(sampler, data.WeightedRandomSampler) else 7)
+
+
+@pytest.mark.parametrize("count", [1, 1023, 1024, 1025, 5000])
+def test_as_many_draws_as_asked_for(count):
+    samplers = [
+        data.RandomSampler(range(3), True, count),
+        data.RandomSampler(range(3), False, count),
+        data.WeightedRandomSampler([1.0, 1.0], count),
+    ]
+    for sampler in samplers:
+        assert len(list(sampler)) == count == len(sampler)
+
+
+def test_what_is_drawn_meanwhile_changes_nothing():
+    def drawn(between):
+        flambeau.manual_seed(5)
+        sampler = iter(data.RandomSampler(range(100), replacement=True, num_samples=3000))
+        first = list(itertools.islice(sampler, 10))
+        between()
+        return first + list(sampler)
+
+    assert drawn(lambda: None) == drawn(lambda: flambeau.randn(7))
+
+
+# ---------------------------------------------------------------- pinned memory
+
+
+class Parcel:
+    def __init__(self, samples):
+        self.samples, self.pinned = samples, False
+
+    def pin_memory(self):
+        self.pinned = True
+        return self
+
+
+def test_pinned_memory_without_an_accelerator_is_a_warning(monkeypatch):
+    for module in (flambeau.cuda, flambeau.opencl):
+        monkeypatch.setattr(module, "is_available", lambda: False)
+    loader = data.DataLoader(dataset(), batch_size=5, pin_memory=True, pin_memory_device="cuda")
+    with pytest.warns(UserWarning, match="no accelerator is found"):
+        batches = list(loader)
+    assert lists(batches) == lists(list(data.DataLoader(dataset(), batch_size=5)))
+
+
+def test_pinned_batches(monkeypatch):
+    monkeypatch.setattr(flambeau.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(flambeau.Tensor, "pin_memory", lambda self: self + 100)
+    pinned = list(data.DataLoader([{"a": (1, "x"), "b": 2.0}], pin_memory=True))
+    assert lists(pinned) == [{"a": [[101], ["x"]], "b": [102.0]}]
+    whole = data.DataLoader([1, 2], batch_size=2, collate_fn=Parcel, pin_memory=True)
+    (parcel,) = whole
+    assert parcel.pinned and parcel.samples == [1, 2] and len(iter(whole)) == 1
+
+
+def test_loaders_are_generic_and_are_copied():
+    class Typed(data.DataLoader[int]):
+        pass
+
+    for made in (copy.deepcopy(data.DataLoader([1, 2])), pickle.loads(pickle.dumps(data.DataLoader([1, 2])))):
+        assert lists(list(made)) == [[1], [2]]
+    assert lists(list(Typed([3]))) == [[3]]
