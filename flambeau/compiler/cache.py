@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import os
 import stat
 import time
@@ -111,7 +112,7 @@ def read(digest: str) -> bytes | None:
             handle = os.open(f"{digest}.k", _OPEN_ENTRY, dir_fd=at)
         except OSError:
             return None
-        with os.fdopen(handle, "rb", buffering=0) as file:
+        with io.FileIO(handle) as file:  # `open` is gone by the time of the last finalisers
             status = os.fstat(handle)
             plain = stat.S_ISREG(status.st_mode) and HEAD_BYTES <= status.st_size <= LARGEST_BYTES
             if not plain or reason_to_distrust(status, os.geteuid()) is not None:
@@ -144,7 +145,7 @@ def write(digest: str, code: bytes) -> bool:
         try:
             handle = os.open(name, _MAKE_ENTRY, 0o600, dir_fd=at)
             try:
-                with os.fdopen(handle, "wb") as file:
+                with io.BufferedWriter(io.FileIO(handle, "w")) as file:
                     file.write(_head(digest, code) + code)
                 os.replace(name, f"{digest}.k", src_dir_fd=at, dst_dir_fd=at)
             except BaseException:

@@ -81,35 +81,35 @@ def test_a_handler_that_raises_ends_the_operation(name):
 
 
 USES = """
-    import atexit, builtins, sys
+    import atexit, builtins, os
     import flambeau
     class Used:
         def __init__(self, name):
             self.name, self.x = name, flambeau.ones(4, requires_grad=True)
         def __del__(self):
             y = (self.x.exp() * 2.5 + self.x.view(2, 2).T.reshape(4)).sum()
+            self.x.grad = None
             y.backward()
-            found = self.x.grad.round(decimals=3).tolist(), (self.x.view(2, 2) @ self.x.view(2, 2)).sum().item()
-            sys.__stdout__.write(f"{self.name} {found}\\n")
-    if {warm}:
-        flambeau.ones(2).exp()
+            found = (self.x.view(2, 2) @ self.x.view(2, 2)).sum().item(), self.x.sort().values.sum().item()
+            os.write(1, f"{self.name} {self.x.grad.sum().item():.1f} {found}\\n".encode())
+    if "warm" in {when}:  # when finalisers run, Python imports nothing any more: LLVM and BLAS must be there
+        flambeau.ones(2, 2) @ flambeau.ones(2, 2).exp()
     of_module, of_cycle, of_builtins, of_exit = Used("module"), Used("cycle"), Used("builtins"), Used("exit")
     of_cycle.me = of_cycle
     builtins.kept = of_builtins
-    del of_builtins
-    atexit.register(of_exit.__del__)
-    sys.kept = Used("sys")
+    if "exit" in {when}:
+        atexit.register(of_exit.__del__)
 """
 
 
-@pytest.mark.parametrize("warm", [False, True])
-def test_use_while_the_interpreter_ends(warm, tmp_path):
-    """In finalisers of objects of a module, of a cycle, of `sys` and `builtins`, and in atexit; the kernels are new."""
-    done = run(USES.replace("{warm}", str(warm)), folder=tmp_path)
+@pytest.mark.parametrize("when", [["exit"], ["warm"], ["warm", "exit"]])
+def test_use_while_the_interpreter_ends(when, tmp_path):
+    """In atexit and in finalisers of objects of a module, of a cycle, of `builtins`; nearly all kernels are new then."""
+    done = run(USES.replace("{when}", repr(when)), folder=tmp_path)
     lines = done.stdout.splitlines()
-    assert {line.split()[0] for line in lines} >= {"exit", "module"}, done
-    assert {line.split(" ", 1)[1] for line in lines} == {"([7.796, 7.796, 7.796, 7.796], 8.0)"}
-    assert "Fatal" not in done.stderr and "llvmlite" not in done.stderr
+    assert {line.split()[0] for line in lines} == {"module", "cycle", "builtins", "exit"}, done
+    assert {line.split(" ", 1)[1] for line in lines} == {"31.2 (8.0, 4.0)"}
+    assert done.stderr == ""
 
 
 def test_daemon_threads_at_work_when_the_process_ends(tmp_path):
