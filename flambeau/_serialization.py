@@ -18,7 +18,7 @@ from base64 import b64decode, b64encode
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import flambeau
 
@@ -83,7 +83,7 @@ def save(obj: Any, f: str | os.PathLike | BinaryIO, *, fsync: bool = False) -> N
         descriptor = _descriptor(f) if fsync else None
         _write(f, text, writer.storages)
         if descriptor is not None:
-            f.flush()
+            cast(BinaryIO, f).flush()
             os.fsync(descriptor)
         return
     with _replacing(os.fsdecode(f), fsync) as file:
@@ -322,7 +322,11 @@ def _new_file(at: int, name: str) -> tuple[int, str | None]:
         try:
             return os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=at), None
         except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):  # what file systems without it say
+            if error.errno not in (
+                errno.EOPNOTSUPP,
+                errno.EISDIR,
+                errno.EINVAL,
+            ):  # what file systems without it say
                 raise
     temporary = f"{name}.{os.urandom(4).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

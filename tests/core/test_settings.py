@@ -50,7 +50,9 @@ print((x @ x.exp()).shape)
 def test_bad_settings_are_warned_of_at_import_and_break_nothing(tmp_path):
     bad = {"FLAMBEAU_CACHE_LIMIT": "plenty", "FLAMBEAU_NUM_THREADS": "abc", "FLAMBEAU_BLAS": "foo"}
     env = dict(os.environ, FLAMBEAU_CACHE_DIR=str(tmp_path), **bad)
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     before, after = done.stderr.split("imported\n")
     assert [before.count(f"RuntimeWarning: {name} must be") for name in bad] == [1, 1, 1] and not after
