@@ -10,6 +10,7 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
+from . import _interpreter  # noqa: F401  first of all
 from .core import dtypes as _dtypes
 from .core.dispatch import result_type
 from .core.dtypes import Size, device, dtype, get_default_dtype, promote_types, set_default_dtype

@@ -8,15 +8,17 @@ types, and every number is checked against the sizes of the entries before memor
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import stat
 import struct
 import sys
 from base64 import b64decode, b64encode
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, BinaryIO
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, cast
 
 import flambeau
 
@@ -33,7 +35,7 @@ _DTYPES = (
 )
 
 
-def save(obj: Any, f: str | os.PathLike | BinaryIO) -> None:
+def save(obj: Any, f: str | os.PathLike | BinaryIO, *, fsync: bool = False) -> None:
     """Writes `obj` to the path or binary file `f`, for `load`.
 
     `obj` may be made of tensors and parameters, dict, OrderedDict, Counter, list, tuple, set, frozenset,
@@ -43,8 +45,14 @@ def save(obj: Any, f: str | os.PathLike | BinaryIO) -> None:
     attributes are not.
 
     Everything is checked before the first byte is written, and a file at a path is replaced in one go when it
-    is complete. Raises TypeError for an object of any other type, ValueError for one that is nested too deep
-    or within itself; both name the place.
+    is complete: whoever reads it sees the old one or the new one.  The new one has the old one's mode, group and owner
+    (as far as the system lets us give files away); through a symbolic link, what it points to is replaced.
+    A process that is killed leaves nothing behind where the file system has files without names (ext4, XFS, Btrfs,
+    tmpfs), save for the instant in which an old file is replaced; elsewhere, as on NFS, a file `<name>.<8 digits>.tmp`.
+    With `fsync=True` the file has reached the disk when `save` returns, and survives a failure of the machine.
+
+    Raises TypeError for an object of any other type, ValueError for one that is nested too deep
+    or within itself; both name the place.  ValueError for `fsync=True` with a file that has no descriptor.
 
     >>> import io
     >>> import flambeau
@@ -72,9 +80,13 @@ def save(obj: Any, f: str | os.PathLike | BinaryIO) -> None:
     }
     text = json.dumps(structure, allow_nan=False, separators=(",", ":")).encode()
     if hasattr(f, "write"):
+        descriptor = _descriptor(f) if fsync else None
         _write(f, text, writer.storages)
+        if descriptor is not None:
+            cast(BinaryIO, f).flush()
+            os.fsync(descriptor)
         return
-    with _replacing(os.fspath(f)) as file:
+    with _replacing(os.fsdecode(f), fsync) as file:
         _write(file, text, writer.storages)
 
 
@@ -89,9 +101,14 @@ def load(
 
     `map_location` says where tensors go: a device, a dict from saved to wanted devices, or a function of a
     storage on the CPU and the name of its saved device that returns the storage to use, or None for the saved
-    device.  `mmap=True`, for paths only, maps the file into memory: data is read when it is used, changes
-    stay private, and checksums are not verified.  No code is run by loading, so `weights_only` makes no
-    difference.
+    device.  No code is run by loading, so `weights_only` makes no difference.
+
+    `mmap=True`, for paths only, maps the file into memory: data is read when it is used, and changes stay private.
+    That every storage lies within the file is checked when it is opened; what cannot be checked is that the file
+    stays as it is.  Checksums are not verified, so damaged data goes unnoticed; a file that is written to shows in
+    the tensors; and where it is cut short, the first touch of what is gone ends the process (SIGBUS).  Map files
+    only that nobody else can write.  `save` never does any of this: it replaces files, and the old one lives as long
+    as it is mapped.
 
     Raises RuntimeError when the file is damaged, or not one that `save` wrote.
     """
@@ -259,22 +276,96 @@ def _write(file: Any, structure: bytes, storages: list[memoryview]) -> None:
 
 
 @contextmanager
-def _replacing(path: str) -> Iterator[BinaryIO]:
+def _replacing(path: str, fsync: bool) -> Iterator[BinaryIO]:
     """A file that takes the place of the one at `path` when the block ends without an exception."""
     path = os.path.realpath(path)
+    folder, name = os.path.split(path)
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device stays what it is
         with open(path, "wb") as file:
             yield file
         return
-    temporary = f"{path}.{os.urandom(4).hex()}.tmp"
+    at = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with open(temporary, "xb") as file:
-            yield file
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+        handle, temporary = _new_file(at, name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                file.flush()
+                _take_after(file, at, name)
+                if fsync:
+                    os.fsync(handle)
+                if temporary is None:
+                    temporary = _give_name(file, at, name)
+            if temporary is not None:
+                os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
+        except BaseException:
+            if temporary is not None:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=at)
+            raise
+    finally:
+        os.close(at)
+    if fsync:
+        _fsync_folder(folder)
+
+
+def _descriptor(f: Any) -> int:
+    try:
+        return f.fileno()
+    except (AttributeError, OSError) as error:
+        raise ValueError("flambeau.save: fsync=True needs a path, or a file with a descriptor") from error
+
+
+def _new_file(at: int, name: str) -> tuple[int, str | None]:
+    """A file to write in a folder, with no name where there are such files: the system frees it when we are killed."""
+    if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
+        try:
+            return os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=at), None
+        except OSError as error:
+            if error.errno not in (
+                errno.EOPNOTSUPP,
+                errno.EISDIR,
+                errno.EINVAL,
+            ):  # what file systems without it say
+                raise
+    temporary = f"{name}.{os.urandom(4).hex()}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(temporary, flags, 0o666, dir_fd=at), temporary
+
+
+def _give_name(file: BinaryIO, at: int, name: str) -> str | None:
+    """Name a file that has none: as wanted, or, where there is such a file, provisionally."""
+    for wanted in (name, f"{name}.{os.urandom(4).hex()}.tmp"):
+        with suppress(FileExistsError):
+            os.link(f"/proc/self/fd/{file.fileno()}", wanted, dst_dir_fd=at, follow_symlinks=True)
+            return None if wanted == name else wanted
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+
+
+def _take_after(file: BinaryIO, at: int, name: str) -> None:
+    """Give a file owner, group and mode of the one that it replaces, as far as the system lets us."""
+    try:
+        old = os.stat(name, dir_fd=at, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    own, mode = os.fstat(file.fileno()), stat.S_IMODE(old.st_mode) & 0o777
+    if old.st_gid != own.st_gid:
+        try:
+            os.fchown(file.fileno(), -1, old.st_gid)
+        except PermissionError:
+            mode &= ~0o070  # what was allowed to that group is not meant for ours
+    if old.st_uid != own.st_uid:
+        with suppress(PermissionError):
+            os.fchown(file.fileno(), old.st_uid, -1)
+    os.fchmod(file.fileno(), mode)
+
+
+def _fsync_folder(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 # --- reading ------------------------------

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import os
 import stat
 import time
@@ -111,15 +112,12 @@ def read(digest: str) -> bytes | None:
             handle = os.open(f"{digest}.k", _OPEN_ENTRY, dir_fd=at)
         except OSError:
             return None
-        with os.fdopen(handle, "rb", buffering=0) as file:
+        try:
             status = os.fstat(handle)
             plain = stat.S_ISREG(status.st_mode) and HEAD_BYTES <= status.st_size <= LARGEST_BYTES
             if not plain or reason_to_distrust(status, os.geteuid()) is not None:
                 return None
-            try:
-                entry = file.read(status.st_size)
-            except OSError:
-                return None
+            entry = os.read(handle, status.st_size)
             code = entry[HEAD_BYTES:]
             if entry[:HEAD_BYTES] != _head(digest, code):
                 return None
@@ -129,6 +127,10 @@ def read(digest: str) -> bytes | None:
                 with suppress(OSError):  # root's: the entry was read all the same
                     os.utime(handle)
             return code
+        except OSError:
+            return None
+        finally:
+            os.close(handle)
 
 
 def _head(digest: str, code: bytes) -> bytes:
@@ -144,7 +146,7 @@ def write(digest: str, code: bytes) -> bool:
         try:
             handle = os.open(name, _MAKE_ENTRY, 0o600, dir_fd=at)
             try:
-                with os.fdopen(handle, "wb") as file:
+                with io.BufferedWriter(io.FileIO(handle, "w")) as file:  # the last finalisers have no `open`
                     file.write(_head(digest, code) + code)
                 os.replace(name, f"{digest}.k", src_dir_fd=at, dst_dir_fd=at)
             except BaseException:

@@ -12,11 +12,14 @@ from libc.stdint cimport int64_t
 #
 # The result is OK, or, with nothing done:
 #   COPY_FIRST   an operand's strides are not of this form;
-#   TOO_LARGE    a dimension or stride does not fit into the library's 32 bits.
+#   TOO_LARGE    a dimension or stride does not fit into the library's 32 bits;
+# or, with an exception set and C written in part:
+#   INTERRUPTED  a signal's handler raised the exception.
 cdef enum:
     OK = 0
     COPY_FIRST = 1
     TOO_LARGE = 2
+    INTERRUPTED = 3
 
 # Opens the library. Raises ImportError naming what to install where there is none.
 cdef int ensure() except -1

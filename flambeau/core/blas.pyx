@@ -22,7 +22,7 @@ from cpython.buffer cimport (
 from libc.stdint cimport INT32_MAX, int64_t
 from posix.dlfcn cimport RTLD_LOCAL, RTLD_NOW, dlerror, dlopen, dlsym
 
-from flambeau.core.parallel cimport parallel_for
+from flambeau.core.parallel cimport try_in_parts
 
 import glob
 import importlib.util
@@ -290,6 +290,7 @@ cdef int _multiply(
     cdef Product p
     cdef int64_t size = routines.itemsize, a_step, c_step
     cdef int status
+    cdef double work
     if batch <= 0 or m <= 0 or n <= 0:
         return OK
     if k <= 0:  # nothing is read, so any strides will do; the library scales C
@@ -350,9 +351,10 @@ cdef int _multiply(
         _multiply_block(&p, p.a, p.b, p.c, 0, 0)
     else:
         # A call takes about as long as 1500 multiplications; a thread should get no less than 2**18.
-        parallel_for(
-            _multiply_blocks, &p, batch * p.blocks,
-            1 + <int64_t>((1 << 18) / (<double>p.block_rows * p.block_columns * k + 1500)))
+        work = <double>p.block_rows * p.block_columns * k + 1500
+        if try_in_parts(
+                _multiply_blocks, &p, batch * p.blocks, 1 + <int64_t>((1 << 18) / work), work * size / 64):
+            return INTERRUPTED
     return OK
 
 
@@ -470,6 +472,10 @@ cdef tuple _steps(Py_buffer* view):
     return (0,) * (3 - view.ndim) + tuple([view.strides[i] // view.itemsize for i in range(view.ndim)])
 
 
+cdef int raise_what_is_set() except -1:
+    return -1
+
+
 cdef _matmul(Py_buffer* a, Py_buffer* b, Py_buffer* c, double complex alpha, double complex beta):
     cdef int64_t batch, m, n, k, a_batch, a_row, a_col, b_batch, b_row, b_col, c_batch, c_row, c_col
     cdef float complex narrow_alpha = <float complex>alpha, narrow_beta = <float complex>beta
@@ -507,6 +513,8 @@ cdef _matmul(Py_buffer* a, Py_buffer* b, Py_buffer* c, double complex alpha, dou
         status = _multiply(
             routines, batch, m, n, k, alpha_at, a.buf, a_batch, a_row, a_col,
             b.buf, b_batch, b_row, b_col, beta_at, c.buf, c_batch, c_row)
+    if status == INTERRUPTED:
+        raise_what_is_set()
     if status != OK:
         raise ValueError(
             f"matmul(): strides {_steps(a)} @ {_steps(b)} -> {_steps(c)} are not of a form a BLAS library "

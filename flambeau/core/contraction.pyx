@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 from libc.math cimport fabs
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from .blas cimport (
-    OK, ensure, batched_gemm_c64, batched_gemm_c128, batched_gemm_f32, batched_gemm_f64, gemm_f32, gemm_f64,
+    INTERRUPTED, OK, ensure, batched_gemm_c64, batched_gemm_c128, batched_gemm_f32, batched_gemm_f64, gemm_f32, gemm_f64,
 )
 from .dtypes cimport U8, I8, I16, I32, F16, BF16, F32, F64, C64, C128, CATEGORY, size_from
 from .device cimport Product as DeviceProduct
@@ -169,6 +169,7 @@ cdef void stack(Product* p, TensorBase a, int a_dims, TensorBase b, int b_dims, 
                 p.b_step[k], p.c_step[k] = p.b_step[k + 1], p.c_step[k + 1]
 
 
+cdef enum: IMPOSSIBLE = -1               # beside the statuses of BLAS
 cdef double EXACT = 9007199254740992.0  # 2**53: float64 has all integers up to here
 
 
@@ -192,32 +193,33 @@ cdef double to_floats(double* to, const Integer* source, int64_t rows, int64_t c
     return most
 
 
-cdef bint multiply_as_floats(Integer* c, const Integer* a, const Integer* b, Product* p, int64_t beta) noexcept nogil:
-    """The product by float64's, where no sum can leave the integers that float64 has; False where one could, where the
+cdef int multiply_as_floats(Integer* c, const Integer* a, const Integer* b, Product* p, int64_t beta) noexcept nogil:
+    """The product by float64's, where no sum can leave the integers that float64 has; IMPOSSIBLE where one could, where the
     product is small, and where there is no memory.
     """
     cdef int64_t i, j
-    cdef bint done = False
     cdef int64_t most_floats = <int64_t>1 << 57     # of each matrix, so that the bytes of all three fit 64 bits
+    cdef int done = IMPOSSIBLE
     cdef double most
     cdef double* space
     cdef double* right
     cdef double* sums
     if p.m < 8 or p.n < 8 or p.k < 8:
-        return False
+        return IMPOSSIBLE
     if p.m > most_floats // p.k or p.n > most_floats // p.k or p.m > most_floats // p.n:
-        return False
+        return IMPOSSIBLE
     space = <double*>malloc((p.m * p.k + p.k * p.n + p.m * p.n) * sizeof(double))
     if space == NULL:
-        return False
+        return IMPOSSIBLE
     right = space + p.m * p.k
     sums = right + p.k * p.n
     most = to_floats(space, a, p.m, p.k, p.a_row, p.a_col) * to_floats(right, b, p.k, p.n, p.b_row, p.b_col)
-    if most * p.k <= EXACT and gemm_f64(p.m, p.n, p.k, 1.0, space, p.k, 1, right, p.n, 1, 0.0, sums, p.n) == OK:
+    if most * p.k <= EXACT:
+        done = gemm_f64(p.m, p.n, p.k, 1.0, space, p.k, 1, right, p.n, 1, 0.0, sums, p.n)
+    if done == OK:
         for i in range(p.m):
             for j in range(p.n):
                 write_sum(&c[i * p.c_row + j], <uint64_t><int64_t>sums[i * p.n + j], p.alpha.whole, beta)
-        done = True
     free(space)
     return done
 
@@ -229,13 +231,14 @@ cdef inline void write_sum(Integer* c, uint64_t sum, int64_t alpha, int64_t beta
     c[0] = <Integer>sum
 
 
-cdef void multiply_integers(Integer* c, const Integer* a, const Integer* b, Product* p, int64_t beta) noexcept nogil:
+cdef int multiply_integers(Integer* c, const Integer* a, const Integer* b, Product* p, int64_t beta) noexcept nogil:
     """Sums of products modulo 2**64, of which the result keeps the low bits."""
     cdef uint64_t sums[WIDTH]
     cdef uint64_t factor
     cdef int64_t i, j, s, first = 0, width
-    if multiply_as_floats(c, a, b, p, beta):
-        return
+    cdef int status = multiply_as_floats(c, a, b, p, beta)
+    if status == OK or status == INTERRUPTED:
+        return status
     while first < p.n:
         width = min(WIDTH, p.n - first)
         for i in range(p.m):
@@ -252,6 +255,7 @@ cdef void multiply_integers(Integer* c, const Integer* a, const Integer* b, Prod
             for j in range(width):
                 write_sum(&c[i * p.c_row + first + j], sums[j], p.alpha.whole, beta)
         first += WIDTH
+    return OK
 
 
 cdef inline double complex complex_of(const Scale* s) noexcept nogil:
@@ -262,6 +266,7 @@ cdef int multiply_some(Product* p, int64_t batch, const char* a, int64_t a_step,
                        char* c, int64_t c_step, const Scale* beta) noexcept nogil:
     """`batch` products; the status is BLAS's."""
     cdef int64_t k
+    cdef int status
     if p.code == F32:
         if batch == 1:
             return gemm_f32(p.m, p.n, p.k, <float>p.alpha.real, <const float*>a, p.a_row, p.a_col,
@@ -286,20 +291,22 @@ cdef int multiply_some(Product* p, int64_t batch, const char* a, int64_t a_step,
             <const double complex*>b, b_step, p.b_row, p.b_col, complex_of(beta), <double complex*>c, c_step, p.c_row)
     for k in range(batch):
         if p.code == U8:
-            multiply_integers(<uint8_t*>c + k * c_step, <const uint8_t*>a + k * a_step, <const uint8_t*>b + k * b_step,
-                              p, beta.whole)
+            status = multiply_integers(<uint8_t*>c + k * c_step, <const uint8_t*>a + k * a_step, <const uint8_t*>b + k * b_step,
+                                       p, beta.whole)
         elif p.code == I8:
-            multiply_integers(<int8_t*>c + k * c_step, <const int8_t*>a + k * a_step, <const int8_t*>b + k * b_step,
-                              p, beta.whole)
+            status = multiply_integers(<int8_t*>c + k * c_step, <const int8_t*>a + k * a_step, <const int8_t*>b + k * b_step,
+                                       p, beta.whole)
         elif p.code == I16:
-            multiply_integers(<int16_t*>c + k * c_step, <const int16_t*>a + k * a_step, <const int16_t*>b + k * b_step,
-                              p, beta.whole)
+            status = multiply_integers(<int16_t*>c + k * c_step, <const int16_t*>a + k * a_step, <const int16_t*>b + k * b_step,
+                                       p, beta.whole)
         elif p.code == I32:
-            multiply_integers(<int32_t*>c + k * c_step, <const int32_t*>a + k * a_step, <const int32_t*>b + k * b_step,
-                              p, beta.whole)
+            status = multiply_integers(<int32_t*>c + k * c_step, <const int32_t*>a + k * a_step, <const int32_t*>b + k * b_step,
+                                       p, beta.whole)
         else:
-            multiply_integers(<int64_t*>c + k * c_step, <const int64_t*>a + k * a_step, <const int64_t*>b + k * b_step,
-                              p, beta.whole)
+            status = multiply_integers(<int64_t*>c + k * c_step, <const int64_t*>a + k * a_step, <const int64_t*>b + k * b_step,
+                                       p, beta.whole)
+        if status != OK:
+            return status
     return OK
 
 
@@ -388,6 +395,9 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
         status = multiply_all(&p, c.width)
     else:
         status = multiply_some(&p, 1, p.a, 0, p.b, 0, p.c, 0, beta)
+    if status == INTERRUPTED:
+        wrote(c)
+        return -1
     if status != OK:
         raise RuntimeError(f"matrix product: a dimension or stride of shapes {list(a.shape)} and {list(b.shape)} does not fit "
                            "into the 32 bits that the BLAS library counts with")

@@ -3,11 +3,13 @@
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from .tensor cimport TensorBase, pointer
-from .parallel cimport parallel_for
+from .parallel cimport parallel_in_parts
 
 cdef enum:
     MAX_KINDS = 8
     STEPS_A_TASK = 1 << 18        # multiplications below which a task is not worth a thread
+
+cdef double NANOSECONDS_A_STEP = 0.1
 
 ctypedef void (*kernel_t)(char** data, const int64_t* geometry, const uint64_t* scalars) noexcept nogil
 
@@ -100,7 +102,7 @@ def products(tuple kinds, TensorBase out not None, TensorBase grid not None, Ten
     steps = (images * out.sizes[1] * places * w.depth) // max(tasks, 1) + 1
     grain = max(STEPS_A_TASK // steps, 1)
     with nogil:
-        parallel_for(products_range, &w, tasks, grain)
+        parallel_in_parts(products_range, &w, tasks, grain, steps * NANOSECONDS_A_STEP)
 
 
 # --- the weight's gradient --------------------------------------------------------------------------------------------------------
@@ -179,4 +181,4 @@ def correlations(tuple kinds, TensorBase gradient not None, TensorBase grid not 
     steps = images * rows * width * w.depth * w.groups * w.group_channels // max(tasks, 1) + 1
     grain = max(STEPS_A_TASK // steps, 1)
     with nogil:
-        parallel_for(sums_range, &w, tasks, grain)
+        parallel_in_parts(sums_range, &w, tasks, grain, steps * NANOSECONDS_A_STEP)

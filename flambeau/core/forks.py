@@ -45,7 +45,8 @@ def _being_imported() -> str | None:
 
 def _take() -> ExitStack:
     with ExitStack() as taken:
-        for lock in (making, *_others):
+        taken.enter_context(making)
+        for lock in _others:  # now that nobody adds to them
             taken.enter_context(lock)
         _imp.acquire_lock()  # nobody begins an import now
         taken.callback(_imp.release_lock)

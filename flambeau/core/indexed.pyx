@@ -6,7 +6,7 @@ from .device cimport Device
 from .dispatch cimport Family
 from .launch cimport run_indexed
 from .tensor cimport MAX_DIMS, TensorBase, pointer, wrote
-from .parallel cimport parallel_for
+from .parallel cimport parallel_in_parts
 from .sizes cimport mul_overflow
 
 cdef extern from "Python.h":
@@ -89,8 +89,13 @@ cdef bint run(kernel_t kernel, tuple operands, int outputs, tuple axes, int seri
     else:
         grain = max(n // (steps // PARALLEL_FROM), 1)
         grain = max((grain + 63) // 64 * 64 if work.along else grain, 1)
-        with nogil:
-            parallel_for(run_range, &work, n, grain)
+        try:
+            with nogil:
+                parallel_in_parts(run_range, &work, n, grain, <double>steps / n)
+        except BaseException:  # of a signal's handler, in the middle
+            for k in range(outputs):
+                wrote(<TensorBase>operands[k])
+            raise
     for k in range(outputs):
         wrote(<TensorBase>operands[k])
     return fault == 0

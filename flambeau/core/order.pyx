@@ -11,13 +11,14 @@ from libc.string cimport memset
 from .device import OutOfMemoryError
 from .dtypes cimport BOOL, F32, F64, I8, I16, I32, I64, U8, dtype_of
 from .memory cimport check_room, refusal
-from .parallel cimport parallel_for
+from .parallel cimport parallel_in_parts
 from .tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer
 from .views cimport compact
 
 cdef enum:
     BY_INSERTION = 48          # elements up to which insertion beats counting
     PARALLEL_FROM = 1 << 14
+    NANOSECONDS_AN_ELEMENT = 20
 
 ctypedef fused Key:
     uint32_t
@@ -195,7 +196,7 @@ def order(TensorBase input not None, bint descending=False, int64_t wanted=-1) -
     grain = PARALLEL_FROM // o.length
     check_room(o.length * 2 * (o.width + 4))
     with nogil:
-        parallel_for(order_range, &o, rows, grain if grain > 0 else 1)
+        parallel_in_parts(order_range, &o, rows, grain if grain > 0 else 1, <double>NANOSECONDS_AN_ELEMENT * o.length)
     if o.failed:
         raise OutOfMemoryError(refusal(o.length * 2 * (o.width + 4)))
     return out

@@ -11,6 +11,7 @@ from flambeau.core.pool cimport (
     flambeau_cpu_count,
     flambeau_get_num_threads,
     flambeau_parallel_for,
+    flambeau_parallel_in_parts,
     flambeau_set_num_threads,
 )
 
@@ -18,6 +19,10 @@ import os
 import re
 import warnings
 from collections.abc import Mapping
+
+
+cdef extern from "Python.h":
+    int PyErr_CheckSignals() noexcept
 
 
 cdef extern from "pthread.h" nogil:
@@ -28,6 +33,20 @@ cdef extern from "pthread.h" nogil:
 
 cdef void parallel_for(task_t task, void* context, int64_t n, int64_t grain) noexcept nogil:
     flambeau_parallel_for(task, context, n, grain)
+
+
+cdef int _look_at_signals() noexcept nogil:
+    """Returns -1, with the exception set, where a signal's handler raised one."""
+    with gil:
+        return PyErr_CheckSignals()
+
+
+cdef int parallel_in_parts(task_t task, void* context, int64_t n, int64_t grain, double nanoseconds_each) except -1 nogil:
+    return try_in_parts(task, context, n, grain, nanoseconds_each)
+
+
+cdef int try_in_parts(task_t task, void* context, int64_t n, int64_t grain, double nanoseconds_each) noexcept nogil:
+    return flambeau_parallel_in_parts(task, context, n, grain, nanoseconds_each, _look_at_signals)
 
 
 cdef int num_threads() noexcept nogil:

@@ -24,6 +24,7 @@
 #define SPIN_NANOSECONDS 40000 /* about what it costs to wake a sleeping thread */
 #define STACK_BYTES (1 << 20)
 #define CHUNKS_PER_THREAD 4
+#define PART_NANOSECONDS 5e7
 
 /* The gate is one word: generation (32 bits), free seats (16 bits), workers inside (16 bits). */
 #define GENERATION(gate) ((uint32_t)((gate) >> 32))
@@ -42,7 +43,7 @@ static struct {
     /* The job: written before the gate opens, constant while it is open or someone is inside. */
     _Alignas(CACHE_LINES) flambeau_task task;
     void *context;
-    int64_t n, chunk, chunks;
+    int64_t first, end, chunk, chunks;
 
     /* Changed only by the holder of busy, while no worker runs. */
     pthread_t *workers;
@@ -92,8 +93,8 @@ static void run_chunks(void) {
     for (;;) {
         int64_t index = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed);
         if (index >= pool.chunks) return;
-        int64_t begin = index * pool.chunk;
-        pool.task(pool.context, begin, index == pool.chunks - 1 ? pool.n : begin + pool.chunk);
+        int64_t begin = pool.first + index * pool.chunk;
+        pool.task(pool.context, begin, index == pool.chunks - 1 ? pool.end : begin + pool.chunk);
     }
 }
 
@@ -250,12 +251,11 @@ static void close_gate(void) {
     pthread_mutex_unlock(&pool.lock);
 }
 
-void flambeau_parallel_for(flambeau_task task, void *context, int64_t n, int64_t grain) {
-    if (n <= 0) return;
+static void share(flambeau_task task, void *context, int64_t first, int64_t n, int64_t grain) {
     int threads = flambeau_get_num_threads();
     if (n <= grain || threads == 1 || atomic_load_explicit(&pool.busy, memory_order_relaxed) ||
         atomic_exchange_explicit(&pool.busy, true, memory_order_acquire)) {
-        task(context, 0, n);
+        task(context, first, first + n);
         return;
     }
     if (threads != pool.threads) resize(threads);
@@ -264,7 +264,8 @@ void flambeau_parallel_for(flambeau_task task, void *context, int64_t n, int64_t
     int64_t grains_per_chunk = (grains - 1) / ((int64_t)threads * CHUNKS_PER_THREAD) + 1;
     pool.task = task;
     pool.context = context;
-    pool.n = n;
+    pool.first = first;
+    pool.end = first + n;
     pool.chunk = grains_per_chunk * grain;
     pool.chunks = (grains - 1) / grains_per_chunk + 1;
     atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
@@ -272,4 +273,27 @@ void flambeau_parallel_for(flambeau_task task, void *context, int64_t n, int64_t
     run_chunks();
     close_gate();
     atomic_store_explicit(&pool.busy, false, memory_order_release);
+}
+
+void flambeau_parallel_for(flambeau_task task, void *context, int64_t n, int64_t grain) {
+    if (n > 0) share(task, context, 0, n, grain);
+}
+
+int flambeau_parallel_in_parts(flambeau_task task, void *context, int64_t n, int64_t grain, double nanoseconds_each,
+                               int (*stop)(void)) {
+    double threads = flambeau_get_num_threads(), most = PART_NANOSECONDS * threads / nanoseconds_each;
+    if (grain < 1) grain = 1;
+    if (most < threads * (double)grain) most = threads * (double)grain;
+    if (!(most < (double)n)) {
+        flambeau_parallel_for(task, context, n, grain);
+        return 0;
+    }
+    int64_t part = (int64_t)most / grain * grain;
+    for (int64_t first = 0; first < n; first += part) {
+        int stopped = first == 0 ? 0 : stop();
+        if (stopped != 0) return stopped;
+        if (part > n - first) part = n - first;
+        share(task, context, first, part, grain);
+    }
+    return 0;
 }

@@ -14,6 +14,12 @@ typedef void (*flambeau_task)(void *context, int64_t begin, int64_t end);
    when there is only one thread, inside another task, and while another thread uses the pool. */
 void flambeau_parallel_for(flambeau_task task, void *context, int64_t n, int64_t grain);
 
+/* The same in parts, one after another, where it takes long: each of some hundredths of a second, going by about
+   how many nanoseconds an index takes one thread. Between two parts `stop` is called, on the caller's thread; where it
+   does not return 0, the rest is not done. Returns what it returned last. Parts begin at multiples of grain. */
+int flambeau_parallel_in_parts(flambeau_task task, void *context, int64_t n, int64_t grain, double nanoseconds_each,
+                               int (*stop)(void));
+
 /* The number of threads that share a range, the caller's included. It is 1 until it is set. */
 int flambeau_get_num_threads(void);
 

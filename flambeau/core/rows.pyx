@@ -18,7 +18,7 @@ from .dispatch cimport (
     Op, Operand, Kernel, Table, kernel_t, look_up, insert, common_code, layout, broadcast, make_callable, prepare_op, fits, fit_out,
     away, one_device, insert_family, AWAY, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, CONTIGUOUS, BROADCAST, STRIDED,
 )
-from .parallel cimport parallel_for, num_threads
+from .parallel cimport parallel_in_parts, num_threads
 from libc.stdlib cimport calloc
 
 cdef extern from "Python.h":
@@ -92,7 +92,7 @@ cdef int launch(Rows* rows) except -1:
     if rows.cut_k and not rows.along:
         grain = (grain + 63) // 64 * 64
     with nogil:
-        parallel_for(rows_range, rows, n, grain)
+        parallel_in_parts(rows_range, rows, n, grain, <double>work / n)
     return 0
 
 

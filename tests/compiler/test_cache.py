@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 
@@ -19,12 +21,15 @@ print((x * 3 + x.exp()).tolist(), build.statistics["compiled"], build.statistics
 """
 
 
-def run(folder, **more):
-    env = dict(os.environ, FLAMBEAU_CACHE_DIR=str(folder), **more)
+def run(folder, before="", warned=None):
+    """The values, the kernels compiled, those loaded; `warned` is what the only warning says."""
+    env = dict(os.environ, FLAMBEAU_CACHE_DIR=str(folder))
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=env, timeout=120
+        [sys.executable, "-c", before + PROGRAM], capture_output=True, text=True, env=env, timeout=120
     )
     assert done.returncode == 0, done.stderr
+    assert done.stderr.count("RuntimeWarning") == (warned is not None), done.stderr
+    assert warned is None or warned in done.stderr
     values, compiled, loaded = done.stdout.rsplit(" ", 2)
     return values, int(compiled), int(loaded)
 
@@ -58,7 +63,7 @@ def test_damaged_entries_are_compiled_anew(tmp_path, damage):
 def test_an_unwritable_place_is_no_error(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("a file where a folder is wanted")
-    found = run(blocked / "cache")
+    found = run(blocked / "cache", warned="File exists")
     assert found[1] > 0
 
 
@@ -90,7 +95,7 @@ def test_a_full_disk_is_no_error_and_leaves_nothing(tmp_path):
 KILLED = """
 import os, signal, tempfile
 from flambeau.compiler import cache
-os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+os.replace = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 cache.write("half", bytes(5000))
 """
 
@@ -107,19 +112,15 @@ def test_a_writer_that_is_killed_leaves_no_entry(tmp_path, monkeypatch):
     assert not left.exists() and cache.cache_stats()["entries"] > 0
 
 
-def test_the_limit_comes_from_the_environment(tmp_path, monkeypatch):
+def test_the_folder_stays_near_its_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "folder", lambda: tmp_path)
-    monkeypatch.setenv("FLAMBEAU_CACHE_LIMIT", "3000")
+    monkeypatch.setattr(cache, "LIMIT_BYTES", 3000)
     assert cache.cache_stats()["limit"] == 3000
     sizes = []
     for k in range(10 * cache.EVERY):
         cache.write(f"e{k}", bytes(1000))
         sizes.append(cache.cache_stats()["entries"] if k % 50 == 0 else 0)
     assert max(sizes) < 9 * cache.EVERY
-    monkeypatch.setenv("FLAMBEAU_CACHE_LIMIT", "3 GB")
-    with pytest.raises(ValueError, match="FLAMBEAU_CACHE_LIMIT: a number of bytes expected, got '3 GB'"):
-        cache.limit()
-    monkeypatch.delenv("FLAMBEAU_CACHE_LIMIT")
     cache.clear_cache()
     assert cache.cache_stats()["entries"] == 0 and cache.read("e3") is None
 
@@ -142,3 +143,107 @@ def test_trim_deletes_the_oldest(tmp_path, monkeypatch):
     cache.trim(2500)
     assert sorted(p.name for p in tmp_path.glob("*.k")) == ["e3.k", "e4.k"]
     assert cache.read("e4") == bytes(1000) and cache.read("e0") is None
+
+
+# --- trust ------------------------------
+def kernels(folder):
+    return sorted(folder.glob("*.k"))
+
+
+def test_the_folder_is_made_for_its_owner_alone(tmp_path):
+    run(tmp_path / "deep" / "cache")
+    assert stat.S_IMODE((tmp_path / "deep" / "cache").stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in kernels(tmp_path / "deep" / "cache")} == {0o600}
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o770])
+def test_no_code_comes_from_a_folder_that_others_can_write(tmp_path, mode):
+    cold = run(tmp_path)
+    tmp_path.chmod(mode)
+    before = kernels(tmp_path)
+    found = run(tmp_path, warned=f"others may write there (its mode is {mode:04o})")
+    assert found == cold and kernels(tmp_path) == before
+
+
+def test_no_code_comes_from_a_file_that_others_can_write(tmp_path):
+    cold = run(tmp_path)
+    for k, path in enumerate(kernels(tmp_path)):
+        path.chmod(0o620 if k % 2 else 0o602)
+    assert run(tmp_path) == cold
+    assert run(tmp_path)[1] == 0  # and replaced
+
+
+def test_what_belongs_to_others_is_not_believed(tmp_path):
+    (tmp_path / "entry").touch(mode=0o600)
+    status = (tmp_path / "entry").stat()
+
+    def doubt(owner, mode, user):
+        return cache.reason_to_distrust(os.stat_result((mode, 1, 1, 1, owner, 0, *status[6:])), user)
+
+    assert doubt(1000, 0o100600, 1000) is None and doubt(0, 0o100644, 1000) is None
+    assert "the user with number 1001, not to 1000 or root" in doubt(1001, 0o100600, 1000)
+    assert "1000, not to 0" in doubt(1000, 0o100600, 0)
+    assert "mode is 0660" in doubt(1000, 0o100660, 1000) and "mode is 0602" in doubt(0, 0o100602, 1000)
+
+
+def test_a_folder_of_another_user_is_not_believed(tmp_path):
+    run(tmp_path)
+    pretend = "import os; os.geteuid = lambda: 4321\n"
+    owner = tmp_path.stat().st_uid
+    if owner:
+        assert run(tmp_path, pretend, f"it belongs to the user with number {owner}")[1] > 0
+    else:  # root's is everyone's
+        os.chown(tmp_path, 4322, -1)
+        assert run(tmp_path, pretend, "it belongs to the user with number 4322")[1] > 0
+
+
+@pytest.mark.parametrize(
+    "kind", ["fifo", "folder", "link", "dangling link", "huge", "of another kernel", "padded"]
+)
+def test_what_is_no_entry_costs_a_compilation(tmp_path, kind):
+    cold = run(tmp_path / "cache")
+    shutil.copytree(tmp_path / "cache", tmp_path / "good")
+    entries = kernels(tmp_path / "cache")
+    for k, path in enumerate(entries):
+        path.unlink()
+        good = tmp_path / "good" / path.name
+        if kind == "fifo":
+            os.mkfifo(path)
+        elif kind == "folder":
+            path.mkdir()
+        elif kind == "link":
+            path.symlink_to(good)
+        elif kind == "dangling link":
+            path.symlink_to(tmp_path / "nowhere")
+        elif kind == "of another kernel":
+            shutil.copy(tmp_path / "good" / entries[k - 1].name, path)
+        else:
+            shutil.copy(good, path)
+            os.truncate(path, 1 << 40 if kind == "huge" else good.stat().st_size + 1)
+    if kind == "folder":  # which nothing can take the place of
+        assert run(tmp_path / "cache", warned="Is a directory") == cold
+    else:
+        assert run(tmp_path / "cache") == cold
+        assert run(tmp_path / "cache")[1] == 0  # and repaired
+
+
+def test_a_full_disk_is_warned_of_once(tmp_path):
+    assert run(tmp_path, FULL_DISK, "File too large")[1] > 1
+
+
+def test_no_home_is_warned_of_once(tmp_path):
+    homeless = """
+import os, pathlib
+os.environ.pop("FLAMBEAU_CACHE_DIR"); os.environ.pop("XDG_CACHE_HOME", None)
+def home():
+    raise RuntimeError("Could not determine home directory.")
+pathlib.Path.home = home
+"""
+    assert run(tmp_path, homeless, "Could not determine home directory")[1] > 1
+
+
+def test_a_relative_folder_stays_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    moves = "import os, flambeau; flambeau.ones(2).log1p(); os.chdir('/')\n"
+    assert run("kept", moves)[1] > 1
+    assert len(kernels(tmp_path / "kept")) > 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -110,6 +109,7 @@ def test_a_kernel_that_all_want_first_is_compiled_once(tmp_path):
 
 INTERRUPTED = """
 import os, signal, threading, flambeau
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may have it ignored
 x = flambeau.ones(3000, 3000)
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
@@ -124,7 +124,6 @@ except KeyboardInterrupt:
 
 
 def test_an_interrupt_leaves_the_process_usable():
-    assert signal.getsignal(signal.SIGINT) is not None
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("interrupted 6.0")
