@@ -60,10 +60,13 @@ def processor() -> tuple[str, str]:
 
 @functools.cache
 def host_machine():
+    """For code whose constants may lie anywhere: those of the small code model are to be found within 2 GB of the code, and
+    where large tensors leave no room there the loader ends the process.
+    """
     binding = llvm()
     cpu, features = processor()
     return binding.Target.from_default_triple().create_target_machine(
-        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="default"
+        cpu=cpu, features=features, opt=2, reloc="static", codemodel="large"
     )
 
 
