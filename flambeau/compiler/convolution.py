@@ -183,7 +183,7 @@ def _products(t: Tile, k: Products) -> None:
     f = t.f
     out, grid, weight, bias, offsets, firsts, masks, places = (t.data(n) for n in range(8))
     depth, begin, end, count, step = (t.geometry(n) for n in range(5))
-    last = f.add(depth, i64(-(GROUP // 2)))  # no group begins from here on: the one before takes what is left
+    last = f.add(depth, i64(-(GROUP // 6)))  # no group begins from here on: the one before takes what is left
 
     def tile(v: Value, n: int, masked: bool) -> list[Value]:
         p = f.mul(v, i64(t.lanes))
