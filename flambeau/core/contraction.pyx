@@ -650,16 +650,25 @@ ctypedef fused Real:
 
 
 cdef void sum_columns(const Real* source, Real* sums, int64_t rows, int64_t columns, int64_t first) noexcept nogil:
-    """WIDTH columns from `first`, in blocks of HEIGHT rows whatever the threads, so always the same bits."""
+    """WIDTH columns from `first`, in blocks of HEIGHT rows whatever the threads, so always the same bits; four rows at a time,
+    in pairs, so that the sums are read and written a quarter as often.
+    """
     cdef double totals[WIDTH]
     cdef Real part[WIDTH]
-    cdef int64_t i, j, top = 0, width = min(WIDTH, columns - first)
+    cdef const Real* row
+    cdef int64_t i, j, end, top = 0, width = min(WIDTH, columns - first)
     for j in range(width):
         totals[j] = 0
     while top < rows:
         for j in range(width):
             part[j] = 0
-        for i in range(top, min(top + HEIGHT, rows)):
+        end, i = min(top + HEIGHT, rows), top
+        while i + 4 <= end:
+            row = source + i * columns + first
+            for j in range(width):
+                part[j] += (row[j] + row[columns + j]) + (row[2 * columns + j] + row[3 * columns + j])
+            i += 4
+        for i in range(i, end):
             for j in range(width):
                 part[j] += source[i * columns + first + j]
         for j in range(width):
