@@ -510,6 +510,7 @@ cdef inline TensorBase conjugate(TensorBase t):
 
 
 @cython.no_gc
+@cython.binding(False)
 cdef class ProductNode(Node):
     """A recorded `alpha * a @ b + beta * addend`; its edges are [addend,] a, b."""
 

@@ -175,6 +175,7 @@ def driver_version() -> int:
     return version
 
 
+@cython.binding(False)
 cdef class Cuda(Device):
     """One device of NVIDIA's.  RuntimeError where there is no driver, or no device of that number."""
 
@@ -529,6 +530,7 @@ cdef class Cuda(Device):
 
 # --- for flambeau.cuda ------------------------------
 @cython.no_gc
+@cython.binding(False)
 cdef class Mark:
     """An event of the driver's, made on a device when it is first recorded there."""
 

@@ -40,6 +40,7 @@ cdef enum: PARALLEL_FROM = 32768     # elements from which threads and giving up
 
 
 # --- operations as callables ------------------------------
+@cython.binding(False)
 cdef class Op:
     """What every operation has: a name, a signature, a compiled call.
 
@@ -444,6 +445,7 @@ cdef void launch_plan(Launch* launch) noexcept:
 
 
 # --- pointwise operations ------------------------------
+@cython.binding(False)
 cdef class PointwiseOp(Op):
     """n operands (tensors or numbers), named scalar parameters, m results; see `ops/declare.py`."""
 
@@ -1310,6 +1312,7 @@ cdef class Derivation:
 
 @cython.no_gc
 @cython.freelist(64)
+@cython.binding(False)
 cdef class PointwiseNode(Node):
     """A recorded pointwise operation."""
 

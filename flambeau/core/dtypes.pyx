@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False, embedsignature=True, embedsignature.format=clinic
 """dtype, device and Size: what describes a tensor."""
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject, PyTypeObject, binaryfunc

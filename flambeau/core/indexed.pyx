@@ -2,6 +2,7 @@
 """The launch of indexed kernels: which ranges of places, over which threads."""
 from libc.string cimport memcpy
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t, uintptr_t
+cimport cython
 from .device cimport Device
 from .dispatch cimport Family
 from .launch cimport run_indexed
@@ -116,6 +117,7 @@ cdef int64_t larger(int64_t most, object value) except -1:
     return most
 
 
+@cython.binding(False)
 cdef class Launcher:
     """The kernels of one declared operation (`ops/declare_indexed.py`), by what they are specialised on."""
     cdef object declaration

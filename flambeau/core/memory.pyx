@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False, embedsignature=True, embedsignature.format=clinic
 """The host's caching allocator, and Storage, the bytes that tensors share, on the host or on a device.
 
 Freed blocks wait in a free list of their size class: 64-byte steps up to 4 KiB, then four classes a doubling.

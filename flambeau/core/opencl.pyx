@@ -11,6 +11,7 @@ One in-order queue a device: work runs in the order of the calls.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, intptr_t, uintptr_t
 from libc.stdlib cimport malloc, free as release_memory
 from libc.string cimport memcpy
+cimport cython
 from .device cimport Device, Arguments, check_fork, device_for
 from .device import register
 import os
@@ -196,6 +197,7 @@ cdef int check(status_t status, str call) except -1:
     return 0
 
 
+@cython.binding(False)
 cdef class OpenCL(Device):
     cdef handle_t id, context, queue
     cdef handle_t last_program      # what `load` has built last
@@ -422,6 +424,7 @@ def make(index: int) -> Device:
 register("opencl", count, make)
 
 
+@cython.binding(False)
 cdef class Event:
     """A mark in the queue of an OpenCL device, with the time when it was reached.
 

@@ -10,6 +10,7 @@ any number of threads, and its rounding error grows with the logarithm of the le
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.object cimport PyObject
+cimport cython
 from .dtypes cimport NO_CODE, dtype, as_dtype, dtype_of, CATEGORY, ITEMSIZE, size_from
 from .tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor_on, new_strided_on, place_of, parse_dims, wrap_dim, as_int, wrote
 from .device cimport Device
@@ -579,6 +580,7 @@ cdef int read_dims(RowOp op, object dim, TensorBase t, int* dims) except -1:
     return parse_dims(dim, t.rank, dims, op.name)
 
 
+@cython.binding(False)
 cdef class RowOp(Op):
     """n tensors, m results along a row or one a row; see `ops/rows.py`."""
 

@@ -27,6 +27,7 @@ cdef enum:
 
 # --- several parts at once ------------------------------
 @cython.no_gc
+@cython.binding(False)
 cdef class SplitNode(Node):
     """A tensor taken apart along a dimension; the pieces' gradients are put together in one pass."""
 

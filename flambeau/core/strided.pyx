@@ -54,6 +54,7 @@ cdef bint taped(TensorBase t):
 
 @cython.no_gc
 @cython.freelist(64)
+@cython.binding(False)
 cdef class ViewNode(Node):
     """A recorded view of one tensor."""
 

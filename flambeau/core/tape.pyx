@@ -175,6 +175,7 @@ cdef void clear_slot(Slot* slot):
 
 # --- hooks on saved tensors ------------------------------
 @cython.final
+@cython.binding(False)
 cdef class Packed:
     """What a pack hook made of a saved tensor, and where that tensor stood on the tape."""
 
@@ -277,6 +278,7 @@ cdef uint64_t next_age() noexcept:
 
 
 @cython.no_gc
+@cython.binding(False)
 cdef class Node:
     """One recorded operation."""
 
@@ -447,6 +449,7 @@ class AccumulateGrad(Node):
         return HookHandle(leaf_hooks(<TensorBase>self.variable)[2], hook)
 
 
+@cython.binding(False)
 cdef class PassNode(Node):
     """A second name of a leaf: gradients go on as they are."""
 
@@ -457,6 +460,7 @@ cdef class PassNode(Node):
         return grads
 
 
+@cython.binding(False)
 cdef class FormulaNode(Node):
     """An operation whose derivative is a Python function over operations: `formula(grads, *saved, *extra)`.
     """
@@ -579,6 +583,7 @@ cdef int attach(TensorBase t, Node node, int number) except -1:
 # would have without it.  An operation on dual tensors is recorded as any other; from its node `attach` then computes the
 # tangents of the results at once.
 @cython.no_gc
+@cython.binding(False)
 cdef class DualNode(Node):
     """What makes a tensor dual."""
 
@@ -836,6 +841,7 @@ cdef bint comes_from(object target, int number, TensorBase t):
     return target is t.fn and number == t.output_number
 
 
+@cython.binding(False)
 cdef class PatchNode(Node):
     """History of a tensor after a part of it was overwritten: outside the part the gradient passes, inside it
     goes through the node that wrote.
@@ -948,6 +954,7 @@ cdef Node pop(Heap* h):
     return top
 
 
+@cython.binding(False)
 cdef class Task:
     """One backward pass."""
 
@@ -1441,6 +1448,7 @@ def retain_grad(TensorBase t) -> None:
 
 
 @cython.final
+@cython.binding(False)
 cdef class Retained:
     """The hook that lets a result keep its gradient.  It belongs to the tensor, and goes with it from history to history."""
 
@@ -1473,6 +1481,7 @@ cdef int move_retained(TensorBase t, Node node, int number) except -1:
 
 
 # --- autograd.Function ------------------------------
+@cython.binding(False)
 cdef class FunctionNode(Node):
     """A call of a user's `autograd.Function`."""
 

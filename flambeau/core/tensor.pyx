@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False, embedsignature=True, embedsignature.format=clinic
 """The compiled base of Tensor: a storage, an offset, sizes and strides.
 
 The public class `flambeau.Tensor` is a Python class over `TensorBase`, so that users can subclass it and set
@@ -66,6 +66,13 @@ def inherit_operators(cls) -> None:
 cdef TensorBase bare():
     """A Tensor without storage or shape yet: past the class's own `__new__`, which is for users."""
     return <TensorBase>(BASE.tp_new(TENSOR, no_arguments, NULL))
+
+
+cdef TensorBase of_class(object cls, str who):
+    """As `bare`, of a user's class; TypeError where that is no class of tensors."""
+    if not (isinstance(cls, type) and issubclass(cls, TensorBase)):
+        raise TypeError(f"{who}(): argument 'cls' must be a subclass of Tensor, got {cls!r}")
+    return <TensorBase>BASE.tp_new(<PyTypeObject*>cls, no_arguments, NULL)
 
 
 cdef int set_rank(TensorBase t, int ndim) except -1:
@@ -685,7 +692,7 @@ cdef class TensorBase:
     @staticmethod
     def _make_subclass(cls, TensorBase data, requires_grad=False):
         """A leaf of class `cls` that shares data's elements."""
-        cdef TensorBase t = <TensorBase>BASE.tp_new(<PyTypeObject*>cls, no_arguments, NULL)
+        cdef TensorBase t = of_class(cls, "_make_subclass")
         t._take(data)
         t.silent = data.silent
         if requires_grad:
@@ -693,8 +700,8 @@ cdef class TensorBase:
         return t
 
     def as_subclass(self, cls):
-        """The same elements as an instance of `cls`, a subclass of Tensor."""
-        cdef TensorBase t = <TensorBase>BASE.tp_new(<PyTypeObject*>cls, no_arguments, NULL)
+        """The same elements as an instance of `cls`, a subclass of Tensor; TypeError for another class."""
+        cdef TensorBase t = of_class(cls, "as_subclass")
         t._take(self)
         t.requires, t.fn, t.output_number, t.base = self.requires, self.fn, self.output_number, self.base
         t.fn_version, t.made = self.fn_version, self.made

@@ -775,6 +775,7 @@ cdef TensorBase become(TensorBase input, TensorBase made):
 
 
 @cython.no_gc
+@cython.binding(False)
 cdef class FitNode(Node):
     """The history of a tensor that got another geometry unrecorded: gradients take the shape that its history is of."""
 
