@@ -47,7 +47,7 @@ def registers() -> Shape:
 
 
 class Products(NamedTuple):
-    """`channels` output channels by `vectors` vectors of places.
+    """`channels` output channels by `vectors` vectors of places; `deep`: of sums of more than AHEAD terms.
 
     Data: out, grid, weight (r, channels), bias (channels), offsets, and the table of stores: for each vector its first
     entry; for each entry, a mask of lanes and where lane 0 goes.
@@ -58,6 +58,7 @@ class Products(NamedTuple):
     channels: int
     vectors: int
     lanes: int
+    deep: bool
 
     def text(self) -> str:
         return f"products {tuple(self)}"
@@ -194,7 +195,7 @@ def _products(t: Tile, k: Products) -> None:
         def term(r: Value, sums: list[Value]) -> list[Value]:
             here, own = t.at(source, t.entry(offsets, r)), t.at(weight, f.mul(r, i64(k.channels)))
             x = [t.load(t.at(here, i64(j * t.lanes)), mask) for j in range(n)]
-            if k.channels >= PREFETCHING and not masked:
+            if k.deep and k.channels >= PREFETCHING and not masked:
                 later = f.add(r, i64(AHEAD))
                 later = t.low.select(f.op("i1", f"icmp slt {later}, {depth.name}"), later, r)
                 t.prefetch(t.at(source, t.entry(offsets, later)), n)
@@ -213,7 +214,10 @@ def _products(t: Tile, k: Products) -> None:
         def add(r: Value, sums: list[Value]) -> list[Value]:
             return [f.binary("fadd", a, b) for a, b in zip(sums, group(r, [t.zero() for _ in sums]))]
 
-        sums = f.loop(i64(GROUP), last, i64(GROUP), group(i64(0), start), add)
+        if k.deep:
+            sums = f.loop(i64(GROUP), last, i64(GROUP), group(i64(0), start), add)
+        else:
+            sums = f.loop(i64(0), depth, i64(1), start, term)
         for j in range(n):
             here = f.add(v, i64(j))
 

@@ -186,7 +186,8 @@ def _multiply(grid, weight, bias, shifts, out: Sequence[int], cells: Sequence[in
         count = (filters - first) // size
         if count:
             part = weight.narrow(1, first, count * size).reshape(groups, count, size, depth).transpose(2, 3)
-            address = _address(tiles.Products(dtype, size, vectors, lanes))
+            kernel = tiles.Products(dtype, size, vectors, lanes, depth > tiles.AHEAD)
+            address = _address(kernel)
             kinds.append((address, size, first, count, part.contiguous()))
             first += count * size
     bias = zeros(groups * filters, dtype=grid.dtype) if bias is None else bias.contiguous()
