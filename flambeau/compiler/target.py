@@ -59,14 +59,14 @@ def processor() -> tuple[str, str]:
 
 
 @functools.cache
-def host_machine():
+def host_machine(reloc: str = "static", codemodel: str = "large"):
     """For code whose constants may lie anywhere: those of the small code model are to be found within 2 GB of the code, and
     where large tensors leave no room there the loader ends the process.
     """
     binding = llvm()
     cpu, features = processor()
     return binding.Target.from_default_triple().create_target_machine(
-        cpu=cpu, features=features, opt=2, reloc="static", codemodel="large"
+        cpu=cpu, features=features, opt=2, reloc=reloc, codemodel=codemodel
     )
 
 
@@ -104,10 +104,11 @@ def optimised(text: str, machine, level: int = 2):
     return module
 
 
-def host_object(text: str) -> bytes:
-    """Object code for this processor."""
+def host_object(text: str, shared: bool = False) -> bytes:
+    """Object code for this processor, for `load`; `shared`, for the linker of shared libraries."""
     with forks.making:
-        return host_machine().emit_object(optimised(text, host_machine()))
+        machine = host_machine("pic", "default") if shared else host_machine()
+        return machine.emit_object(optimised(text, machine))
 
 
 def load(code: bytes, symbol: str) -> int:

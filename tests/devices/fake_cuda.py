@@ -96,7 +96,7 @@ def image(text: str, name: str, real=tg.image) -> str | bytes:
         return made
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        (place / "kernel.o").write_bytes(tg.host_object(on_host(text)))
+        (place / "kernel.o").write_bytes(tg.host_object(on_host(text), shared=True))
         command = [compiler() or "cc", "-shared", "-nostdlib", "-o", "kernel.so", "kernel.o"]
         subprocess.run(command, cwd=folder, check=True)
         return (place / "kernel.so").read_bytes()

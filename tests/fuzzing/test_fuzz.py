@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-RUNNER = Path(__file__).parent / "fuzz_run.py"
+HERE = Path(__file__).parent
+RUNNER = HERE / "fuzz_run.py"
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -17,6 +19,10 @@ def test_random_calls(seed, tmp_path):
     log = tmp_path / "call"
     done = subprocess.run(
         [sys.executable, str(RUNNER), "--calls", "500", "--seed", str(1000 + seed), "--log", str(log)],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        },
         capture_output=True,
         text=True,
         timeout=600,
