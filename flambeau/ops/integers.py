@@ -48,13 +48,17 @@ def _(grad, input, other):
 @library("composite", reference="numpy.ldexp")
 def ldexp(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """input · 2^other, in the common dtype; integers become the default dtype."""
-    return into(out, scaled_by_power(input, other), "ldexp")
+    return into(out, _scaled(input, other), "ldexp")
+
+
+def _scaled(input: TensorBase, other: TensorBase) -> TensorBase:
+    return input * 2.0**other if input.is_complex() or other.is_complex() else scaled_by_power(input, other)
 
 
 @library("composite", "Tensor.ldexp_", name="ldexp_in_place")
 def ldexp_(self: TensorBase, other: TensorBase) -> TensorBase:
     """`ldexp` in place."""
-    return overwrite(self, scaled_by_power, other)
+    return overwrite(self, _scaled, other)
 
 
 @library("hosted", reference="numpy.frexp")

@@ -537,7 +537,7 @@ def combinations(input: TensorBase, r: int = 2, with_replacement: bool = False) 
         return input.new_empty(0)
     n = input.shape[0]
     if n < (1 if with_replacement else r):
-        return input.new_empty(0, r)
+        return input.index_select(0, arange(0)).reshape(0, r)
     _require_combinations(n + r - 1 if with_replacement else n, r)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     places = list(itertools.chain.from_iterable(choose(range(input.shape[0]), r)))

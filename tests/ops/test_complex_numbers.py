@@ -267,3 +267,8 @@ def test_logarithms_of_sums():
         (lambda z: flambeau.logcumsumexp(z, 1), (x,)),
     ):
         assert gradcheck(function, inputs) and gradgradcheck(function, inputs)
+
+
+def test_ldexp():
+    x, n = np.array([1 + 2j, -3j]), np.array([3, -1])
+    np.testing.assert_allclose(flambeau.ldexp(flambeau.tensor(x), flambeau.tensor(n)).numpy(), x * 2.0**n)

@@ -222,3 +222,11 @@ def test_weighted_covariances():
 def test_errors(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_combinations_that_there_are_none_of_have_a_gradient():
+    x = flambeau.ones(2, requires_grad=True)
+    found = flambeau.combinations(x, 3)
+    assert found.shape == (0, 3)
+    found.sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0]
