@@ -23,7 +23,7 @@ class Case(NamedTuple):
     draw: Callable[[Draw], tuple[tuple, dict]]
     reference: Callable | None
     loose: float  # how many times the usual tolerance the values may be off
-    but: str  # properties that do not hold, by design: "layout", "difference"
+    but: str  # what does not hold, by design: "layout", "difference"; "endless": a number is how often a loop turns
 
 
 CASES: list[Case] = []

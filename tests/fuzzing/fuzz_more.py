@@ -149,6 +149,7 @@ for _theirs, _ours in {
         lambda d: (d.tensor(d.shape(), "float64", -1, 1), d.int(0, 6)),
         lambda x, n, f=_ours: f(n, x),
         1e4,
+        "endless",
     )
 
 # --- sums and distances ------------------------------
@@ -533,4 +534,10 @@ for _entry in REGISTRY.values():
         _last = _place.rpartition(".")[2]
         if _place in _named | NOT_CALLED or _last.startswith("_"):
             continue
-        case(_place, _by_names(_entry.function), None, 1e4, "layout")
+        case(
+            _place,
+            _by_names(_entry.function),
+            None,
+            1e4,
+            "layout endless" if "polynomial" in _place else "layout",
+        )

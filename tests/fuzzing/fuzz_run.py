@@ -405,7 +405,7 @@ def run(
             d = Draw(own)
             case = cases[number % len(cases)] if number < len(cases) else d.one_of(*cases)
             call = Call(case, d)
-            spoilt = hostile and bool(call.args) and d.chance(0.1)
+            spoilt = hostile and bool(call.args) and "endless" not in case.but and d.chance(0.1)
             if spoilt:
                 spoil(call)
             record.seek(0)
