@@ -301,6 +301,8 @@ cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
             if t is not None:
                 return t
     bind(<Factory>op, args, nargs, names, found, &o)
+    if o.out != NULL:
+        raise TypeError(f"{op.name}() got an unexpected keyword argument 'out'")
     data = <object>found[0]
     if isinstance(data, TensorBase):
         warnings.warn("To copy construct from a tensor, it is recommended to use "

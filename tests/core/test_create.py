@@ -651,3 +651,8 @@ def test_what_has_no_dtype_of_its_own(data):
     if not isinstance(data, list) or not isinstance(data[0], Three):
         with pytest.raises(TypeError):
             flambeau.tensor(data, dtype=flambeau.int64)
+
+
+def test_tensor_takes_no_out():
+    with pytest.raises(TypeError, match="'out'"):
+        flambeau.tensor([1.0], out=flambeau.empty(1))

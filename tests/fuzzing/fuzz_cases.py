@@ -162,8 +162,13 @@ case(both("count_nonzero"), lambda d: (d.numbers(1, 4),), np.count_nonzero)
 for _name in ("aminmax", "var_mean", "std_mean"):
     case(_name, lambda d: (d.floats(1, 4, least=2), {"dim": 0}))
 for _name in ("max", "min", "median", "nanmedian", "mode"):
-    case(both(_name), lambda d: (x := d.floats(1, 4, least=1), d.dim(x.tensor.dim()), d.chance(0.5)))
-    case(both(_name), lambda d: (d.floats(0, 3, least=1),))
+    # of equal elements one gets the gradient
+    case(
+        both(_name),
+        lambda d: (x := d.floats(1, 4, least=1), d.dim(x.tensor.dim()), d.chance(0.5)),
+        but="difference",
+    )
+    case(both(_name), lambda d: (d.floats(0, 3, least=1),), but="difference")
 case(
     both("norm"),
     lambda d: (
@@ -223,6 +228,7 @@ case(
 case(
     both("kthvalue"),
     lambda d: (x := d.floats(1, 3, least=1), d.int(1, x.tensor.shape[k := d.dim(x.tensor.dim())]), k),
+    but="difference",
 )
 case(
     both("quantile"),
@@ -396,7 +402,12 @@ case(
     "nn.functional.cosine_similarity",
     lambda d: (*matrices(d, s := d.shape(2, 3, 1), s, dtypes=("float32", "float64")), d.int(0, 1)),
 )
-case("cross", lambda d: matrices(d, (d.size(1), 3), (1, 3), dtypes=("float32", "float64")), np.cross, 16)
+case(
+    "cross",
+    lambda d: (*matrices(d, (d.size(1), 3), (1, 3), dtypes=("float32", "float64")), {"dim": -1}),
+    lambda a, b, dim: np.cross(a, b),
+    16,
+)
 
 
 # --- linear algebra ------------------------------
