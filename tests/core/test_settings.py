@@ -26,7 +26,9 @@ def test_sizes(text, wanted):
         assert settings.number_of_bytes("SIZE", 7, {}) == 7
 
 
-@pytest.mark.parametrize("text", ["much", "-1", "1e9", "²", "٣", "1GG", "G", "0x10", "1 2", "1,5G", "nan"])
+@pytest.mark.parametrize(
+    "text", ["much", "-1", "1e9", "²", "٣", "1GG", "G", "0x10", "1 2", "1,5G", "nan", "9" * 400, "9999999T"]
+)
 def test_what_is_no_size_is_warned_of(text):
     with pytest.warns(RuntimeWarning, match="SIZE must be a number of bytes, .* it is ignored"):
         assert settings.number_of_bytes("SIZE", 7, {"SIZE": text}) == 7
