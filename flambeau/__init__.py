@@ -3,7 +3,7 @@
     import flambeau as torch
 
 runs people's code: tensors, a tape, neural networks, optimisers, data loading.  Operations are declared once, in
-`flambeau.ops`; this file gathers them into one flat namespace and onto the Tensor class.
+`flambeau.operations`; this file gathers them into one flat namespace and onto the Tensor class.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 from . import _interpreter  # noqa: F401  first of all
-from .core import dtypes as _dtypes
-from .core.dispatch import result_type
-from .core.dtypes import Size, device, dtype, get_default_dtype, promote_types, set_default_dtype
-from .core.memory import OutOfMemoryError
-from .core.memory import Storage as UntypedStorage
-from .core.parallel import get_num_threads, set_num_threads
+from .core.base import dtypes as _dtypes
+from .core.call.dispatch import result_type
+from .core.base.dtypes import Size, device, dtype, get_default_dtype, promote_types, set_default_dtype
+from .core.base.memory import OutOfMemoryError
+from .core.base.memory import Storage as UntypedStorage
+from .core.base.parallel import get_num_threads, set_num_threads
 from ._tensor import Tensor
 from ._constants import (
     channels_last,
@@ -38,7 +38,7 @@ float, double, half = _dtypes.by_name["float32"], _dtypes.by_name["float64"], _d
 int, long, short = _dtypes.by_name["int32"], _dtypes.by_name["int64"], _dtypes.by_name["int16"]
 cfloat, cdouble = _dtypes.by_name["complex64"], _dtypes.by_name["complex128"]
 
-from .ops.registry import published as _published
+from .operations.declare.registry import published as _published
 
 globals().update(_published(""))
 for _name, _function in _published("Tensor.").items():
@@ -47,7 +47,7 @@ for _name, _function in _published("Tensor.").items():
 from . import _operators  # noqa: F401
 from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from .core.tape import tensor_backward as _backward
+from .core.tape.tape import tensor_backward as _backward
 from .autograd.grad_mode import is_inference_mode_enabled
 from ._typeinfo import finfo, iinfo
 from ._printing import set_printoptions

@@ -2,7 +2,7 @@
 from typing import Any
 
 from . import autograd as autograd
-from . import compiler as compiler
+from . import codegen as compiler
 from . import core as core
 from . import cpu as cpu
 from . import cuda as cuda
@@ -12,7 +12,7 @@ from . import linalg as linalg
 from . import masked as masked
 from . import nn as nn
 from . import opencl as opencl
-from . import ops as ops
+from . import operations as ops
 from . import optim as optim
 from . import return_types as return_types
 from . import signal as signal

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from .core.dispatch import InPlaceOp, rename
-from .core.tensor import set_operator
-from .ops import arithmetic as a
-from .ops import functions, reductions, shaping
-from .ops.registry import REGISTRY
+from .core.base.tensor import set_operator
+from .core.call.dispatch import InPlaceOp, rename
+from .operations.declare.registry import REGISTRY
+from .operations.moving import shaping
+from .operations.pointwise import arithmetic as a
+from .operations.pointwise import elementary as functions
+from .operations.rows import reductions
 
 for _name, _op in {
     "add": a.add,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ._tensor import Tensor
-from .core.dtypes import dtype
+from .core.base.dtypes import dtype
 
 
 def is_tensor(obj: object) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copyreg
 from typing import Any
 
-from .core import tape
-from .core.dtypes import by_name
-from .core.memory import Storage
-from .core.tensor import TensorBase, inherit_operators, set_tensor_class
+from .core.base.dtypes import by_name
+from .core.base.memory import Storage
+from .core.base.tensor import TensorBase, inherit_operators, set_tensor_class
+from .core.tape import tape
 
 _OPERATORS = frozenset(n for n in vars(TensorBase) if n.startswith("__") and n not in ("__doc__", "__new__"))
 
@@ -32,9 +32,9 @@ class Tensor(TensorBase):
         """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the
         default dtype.
         """
-        from .core.create import empty
-        from .core.dtypes import Size, get_default_dtype
-        from .core.literal import tensor
+        from .core.base.dtypes import Size, get_default_dtype
+        from .core.make.create import empty
+        from .core.make.literal import tensor
 
         if args and isinstance(args[0], TensorBase):
             made = args[0].detach()
@@ -81,7 +81,7 @@ class Tensor(TensorBase):
             )
         if id(self) in memo:
             return memo[id(self)]
-        from .core.create import empty
+        from .core.make.create import empty
 
         storage = self.untyped_storage()
         if id(storage) not in memo:  # tensors that share memory share it again
@@ -148,7 +148,7 @@ class Tensor(TensorBase):
     def apply_(self, function) -> Tensor:
         """Replace each element by `function` of it (a Python call for each: slow)."""
         flat = [function(v) for v in self.reshape(-1).tolist()]
-        from .core.literal import tensor
+        from .core.make.literal import tensor
 
         return self.copy_(tensor(flat, dtype=self.dtype).reshape(self.shape))
 
@@ -162,7 +162,7 @@ class Tensor(TensorBase):
 
 
 def _rebuild(cls, storage, dtype, geometry, where, requires_grad, attributes):
-    from .core.create import empty
+    from .core.make.create import empty
 
     made = empty(0, dtype=dtype).set_(storage, *geometry)
     if where is not None:

@@ -14,11 +14,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from .core import device as _devices
-from .core import opencl as _driver
-from .core.device import OutOfMemoryError
-from .core.dtypes import device as _device
-from .core.opencl import Event
+from .core.base import device as _devices
+from .core.base.device import OutOfMemoryError
+from .core.base.dtypes import device as _device
+from .devices import opencl as _driver
+from .devices.opencl import Event
 
 __all__ = [
     "Event",

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from .ops.results import RESULTS
+from .operations.declare.results import RESULTS
 
 globals().update(RESULTS)
 __all__ = sorted(RESULTS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import flambeau
-from flambeau.ops.registry import REGISTRY
+from flambeau.operations.declare.registry import REGISTRY
 
 MODULES = sorted(m.name for m in pkgutil.walk_packages(flambeau.__path__, "flambeau."))
 README = Path(__file__).parents[1] / "README.md"

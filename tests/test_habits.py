@@ -18,7 +18,7 @@ import pytest
 
 import flambeau
 from flambeau import nn
-from flambeau.ops.results import RESULTS
+from flambeau.operations.declare.results import RESULTS
 
 ROOMS = (
     *(

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import flambeau
-from flambeau.ops.registry import REGISTRY
+from flambeau.operations.declare.registry import REGISTRY
 
 ROOT = pathlib.Path(__file__).parent.parent
 

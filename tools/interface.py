@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import flambeau
-from flambeau.ops.registry import REGISTRY, Entry, published
+from flambeau.operations.declare.registry import REGISTRY, Entry, published
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE, STUB = ROOT / "docs" / "operations.md", ROOT / "flambeau" / "__init__.pyi"

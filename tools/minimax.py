@@ -1,7 +1,7 @@
 """Where the polynomial coefficients of the math functions come from.
 
 `python tools/minimax.py` fits every polynomial listed in `FITS` and writes
-`flambeau/compiler/_math_coefficients.py`; `python tools/minimax.py erf_small` fits and prints only those
+`flambeau/codegen/_math_coefficients.py`; `python tools/minimax.py erf_small` fits and prints only those
 named. Needs mpmath and SciPy; running flambeau needs neither.
 
 A fit starts from the polynomial that interpolates the function at Chebyshev nodes, found in high precision.

@@ -1,6 +1,6 @@
 """Writes docs/ulp.md: how far the math functions are from the true values.
 
-`python tools/ulp_table.py` measures them on the points of tests/compiler/test_math.py, but far more of
+`python tools/ulp_table.py` measures them on the points of tests/codegen/test_math.py, but far more of
 them. Needs what the tests need.
 """
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.join import stack
-from ..core.tensor import TensorBase
+from ..core.base.tensor import TensorBase
+from ..core.places.join import stack
 from . import forward_ad, grad
 from .grad_mode import enable_grad
 

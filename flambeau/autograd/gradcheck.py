@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ..core.tensor import TensorBase
+from ..core.base.tensor import TensorBase
 from .grad_mode import enable_grad, no_grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]

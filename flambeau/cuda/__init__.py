@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace, TracebackType
 
-from ..core import cuda as _driver
-from ..core import device as _devices
-from ..core.device import OutOfMemoryError
+from ..core.base import device as _devices
+from ..core.base.device import OutOfMemoryError
+from ..devices import cuda as _driver
 from ._find import find as _find
 from ._find import index_of as _index_of
 from .memory import (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..core import device as _devices
-from ..core.cuda import Cuda
-from ..core.dtypes import device as _device
+from ..core.base import device as _devices
+from ..core.base.dtypes import device as _device
+from ..devices.cuda import Cuda
 
 
 def index_of(device: object) -> int | None:

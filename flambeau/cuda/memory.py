@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import device as _devices
+from ..core.base import device as _devices
 from ._find import find
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from ..core import device as _devices
-from ..core.cuda import Mark
-from ..core.dtypes import device as _device
+from ..core.base import device as _devices
+from ..core.base.dtypes import device as _device
+from ..devices.cuda import Mark
 from ._find import find
 
 

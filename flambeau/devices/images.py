@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ..compiler import build, cache, schedule_gpu, target
+from ..codegen import build, cache, schedule_gpu, target
 
 SYMBOL = schedule_gpu.SYMBOL
 statistics = {"compiled": 0, "loaded": 0}

@@ -1,6 +1,6 @@
 """Discrete Fourier transforms, as `torch.fft` names them."""
 
-from ..ops.registry import published
+from ..operations.declare.registry import published
 
 globals().update(published("fft."))
 __all__ = sorted(published("fft."))

@@ -12,9 +12,9 @@ from typing import Any
 from ..autograd import forward_ad
 from ..autograd import grad as _grad
 from ..autograd.grad_mode import enable_grad
-from ..core.join import stack
-from ..core.tape import depends_beyond, is_forward_open
-from ..core.tensor import TensorBase
+from ..core.base.tensor import TensorBase
+from ..core.places.join import stack
+from ..core.tape.tape import depends_beyond, is_forward_open
 
 __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"]
 

@@ -1,6 +1,6 @@
 """Linear algebra, as `torch.linalg` names it."""
 
-from ..ops.registry import published
+from ..operations.declare.registry import published
 
 globals().update(published("linalg."))
 __all__ = sorted(published("linalg."))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops.registry import published
+from ..operations.declare.registry import published
 
 globals().update(published("nn.functional."))
 __all__ = sorted(published("nn.functional."))

@@ -1,7 +1,7 @@
 """The base class of all optimisers: parameter groups, state, checkpoints and hooks.
 
 An optimiser writes `step`; everything else is here.  The arithmetic of the steps is in
-`flambeau.ops.optimizer_steps`: one fused kernel that runs over the lists of all parameters of a group.
+`flambeau.operations.neural.optimizer_steps`: one fused kernel that runs over the lists of all parameters of a group.
 """
 
 from __future__ import annotations

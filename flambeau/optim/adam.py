@@ -8,7 +8,7 @@ from typing import Any
 
 import flambeau
 
-from ..ops import optimizer_steps as steps
+from ..operations.neural import optimizer_steps as steps
 from ._optimizer import (
     Optimizer,
     Params,

@@ -7,7 +7,7 @@ from typing import Any
 
 import flambeau
 
-from ..ops import optimizer_steps as steps
+from ..operations.neural import optimizer_steps as steps
 from ._optimizer import Optimizer, Params, check_nonnegative, check_rate, check_unavailable, run
 
 _KERNELS = {  # by (centered, with momentum)

@@ -1,6 +1,6 @@
 """Special functions, as `torch.special` names them."""
 
-from ..ops.registry import published
+from ..operations.declare.registry import published
 
 globals().update(published("special."))
 __all__ = sorted(published("special."))

@@ -7,7 +7,7 @@ import pytest
 
 import flambeau
 from flambeau import autograd
-from flambeau.ops.registry import REGISTRY
+from flambeau.operations.declare.registry import REGISTRY
 
 N = 4
 PARTLY = "unsupported operation: some elements"

@@ -10,7 +10,8 @@ import threading
 import numpy as np
 import pytest
 
-from flambeau.core import blas, parallel
+from flambeau.core.base import parallel
+from flambeau.core.lib import blas
 
 TYPES = ["f4", "f8", "c8", "c16"]
 TOLERANCE = {"f4": 2e-6, "f8": 4e-15, "c8": 4e-6, "c16": 8e-15}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.core import bridge
+from flambeau.core.make import bridge
 
 DTYPES = [
     "bool",

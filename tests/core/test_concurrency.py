@@ -86,7 +86,7 @@ def test_modes_belong_to_their_thread():
 
 COMPILES = """
 import threading, flambeau
-from flambeau.compiler import build
+from flambeau.codegen import build
 x, found, barrier = flambeau.arange(5.0), [], threading.Barrier(6)
 def work():
     barrier.wait()

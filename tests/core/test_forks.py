@@ -15,7 +15,7 @@ import pytest
 FORKS = """
 import io, os, signal, sys, threading
 import flambeau
-from flambeau.compiler import build, expr as ex, kernels as kn
+from flambeau.codegen import build, expr as ex, kernels as kn
 
 SECONDS = 30  # a child needs a fraction of one
 
@@ -179,7 +179,7 @@ def test_a_fork_from_a_hook_of_a_backward_pass(tmp_path):
 def test_an_interrupt_while_a_fork_waits(tmp_path):
     """Ctrl-C reaches a fork that waits for another thread's kernel; the next fork is as good as ever."""
     program = """
-        from flambeau.core import forks
+        from flambeau.core.base import forks
         signal.signal(signal.SIGINT, signal.default_int_handler)
         taken, go_on = threading.Event(), threading.Event()
         def holds():

@@ -9,7 +9,7 @@ import pytest
 
 import flambeau
 from flambeau import autograd
-from flambeau.core import indexing
+from flambeau.core.places import indexing
 
 DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex128"]
 

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from flambeau.core import parallel
+from flambeau.core.base import parallel
 
 # Python 3.12 warns of every fork of a process that has threads; that it works is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

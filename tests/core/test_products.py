@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.core import parallel, products
+from flambeau.core.base import parallel
+from flambeau.core.lib import products
 from flambeau.nn.functional import bilinear, linear
 
 TYPES = ["float32", "float64", "int64", "int32", "int16", "int8", "uint8"]
@@ -550,7 +551,7 @@ def test_tensordot_broadcasts_and_refuses():
 
 
 def test_multi_dot_takes_the_cheapest_order():
-    from flambeau.ops.einsum import _best_cuts
+    from flambeau.operations.linalg.einsum import _best_cuts
 
     # the example of Cormen et al.: ((A1 (A2 A3)) ((A4 A5) A6))
     cuts = _best_cuts([30, 35, 15, 5, 10, 20, 25])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.core import random
+from flambeau.core.make import random
 
 
 @pytest.mark.parametrize(

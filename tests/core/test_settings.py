@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from flambeau.core import settings
+from flambeau.core.base import settings
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 import flambeau
 from flambeau import autograd
-from flambeau.core import views
+from flambeau.core.views import views
 
 
 def numbers(*shape: int) -> np.ndarray:

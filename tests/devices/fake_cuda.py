@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from flambeau.compiler import target as tg
+from flambeau.codegen import target as tg
 
 SOURCE = Path(__file__).with_name("fake_libcuda.c")
 COUNTS = "live_blocks live_bytes launches allocations events streams pinned limit delay trims gemms".split()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.ops.registry import REGISTRY
+from flambeau.operations.declare.registry import REGISTRY
 
 TYPE = os.environ.get("FLAMBEAU_TEST_DEVICE", "opencl")
 if not getattr(flambeau, TYPE).is_available():

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.special
 from fuzz_draw import COMPLEX, FLOATS, INTEGERS, Draw, Given
 
-from flambeau.ops.registry import REGISTRY
+from flambeau.operations.declare.registry import REGISTRY
 
 
 class Case(NamedTuple):

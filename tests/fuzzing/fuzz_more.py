@@ -15,7 +15,7 @@ from fuzz_cases import CASES, both, case, draw_along, like, matrices, square
 from fuzz_draw import FLOATS, INTEGERS, Draw
 
 import flambeau
-from flambeau.ops.registry import REGISTRY
+from flambeau.operations.declare.registry import REGISTRY
 
 F = "nn.functional."
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from flambeau import Tensor
 
-from ...ops.losses import legacy_reduction
+from ...operations.neural.losses import legacy_reduction
 from .. import functional as F
 from .distance import PairwiseDistance
 from .module import Module

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import flambeau
 from flambeau import Tensor
 
-from ...core.module import call, quicken
+from ...core.call.module import call, quicken
 from ...utils.hooks import RemovableHandle
 from ..parameter import Buffer, Parameter
 from ._hooks import (

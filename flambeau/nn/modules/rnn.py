@@ -14,7 +14,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
-from ...ops.recurrent import gru_step, lstm_layer, lstm_step
+from ...operations.neural.recurrent import gru_step, lstm_layer, lstm_step
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter

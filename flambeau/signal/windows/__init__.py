@@ -1,6 +1,6 @@
 """Window functions, as `torch.signal.windows` names them."""
 
-from ...ops.registry import published
+from ...operations.declare.registry import published
 
 globals().update(published("signal.windows."))
 __all__ = sorted(published("signal.windows."))

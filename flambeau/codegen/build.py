@@ -1,0 +1,61 @@
+"""From a kernel to the address of its machine code: memory, then disk, then the compiler."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+from ..core.base import forks
+from . import (
+    cache,
+    schedule_cpu,
+    target,
+)
+from . import expr as ex
+
+_addresses: dict[str, int] = {}
+statistics = {"compiled": 0, "loaded": 0}
+
+
+@functools.cache
+def _version() -> bytes:
+    """What decides a kernel's code besides the kernel: this package's sources, LLVM, the processor."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    binding = target.llvm()
+    digest.update(
+        repr((binding.llvm_version_info, binding.get_default_triple(), target.processor())).encode()
+    )
+    return digest.digest()
+
+
+def address(kernel) -> int:
+    """Where the kernel's machine code stands in this process; compiles it when it is new."""
+    digest = hashlib.sha256(_version() + kernel.text().encode()).hexdigest()[:40]
+    with forks.making:
+        found = _addresses.get(digest)
+        if found is not None:
+            return found
+        symbol = "k" + digest
+        code = cache.read(digest)
+        loaded = _try_load(code, symbol) if code is not None else None
+        if loaded is None:
+            text = str(schedule_cpu.module_for(kernel, target.llvm().get_default_triple()))
+            code = target.host_object(text.replace("@kernel(", f"@{symbol}("))
+            loaded = target.load(code, symbol)
+            cache.write(digest, code)
+            statistics["compiled"] += 1
+        else:
+            statistics["loaded"] += 1
+        _addresses[digest] = loaded
+        ex.forget()
+        return loaded
+
+
+def _try_load(code: bytes, symbol: str) -> int | None:
+    try:
+        return target.load(code, symbol)
+    except RuntimeError:
+        return None

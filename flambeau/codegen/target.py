@@ -1,0 +1,157 @@
+"""Machine code from LLVM IR: for this processor in memory, for others as assembly or object code.
+
+llvmlite is imported at the first kernel that is not in memory yet, never at `import flambeau`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+import struct
+from typing import NamedTuple
+
+from ..core.base import forks
+
+
+class Target(NamedTuple):
+    """A processor that kernels are compiled for without running them here."""
+
+    triple: str
+    processor: str
+    convention: str
+    features: str = ""
+    level: int = 3
+
+
+TARGETS = {
+    "nvptx": Target("nvptx64-nvidia-cuda", "sm_80", "ptx_kernel "),
+    "amdgcn": Target("amdgcn-amd-amdhsa", "gfx942", "amdgpu_kernel "),
+    # Drivers optimise SPIR-V themselves.  LLVM must not: from `x & 15` in a loop it makes a 4-bit integer,
+    # which its SPIR-V back end takes for one of 8 bits.
+    "spirv": Target("spirv64-unknown-unknown", "", "spir_kernel ", level=0),
+}
+
+
+@functools.cache
+def _binding():
+    import llvmlite.binding as binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    forks.hold(binding.ffi.lib._lock)  # every call of LLVM takes it
+    return binding
+
+
+def llvm():
+    with forks.making:
+        return _binding()
+
+
+ATTEMPTS = 40  # to emit a SPIR-V module; the fourth has always been right
+
+
+@functools.cache
+def processor() -> tuple[str, str]:
+    """This CPU's name and features, as LLVM spells them; 512-bit vectors are wanted where they exist."""
+    binding = llvm()
+    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten() + ",-prefer-256-bit"
+
+
+@functools.cache
+def host_machine(reloc: str = "static", codemodel: str = "large"):
+    """For code whose constants may lie anywhere: those of the small code model are to be found within 2 GB of the code, and
+    where large tensors leave no room there the loader ends the process.
+    """
+    binding = llvm()
+    cpu, features = processor()
+    return binding.Target.from_default_triple().create_target_machine(
+        cpu=cpu, features=features, opt=2, reloc=reloc, codemodel=codemodel
+    )
+
+
+@functools.cache
+def _engine():
+    """Lives as long as the process: threads may still run kernels while the interpreter ends."""
+    binding = llvm()
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), host_machine())
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
+    return engine
+
+
+def machine(name: str):
+    """A new target machine of an accelerator (see TARGETS).  For one module only: LLVM's SPIR-V back end
+    keeps in it what it knows of the last one, and crashes on the next.
+    """
+    binding = llvm()
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    target = TARGETS[name]
+    return binding.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.processor, features=target.features, opt=target.level, reloc="default"
+    )
+
+
+def optimised(text: str, machine, level: int = 2):
+    """The verified, optimised module.  Kernels are written as vectors already: the loop vectoriser stays off."""
+    binding = llvm()
+    module = binding.parse_assembly(text)
+    module.verify()
+    options = binding.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def host_object(text: str, shared: bool = False) -> bytes:
+    """Object code for this processor, for `load`; `shared`, for the linker of shared libraries."""
+    with forks.making:
+        machine = host_machine("pic", "default") if shared else host_machine()
+        return machine.emit_object(optimised(text, machine))
+
+
+def load(code: bytes, symbol: str) -> int:
+    """Place object code in memory for good; the address of `symbol`."""
+    with forks.making:
+        engine = _engine()
+        engine.add_object_file(llvm().ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        address = engine.get_function_address(symbol)
+    if not address:
+        raise RuntimeError(f"flambeau.codegen: the object code has no function {symbol}")
+    return address
+
+
+def image(text: str, name: str) -> str | bytes:
+    """What the driver of an accelerator loads: PTX text, an AMDGCN object, SPIR-V."""
+    if (
+        name == "spirv"
+    ):  # which has no integers of 128 bits; numbers of 16 bytes are moved and taken in halves only
+        text = re.sub(r"(?<!%)\bi128\b", "<2 x i64>", text)
+    with forks.making:
+        failed: list = []  # kept until the end, so that the next attempt lies elsewhere in memory
+        for _ in range(ATTEMPTS if name == "spirv" else 1):
+            fresh = machine(name)
+            module = optimised(text, fresh, TARGETS[name].level)
+            found = fresh.emit_assembly(module) if name == "nvptx" else fresh.emit_object(module)
+            if name != "spirv" or labels_apart(found):
+                return found
+            failed.append((fresh, module))
+    raise RuntimeError(f"flambeau.codegen: LLVM numbered a SPIR-V module wrongly {ATTEMPTS} times in a row")
+
+
+def labels_apart(spirv: bytes) -> bool:
+    """Whether no block of a SPIR-V module has the number of a type.  LLVM 22 numbers types as if there were no blocks
+    where a target machine lies at the address of an earlier one, and a driver crashes on that.
+    """
+    words = struct.unpack(f"<{len(spirv) // 4}I", spirv)
+    labels, types, at = set(), set(), 5
+    while at < len(words):
+        length, opcode = words[at] >> 16, words[at] & 0xFFFF
+        if opcode == 248:  # OpLabel
+            labels.add(words[at + 1])
+        elif 19 <= opcode <= 39:  # OpTypeVoid …
+            types.add(words[at + 1])
+        at += length
+    return not labels & types

@@ -1,7 +1,0 @@
-"""`python -m flambeau.compiler [dtype …]` compiles the common kernels ahead; see `warm`."""
-
-import sys
-
-from .ahead import main
-
-main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""What everything stands on: settings, memory, dtypes, the tensor, the thread pool, the seam to devices."""

@@ -1,0 +1,149 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, annotation_typing=False
+"""The thread pool that every CPU kernel shares, and how many threads it has.
+
+The pool itself is `pool.c`; this is the only module linked with it, so a process has one pool. Other modules
+reach it by `from flambeau.core.base.parallel cimport parallel_for`.
+"""
+
+from libc.stdint cimport int64_t, intptr_t
+
+from flambeau.core.base.pool cimport (
+    flambeau_cpu_count,
+    flambeau_get_num_threads,
+    flambeau_parallel_for,
+    flambeau_parallel_in_parts,
+    flambeau_set_num_threads,
+)
+
+import os
+import re
+import warnings
+from collections.abc import Mapping
+
+
+cdef extern from "Python.h":
+    int PyErr_CheckSignals() noexcept
+
+
+cdef extern from "pthread.h" nogil:
+    # An integer or a pointer, as the system likes; only ever cast.
+    ctypedef void* pthread_t
+    pthread_t pthread_self()
+
+
+cdef void parallel_for(task_t task, void* context, int64_t n, int64_t grain) noexcept nogil:
+    flambeau_parallel_for(task, context, n, grain)
+
+
+cdef int _look_at_signals() noexcept nogil:
+    """Returns -1, with the exception set, where a signal's handler raised one."""
+    with gil:
+        return PyErr_CheckSignals()
+
+
+cdef int parallel_in_parts(task_t task, void* context, int64_t n, int64_t grain, double nanoseconds_each) except -1 nogil:
+    return try_in_parts(task, context, n, grain, nanoseconds_each)
+
+
+cdef int try_in_parts(task_t task, void* context, int64_t n, int64_t grain, double nanoseconds_each) noexcept nogil:
+    return flambeau_parallel_in_parts(task, context, n, grain, nanoseconds_each, _look_at_signals)
+
+
+cdef int num_threads() noexcept nogil:
+    return flambeau_get_num_threads()
+
+
+def get_num_threads() -> int:
+    """Returns the number of threads that CPU operations share their work over.
+
+    It starts as the environment's FLAMBEAU_NUM_THREADS, else OMP_NUM_THREADS, else the number of CPUs that
+    the process may run on. Results do not depend on it.
+
+    >>> import flambeau
+    >>> flambeau.get_num_threads() >= 1
+    True
+    """
+    return flambeau_get_num_threads()
+
+
+def set_num_threads(n: int) -> None:
+    """Sets the number of threads that CPU operations share their work over, the caller's thread included.
+
+    Raises RuntimeError where n is not an int or is below 1, ValueError where it does not fit into 32 bits.
+
+    >>> import flambeau
+    >>> before = flambeau.get_num_threads()
+    >>> flambeau.set_num_threads(3)
+    >>> flambeau.get_num_threads()
+    3
+    >>> flambeau.set_num_threads(before)
+    """
+    if not isinstance(n, int) or isinstance(n, bool):
+        raise RuntimeError(f"set_num_threads(): n must be an int, but got {type(n).__name__}")
+    if n < 1:
+        raise RuntimeError(f"set_num_threads(): n must be a positive integer, but got {n}")
+    if n > 2**31 - 1:
+        raise ValueError(f"set_num_threads(): n must fit into 32 bits, but got {n}")
+    flambeau_set_num_threads(n)
+
+
+def _default_threads(environment: Mapping[str, str]) -> int:
+    """Returns the number of threads that the environment asks for, or one for each usable CPU."""
+    for name in ("FLAMBEAU_NUM_THREADS", "OMP_NUM_THREADS"):
+        text = environment.get(name, "").strip()
+        if not text:
+            continue
+        # OpenMP's variable may hold a list, a number for each level of nesting; the outermost is meant here.
+        if match := re.fullmatch(r"\+?0*([1-9][0-9]{0,8})(\s*,.*)?", text):
+            return int(match[1])
+        warnings.warn(f"{name} must be a positive integer, but is {text!r}: it is ignored", RuntimeWarning)
+    return flambeau_cpu_count()
+
+
+# ---- a view of the pool at work, for the tests ----
+
+cdef struct Visit:
+    int64_t* counts
+    int64_t* threads
+    int64_t inner
+    int64_t effort
+
+
+cdef void _visit(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Visit* visit = <Visit*>context
+    cdef Visit nested
+    cdef int64_t i, turn
+    cdef double total = 0
+    for i in range(begin, end):
+        if visit.inner > 0:
+            nested = Visit(visit.counts + i * visit.inner, visit.threads + i * visit.inner, 0, visit.effort)
+            flambeau_parallel_for(_visit, &nested, visit.inner, 1)
+            continue
+        for turn in range(visit.effort):
+            total = total * 0.5 + 1
+        visit.counts[i] += 1 if total >= 0 else 0
+        visit.threads[i] = <int64_t><intptr_t>pthread_self()
+
+
+def _visit_range(
+    int64_t[::1] counts, int64_t[::1] threads, int64_t grain,
+    int64_t inner=0, int64_t effort=0, int64_t times=1,
+) -> None:
+    """Adds 1 to each of counts and writes the thread that did it to threads, in parallel, `times` times over.
+
+    With inner > 0 each index of the range is itself a parallel range of `inner` elements. Effort is how long
+    to dwell on each element, in multiplications.
+    """
+    if counts.shape[0] != threads.shape[0] or (inner > 0 and counts.shape[0] % inner != 0):
+        raise ValueError("_visit_range(): counts and threads must be of one length, a multiple of inner")
+    if counts.shape[0] == 0:
+        return
+    cdef Visit visit = Visit(&counts[0], &threads[0], inner, effort)
+    cdef int64_t n = counts.shape[0] // inner if inner > 0 else counts.shape[0]
+    cdef int64_t turn
+    with nogil:
+        for turn in range(times):
+            flambeau_parallel_for(_visit, &visit, n, grain)
+
+
+flambeau_set_num_threads(_default_threads(os.environ))

@@ -1,0 +1,919 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False, embedsignature=True, embedsignature.format=clinic
+"""The compiled base of Tensor: a storage, an offset, sizes and strides.
+
+The public class `flambeau.Tensor` is a Python class over `TensorBase`, so that users can subclass it and set
+attributes. Methods that are operations are attached to it from the registry; what stands here is what a
+tensor *is*.
+"""
+from libc.stdlib cimport malloc, free
+from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint64_t, uintptr_t, int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF
+from .memory cimport Storage, new_storage, inferring, new_storage_on, scratch
+from .device cimport Device
+from .device import OutOfMemoryError
+from .sizes cimport mul_overflow, product_of, row_major, span_of
+from .dtypes cimport (
+    BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, dtype_of, ITEMSIZE, CATEGORY, dtype, as_dtype, size_from, default_code,
+)
+from . import dtypes as _dtypes
+from operator import index as _index
+
+cdef extern from "Python.h":
+    ctypedef object (*newfunc)(PyTypeObject*, object, PyObject*)
+    ctypedef struct PyNumberMethods:
+        pass
+    ctypedef struct PyMappingMethods:
+        pass
+    ctypedef struct RawType "PyTypeObject":
+        newfunc tp_new
+        PyNumberMethods* tp_as_number
+        PyMappingMethods* tp_as_mapping
+        void* tp_richcompare
+    bint PyLong_CheckExact(object o)
+    bint PyTuple_Check(object o)
+    bint PyList_Check(object o)
+    int64_t PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
+
+cdef enum: MANY_NUMBERS = 1 << 20   # from which tolist looks for room first
+
+cdef object cpu_device = _dtypes.cpu_device
+cdef object no_arguments = ()
+cdef PyTypeObject* TENSOR = <PyTypeObject*>TensorBase
+cdef RawType* BASE = <RawType*>TensorBase
+cdef object tensor_class = TensorBase
+
+
+def set_tensor_class(cls) -> None:
+    """The class of the tensors that operations return."""
+    global TENSOR, tensor_class
+    tensor_class = cls
+    TENSOR = <PyTypeObject*>cls
+
+
+def inherit_operators(cls) -> None:
+    """Let a subclass that overrides no operator use the compiled ones directly; Python would look each up by
+    name.
+    """
+    cdef RawType* raw = <RawType*>cls
+    memcpy(raw.tp_as_number, BASE.tp_as_number, sizeof(PyNumberMethods))
+    raw.tp_as_mapping[0] = BASE.tp_as_mapping[0]
+    raw.tp_richcompare = BASE.tp_richcompare
+
+
+# --- making tensors ------------------------------
+cdef TensorBase bare():
+    """A Tensor without storage or shape yet: past the class's own `__new__`, which is for users."""
+    return <TensorBase>(BASE.tp_new(TENSOR, no_arguments, NULL))
+
+
+cdef TensorBase of_class(object cls, str who):
+    """As `bare`, of a user's class; TypeError where that is no class of tensors."""
+    if not (isinstance(cls, type) and issubclass(cls, TensorBase)):
+        raise TypeError(f"{who}(): argument 'cls' must be a subclass of Tensor, got {cls!r}")
+    return <TensorBase>BASE.tp_new(<PyTypeObject*>cls, no_arguments, NULL)
+
+
+cdef int set_rank(TensorBase t, int ndim) except -1:
+    """Room for that many sizes and strides."""
+    cdef int64_t* room
+    if t.sizes != NULL and t.sizes != t.small:
+        free(t.sizes)
+    if ndim <= INLINE_DIMS:
+        t.sizes = t.small
+        t.strides = t.small + INLINE_DIMS
+    else:
+        if ndim > MAX_DIMS:
+            t.sizes = NULL
+            raise RuntimeError(f"a tensor has at most {MAX_DIMS} dimensions, got {ndim}")
+        room = <int64_t*>malloc(2 * ndim * sizeof(int64_t))
+        if room == NULL:
+            t.sizes = NULL
+            raise MemoryError
+        t.sizes = room
+        t.strides = room + ndim
+    t.rank = ndim
+    t.shape_ = None
+    return 0
+
+
+cdef object beyond(str place, int ndim, const int64_t* sizes, const int64_t* strides, int code):
+    """The error for a tensor whose places or bytes 64 bits do not count; dense where `strides` is NULL."""
+    cdef object nbytes = ITEMSIZE[code], last = 0
+    cdef int d
+    for d in range(ndim):
+        if sizes[d] < 0:
+            return RuntimeError(f"Trying to create tensor with negative dimension {sizes[d]}: {list(size_from(ndim, sizes))}")
+        if strides == NULL:
+            nbytes = nbytes * max(sizes[d], 1)
+        else:
+            last = last + max(<object>sizes[d] - 1, 0) * <object>strides[d]
+    if strides != NULL:
+        nbytes = nbytes * (last + 1)
+    return OutOfMemoryError(
+        f"flambeau: cannot allocate {nbytes} bytes on {place}: Storage size calculation overflowed with sizes="
+        f"{list(size_from(ndim, sizes))}" + ("" if strides == NULL else f" and strides={list(size_from(ndim, strides))}"))
+
+
+cdef object uncountable(int ndim, const int64_t* sizes):
+    """The error for a view with more elements than 64 bits count, or of negative sizes."""
+    cdef int d
+    for d in range(ndim):
+        if sizes[d] < 0:
+            return RuntimeError(f"a view of negative size {sizes[d]}: {list(size_from(ndim, sizes))}")
+    return RuntimeError(f"numel: integer multiplication overflow: {list(size_from(ndim, sizes))} has more elements than 64 bits count")
+
+
+cdef TensorBase new_tensor(int ndim, const int64_t* sizes, int code):
+    """A contiguous tensor, its elements not set."""
+    cdef TensorBase t = bare()
+    cdef int64_t n = 1, nbytes
+    cdef bint wrong = False
+    cdef int d
+    set_rank(t, ndim)
+    for d in range(ndim - 1, -1, -1):
+        t.sizes[d] = sizes[d]
+        t.strides[d] = n
+        if sizes[d] > 1:
+            wrong |= mul_overflow(n, sizes[d], &n)
+        wrong |= sizes[d] < 0
+    for d in range(ndim):
+        if sizes[d] == 0:
+            n = 0
+    wrong |= mul_overflow(n, ITEMSIZE[code], &nbytes)
+    if wrong:
+        raise beyond("the CPU", ndim, sizes, NULL, code)
+    t.count = n
+    t.code = code
+    t.width = ITEMSIZE[code]
+    t.contiguous = True
+    t.storage = new_storage(<size_t>nbytes)
+    return t
+
+
+cdef TensorBase new_strided(int ndim, const int64_t* sizes, const int64_t* strides, int code):
+    """A tensor with that layout (no negative strides), its elements not set."""
+    return new_strided_in(None, ndim, sizes, strides, code)
+
+
+cdef TensorBase new_tensor_on(Device device, int ndim, const int64_t* sizes, int code):
+    """`new_tensor` in a device's memory; on the host where `device` is None."""
+    cdef int64_t strides[MAX_DIMS]
+    if device is None or ndim > MAX_DIMS:
+        return new_tensor(ndim, sizes, code)
+    if row_major(ndim, sizes, strides):
+        raise beyond(str(device.place), ndim, sizes, NULL, code)
+    return new_strided_in(device, ndim, sizes, strides, code)
+
+
+cdef TensorBase new_strided_on(Device device, int ndim, const int64_t* sizes, const int64_t* strides, int code):
+    """`new_strided` in a device's memory; on the host where `device` is None."""
+    return new_strided_in(device, ndim, sizes, strides, code)
+
+
+cdef TensorBase new_strided_in(Device device, int ndim, const int64_t* sizes, const int64_t* strides, int code):
+    cdef TensorBase t = bare()
+    cdef int64_t nbytes = 0
+    cdef int d
+    set_rank(t, ndim)
+    for d in range(ndim):
+        t.sizes[d], t.strides[d] = sizes[d], strides[d]
+    t.code, t.width = code, ITEMSIZE[code]
+    if product_of(ndim, sizes, &t.count) or span_of(ndim, sizes, strides, &nbytes) or mul_overflow(nbytes, t.width, &nbytes):
+        raise beyond("the CPU" if device is None else str(device.place), ndim, sizes, strides, code)
+    find_contiguous(t)
+    t.storage = new_storage(<size_t>nbytes) if device is None else new_storage_on(device, <size_t>nbytes)
+    return t
+
+
+cdef char nothing[16]         # what an empty tensor without memory points to
+
+
+cdef char* not_on_host(TensorBase t) except NULL with gil:
+    if t.storage.on is None:
+        return nothing
+    raise NotImplementedError(f"this operation is not implemented for '{t.storage.on.type}': it reads the elements of a tensor "
+                              f"of shape {list(t.shape)} on the CPU; move the tensor with .cpu() first")
+
+
+cdef TensorBase alias(TensorBase source, int ndim, const int64_t* sizes, const int64_t* strides, int64_t offset):
+    """A tensor over the same storage; not a view for the tape until someone sets `base`."""
+    cdef TensorBase t = bare()
+    cdef int d
+    set_rank(t, ndim)
+    for d in range(ndim):
+        t.sizes[d], t.strides[d] = sizes[d], strides[d]
+    if product_of(ndim, sizes, &t.count):
+        raise uncountable(ndim, sizes)
+    t.code = source.code
+    t.width = source.width
+    t.offset = offset
+    t.storage = source.storage
+    t.silent = source.silent
+    find_contiguous(t)
+    return t
+
+
+cdef void find_contiguous(TensorBase t) noexcept:
+    """Row-major without gaps; dimensions of size 1 may have any stride."""
+    cdef int64_t n = 1
+    cdef int d
+    t.contiguous = True
+    if t.count == 0:
+        return
+    for d in range(t.rank - 1, -1, -1):
+        if t.sizes[d] != 1:
+            if t.strides[d] != n:
+                t.contiguous = False
+                return
+            n *= t.sizes[d]
+
+
+cdef bint same_shape(TensorBase a, TensorBase b) noexcept nogil:
+    cdef int d
+    if a.rank != b.rank:
+        return False
+    for d in range(a.rank):
+        if a.sizes[d] != b.sizes[d]:
+            return False
+    return True
+
+
+# --- arguments ------------------------------
+cdef int64_t as_int(object value, str who, str argument) except? -9223372036854775807:
+    """An int; TypeError for anything else, ValueError for one beyond 64 bits."""
+    cdef int64_t found
+    if not fits(plain_int(value, who, argument), &found):
+        raise ValueError(f"{who}(): argument '{argument}': Overflow when unpacking long long: {value}")
+    return found
+
+
+cdef int64_t as_size(object value, str who, str argument) except? -9223372036854775807:
+    """One of several sizes or strides: as `as_int`, but a TypeError for one beyond 64 bits, as PyTorch has it."""
+    cdef int64_t found
+    if not fits(plain_int(value, who, argument), &found):
+        raise TypeError(f"{who}(): argument '{argument}' failed to unpack the object with error \"Overflow when unpacking long "
+                        f"long\": {value}")
+    return found
+
+
+cdef inline bint fits(object value, int64_t* out) except -1:
+    """Whether an int fits 64 bits, and which it is."""
+    cdef int overflow = 0
+    out[0] = PyLong_AsLongLongAndOverflow(value, &overflow)
+    return not overflow
+
+
+cdef inline object plain_int(object value, str who, str argument):
+    if PyLong_CheckExact(value):
+        return value
+    if isinstance(value, (bool, float, str)) or value is None:
+        raise TypeError(f"{who}(): argument '{argument}' must be int, not {type(value).__name__}")
+    try:
+        return _index(value)
+    except TypeError:
+        raise TypeError(f"{who}(): argument '{argument}' must be int, not {type(value).__name__}") from None
+
+
+cdef int parse_sizes(object given, int64_t* out, str who) except -1:
+    """Sizes from an int or a sequence of ints; returns how many.  -1 is left for the caller to judge."""
+    cdef int n = 0
+    if PyLong_CheckExact(given):
+        out[0] = as_size(given, who, "size")
+        return 1
+    if not (PyTuple_Check(given) or PyList_Check(given)):
+        if hasattr(given, "__index__"):
+            out[0] = as_size(given, who, "size")
+            return 1
+        try:
+            given = tuple(given)
+        except TypeError:
+            raise TypeError(f"{who}(): argument 'size' must be a tuple of ints, not {type(given).__name__}") from None
+    for s in given:
+        if n == MAX_DIMS:
+            raise RuntimeError(f"{who}(): a tensor has at most {MAX_DIMS} dimensions, got {len(given)}")
+        out[n] = as_size(s, who, "size")
+        n += 1
+    return n
+
+
+cdef int wrap_dim(int64_t dim, int ndim, str who) except -1:
+    """A dimension counted from the front; 0-dim tensors take 0 and -1."""
+    cdef int n = ndim if ndim > 0 else 1
+    if dim < -n or dim >= n:
+        raise IndexError(f"{who}(): Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+    return <int>(dim + n if dim < 0 else dim)
+
+
+cdef int parse_dims(object dims, int ndim, int* out, str who) except -1:
+    """Dimensions from an int or a sequence, wrapped, no two the same; returns how many."""
+    cdef int n = 0, k, d
+    if not (PyTuple_Check(dims) or PyList_Check(dims)):
+        out[0] = wrap_dim(as_int(dims, who, "dim"), ndim, who)
+        return 1
+    for given in dims:
+        d = wrap_dim(as_int(given, who, "dim"), ndim, who)
+        for k in range(n):
+            if out[k] == d:
+                raise RuntimeError(f"{who}(): dim {d} appears multiple times in the list of dims")
+        out[n] = d
+        n += 1
+    return n
+
+
+cdef int check_writable(TensorBase t, str who) except -1:
+    """RuntimeError for read-only memory and, outside of inference mode, for tensors that were made in it."""
+    if not t.storage.writable:
+        raise RuntimeError(f"{who}(): the memory of the tensor written to is read-only")
+    if t.storage.inference and not inferring():
+        raise RuntimeError(f"{who}(): Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone "
+                           "to get a normal tensor before doing inplace update.")
+    return 0
+
+
+cdef int check_apart(TensorBase t, str who) except -1:
+    """RuntimeError where a write would put several elements into one place: into an expanded tensor."""
+    cdef int d
+    if t.contiguous:  # so is what has no elements
+        return 0
+    for d in range(t.rank):
+        if t.strides[d] == 0 and t.sizes[d] > 1:
+            raise RuntimeError(f"{who}(): unsupported operation: more than one element of the written-to tensor refers to a "
+                               "single memory location. Please clone() the tensor before performing the operation.")
+    return 0
+
+
+# --- elements to Python ------------------------------
+cdef double half_value(uint16_t bits) noexcept:
+    """IEEE half to double."""
+    cdef int exponent = (bits >> 10) & 31
+    cdef double fraction = bits & 1023
+    cdef double value
+    if exponent == 31:
+        value = float("nan") if fraction else float("inf")
+    elif exponent == 0:
+        value = fraction * 2.0 ** -24
+    else:
+        value = (1.0 + fraction / 1024.0) * 2.0 ** (exponent - 15)
+    return -value if bits >> 15 else value
+
+
+cdef object value_at(const char* p, int code):
+    cdef uint32_t wide
+    cdef float f
+    if code == F32:
+        return <double>(<const float*>p)[0]
+    if code == F64:
+        return (<const double*>p)[0]
+    if code == I64:
+        return (<const int64_t*>p)[0]
+    if code == BOOL:
+        return (<const uint8_t*>p)[0] != 0
+    if code == I32:
+        return (<const int32_t*>p)[0]
+    if code == U8:
+        return (<const uint8_t*>p)[0]
+    if code == I8:
+        return (<const int8_t*>p)[0]
+    if code == I16:
+        return (<const int16_t*>p)[0]
+    if code == BF16:
+        wide = (<uint32_t>(<const uint16_t*>p)[0]) << 16
+        memcpy(&f, &wide, 4)
+        return <double>f
+    if code == C64:
+        return complex((<const float*>p)[0], (<const float*>p)[1])
+    if code == C128:
+        return complex((<const double*>p)[0], (<const double*>p)[1])
+    return half_value((<const uint16_t*>p)[0])
+
+
+cdef object read_item(TensorBase t):
+    if t.count != 1:
+        raise RuntimeError(f"a Tensor with {t.count} elements cannot be converted to Scalar")
+    return element(t)
+
+
+cdef object element(TensorBase t):
+    """The first element as a Python number."""
+    cdef char room[16]
+    if t.storage.on is None:
+        return value_at(pointer(t), t.code)
+    t.storage.on.copy_out(room, <uintptr_t>place_of(t), t.width, True)
+    t.storage.on.check_fault()
+    return value_at(room, t.code)
+
+
+cdef object single(TensorBase t):
+    """The element, for Python's conversions: ValueError where there is not just one."""
+    if t.count != 1:
+        raise ValueError(f"only one element tensors can be converted to Python scalars, got {t.count} elements")
+    return read_item(t)
+
+
+cdef object nested(TensorBase t, int d, int64_t offset):
+    if d == t.rank:
+        return value_at(t.storage.data + offset * t.width, t.code)
+    cdef int64_t i
+    return [nested(t, d + 1, offset + i * t.strides[d]) for i in range(t.sizes[d])]
+
+
+cdef PyObject* operators[OPERATORS]
+_operator_numbers = {
+    "add": OP_ADD, "sub": OP_SUB, "mul": OP_MUL, "div": OP_DIV, "floordiv": OP_FLOORDIV, "mod": OP_MOD, "pow": OP_POW,
+    "matmul": OP_MATMUL, "and": OP_AND, "or": OP_OR, "xor": OP_XOR, "lshift": OP_LSHIFT, "rshift": OP_RSHIFT,
+    "lt": OP_LT, "le": OP_LE, "gt": OP_GT, "ge": OP_GE, "eq": OP_EQ, "ne": OP_NE, "neg": OP_NEG, "abs": OP_ABS,
+    "invert": OP_INVERT, "rsub": OP_RSUB, "rdiv": OP_RDIV, "rpow": OP_RPOW, "rfloordiv": OP_RFLOORDIV, "rmod": OP_RMOD,
+    "rmatmul": OP_RMATMUL, "rlshift": OP_RLSHIFT, "rrshift": OP_RRSHIFT, "iadd": OP_IADD, "isub": OP_ISUB, "imul": OP_IMUL,
+    "idiv": OP_IDIV, "ifloordiv": OP_IFLOORDIV, "imod": OP_IMOD, "ipow": OP_IPOW, "iand": OP_IAND, "ior": OP_IOR,
+    "ixor": OP_IXOR, "ilshift": OP_ILSHIFT, "irshift": OP_IRSHIFT,
+}
+
+
+cdef object operator_for(int number):
+    return <object>operators[number]
+
+
+def set_operator(str name, op) -> None:
+    """Let the operator `name` ("add", "rsub", "iadd" …) of Tensor call `op`, an operation of the registry."""
+    Py_INCREF(op)
+    operators[<int>_operator_numbers[name]] = <PyObject*>op
+
+
+# --- the class ------------------------------
+cdef class TensorBase:
+    """What every tensor has; see `flambeau.Tensor`."""
+
+    def __dealloc__(self):
+        if self.sizes != NULL and self.sizes != self.small:
+            free(self.sizes)
+
+    # shape and memory
+    @property
+    def shape(self):
+        """Size of each dimension."""
+        if self.shape_ is None:
+            self.shape_ = size_from(self.rank, self.sizes)
+        return self.shape_
+
+    def size(self, dim=None):
+        """The shape, or the size of one dimension."""
+        if dim is None:
+            return self.shape
+        if self.rank == 0:
+            raise IndexError("size(): Dimension specified as {} but tensor has no dimensions".format(dim))
+        return self.sizes[wrap_dim(as_int(dim, "size", "dim"), self.rank, "size")]
+
+    def stride(self, dim=None):
+        """Elements between neighbours along each dimension, or along one."""
+        if dim is None:
+            return tuple(size_from(self.rank, self.strides))
+        if self.rank == 0:
+            raise IndexError("stride(): Dimension specified as {} but tensor has no dimensions".format(dim))
+        return self.strides[wrap_dim(as_int(dim, "stride", "dim"), self.rank, "stride")]
+
+    def dim(self) -> int:
+        """How many dimensions."""
+        return self.rank
+
+    def ndimension(self) -> int:
+        return self.rank
+
+    @property
+    def ndim(self) -> int:
+        return self.rank
+
+    def numel(self) -> int:
+        """How many elements."""
+        return self.count
+
+    def nelement(self) -> int:
+        return self.count
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.width
+
+    @property
+    def itemsize(self) -> int:
+        return self.width
+
+    @property
+    def nbytes(self) -> int:
+        return <object>self.count * self.width
+
+    def storage_offset(self) -> int:
+        return self.offset
+
+    def data_ptr(self) -> int:
+        """Address of the first element."""
+        return <uintptr_t>place_of(self) if self.count else 0
+
+    def untyped_storage(self):
+        return self.storage
+
+    @property
+    def dtype(self):
+        return dtype_of(self.code)
+
+    @property
+    def device(self):
+        """Where the elements are."""
+        return cpu_device if self.storage.on is None else self.storage.on.place
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.storage.on is None
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.storage.on is not None and self.storage.on.type == "cuda"
+
+    @property
+    def is_opencl(self) -> bool:
+        return self.storage.on is not None and self.storage.on.type == "opencl"
+
+    @property
+    def is_meta(self) -> bool:
+        return False
+
+    @property
+    def is_sparse(self) -> bool:
+        return False
+
+    @property
+    def is_quantized(self) -> bool:
+        return False
+
+    def get_device(self) -> int:
+        """The device's number; -1 on the CPU."""
+        return -1 if self.storage.on is None else self.storage.on.index
+
+    def is_floating_point(self) -> bool:
+        return CATEGORY[self.code] == 2
+
+    def is_complex(self) -> bool:
+        return CATEGORY[self.code] == 3
+
+    def is_signed(self) -> bool:
+        return self.code != BOOL and self.code != U8
+
+    def is_conj(self) -> bool:
+        return False
+
+    def is_neg(self) -> bool:
+        return False
+
+    def is_inference(self) -> bool:
+        """Whether the tensor was made in inference mode: the tape cannot save it."""
+        return self.storage.inference
+
+    @property
+    def _version(self) -> int:
+        if self.storage.inference:
+            raise RuntimeError("Inference tensors do not track version counter.")
+        return self.storage.version
+
+    @property
+    def _base(self):
+        return self.base
+
+    def _is_view(self) -> bool:
+        return self.base is not None
+
+    # the tape's side
+    @property
+    def is_leaf(self) -> bool:
+        return self.grad_fn is None
+
+    cdef object grad_fn_now(self):
+        if self.base is not None and self.fn_version != self.storage.version and not self.silent:
+            return late.grad_fn(self)
+        return self.fn
+
+    @property
+    def grad_fn(self):
+        """The node of the tape that made this tensor, None for a leaf."""
+        if late.forward:
+            found = late.history(self)
+            return None if found is True else found
+        return self.grad_fn_now()
+
+    @property
+    def output_nr(self) -> int:
+        return self.output_number
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are computed for this tensor."""
+        if self.base is not None and not self.requires:
+            if self.made == UNRECORDED:
+                return self.base.requires and CATEGORY[self.code] >= 2 and not self.silent
+            self.grad_fn_now()
+        if late.forward and self.requires:
+            return late.history(self) is not None
+        return self.requires
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad=True):
+        """Ask for gradients (or not) in place; RuntimeError for integer dtypes and for results of operations.
+        """
+        if not isinstance(requires_grad, bool):
+            raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
+        cdef bint wanted = requires_grad
+        if wanted and CATEGORY[self.code] < 2:
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients, "
+                               f"requires_grad_() got a tensor of dtype {dtype_of(self.code)}")
+        if wanted and self.storage.inference and not inferring():
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        if not wanted and self.grad_fn is not None:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed "
+                               "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().")
+        if late.forward and not wanted and self.fn is not None:
+            return self  # a dual tensor: only its tangent takes part
+        self.requires = wanted
+        return self
+
+    @property
+    def grad(self):
+        """The gradient that backward() has accumulated here, or None."""
+        return self.grad_
+
+    @grad.setter
+    def grad(self, value):
+        cdef TensorBase g
+        if value is not None:
+            if not isinstance(value, TensorBase):
+                raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value).__name__}")
+            g = <TensorBase>value
+            if not same_shape(g, self):
+                raise RuntimeError(f"assigned grad has data of a different size: expected {self.shape}, got {g.shape}")
+            if g.code != self.code:
+                raise RuntimeError(f"assigned grad has data of a different type: expected {self.dtype}, got {g.dtype}")
+        self.grad_ = value
+
+    @grad.deleter
+    def grad(self):
+        self.grad_ = None
+
+    def retains_grad_flag(self):
+        return self.retains
+
+    @property
+    def data(self):
+        """The same elements outside the tape: writes through it are not noticed by the tape."""
+        cdef TensorBase t = alias(self, self.rank, self.sizes, self.strides, self.offset)
+        t.silent = True
+        return t
+
+    @data.setter
+    def data(self, value):
+        cdef TensorBase t
+        if not isinstance(value, TensorBase):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        t = <TensorBase>value
+        if self.requires and CATEGORY[t.code] < 2:
+            raise RuntimeError(f"data set to a tensor that requires gradients must be floating point, got {t.dtype}")
+        self._take(t)
+
+    def _take(self, TensorBase t):
+        """Become a tensor over t's storage with t's geometry; the tape's side stays."""
+        set_rank(self, t.rank)
+        memcpy(self.sizes, t.sizes, t.rank * sizeof(int64_t))
+        memcpy(self.strides, t.strides, t.rank * sizeof(int64_t))
+        self.storage, self.offset, self.count = t.storage, t.offset, t.count
+        self.code, self.width, self.contiguous = t.code, t.width, t.contiguous
+        return self
+
+    @staticmethod
+    def _make_subclass(cls, TensorBase data, requires_grad=False):
+        """A leaf of class `cls` that shares data's elements."""
+        cdef TensorBase t = of_class(cls, "_make_subclass")
+        t._take(data)
+        t.silent = data.silent
+        if requires_grad:
+            t.requires_grad_(True)
+        return t
+
+    def as_subclass(self, cls):
+        """The same elements as an instance of `cls`, a subclass of Tensor; TypeError for another class."""
+        cdef TensorBase t = of_class(cls, "as_subclass")
+        t._take(self)
+        t.requires, t.fn, t.output_number, t.base = self.requires, self.fn, self.output_number, self.base
+        t.fn_version, t.made = self.fn_version, self.made
+        return t
+
+    # Python's protocols
+    def item(self):
+        """The one element as a Python number; RuntimeError unless there is exactly one."""
+        return read_item(self)
+
+    def tolist(self):
+        """Nested lists of Python numbers; a number for a 0-dim tensor."""
+        if self.storage.on is not None:
+            return self.detach().cpu().tolist()
+        try:
+            if self.count >= MANY_NUMBERS:   # lists that no memory holds are not begun
+                free(scratch(self.count, sizeof(void*)))
+            return nested(self, 0, self.offset)
+        except MemoryError:
+            raise OutOfMemoryError(f"tolist(): cannot allocate {<object>self.count * sizeof(void*)} bytes for the references of "
+                                   f"lists of {self.count} numbers, and the numbers") from None
+
+    def __len__(self):
+        if self.rank == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self.sizes[0]
+
+    def __bool__(self):
+        if self.count == 0:
+            raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+        if self.count != 1:
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        return bool(element(self))
+
+    def __int__(self):
+        return int(single(self))
+
+    def __float__(self):
+        return float(single(self))
+
+    def __complex__(self):
+        return complex(single(self))
+
+    def __index__(self):
+        if self.count != 1 or CATEGORY[self.code] > 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(element(self))
+
+    def __hash__(self):
+        return <Py_ssize_t>(<void*>self) >> 4
+
+    def __getitem__(self, key):
+        return late.getitem(self, key)
+
+    def __setitem__(self, key, value):
+        late.setitem(self, key, value)
+
+    def __delitem__(self, key):
+        raise TypeError("Tensor does not support deleting items")
+
+    def __iter__(self):
+        if self.rank == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    # operators
+    def __add__(self, other):
+        return late.binary(<object>operators[OP_ADD], self, other)
+
+    def __radd__(self, other):
+        return late.binary(<object>operators[OP_ADD], self, other)
+
+    def __iadd__(self, other):
+        return late.binary(<object>operators[OP_IADD], self, other)
+
+    def __sub__(self, other):
+        return late.binary(<object>operators[OP_SUB], self, other)
+
+    def __rsub__(self, other):
+        return late.binary(<object>operators[OP_RSUB], self, other)
+
+    def __isub__(self, other):
+        return late.binary(<object>operators[OP_ISUB], self, other)
+
+    def __mul__(self, other):
+        return late.binary(<object>operators[OP_MUL], self, other)
+
+    def __rmul__(self, other):
+        return late.binary(<object>operators[OP_MUL], self, other)
+
+    def __imul__(self, other):
+        return late.binary(<object>operators[OP_IMUL], self, other)
+
+    def __truediv__(self, other):
+        return late.binary(<object>operators[OP_DIV], self, other)
+
+    def __rtruediv__(self, other):
+        return late.binary(<object>operators[OP_RDIV], self, other)
+
+    def __itruediv__(self, other):
+        return late.binary(<object>operators[OP_IDIV], self, other)
+
+    def __floordiv__(self, other):
+        return late.binary(<object>operators[OP_FLOORDIV], self, other)
+
+    def __rfloordiv__(self, other):
+        return late.binary(<object>operators[OP_RFLOORDIV], self, other)
+
+    def __ifloordiv__(self, other):
+        return late.binary(<object>operators[OP_IFLOORDIV], self, other)
+
+    def __mod__(self, other):
+        return late.binary(<object>operators[OP_MOD], self, other)
+
+    def __rmod__(self, other):
+        return late.binary(<object>operators[OP_RMOD], self, other)
+
+    def __imod__(self, other):
+        return late.binary(<object>operators[OP_IMOD], self, other)
+
+    def __pow__(self, other, modulo):
+        return late.binary(<object>operators[OP_POW], self, other)
+
+    def __rpow__(self, other, modulo):
+        return late.binary(<object>operators[OP_RPOW], self, other)
+
+    def __ipow__(self, other):
+        return late.binary(<object>operators[OP_IPOW], self, other)
+
+    def __matmul__(self, other):
+        return late.binary(<object>operators[OP_MATMUL], self, other)
+
+    def __rmatmul__(self, other):
+        return late.binary(<object>operators[OP_RMATMUL], self, other)
+
+    def __and__(self, other):
+        return late.binary(<object>operators[OP_AND], self, other)
+
+    def __rand__(self, other):
+        return late.binary(<object>operators[OP_AND], self, other)
+
+    def __iand__(self, other):
+        return late.binary(<object>operators[OP_IAND], self, other)
+
+    def __or__(self, other):
+        return late.binary(<object>operators[OP_OR], self, other)
+
+    def __ror__(self, other):
+        return late.binary(<object>operators[OP_OR], self, other)
+
+    def __ior__(self, other):
+        return late.binary(<object>operators[OP_IOR], self, other)
+
+    def __xor__(self, other):
+        return late.binary(<object>operators[OP_XOR], self, other)
+
+    def __rxor__(self, other):
+        return late.binary(<object>operators[OP_XOR], self, other)
+
+    def __ixor__(self, other):
+        return late.binary(<object>operators[OP_IXOR], self, other)
+
+    def __lshift__(self, other):
+        return late.binary(<object>operators[OP_LSHIFT], self, other)
+
+    def __rlshift__(self, other):
+        return late.binary(<object>operators[OP_RLSHIFT], self, other)
+
+    def __ilshift__(self, other):
+        return late.binary(<object>operators[OP_ILSHIFT], self, other)
+
+    def __rshift__(self, other):
+        return late.binary(<object>operators[OP_RSHIFT], self, other)
+
+    def __rrshift__(self, other):
+        return late.binary(<object>operators[OP_RRSHIFT], self, other)
+
+    def __irshift__(self, other):
+        return late.binary(<object>operators[OP_IRSHIFT], self, other)
+
+    def __richcmp__(self, other, int which):
+        # Python numbers the comparisons < <= == != > >=
+        cdef int op
+        if which == 0:
+            op = OP_LT
+        elif which == 1:
+            op = OP_LE
+        elif which == 2:
+            op = OP_EQ
+        elif which == 3:
+            op = OP_NE
+        elif which == 4:
+            op = OP_GT
+        else:
+            op = OP_GE
+        found = late.binary(<object>operators[op], self, other)
+        if found is NotImplemented and hasattr(other, "__array__"):
+            from ..make.literal import as_tensor  # NumPy would compare its array with the tensor as one object
+
+            return late.binary(<object>operators[op], self, as_tensor(other))
+        return found
+
+    def __neg__(self):
+        return late.unary(<object>operators[OP_NEG], self)
+
+    def __pos__(self):
+        if self.code == BOOL:
+            raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+        return self
+
+    def __abs__(self):
+        return late.unary(<object>operators[OP_ABS], self)
+
+    def __invert__(self):
+        return late.unary(<object>operators[OP_INVERT], self)

@@ -1,0 +1,1 @@
+"""From a call to a kernel: operations, iteration plans, pointwise operations."""

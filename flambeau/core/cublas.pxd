@@ -1,7 +1,0 @@
-"""Products of matrices by cuBLAS."""
-from .device cimport Product
-
-cdef class Library:
-    cdef void* handle
-    cdef void* stream
-    cdef bint product(self, Product* p, void* stream) except -1

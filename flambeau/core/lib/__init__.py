@@ -1,0 +1,1 @@
+"""BLAS, products, convolutions and sorting on the host."""

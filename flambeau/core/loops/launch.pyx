@@ -1,0 +1,383 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Kernels on devices: how a plan made in `dispatch` or `rows` becomes threads; fills; copies between devices.
+
+A kernel is compiled for a device and a form (dimensions, threads a row, width of offsets; see
+`codegen/schedule_gpu.py`).  The operation's table finds its `Family`, which knows the kernel and, by form,
+what has been loaded.
+"""
+from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from cpython.object cimport PyObject
+from ..base.device cimport Device, Arguments, MAX_ARGUMENTS, device_for, is_forked
+from ..base.dtypes cimport dtype_of
+from ..base.memory import storage_from_address
+from ..base.sizes cimport mul_overflow
+from ..base.tensor cimport beyond, TensorBase, MAX_DIMS, alias, find_contiguous, new_strided_on, place_of, wrote
+from ..call.dispatch cimport Plan, Launch, Family, PointwiseOp, Operand, copied, away, layout, one_device
+from .rows cimport Rows
+from ..tape.tape cimport grad_enabled, wants_grad
+from ..tape.tape import record
+
+cdef enum:
+    BLOCK = 256               # schedule_gpu.BLOCK: threads a block
+    SHORT = 1 << 31           # offsets and counts below are computed in 32 bits
+
+
+# --- the arguments of a launch ------------------------------
+cdef inline int put(Arguments* a, uint64_t value, int size) except -1:
+    if a.count == MAX_ARGUMENTS:
+        raise NotImplementedError(f"a kernel on this device takes at most {MAX_ARGUMENTS} arguments: too many operands of too "
+                                  "many dimensions that cannot be merged; make them contiguous first")
+    a.values[a.count], a.sizes[a.count] = value, size
+    a.count += 1
+    return 0
+
+
+cdef int put_scalars(Arguments* a, Family family, const uint64_t* scalars) except -1:
+    """Doubles become floats where the kernel computes in those."""
+    cdef double wide
+    cdef float narrow
+    cdef uint64_t bits
+    cdef Py_ssize_t k
+    for k in range(len(family.narrow)):
+        bits = scalars[k]
+        if family.narrow[k]:
+            memcpy(&wide, &bits, 8)
+            narrow = <float>wide
+            bits = 0
+            memcpy(&bits, &narrow, 4)
+        put(a, bits, 4 if family.narrow[k] else 8)
+    return 0
+
+
+cdef inline int64_t magnitude(int64_t x) noexcept nogil:
+    return -x if x < 0 else x
+
+
+cdef inline int64_t blocks(Device device, int64_t count, int width) noexcept:
+    """How many blocks to launch for `count` elements, or rows of `width` threads."""
+    cdef int64_t wanted = (count * width + BLOCK - 1) // BLOCK, most = 8 * device.processors
+    return max(min(wanted, most), <int64_t>1)
+
+
+cdef uint64_t handle_for(Family family, Device device, int dims, int folded, int width, bint wide) except 0:
+    """The loaded kernel in that form, made when it is new."""
+    cdef uint64_t handle
+    cdef object key = (<uintptr_t><void*>device, (dims << 24) | (folded << 16) | (width << 1) | wide)
+    found = family.loaded.get(key)
+    if found is not None:
+        return found
+    from ...devices import images
+
+    image, digest, native = images.find(family.kernel, (dims, folded, width, wide), device.target, device.fingerprint)
+    handle = device.load(image, images.SYMBOL)
+    if not native:
+        images.keep(digest, image, device.native())
+    family.loaded[key] = handle
+    return handle
+
+
+# --- pointwise ------------------------------
+cdef int run_pointwise(Device device, Family family, Launch* launch) except -1:
+    cdef Plan* plan = launch.plan
+    cdef Arguments a
+    cdef int64_t reach, groups
+    cdef bint wide = plan.count >= SHORT
+    cdef int k, d, n = launch.operands
+    cdef uint64_t handle
+    if plan.count == 0:
+        return 0
+    for k in range(n):
+        reach = 0
+        for d in range(plan.rank):
+            reach += (plan.sizes[d] - 1) * magnitude(plan.strides[launch.plan_index[k]][d])
+        wide = wide or reach >= SHORT
+    handle = handle_for(family, device, plan.rank, 1, 1, wide)
+    a.count = 0
+    for k in range(n):
+        put(&a, <uintptr_t>launch.data[k], 0)
+        put(&a, 0, 8)
+    for d in range(plan.rank - 1, -1, -1):
+        put(&a, plan.sizes[d], 8)
+    put(&a, 0, 8)
+    for k in range(n):
+        for d in range(plan.rank - 1, -1, -1):
+            put(&a, plan.strides[launch.plan_index[k]][d], 8)
+    put_scalars(&a, family, launch.scalars)
+    groups = blocks(device, plan.count, 1)
+    return device.launch(handle, groups, BLOCK, &a)
+
+
+away.pointwise = run_pointwise
+
+
+# --- rows ------------------------------
+cdef int width_for(int64_t length, int64_t rows, bint along) noexcept:
+    """How many threads share a row; as `schedule_gpu.width_for`."""
+    cdef int width = 1
+    if along:  # neighbouring threads read neighbouring elements: always eight or more
+        while width < BLOCK and (width < 8 or width * 4 < length):
+            width *= 2
+    else:  # neighbouring threads are on neighbouring rows: 32 of those at least
+        while width < BLOCK // 32 and rows * width < 1 << 15 and 2 * width * 4 <= length:
+            width *= 2
+    return width
+
+
+cdef int64_t* row_strides(Rows* rows, int k, int64_t* to) noexcept:
+    """Operand k's strides: of the outer loops from the outermost on, of the lanes' loop, then of the row."""
+    cdef int d
+    for d in range(rows.outer):
+        to[d] = rows.outer_stride[k][rows.outer - 1 - d]
+    to[rows.outer], to[rows.outer + 1], to[rows.outer + 2] = rows.k_stride[k], rows.r1_stride[k], rows.r0_stride[k]
+    return to
+
+
+cdef int run_rows(void* given) except -1:
+    cdef Rows* rows = <Rows*>given
+    cdef Device device = <Device>rows.device
+    cdef Family family = <Family><object><void*>rows.run
+    cdef Arguments a
+    cdef int64_t strides[MAX_DIMS + 3]
+    cdef int64_t reach, count = rows.k, length = rows.r0 * rows.r1, groups
+    cdef bint wide
+    cdef int k, d, width, dims = rows.outer + 1, folded = 2 if rows.r1 != 1 else 1
+    cdef uint64_t handle
+    for d in range(rows.outer):
+        count *= rows.outer_size[d]
+    if count == 0:
+        return 0
+    wide = count * max(length, <int64_t>1) >= SHORT
+    for k in range(rows.operands):
+        row_strides(rows, k, strides)
+        reach = (rows.k - 1) * magnitude(strides[rows.outer])
+        reach += max(rows.r1 - 1, <int64_t>0) * magnitude(strides[rows.outer + 1])
+        reach += max(rows.r0 - 1, <int64_t>0) * magnitude(strides[rows.outer + 2])
+        for d in range(rows.outer):
+            reach += (rows.outer_size[rows.outer - 1 - d] - 1) * magnitude(strides[d])
+        wide = wide or reach >= SHORT
+    if rows.scans:
+        width = BLOCK if rows.along and length >= 64 else 1
+    else:
+        width = width_for(length, count, rows.along)
+    handle = handle_for(family, device, dims, folded, width, wide)
+    a.count = 0
+    for k in range(rows.operands):
+        put(&a, <uintptr_t>rows.data[k], 0)
+        put(&a, 0, 8)
+    for d in range(rows.outer):
+        put(&a, rows.outer_size[rows.outer - 1 - d], 8)
+    put(&a, rows.k, 8)
+    if folded == 2:
+        put(&a, rows.r1, 8)
+    put(&a, rows.r0, 8)
+    put(&a, rows.total, 8)
+    put(&a, rows.index_first, 8)
+    for d in range(rows.outer):
+        put(&a, 0, 8)
+    put(&a, rows.index_step, 8)
+    for k in range(rows.operands):
+        row_strides(rows, k, strides)
+        for d in range(rows.outer + 1):
+            put(&a, strides[d], 8)
+        if folded == 2:
+            put(&a, strides[rows.outer + 1], 8)
+        put(&a, strides[rows.outer + 2], 8)
+    put_scalars(&a, family, rows.scalars)
+    groups = blocks(device, count, width)
+    return device.launch(handle, groups, BLOCK, &a)
+
+
+away.rows = run_rows
+
+
+# --- indexed kernels ------------------------------
+cdef int run_indexed(Family family, tuple operands, int outputs, tuple axes, int serial, list scalars, str name) except -1:
+    """Run a kernel (see `codegen/indexed.py`) over all places of `axes`, as `indexed.launch` does on the host; the
+    operands are on one device, which reports an index out of bounds when the host next waits for it.
+    """
+    cdef Arguments a
+    cdef PyObject* tensors[64]
+    cdef Device device
+    cdef TensorBase t
+    cdef double real
+    cdef uint64_t bits
+    cdef int64_t count = 1
+    cdef int k, d
+    for k in range(len(operands)):
+        tensors[k] = <PyObject*>operands[k]
+    device = one_device(name, tensors, <int>len(operands))
+    for k in range(len(axes)):
+        if axes[k] == 0:
+            return 0
+        count *= <int64_t>(axes[k] if k < len(axes) - serial else 1)
+    a.count = 0
+    for x in operands:
+        put(&a, <uintptr_t>place_of(<TensorBase>x), 0)
+        put(&a, 0, 8)
+    put(&a, device.fault_place(name if family.checks else None), 0)
+    for x in axes:
+        put(&a, <uint64_t><int64_t>x, 8)
+    for x in operands:
+        t = <TensorBase>x
+        for d in range(t.rank):
+            put(&a, t.sizes[d], 8)
+        for d in range(t.rank):
+            put(&a, t.strides[d], 8)
+    for x in scalars:
+        if isinstance(x, float):
+            real = x
+            memcpy(&bits, &real, 8)
+        else:
+            bits = <uint64_t><int64_t>x
+        put(&a, bits, 8)
+    device.launch(handle_for(family, device, 0, 0, 0, False), blocks(device, count, 1), BLOCK, &a)
+    for k in range(outputs):
+        wrote(<TensorBase>operands[k])
+    return 0
+
+
+# --- copies between devices ------------------------------
+cdef TensorBase moved(TensorBase source, Device device, bint wait=True):
+    """The same elements in another memory, not recorded: one copy of all bytes, so a source with gaps or repeats is
+    packed where it is first.  Without `wait`, a copy out of pinned memory runs beside the host's work.
+    """
+    cdef TensorBase dense = source, out
+    cdef int64_t strides[MAX_DIMS]
+    cdef Operand operand
+    cdef size_t nbytes = source.count * source.width
+    operand.tensor = <PyObject*>source
+    layout(strides, source.rank, source.sizes, &operand, 1)
+    for d in range(source.rank):
+        if source.sizes[d] > 1 and source.strides[d] != strides[d]:
+            dense = copied(source.detach(), source.code, False)
+            break
+    out = new_strided_on(device, source.rank, source.sizes, strides, source.code)
+    if nbytes == 0:
+        return out
+    if dense.storage.on is None:
+        device.copy_in(<uintptr_t>place_of(out), place_of(dense), nbytes,
+                       wait or not isinstance(dense.storage.owner, Pinned))
+    elif device is None:
+        dense.storage.on.copy_out(place_of(out), <uintptr_t>place_of(dense), nbytes, True)
+        dense.storage.on.check_fault()
+    elif device is dense.storage.on:
+        device.copy_within(<uintptr_t>place_of(out), <uintptr_t>place_of(dense), nbytes)
+    else:  # from one device to another by way of the host
+        return moved(moved(dense, None), device)
+    return out
+
+
+def _back(grad, place):
+    return (grad.to(place),)
+
+
+cdef TensorBase moved_recorded(TensorBase source, Device device, bint wait=True):
+    cdef TensorBase out
+    if source.storage.on is device:
+        return source
+    out = moved(source, device, wait)
+    if grad_enabled() and wants_grad(source) and dtype_of(source.code).category >= 2:
+        record("ToCopyBackward0", _back, (source,), out, (), (source.device,))
+    return out
+
+
+cdef TensorBase moved_and_there(TensorBase source, Device device):
+    return moved_recorded(source, device)
+
+
+away.moved = moved_and_there
+
+
+cdef class Pinned:
+    """Page-locked memory of the host, given back when no tensor uses it."""
+
+    cdef Device device
+    cdef void* memory
+
+    def __dealloc__(self):
+        if self.memory != NULL and not is_forked():
+            self.device.free_host(self.memory)
+
+
+cdef TensorBase pinned(TensorBase source, Device device):
+    """A copy of a tensor of the host in page-locked memory."""
+    cdef Pinned block = Pinned()
+    cdef TensorBase out
+    cdef int64_t nbytes
+    if mul_overflow(max(source.count, 1), source.width, &nbytes):
+        raise beyond("the CPU", source.rank, source.sizes, NULL, source.code)
+    block.device, block.memory = device, device.allocate_host(nbytes)
+    out = alias(source, source.rank, source.sizes, source.strides, 0)
+    layout_of(out, source)
+    out.storage = storage_from_address(<uintptr_t>block.memory, nbytes, block)
+    find_contiguous(out)
+    away.copy(out, source)
+    return out
+
+
+cdef int layout_of(TensorBase out, TensorBase source) except -1:
+    """Strides without gaps, in the source's order of dimensions."""
+    cdef Operand operand
+    operand.tensor = <PyObject*>source
+    layout(out.strides, source.rank, source.sizes, &operand, 1)
+    return 0
+
+
+def pin_memory(TensorBase input not None, device=None) -> TensorBase:
+    """The tensor in page-locked memory of the host, from where `to(device, non_blocking=True)` copies beside the host's work;
+    itself where it is there already.
+
+    RuntimeError for a tensor on a device, and where there is no accelerator.
+    """
+    cdef Device found
+    if input.storage.on is not None:
+        raise RuntimeError(f"pin_memory(): cannot pin memory of {input.device}: only tensors on the CPU can be pinned")
+    if isinstance(input.storage.owner, Pinned):
+        return input
+    found = device_for(0 if device is None else device, "pin_memory")
+    if found is None:
+        raise RuntimeError("pin_memory(): memory is pinned for an accelerator, not for the CPU")
+    if wants_grad(input):
+        input = <TensorBase>(<object>input).detach()
+    return pinned(input, found)
+
+
+cdef TensorBase pinned_for_first(TensorBase source):
+    return <TensorBase>pin_memory(source)
+
+
+away.pinned = pinned_for_first
+
+
+def is_pinned(TensorBase input not None, device=None) -> bool:
+    """Whether the memory is page-locked for an accelerator."""
+    return isinstance(input.storage.owner, Pinned)
+
+
+cdef int fill_pattern(TensorBase t, const char* pattern) except -1:
+    """Every element becomes the bytes at `pattern`."""
+    cdef TensorBase one
+    cdef int64_t n = 1
+    cdef int k
+    cdef bint same = True
+    if t.count == 0:
+        return 0
+    for k in range(1, t.width):
+        same = same and pattern[k] == pattern[0]
+    if same and t.contiguous:
+        return t.storage.on.fill(<uintptr_t>place_of(t), <unsigned char>pattern[0], t.count * t.width)
+    one = new_strided_on(t.storage.on, 0, NULL, NULL, t.code)
+    t.storage.on.copy_in(<uintptr_t>place_of(one), pattern, t.width, True)
+    return away.copy(t, one)
+
+
+away.fill = fill_pattern
+
+
+def to_device(TensorBase input not None, place, str who, bint copy=False, bint non_blocking=False) -> TensorBase:
+    """The tensor on that device (itself where it is there and no copy is asked for), on the tape."""
+    cdef Device device = device_for(place, who)
+    if input.storage.on is device:
+        return copied(input, input.code, False) if copy else input
+    return moved_recorded(input, device, not non_blocking)

@@ -1,0 +1,684 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Reductions and row programs: which loops, in what order, in how many stages.
+
+Dimensions fall into two groups, those that are reduced ("the row") and those that are kept.  Within each
+group, dimensions that lie one after another in memory merge.  Vector lanes run along the row where it is
+contiguous, else along the kept dimension that is.  A long row is cut into blocks of fixed length whose
+partial states a second kernel combines: the cut depends on shapes alone, so a result has the same bits for
+any number of threads, and its rounding error grows with the logarithm of the length.
+"""
+from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from cpython.object cimport PyObject
+cimport cython
+from ..base.dtypes cimport NO_CODE, dtype, as_dtype, dtype_of, CATEGORY, ITEMSIZE, size_from
+from ..base.tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor_on, new_strided_on, place_of, parse_dims, wrap_dim, as_int, wrote
+from ..base.device cimport Device
+from ..tape.tape cimport Node, FormulaNode, Slot, keep, grad_enabled, wants_grad, attach
+from ..call.dispatch cimport (
+    Op, Operand, Kernel, Table, kernel_t, look_up, insert, common_code, layout, broadcast, make_callable, prepare_op, fits, fit_out,
+    away, one_device, insert_family, AWAY, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, CONTIGUOUS, BROADCAST, STRIDED,
+)
+from ..base.parallel cimport parallel_in_parts, num_threads
+from libc.stdlib cimport calloc
+
+cdef extern from "Python.h":
+    Py_ssize_t PyVectorcall_NARGS(size_t n)
+
+cdef enum:
+    PARALLEL_FROM = 32768
+    BLOCK = 16384                # elements of a contiguous row that one state set takes in
+    COLUMN_BLOCK = 65536         # elements of a block of rows, where lanes run across
+    DEVICE_BLOCK = 4096          # the same, either way, where there are thousands of threads to keep busy
+    WHOLE = 0
+    PARTIAL = 1
+    FINAL = 2
+
+cdef struct Group:               # dimensions after merging, the innermost first
+    int rank
+    int64_t size[MAX_DIMS]
+    int64_t stride[MAX_ALL][MAX_DIMS]
+
+
+cdef void rows_once(Rows* rows, char** data, int64_t begin, int64_t end) noexcept nogil:
+    cdef int64_t geometry[6 + 3 * MAX_ALL]
+    cdef char* shifted[MAX_ALL]
+    cdef int i
+    geometry[0], geometry[1], geometry[2], geometry[3] = end - begin, rows.r1, rows.r0, rows.total
+    geometry[4], geometry[5] = rows.index_first + begin * rows.index_step, rows.index_step
+    for i in range(rows.operands):
+        shifted[i] = data[i] + begin * rows.k_stride[i] * rows.width[i]
+        geometry[6 + 3 * i], geometry[7 + 3 * i], geometry[8 + 3 * i] = rows.k_stride[i], rows.r1_stride[i], rows.r0_stride[i]
+    rows.run(shifted, geometry, rows.scalars)
+
+
+cdef void rows_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Part of the k loop for all outer places, or all of it for some of them."""
+    cdef Rows* rows = <Rows*>context
+    cdef int64_t place, rest, first = 0 if rows.cut_k else begin, last = rows.outer_total if rows.cut_k else end
+    cdef char* data[MAX_ALL]
+    cdef int d, i
+    for place in range(first, last):
+        memcpy(data, rows.data, rows.operands * sizeof(char*))
+        rest = place
+        for d in range(rows.outer):
+            for i in range(rows.operands):
+                data[i] += (rest % rows.outer_size[d]) * rows.outer_stride[i][d] * rows.width[i]
+            rest //= rows.outer_size[d]
+        if rows.cut_k:
+            rows_once(rows, data, begin, end)
+        else:
+            rows_once(rows, data, 0, rows.k)
+
+
+cdef int launch(Rows* rows) except -1:
+    cdef int64_t work, n, grain
+    cdef int d
+    if rows.device != NULL:
+        return away.rows(rows)
+    rows.outer_total = 1
+    for d in range(rows.outer):
+        rows.outer_total *= rows.outer_size[d]
+    work = rows.outer_total * rows.k * (rows.r0 * rows.r1 if rows.r0 * rows.r1 > 0 else 1)
+    if rows.outer_total == 0 or rows.k == 0:
+        return 0
+    rows.cut_k = rows.outer_total < 8 and rows.k > 1
+    n = rows.k if rows.cut_k else rows.outer_total
+    if work < PARALLEL_FROM:
+        rows_range(rows, 0, n)
+        return 0
+    grain = PARALLEL_FROM * n // work
+    if grain < 1:
+        grain = 1
+    if rows.cut_k and not rows.along:
+        grain = (grain + 63) // 64 * 64
+    with nogil:
+        parallel_in_parts(rows_range, rows, n, grain, <double>work / n)
+    return 0
+
+
+# --- loops ------------------------------
+cdef inline bint farther(int64_t a, int64_t b) noexcept nogil:
+    """Whether stride a belongs outside of stride b."""
+    return a == 0 and b != 0 or a > b and b != 0
+
+
+cdef void gather_group(Group* group, const bint* chosen, int rank, const int64_t* sizes, int64_t[MAX_DIMS]* strides, int n,
+                       int guide, bint logical) noexcept nogil:
+    """The chosen dimensions ordered by the guide's strides, those it is broadcast along last (or as they stand), merged where
+    all operands allow it.
+    """
+    cdef int order[MAX_DIMS]
+    cdef int used = 0, d, i, k
+    cdef bint merge
+    for d in range(rank - 1, -1, -1):
+        if not chosen[d] or sizes[d] == 1:
+            continue
+        i = used
+        if not logical:
+            while i > 0 and farther(strides[guide][order[i - 1]], strides[guide][d]):
+                order[i] = order[i - 1]
+                i -= 1
+        order[i] = d
+        used += 1
+    group.rank = 0
+    for i in range(used):
+        d = order[i]
+        merge = group.rank > 0
+        if merge:
+            for k in range(n):
+                if strides[k][d] != group.stride[k][group.rank - 1] * group.size[group.rank - 1]:
+                    merge = False
+                    break
+        if merge:
+            group.size[group.rank - 1] *= sizes[d]
+        else:
+            group.size[group.rank] = sizes[d]
+            for k in range(n):
+                group.stride[k][group.rank] = strides[k][d]
+            group.rank += 1
+
+
+cdef inline int access_of(int64_t stride) noexcept nogil:
+    return CONTIGUOUS if stride == 1 else BROADCAST if stride == 0 else STRIDED
+
+
+cdef bint any_moves(const int* access, int n) noexcept nogil:
+    cdef int k
+    for k in range(n):
+        if access[k] != BROADCAST:
+            return True
+    return False
+
+
+cdef Kernel* kernel_for(RowOp op, bint on_host, int stage, bint along, int* access, int* codes, int inputs, int outputs, int common, int wanted) except NULL:
+    """The kernel for these dtypes and ways of walking; asks the compiler when it is new."""
+    cdef uint64_t key0 = 0 if on_host else AWAY >> 6 * inputs, key1 = common
+    cdef uintptr_t address
+    cdef int k
+    cdef Kernel* kernel
+    for k in range(inputs):
+        key0 = key0 << 6 | (codes[k] << 2) | access[outputs + k]
+    for k in range(outputs):
+        key1 = key1 << 2 | access[k]
+    key1 = ((key1 << 4 | wanted) << 2 | stage) << 1 | along
+    key1 = key1 << 4 | outputs
+    kernel = look_up(&op.table, key0, key1)
+    if kernel != NULL:
+        return kernel
+    wished = (stage, along, [(codes[k], access[outputs + k]) for k in range(inputs)], [access[k] for k in range(outputs)], common,
+              wanted)
+    if not on_host:
+        program, result = op.declaration.program_for(*wished)
+        return insert_family(&op.table, key0, key1, program, result)
+    address, result = op.declaration.kernel(*wished)
+    return insert(&op.table, key0, key1, <kernel_t><void*>address, result)
+
+
+cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim, int wanted, double* params, tuple given):
+    """Compute: `tensors` broadcast to one shape, `dims` are the row, `wanted` is the dtype asked for or
+    NO_CODE; `given` holds results to write to, or is None.
+    """
+    cdef Operand operands[MAX_OPERANDS]
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int64_t full_strides[MAX_DIMS]
+    cdef int64_t kept_sizes[MAX_DIMS]
+    cdef int64_t strides[MAX_ALL][MAX_DIMS]
+    cdef bint reduced[MAX_DIMS]
+    cdef bint kept[MAX_DIMS]
+    cdef int codes[MAX_OPERANDS]
+    cdef int access[MAX_ALL]
+    cdef uint64_t scalars[MAX_PARAMS]
+    cdef Group row, keeps
+    cdef Rows rows
+    cdef Kernel* kernel
+    cdef TensorBase t, out
+    cdef int rank = 0, kept_rank = 0, k, d, i, n = op.inputs, m = op.outputs, common, lane
+    cdef int64_t step
+    cdef bint taped = False
+    cdef Device device = None
+    cdef PyObject* present[MAX_ALL]
+    cdef int64_t* long_sizes = sizes
+    cdef int64_t* short_sizes = kept_sizes
+    for k in range(n):
+        t = <TensorBase?>tensors[k]
+        operands[k].tensor = <PyObject*>t
+        codes[k] = t.code
+        broadcast(op.name, sizes, &rank, t, ())
+        if grad_enabled() and wants_grad(t):
+            taped = True
+    if taped and wanted != NO_CODE and any([(<TensorBase>t).code != wanted for t in tensors]):
+        # the conversion is an operation of its own on the tape, which brings gradients back to the input's dtype
+        return run_rows(op, tuple([(<object>t).to(dtype_of(wanted)) for t in tensors]), dims, ndims, keepdim, NO_CODE, params,
+                        given)
+    for k in range(n):
+        present[k] = operands[k].tensor
+    device = one_device(op.name, present, n)
+    if device is not None and given is not None:
+        for k in range(m):
+            present[n + k] = <PyObject*><TensorBase?>given[k]
+        one_device(op.name, present, n + m)
+    rows.device = <PyObject*>device if device is not None else NULL
+    rows.scans = False
+    common = common_code(operands, n, op.raw)
+    for d in range(rank):
+        reduced[d] = False
+    for k in range(ndims):
+        if rank:
+            reduced[dims[k]] = True
+    for d in range(rank):
+        kept[d] = not reduced[d]
+        if kept[d]:
+            kept_sizes[kept_rank] = sizes[d]
+            kept_rank += 1
+        elif keepdim:
+            kept_sizes[kept_rank] = 1
+            kept_rank += 1
+        if reduced[d] and sizes[d] == 0 and op.reduces:
+            op.declaration.check_empty(False)
+    # strides of every operand along the dimensions of the input
+    layout(full_strides, rank, sizes, operands, n)
+    for k in range(m):
+        if op.full >> k & 1:
+            memcpy(strides[k], full_strides, rank * sizeof(int64_t))
+        else:
+            step = 1
+            for d in range(rank - 1, -1, -1):
+                strides[k][d] = 0
+                if kept[d]:
+                    strides[k][d] = step
+                    step *= sizes[d]
+    for k in range(n):
+        t = <TensorBase>operands[k].tensor
+        for d in range(rank):
+            i = d - (rank - t.rank)
+            strides[m + k][d] = t.strides[i] if i >= 0 and t.sizes[i] != 1 else 0
+    if op.from_origin:  # the first input once more, standing still along the row
+        operands[n], codes[n] = operands[0], codes[0]
+        for d in range(rank):
+            strides[m + n][d] = strides[m][d] if kept[d] else 0
+        n += 1
+    gather_group(&row, reduced, rank, sizes, strides, m + n, m, op.ordered)
+    gather_group(&keeps, kept, rank, sizes, strides, m + n, m, False)
+    if row.rank > 2 or (row.rank == 2 and op.full):
+        return rearranged(op, tensors, size_from(rank, sizes), dims, ndims, rank, keepdim, wanted, params, given)
+    # where the lanes run
+    rows.along = True
+    lane = 0
+    if row.rank and keeps.rank:
+        for k in range(m + n):
+            if (k >= m or op.full >> k & 1) and row.stride[k][0] > 1:
+                rows.along = False
+        if not rows.along:
+            lane = -1
+            for i in range(keeps.rank):
+                if keeps.stride[m][i] == 1:
+                    lane = i
+            if lane < 0:
+                rows.along, lane = True, 0
+    rows.operands = m + n
+    rows.r0, rows.r1 = (row.size[0] if row.rank > 0 else 1), (row.size[1] if row.rank > 1 else 1)
+    for d in range(rank):
+        if sizes[d] == 0 and reduced[d]:
+            rows.r0 = 0
+    rows.k = keeps.size[lane] if keeps.rank else 1
+    rows.total = rows.r0 * rows.r1
+    rows.index_first = rows.index_step = 0
+    rows.outer = 0
+    for i in range(keeps.rank):
+        if i != lane:
+            rows.outer_size[rows.outer] = keeps.size[i]
+            for k in range(m + n):
+                rows.outer_stride[k][rows.outer] = keeps.stride[k][i]
+            rows.outer += 1
+    for d in range(rank):
+        if kept[d] and sizes[d] == 0:
+            rows.k = 0
+    for k in range(m + n):
+        rows.k_stride[k] = keeps.stride[k][lane] if keeps.rank else 0
+        rows.r0_stride[k] = row.stride[k][0] if row.rank > 0 else (1 if (k >= m or op.full >> k & 1) and not keeps.rank else 0)
+        rows.r1_stride[k] = row.stride[k][1] if row.rank > 1 else 0
+        access[k] = access_of(rows.r0_stride[k] if rows.along else rows.k_stride[k])
+        if rows.along and access[k] == BROADCAST and rows.r1_stride[k]:
+            access[k] = STRIDED  # a broadcast operand is one element for the whole row
+        if rows.along and k < m and not op.full >> k & 1:
+            access[k] = BROADCAST
+        elif not rows.along and k < m and access[k] == BROADCAST:
+            access[k] = STRIDED
+    if rows.along and op.full and n and not any_moves(access + m, n):
+        access[m] = STRIDED  # the row's elements are all one, but a result as long as the row is written in full
+    memcpy(scalars, params, op.params * sizeof(double))
+    rows.scalars = scalars
+    cdef bint two = op.splits and row.rank == 1 and (
+        rows.r0 >= 2 * (BLOCK if device is None else DEVICE_BLOCK) if rows.along else
+        rows.r0 >= 64 and rows.r0 * rows.k >= 4 * (COLUMN_BLOCK if device is None else DEVICE_BLOCK))
+    kernel = kernel_for(op, device is None, FINAL if two else WHOLE, rows.along, access, codes, n, m, common, wanted) if not two else NULL
+    result_codes, state_codes = op.declaration.two_stage_codes(common, wanted) if two else (None, None)
+    # results
+    cdef list results = []
+    for k in range(m):
+        if given is not None:
+            out = <TensorBase>given[k]
+            check_out(op, out, result_codes[k] if two else kernel.codes[k], taped)
+            fit_out(op.name, out, rank if op.full >> k & 1 else kept_rank, long_sizes if op.full >> k & 1 else short_sizes)
+            results.append(out)
+        elif op.full >> k & 1:
+            results.append(new_strided_on(device, rank, sizes, full_strides, kernel.codes[k]))
+        else:
+            results.append(new_tensor_on(device, kept_rank, kept_sizes, result_codes[k] if two else kernel.codes[k]))
+    temporary = results
+    if given is not None:
+        temporary = [new_strided_on(device, rank, sizes, full_strides, kernel.codes[k]) if op.full >> k & 1 else
+                     new_tensor_on(device, kept_rank, kept_sizes, result_codes[k] if two else kernel.codes[k]) for k in range(m)]
+    for k in range(m):
+        rows.data[k], rows.width[k] = place_of(<TensorBase>temporary[k]), (<TensorBase>temporary[k]).width
+    for k in range(n):
+        t = <TensorBase>operands[k].tensor
+        rows.data[m + k], rows.width[m + k] = place_of(t), t.width
+    if op.from_origin and rows.r0 == 0:  # there is no first element: anything that may be read
+        rows.data[m + n - 1] = rows.data[0]
+        rows.k_stride[m + n - 1] = 0
+        for d in range(rows.outer):
+            rows.outer_stride[m + n - 1][d] = 0
+    if two:
+        run_stages(op, &rows, access, codes, common, wanted, state_codes)
+    else:
+        rows.run = kernel.run
+        launch(&rows)
+    if given is not None:
+        for k in range(m):
+            results[k].copy_(temporary[k])
+    elif taped and op.formula is not None:
+        record_rows(op, tensors, results, dims, ndims, keepdim, params, size_from(rank, sizes))
+    if m == 1:
+        return results[0]
+    return op.names(*results) if op.names is not None else tuple(results)
+
+
+cdef int check_out(RowOp op, TensorBase out, int code, bint taped) except -1:
+    """RuntimeError for an `out=` of a lower category (but for sums and products, which are then of its dtype), or on the tape."""
+    if CATEGORY[code] > CATEGORY[out.code] and op.name != "sum" and op.name != "product":
+        raise RuntimeError(f"{op.name}(): result type {dtype_of(code)} can't be cast to the desired output type {dtype_of(out.code)}")
+    if grad_enabled() and (taped or wants_grad(out)):
+        raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                           "arguments requires grad.")
+    return 0
+
+
+cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, int wanted, tuple codes_of_states) except -1:
+    """The row in blocks: a kernel that leaves the state of each block, then one that combines them."""
+    cdef Rows part
+    cdef Rows last
+    cdef int partial_access[MAX_ALL]
+    cdef int state_codes[MAX_OPERANDS]
+    cdef int final_access[MAX_ALL]
+    cdef int n = op.inputs + op.from_origin, m = op.outputs, k, d, states
+    cdef int64_t block, blocks, whole, tail, count, step
+    cdef Kernel* kernel
+    cdef list held = []
+    cdef TensorBase t
+    if rows.along:
+        block = BLOCK if rows.device == NULL else DEVICE_BLOCK
+    else:
+        block = (COLUMN_BLOCK if rows.device == NULL else DEVICE_BLOCK) // rows.k
+        if block < 16:
+            block = 16
+    whole, tail = rows.r0 // block, rows.r0 % block
+    blocks = whole + (tail > 0)
+    states = len(codes_of_states)
+    count = blocks * rows.k
+    for d in range(rows.outer):
+        count *= rows.outer_size[d]
+    for k in range(states):
+        state_codes[k] = codes_of_states[k]
+        held.append(new_tensor_on(<Device>rows.device if rows.device != NULL else None, 1, &count, state_codes[k]))
+    # stage one: the blocks are one more loop; operands are the states, then the inputs
+    part.device = last.device = rows.device
+    part.scans = last.scans = False
+    part.operands, part.along, part.scalars, part.total = states + n, rows.along, rows.scalars, rows.total
+    part.r1, part.index_first, part.index_step = 1, 0, 0
+    for k in range(states):
+        partial_access[k] = BROADCAST if rows.along else CONTIGUOUS
+    for k in range(n):
+        partial_access[states + k] = access[m + k]
+    kernel = kernel_for(op, rows.device == NULL, PARTIAL, rows.along, partial_access, codes, n, states, common, wanted)
+    part.run = kernel.run
+    # loops besides the lanes': the old ones, and the blocks (as k where lanes run along the row)
+    for k in range(states + n):
+        t = None
+        part.r1_stride[k] = 0
+        if k < states:
+            t = <TensorBase>held[k]
+            part.data[k], part.width[k], part.r0_stride[k] = place_of(t), t.width, 0
+        else:
+            part.data[k], part.width[k] = rows.data[m + k - states], rows.width[m + k - states]
+            part.r0_stride[k] = rows.r0_stride[m + k - states]
+    part.outer = 0
+    step = blocks * rows.k
+    if rows.along:
+        part.k, part.index_step = whole, block
+        if rows.k > 1:
+            part.outer_size[0], part.outer = rows.k, 1
+        for k in range(states + n):
+            part.k_stride[k] = 1 if k < states else rows.r0_stride[m + k - states] * block
+            part.outer_stride[k][0] = blocks if k < states else rows.k_stride[m + k - states]
+    else:
+        part.k = rows.k
+        part.outer_size[0], part.outer = whole, 1
+        for k in range(states + n):
+            part.k_stride[k] = 1 if k < states else rows.k_stride[m + k - states]
+            part.outer_stride[k][0] = rows.k if k < states else rows.r0_stride[m + k - states] * block
+    for d in range(rows.outer):
+        part.outer_size[part.outer] = rows.outer_size[d]
+        for k in range(states + n):
+            part.outer_stride[k][part.outer] = step if k < states else rows.outer_stride[m + k - states][d]
+        step *= rows.outer_size[d]
+        part.outer += 1
+    part.r0 = block
+    if not rows.along and op.ordered:
+        launch_ordered(&part, whole, block)
+    else:
+        launch(&part)
+    if tail:
+        part.r0, part.index_first = tail, whole * block
+        for k in range(states + n):
+            if rows.along:
+                part.data[k] += whole * part.k_stride[k] * part.width[k]
+            else:
+                part.data[k] += whole * part.outer_stride[k][0] * part.width[k]
+        if rows.along:
+            part.k = 1
+        else:
+            part.outer_size[0] = 1
+        launch(&part)
+    # stage two: a row is the states of its blocks
+    last.operands, last.along, last.scalars, last.total = m + states, rows.along, rows.scalars, rows.total
+    last.r1, last.r0, last.index_first, last.index_step, last.k = 1, blocks, 0, 0, rows.k
+    for k in range(m):
+        final_access[k] = access[k]
+        last.data[k], last.width[k], last.k_stride[k] = rows.data[k], rows.width[k], rows.k_stride[k]
+        last.r0_stride[k] = last.r1_stride[k] = 0
+    for k in range(states):
+        final_access[m + k] = CONTIGUOUS
+        t = <TensorBase>held[k]
+        last.data[m + k], last.width[m + k] = place_of(t), t.width
+        last.k_stride[m + k] = blocks if rows.along else 1
+        last.r0_stride[m + k] = 1 if rows.along else rows.k
+        last.r1_stride[m + k] = 0
+    step = blocks * rows.k
+    last.outer = rows.outer
+    for d in range(rows.outer):
+        last.outer_size[d] = rows.outer_size[d]
+        for k in range(m):
+            last.outer_stride[k][d] = rows.outer_stride[k][d]
+        for k in range(states):
+            last.outer_stride[m + k][d] = step
+        step *= rows.outer_size[d]
+    kernel = kernel_for(op, rows.device == NULL, FINAL, rows.along, final_access, state_codes, states, m, common, wanted)
+    last.run = kernel.run
+    launch(&last)
+    return 0
+
+
+cdef int launch_ordered(Rows* part, int64_t whole, int64_t block) except -1:
+    """Block by block, where elements need to know how far along the row their block starts."""
+    cdef int64_t b
+    cdef int k
+    part.outer_size[0] = 1
+    for b in range(whole):
+        part.index_first = b * block
+        launch(part)
+        for k in range(part.operands):
+            part.data[k] += part.outer_stride[k][0] * part.width[k]
+    for k in range(part.operands):
+        part.data[k] -= whole * part.outer_stride[k][0] * part.width[k]
+    part.outer_size[0] = whole
+    return 0
+
+
+cdef object rearranged(RowOp op, tuple tensors, shape, int* dims, int ndims, int rank, bint keepdim, int wanted, double* params,
+                       tuple given):
+    """Rows that lie scattered in memory: gather them into contiguous copies first."""
+    cdef list order = [], moved = []
+    cdef set chosen = {dims[k] for k in range(ndims)}
+    cdef int d, k
+    order = [d for d in range(rank) if d not in chosen] + sorted(chosen)
+    for t in tensors:
+        moved.append(t.expand(shape).permute(order).contiguous() if t.ndim else t)
+    kept = rank - len(chosen)
+    flat = [t.reshape([t.shape[i] for i in range(kept)] + [-1 if t.numel() else count_of(t, kept)]) if t.ndim else t for t in moved]
+    cdef int one[1]
+    one[0] = kept
+    results = run_rows(op, tuple(flat), one, 1, False, wanted, params, None)
+    results = results if op.outputs > 1 else (results,)
+    found = []
+    for k in range(op.outputs):
+        r = results[k]
+        if op.full >> k & 1:
+            back = [0] * rank
+            for i, d in enumerate(order):
+                back[d] = i
+            r = r.reshape([shape[d] for d in order]).permute(back)
+        elif keepdim:
+            r = r.reshape([1 if d in chosen else shape[d] for d in range(rank)])
+        if given is not None:
+            given[k].resize_(r.shape)
+            r = given[k].copy_(r)
+        found.append(r)
+    if op.outputs == 1:
+        return found[0]
+    return op.names(*found) if op.names is not None else tuple(found)
+
+
+cdef int64_t count_of(t, int kept):
+    cdef int64_t n = 1
+    for size in t.shape[kept:]:
+        n *= size
+    return n
+
+
+cdef int record_rows(RowOp op, tuple tensors, list results, int* dims, int ndims, bint keepdim, double* params, object sizes) except -1:
+    """`formula(grad, *saved, sizes, dims, keepdim, *params)` gives the inputs' gradients."""
+    cdef FormulaNode node = FormulaNode.__new__(FormulaNode)
+    cdef int k, number, kind
+    cdef TensorBase t
+    cdef bint any_float = False
+    for k in range(op.outputs):
+        any_float = any_float or CATEGORY[(<TensorBase>results[k]).code] >= 2
+    if not any_float:
+        return 0
+    node.label = "".join([part.capitalize() for part in op.name.split("_")]) + "Backward0"
+    node.formula = op.formula
+    node.extra = (sizes, tuple([dims[k] for k in range(ndims)]), keepdim) + tuple([params[k] for k in range(op.params)])
+    node.outputs = op.outputs
+    node.set_edges(op.inputs)
+    for k in range(op.inputs):
+        node.connect(k, <TensorBase>tensors[k])
+    if op.saved:
+        node.slot = <Slot*>calloc(len(op.saved), sizeof(Slot))
+        for kind, number in op.saved:
+            t = <TensorBase>(tensors[number] if kind == 1 else results[number])
+            keep(&node.slot[node.slots], t, -1 if kind == 1 else number)
+            node.slots += 1
+    for k in range(op.outputs):
+        if CATEGORY[(<TensorBase>results[k]).code] >= 2:
+            attach(<TensorBase>results[k], node, k)
+    return 0
+
+
+# --- calls ------------------------------
+cdef int all_dims(int rank, int* dims) noexcept:
+    cdef int d
+    for d in range(rank):
+        dims[d] = d
+    return rank
+
+
+cdef int read_dims(RowOp op, object dim, TensorBase t, int* dims) except -1:
+    if dim is None or (isinstance(dim, (tuple, list)) and len(dim) == 0 and not op.literal):
+        return all_dims(t.rank, dims)
+    return parse_dims(dim, t.rank, dims, op.name)
+
+
+@cython.binding(False)
+cdef class RowOp(Op):
+    """n tensors, m results along a row or one a row; see `ops/rows.py`."""
+
+    def __cinit__(self, str name, int inputs, int outputs, tuple full, tuple defaults, declaration, bint reduces, bint ordered,
+                  bint splits, tuple saved=(), formula=None, names=None, unsigned int raw=0, bint literal=False,
+                  bint from_origin=False):
+        cdef int k
+        if inputs + from_origin > MAX_OPERANDS or outputs > MAX_OUTPUTS or len(defaults) > MAX_PARAMS:
+            raise ValueError(f"{name}: too many operands, results or parameters")
+        prepare_op(self, name, call_rows)
+        self.inputs, self.outputs, self.params = inputs, outputs, len(defaults)
+        for k in range(len(defaults)):
+            self.defaults[k] = defaults[k]
+        for k in range(outputs):
+            self.full |= bool(full[k]) << k
+        self.declaration, self.reduces, self.ordered, self.splits = declaration, reduces, ordered, splits
+        self.literal = literal
+        self.from_origin = from_origin
+        self.saved, self.formula, self.names, self.raw = saved, formula, names, raw
+
+    def set_formula(self, tuple saved, formula):
+        """How gradients are computed, and what they read."""
+        self.saved, self.formula = saved, formula
+
+    def over(self, tuple tensors, dim=None, keepdim=False, dtype=None, params=(), out=None):
+        """The operation on tensors that broadcast to one shape, along `dim` (None: all dimensions)."""
+        cdef int dims[MAX_DIMS]
+        cdef double values[MAX_PARAMS]
+        cdef int n, k
+        cdef TensorBase first
+        if len(tensors) != self.inputs:
+            raise TypeError(f"{self.name}.over(): {self.inputs} tensors expected, got {len(tensors)}")
+        first = <TensorBase?>tensors[0]
+        n = read_dims(self, dim, first, dims)
+        for k in range(self.params):
+            values[k] = params[k] if k < len(params) else self.defaults[k]
+        return run_rows(self, tensors, dims, n, keepdim, NO_CODE if dtype is None else as_dtype(dtype, self.name).code, values,
+                        None if out is None else out if isinstance(out, tuple) else (out,))
+
+
+cdef object call_rows(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    """(input, dim=None, keepdim=False, *, dtype=None, out=None), or (input, dim, *, dtype=None) for row
+    functions.
+    """
+    cdef RowOp op = <RowOp>callable
+    cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged)
+    cdef int dims[MAX_DIMS]
+    cdef int n, k, wanted = NO_CODE
+    cdef object x = None, dim = None, keepdim = False, d = None, out = None, value
+    cdef bint given = False
+    cdef str key
+    if op.inputs != 1:
+        raise TypeError(f"{op.name}() takes {op.inputs} tensors: call it through over((…), dim)")
+    if nargs > 3:
+        raise TypeError(f"{op.name}() takes at most 3 positional arguments but {nargs} were given")
+    if nargs > 0:
+        x = <object>args[0]
+    if nargs > 1:
+        dim, given = <object>args[1], True
+    if nargs > 2:
+        if op.reduces:
+            keepdim = <object>args[2]
+        else:
+            d = <object>args[2]
+    if names != NULL:
+        for k in range(len(<tuple>names)):
+            key = <str>(<tuple>names)[k]
+            value = <object>args[nargs + k]
+            if key == "dim" or key == "axis":
+                dim, given = value, True
+            elif (key == "keepdim" or key == "keepdims") and op.reduces:
+                keepdim = value
+            elif key == "dtype":
+                d = value
+            elif key == "out":
+                out = value
+            elif key == "input" and x is None:
+                x = value
+            else:
+                raise TypeError(f"{op.name}() got an unexpected keyword argument '{key}'")
+    if not isinstance(x, TensorBase):
+        raise TypeError(f"{op.name}(): argument 'input' must be Tensor, not {type(x).__name__}")
+    if isinstance(dim, dtype):
+        raise TypeError(f"{op.name}(): argument 'dim' must be int, not dtype")
+    if not op.reduces:
+        if not given or dim is None:
+            raise TypeError(f'{op.name}() missing 1 required positional argument: "dim"')
+        dims[0] = wrap_dim(as_int(dim, op.name, "dim"), (<TensorBase>x).rank, op.name)
+        n = 1
+    else:
+        if op.ordered and isinstance(dim, (tuple, list)):
+            raise TypeError(f"{op.name}(): argument 'dim' must be int, not {type(dim).__name__}")
+        if dim is None and (<TensorBase>x).count == 0 and not op.ordered:
+            op.declaration.check_empty(True)
+        n = read_dims(op, dim, <TensorBase>x, dims)
+    if d is not None:
+        wanted = as_dtype(d, op.name).code
+    return run_rows(op, (x,), dims, n, bool(keepdim), wanted, op.defaults, None if out is None else (out,))
+
+
+make_callable(RowOp, RowOp("", 1, 1, (False,), (), None, True, False, False))

@@ -1,0 +1,423 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Python numbers as elements of a tensor, and filling tensors with one.
+
+A number is read into a `Value` once; `store` writes it as an element of any dtype.
+"""
+from libc.math cimport isnan, isinf, fabs
+from libc.string cimport memcpy, memset
+from libc.stdint cimport int64_t, uint64_t, uintptr_t, int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t
+from cpython.object cimport PyObject
+from ..base.dtypes cimport (
+    BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, ITEMSIZE, dtype_of, default_code,
+)
+from ..base.tensor cimport TensorBase, MAX_DIMS, check_writable, pointer, place_of, wrote
+from ..tape.tape cimport grad_enabled, wants_grad, check_in_place
+from ..tape.tape import record
+from ..base.parallel cimport parallel_for
+from ..call.dispatch cimport Op, away, prepare_op, make_callable
+
+cdef extern from "Python.h":
+    bint PyFloat_Check(object o)
+    bint PyLong_Check(object o)
+    bint PyBool_Check(object o)
+    bint PyComplex_Check(object o)
+    double PyFloat_AS_DOUBLE(object o)
+    long long PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
+    Py_ssize_t PyVectorcall_NARGS(size_t n)
+
+cdef enum: PARALLEL_BYTES = 1 << 20       # from where threads pay off
+
+
+# --- numbers in ---------------------------------------------------------------
+cdef int read_value(object x, Value* v) except -1:
+    """A Python or NumPy number; 0 for anything else."""
+    cdef int overflow = 0
+    v.imag, v.wide = 0, False
+    if PyFloat_Check(x):
+        v.category, v.real = 2, PyFloat_AS_DOUBLE(x)
+    elif PyBool_Check(x):
+        v.category, v.whole, v.real = 0, x is True, x is True
+    elif PyLong_Check(x):
+        v.category, v.whole = 1, PyLong_AsLongLongAndOverflow(x, &overflow)
+        v.real = <double>v.whole
+        if overflow:
+            v.wide = True
+            try:
+                v.real = float(x)
+            except OverflowError:
+                v.real = float("inf") if overflow > 0 else -float("inf")
+    elif PyComplex_Check(x):
+        v.category, v.real, v.imag = 3, x.real, x.imag
+    elif isinstance(x, TensorBase):
+        return 0
+    elif hasattr(x, "dtype") and getattr(x, "ndim", 1) == 0:  # a NumPy scalar
+        x = x.item()
+        return read_value(x, v) if isinstance(x, (bool, int, float, complex)) else 0
+    else:
+        return 0
+    return 1
+
+
+cdef int read_first(TensorBase t, Value* v) except -1:
+    """The first element of a tensor, on whatever device."""
+    cdef char room[16]
+    if t.storage.on is None:
+        load(pointer(t), t.code, v)
+    else:
+        t.storage.on.copy_out(room, <uintptr_t>place_of(t), t.width, True)
+        load(room, t.code, v)
+    return 0
+
+
+cdef int read_number(object x, Value* v) except -1:
+    """A number, or a 0-dim tensor as one; 0 for anything else."""
+    cdef TensorBase t
+    if isinstance(x, TensorBase):
+        t = <TensorBase>x
+        if t.rank:
+            return 0
+        read_first(t, v)
+        return 1
+    return read_value(x, v)
+
+
+cdef int code_of(const Value* v) noexcept nogil:
+    """The dtype that a number has of itself."""
+    if v.category == 2:
+        return default_code()
+    if v.category == 1:
+        return I64
+    return BOOL if v.category == 0 else C128 if default_code() == F64 else C64
+
+
+cdef double from_half(uint16_t bits) noexcept nogil:
+    """IEEE half to double: a half is a float whose exponent is off by 112."""
+    cdef uint32_t wide = <uint32_t>(bits & 0x7FFF) << 13
+    cdef float f
+    if wide >= <uint32_t>0x7C00 << 13:
+        wide |= 0x7F800000
+        memcpy(&f, &wide, 4)
+    else:
+        memcpy(&f, &wide, 4)
+        f *= 5.192296858534828e33          # 2**112, exact, subnormals too
+    return -<double>f if bits >> 15 else <double>f
+
+
+cdef uint16_t to_half(float f) noexcept nogil:
+    """Round to the nearest half, ties to even."""
+    cdef uint32_t bits, sign, rest
+    cdef float tiny
+    memcpy(&bits, &f, 4)
+    sign = (bits >> 16) & 0x8000
+    bits &= 0x7FFFFFFF
+    if bits > 0x7F800000:
+        return <uint16_t>(sign | 0x7E00)
+    if bits >= 0x47800000:                 # 65536 and above
+        return <uint16_t>(sign | 0x7C00)
+    # below 2**-14: adding 0.5 makes the FPU round at the last place of a half
+    if bits < 0x38800000:
+        memcpy(&tiny, &bits, 4)
+        tiny += 0.5
+        memcpy(&bits, &tiny, 4)
+        return <uint16_t>(sign | (bits - 0x3F000000))
+    rest = (bits >> 13) & 1
+    return <uint16_t>(sign | ((bits - 0x38000000 + 0xFFF + rest) >> 13))
+
+
+cdef uint16_t to_bfloat(float f) noexcept nogil:
+    """Round to the nearest bfloat16, ties to even."""
+    cdef uint32_t bits
+    memcpy(&bits, &f, 4)
+    if (bits & 0x7FFFFFFF) > 0x7F800000:
+        return 0x7FC0
+    return <uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
+
+
+cdef void load(const char* p, int code, Value* v) noexcept nogil:
+    """The element at p."""
+    cdef uint32_t wide
+    cdef float f
+    v.category, v.imag, v.wide = CATEGORY[code], 0, False
+    if v.category < 2:
+        if code == I64:
+            v.whole = (<const int64_t*>p)[0]
+        elif code == I32:
+            v.whole = (<const int32_t*>p)[0]
+        elif code == I16:
+            v.whole = (<const int16_t*>p)[0]
+        elif code == I8:
+            v.whole = (<const int8_t*>p)[0]
+        else:
+            v.whole = (<const uint8_t*>p)[0]
+            if code == BOOL:
+                v.whole = v.whole != 0
+        v.real = <double>v.whole
+    elif code == F32:
+        v.real = (<const float*>p)[0]
+    elif code == F64:
+        v.real = (<const double*>p)[0]
+    elif code == F16:
+        v.real = from_half((<const uint16_t*>p)[0])
+    elif code == BF16:
+        wide = <uint32_t>(<const uint16_t*>p)[0] << 16
+        memcpy(&f, &wide, 4)
+        v.real = f
+    elif code == C64:
+        v.real, v.imag = (<const float*>p)[0], (<const float*>p)[1]
+    else:
+        v.real, v.imag = (<const double*>p)[0], (<const double*>p)[1]
+
+
+cdef void store(char* p, int code, const Value* v) noexcept nogil:
+    """Write a number as an element: fractions are cut off, integers wrap around."""
+    cdef int64_t whole
+    if CATEGORY[code] == 1:
+        whole = <int64_t>v.real if v.category >= 2 else v.whole
+        if code == I64:
+            (<int64_t*>p)[0] = whole
+        elif code == I32:
+            (<int32_t*>p)[0] = <int32_t>whole
+        elif code == I16:
+            (<int16_t*>p)[0] = <int16_t>whole
+        else:
+            (<uint8_t*>p)[0] = <uint8_t>whole
+    elif code == F32:
+        (<float*>p)[0] = <float>v.real
+    elif code == F64:
+        (<double*>p)[0] = v.real
+    elif code == BOOL:
+        (<uint8_t*>p)[0] = v.real != 0 or v.imag != 0
+    elif code == F16:
+        (<uint16_t*>p)[0] = to_half(<float>v.real)
+    elif code == BF16:
+        (<uint16_t*>p)[0] = to_bfloat(<float>v.real)
+    elif code == C64:
+        (<float*>p)[0], (<float*>p)[1] = <float>v.real, <float>v.imag
+    else:
+        (<double*>p)[0], (<double*>p)[1] = v.real, v.imag
+
+
+cdef double largest(int code) noexcept nogil:
+    """The largest finite number of a dtype."""
+    if code == F16:
+        return 65504.0
+    if code == BF16:
+        return 3.3895313892515355e38
+    if code == F32 or code == C64:
+        return 3.4028234663852886e38
+    return 1.7976931348623157e308
+
+
+cdef bint fits(const Value* v, int code) noexcept nogil:
+    cdef int bits
+    cdef double low, high
+    if CATEGORY[code] < 3 and v.imag != 0:
+        return False
+    if code == BOOL:
+        return True
+    if CATEGORY[code] > 1:
+        high = largest(code)
+        return (isinf(v.real) or not fabs(v.real) > high) and (isinf(v.imag) or not fabs(v.imag) > high)
+    if v.wide or isnan(v.real):
+        return False
+    if v.category < 2 and code == I64:
+        return True
+    bits = 8 * ITEMSIZE[code]
+    high = <double>((<uint64_t>1 << (bits - 1)) - 1)
+    low = -high - 1
+    if code == U8:                         # -1 is 255, as in C
+        low, high = -255, 255
+    return low <= v.real and (v.real <= high if code != I64 else v.real < high)
+
+
+cdef int check_fits(const Value* v, int code, str who) except -1:
+    """RuntimeError for a number that the dtype cannot hold."""
+    if fits(v, code):
+        return 0
+    shown = complex(v.real, v.imag) if v.category == 3 else v.real if v.category == 2 or v.wide else v.whole
+    raise RuntimeError(f"{who}(): value cannot be converted to type {dtype_of(code).name} without overflow: "
+                       f"got {shown}")
+
+
+# --- filling ------------------------------------------------------------------
+cdef struct Fill:
+    char* data
+    int width
+    char pattern[16]
+
+
+cdef void fill_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Elements [begin, end) of a block."""
+    cdef Fill* f = <Fill*>context
+    cdef char* p = f.data + begin * f.width
+    cdef int64_t i, n = end - begin
+    cdef int k
+    cdef uint16_t two
+    cdef uint32_t four
+    cdef uint64_t eight, high
+    for k in range(1, f.width):
+        if f.pattern[k] != f.pattern[0]:
+            break
+    else:
+        memset(p, f.pattern[0], n * f.width)
+        return
+    if f.width == 2:
+        memcpy(&two, f.pattern, 2)
+        for i in range(n):
+            (<uint16_t*>p)[i] = two
+    elif f.width == 4:
+        memcpy(&four, f.pattern, 4)
+        for i in range(n):
+            (<uint32_t*>p)[i] = four
+    elif f.width == 8:
+        memcpy(&eight, f.pattern, 8)
+        for i in range(n):
+            (<uint64_t*>p)[i] = eight
+    else:
+        memcpy(&eight, f.pattern, 8)
+        memcpy(&high, f.pattern + 8, 8)
+        for i in range(n):
+            (<uint64_t*>p)[2 * i] = eight
+            (<uint64_t*>p)[2 * i + 1] = high
+
+
+cdef void fill_strided(TensorBase t, Fill* f) noexcept nogil:
+    """Innermost the smallest stride; an odometer over the other dimensions."""
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int64_t strides[MAX_DIMS]
+    cdef int64_t place[MAX_DIMS]
+    cdef int64_t i
+    cdef int rank = 0, d, k
+    for d in range(t.rank - 1, -1, -1):
+        if t.sizes[d] == 1 or t.strides[d] == 0:
+            continue
+        k = rank
+        while k > 0 and strides[k - 1] > t.strides[d]:
+            sizes[k], strides[k] = sizes[k - 1], strides[k - 1]
+            k -= 1
+        sizes[k], strides[k], place[rank] = t.sizes[d], t.strides[d], 0
+        rank += 1
+    if rank == 0:
+        sizes[0], strides[0], place[0], rank = 1, 1, 0, 1
+    while True:
+        if strides[0] == 1:
+            fill_range(f, 0, sizes[0])
+        else:
+            for i in range(sizes[0]):
+                memcpy(f.data + i * strides[0] * f.width, f.pattern, f.width)
+        d = 1
+        while d < rank:
+            place[d] += 1
+            f.data += strides[d] * f.width
+            if place[d] < sizes[d]:
+                break
+            f.data -= strides[d] * f.width * sizes[d]
+            place[d] = 0
+            d += 1
+        if d >= rank:
+            return
+
+
+cdef int fill_with(TensorBase t, const Value* v) except -1:
+    """Every element becomes that number, which fits t's dtype."""
+    cdef Fill f
+    if t.count == 0:
+        return 0
+    store(f.pattern, t.code, v)
+    if t.storage.on is not None:
+        return away.fill(t, f.pattern)
+    f.data, f.width = pointer(t), t.width
+    if not t.contiguous:
+        fill_strided(t, &f)
+    elif t.count * t.width < PARALLEL_BYTES:
+        fill_range(&f, 0, t.count)
+    else:
+        with nogil:
+            parallel_for(fill_range, &f, t.count, PARALLEL_BYTES // (2 * f.width))
+    return 0
+
+
+# --- fill_ and zero_ ----------------------------------------------------------
+def _fill_gradients(grad, dtype):
+    """The old elements have no part in the result; a tensor's value (of that dtype) is in every element."""
+    return grad.new_zeros(grad.shape), (None if dtype is None else grad.sum().to(dtype))
+
+
+cdef object overwrite(TensorBase t, object value, const Value* v, str who, str label):
+    """Fill t; `value` is the tensor that v was read from, or None."""
+    cdef bint taped = False
+    if grad_enabled():
+        check_in_place(t, who)
+        taped = wants_grad(t) or (value is not None and wants_grad(<TensorBase>value))
+    check_writable(t, who)
+    fill_with(t, v)
+    wrote(t)
+    if taped and CATEGORY[t.code] >= 2:
+        record(label, _fill_gradients, (t, value), t, (), (None if value is None else value.dtype,), t)
+    return t
+
+
+cdef object call_fill(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    cdef Value v
+    cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), keywords = 0 if names == NULL else len(<tuple>names)
+    cdef TensorBase t
+    cdef object value, tensor_value = None
+    if nargs == 0 or not isinstance(<object>args[0], TensorBase):
+        raise TypeError("fill_(): argument 'input' must be Tensor, not "
+                        f"{type(<object>args[0]).__name__ if nargs else 'missing'}")
+    if keywords and (<tuple>names)[0] != "value":
+        raise TypeError(f"fill_() got an unexpected keyword argument '{(<tuple>names)[0]}'")
+    if nargs + keywords != 2:
+        raise TypeError(f"fill_() takes a tensor and one value, got {nargs + keywords} arguments")
+    t, value = <TensorBase>args[0], <object>args[1]
+    if isinstance(value, TensorBase):
+        if (<TensorBase>value).rank:
+            raise RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with "
+                               f"{(<TensorBase>value).rank} dimensions.")
+        tensor_value = value
+        read_first(<TensorBase>value, &v)
+    else:
+        if not read_value(value, &v):
+            raise TypeError("fill_(): argument 'value' (position 1) must be Number or Tensor, not "
+                            f"{type(value).__name__}")
+        check_fits(&v, t.code, "fill_")
+    return overwrite(t, tensor_value, &v, "fill_", "FillBackward0")
+
+
+cdef object call_zero(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    cdef Value v
+    if names != NULL or PyVectorcall_NARGS(flagged) != 1 or not isinstance(<object>args[0], TensorBase):
+        raise TypeError("zero_() takes one tensor")
+    v.category, v.wide, v.whole, v.real, v.imag = 1, False, 0, 0, 0
+    return overwrite(<TensorBase>args[0], None, &v, "zero_", "ZeroBackward0")
+
+
+cdef class FillOp(Op):
+    """An operation that overwrites its tensor with one number."""
+
+    @staticmethod
+    cdef FillOp made(str name, object (*call)(PyObject*, PyObject**, size_t, PyObject*), str doc):
+        cdef FillOp op = FillOp.__new__(FillOp)
+        prepare_op(op, name, call)
+        setattr(op, "__doc__", doc)
+        return op
+
+
+fill_ = FillOp.made("fill_", call_fill, """fill_(tensor, value) -> the tensor
+
+    Write `value`, a number or a 0-dim tensor, to every element.  RuntimeError for a number that the dtype
+    cannot hold and for a tensor with dimensions.
+
+    >>> import flambeau
+    >>> flambeau.zeros(2).fill_(3)
+    tensor([3., 3.])
+    """)
+zero_ = FillOp.made("zero_", call_zero, """zero_(tensor) -> the tensor
+
+    Write zero to every element.
+
+    >>> import flambeau
+    >>> flambeau.ones(2).zero_()
+    tensor([0., 0.])
+    """)
+make_callable(FillOp, fill_)

@@ -1,0 +1,327 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""What the functions that make tensors share: reading their arguments, layouts, the last step into `out` or
+onto the tape.
+"""
+from libc.stdint cimport int64_t
+from cpython.object cimport PyObject
+from ..base.dtypes cimport CATEGORY, dtype_of, as_dtype, size_from
+from ..base.dtypes import cpu_device as _cpu_device
+from ..base.device cimport Device, device_for
+from ..base.tensor cimport TensorBase, MAX_DIMS, as_int, as_size, new_tensor_on, new_strided_on
+from ..call.dispatch cimport Op, away, prepare_op, make_callable
+
+cdef extern from "Python.h":
+    bint PyLong_CheckExact(object o)
+    int64_t PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
+    bint PyBool_Check(object o)
+    bint PyTuple_Check(object o)
+    bint PyList_Check(object o)
+    Py_ssize_t PyVectorcall_NARGS(size_t n)
+    Py_ssize_t PySequence_Fast_GET_SIZE(object o)
+    PyObject** PySequence_Fast_ITEMS(object o)
+
+cdef object cpu_device = _cpu_device
+
+
+# --- arguments ----------------------------------------------------------------
+cdef object call_factory(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    return (<Factory>callable).make(<Op>callable, args, PyVectorcall_NARGS(flagged), names)
+
+
+cdef Factory factory(str name, maker_t make, tuple names, int required, str doc):
+    cdef Factory op = Factory.__new__(Factory)
+    prepare_op(op, name, call_factory)
+    op.make, op.names, op.required = make, names, required
+    setattr(op, "__doc__", doc)
+    return op
+
+
+cdef int read_format(str who, object value) except -1:
+    """A memory format by its name, so that the public objects can live elsewhere."""
+    cdef str name = str(value).rpartition(".")[2]
+    if name == "contiguous_format":
+        return CONTIGUOUS_FORMAT
+    if name == "preserve_format":
+        return PRESERVE
+    if name == "channels_last":
+        return CHANNELS_LAST
+    if name == "channels_last_3d":
+        return CHANNELS_LAST_3D
+    raise TypeError(f"{who}(): argument 'memory_format' must be flambeau.memory_format, not "
+                    f"{type(value).__name__}")
+
+
+cdef int read_option(str who, object key, object value, Options* o) except -1:
+    """One of the keywords that all makers of tensors share; 0 when it is none of them."""
+    if key == "dtype":
+        if value is not None:
+            o.code = as_dtype(value, who).code
+    elif key == "requires_grad":
+        if not PyBool_Check(value):
+            raise TypeError(f"{who}(): argument 'requires_grad' must be bool, not {type(value).__name__}")
+        o.requires = value is True
+    elif key == "device":
+        if value is not None and value is not cpu_device:
+            found = device_for(value, who)
+            o.device = NULL if found is None else <PyObject*>found  # open devices live as long as the process
+        o.placed = value is not None
+    elif key == "memory_format":
+        o.format = NO_FORMAT if value is None else read_format(who, value)
+    elif key == "out":
+        if value is not None:
+            if not isinstance(value, TensorBase):
+                raise TypeError(f"{who}(): argument 'out' must be Tensor, not {type(value).__name__}")
+            o.out = <PyObject*>value
+    elif key == "layout":
+        if value is not None and type(value).__name__ != "layout":
+            raise TypeError(f"{who}(): argument 'layout' must be flambeau.layout, not {type(value).__name__}")
+        if value is not None and not str(value).endswith("strided"):
+            raise RuntimeError(f"{who}(): only the strided layout is supported, got {value}")
+    elif key == "pin_memory":
+        o.pinned = bool(value)
+    else:
+        return 0
+    return 1
+
+
+cdef void no_options(Options* o) noexcept:
+    o.code, o.requires, o.format, o.out, o.placed, o.device, o.pinned = -1, False, NO_FORMAT, NULL, False, NULL, False
+
+
+cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found,
+              Options* o) except -1:
+    """Arguments by position and by name, into `found` (NULL where none was given) and the options."""
+    cdef Py_ssize_t total = len(op.names), k, i
+    no_options(o)
+    if nargs > total:
+        raise TypeError(f"{op.name}() takes {total} positional argument{'' if total == 1 else 's'} but "
+                        f"{nargs} were given")
+    for k in range(total):
+        found[k] = args[k] if k < nargs else NULL
+    if names != NULL:
+        for i in range(len(<tuple>names)):
+            key = (<tuple>names)[i]
+            if read_option(op.name, key, <object>args[nargs + i], o):
+                continue
+            for k in range(total):
+                if key == <str>op.names[k]:
+                    if found[k] != NULL:
+                        raise TypeError(f"{op.name}() got multiple values for argument '{key}'")
+                    found[k] = args[nargs + i]
+                    break
+            else:
+                raise TypeError(f"{op.name}() got an unexpected keyword argument '{key}'")
+    for k in range(op.required):
+        if found[k] == NULL:
+            raise TypeError(f'{op.name}() missing 1 required positional arguments: "{op.names[k]}"')
+    return 0
+
+
+cdef int resolve(Options* o, int code) noexcept:
+    """The dtype asked for, else that of `out`, else `code`."""
+    if o.code >= 0:
+        return o.code
+    return (<TensorBase>o.out).code if o.out != NULL else code
+
+
+cdef int check_requires(Options* o, int code, str who) except -1:
+    """What can be said before the tensor is made."""
+    if o.requires and CATEGORY[code] < 2:
+        raise RuntimeError(f"{who}(): Only Tensors of floating point and complex dtype can require "
+                           "gradients, got "
+                           f"{dtype_of(code)}")
+    if o.out != NULL and (<TensorBase>o.out).code != code:
+        raise RuntimeError(f"{who}(): dtype {dtype_of(code)} does not match dtype of out parameter "
+                           f"({dtype_of((<TensorBase>o.out).code)})")
+    return 0
+
+
+cdef Device where(Options* o, TensorBase model):
+    """The device asked for, else the model's (None: the host)."""
+    if o.placed or model is None:
+        return None if o.device == NULL else <Device>o.device
+    return model.storage.on
+
+
+cdef object finish(TensorBase t, Options* o, str who):
+    """The last step: to the device asked for, into `out`, or marked as a leaf that wants a gradient."""
+    if o.device != NULL and t.storage.on is not <Device>o.device:
+        t = away.moved(t, <Device>o.device)
+    if o.pinned:
+        t = away.pinned(t)
+    if o.out != NULL:
+        out = <object>o.out
+        if out.shape != t.shape:
+            out.resize_(t.shape)
+        out.copy_(t)
+        return out
+    t.requires = o.requires
+    return t
+
+
+cdef int64_t size_at(str who, object given, Py_ssize_t k, str argument="size") except -1:
+    """A size; -2 for a negative one, which the caller names in its error."""
+    cdef int64_t size
+    cdef int overflow = 0
+    cdef str kind
+    if PyLong_CheckExact(given):
+        size = PyLong_AsLongLongAndOverflow(given, &overflow)
+        if not overflow:
+            return size if size >= 0 else -2
+    elif isinstance(given, (float, bool, str)) or not hasattr(given, "__index__"):
+        kind = "tuple of ints" if argument == "size" else "int"
+        raise TypeError(f"{who}(): argument '{argument}' (position {k + 1}) must be {kind}, not "
+                        f"{type(given).__name__}")
+    size = as_size(given, who, argument) if argument == "size" else as_int(given, who, argument)
+    return size if size >= 0 else -2
+
+
+cdef int read_sizes(str who, PyObject** args, Py_ssize_t nargs, int64_t* sizes) except -1:
+    """`f(2, 3)` or `f((2, 3))`; returns how many.  TypeError for anything but ints, RuntimeError for negative
+    ones.
+    """
+    cdef Py_ssize_t k
+    cdef object first = <object>args[0]
+    if PyTuple_Check(first) or PyList_Check(first):
+        if nargs > 1:
+            raise TypeError(f"{who}() takes 1 positional argument but {nargs} were given")
+        nargs, args = PySequence_Fast_GET_SIZE(first), PySequence_Fast_ITEMS(first)
+    if nargs > MAX_DIMS:
+        raise RuntimeError(f"{who}(): a tensor has at most {MAX_DIMS} dimensions, got {nargs}")
+    for k in range(nargs):
+        sizes[k] = size_at(who, <object>args[k], k)
+        if sizes[k] < 0:
+            raise RuntimeError(f"{who}(): Trying to create tensor with negative dimension {<object>args[k]}: "
+                               f"{[<object>args[i] for i in range(nargs)]}")
+    return <int>nargs
+
+
+cdef int read_tuple(str who, object given, int64_t* sizes) except -1:
+    """A size that must be a sequence, as `full` wants it."""
+    if not (PyTuple_Check(given) or PyList_Check(given)):
+        raise TypeError(f"{who}(): argument 'size' (position 1) must be tuple of ints, not "
+                        f"{type(given).__name__}")
+    cdef PyObject* one = <PyObject*>given
+    return read_sizes(who, &one, 1, sizes)
+
+
+cdef int bind_sizes(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, Options* o,
+                    int64_t* sizes) except -1:
+    """Sizes by position or as `size=`, then options; returns how many sizes."""
+    cdef Py_ssize_t k
+    cdef PyObject* by_name = NULL
+    no_options(o)
+    if names != NULL:
+        for k in range(len(<tuple>names)):
+            key = (<tuple>names)[k]
+            if read_option(op.name, key, <object>args[nargs + k], o):
+                continue
+            if key != "size":
+                raise TypeError(f"{op.name}() got an unexpected keyword argument '{key}'")
+            if nargs:
+                raise TypeError(f"{op.name}() got multiple values for argument 'size'")
+            by_name = args[nargs + k]
+    if by_name != NULL:
+        return read_sizes(op.name, &by_name, 1, sizes)
+    if nargs == 0:
+        raise TypeError(f'{op.name}() missing 1 required positional arguments: "size"')
+    return read_sizes(op.name, args, nargs, sizes)
+
+
+cdef int read_strides(str who, object given, int rank, const int64_t* sizes, int64_t* strides) except -1:
+    """Strides that fit the sizes; RuntimeError for negative ones."""
+    cdef int k, n
+    if not (PyTuple_Check(given) or PyList_Check(given)):
+        raise TypeError(f"{who}(): argument 'stride' (position 2) must be tuple of ints, not "
+                        f"{type(given).__name__}")
+    n = <int>len(given)
+    if n != rank:
+        raise RuntimeError(f"{who}(): dimensionality of sizes ({rank}) must match dimensionality of strides "
+                           f"({n})")
+    for k in range(n):
+        strides[k] = size_at(who, given[k], k)
+        if strides[k] < 0:
+            raise RuntimeError(f"{who}(): Negative strides are not supported, got strides: {list(given)}")
+    return 0
+
+
+# --- layouts ------------------------------------------------------------------
+cdef TensorBase laid_out(str who, Device device, int rank, const int64_t* sizes, int code, int format):
+    """A new tensor in a memory format."""
+    cdef int64_t strides[MAX_DIMS]
+    cdef int64_t step = 1
+    cdef int k, d
+    if format <= CONTIGUOUS_FORMAT:
+        return new_tensor_on(device, rank, sizes, code)
+    if format == PRESERVE:
+        raise RuntimeError(f"{who}(): unsupported memory format: preserve_format needs a tensor to be like")
+    if rank != (4 if format == CHANNELS_LAST else 5):
+        raise RuntimeError(f"{who}(): required rank {4 if format == CHANNELS_LAST else 5} tensor to use "
+                           "channels_last format, "
+                           f"got rank {rank}")
+    for k in range(rank):                  # channels innermost, then the others from the last to the first
+        d = 1 if k == 0 else rank - k if k < rank - 1 else 0
+        strides[d] = step
+        step *= sizes[d] if sizes[d] > 0 else 1
+    return new_strided_on(device, rank, sizes, strides, code)
+
+
+cdef TensorBase like(str who, Device device, TensorBase model, int code, int format):
+    """A new tensor of the model's shape; its strides too if no gap lies between its elements, else their
+    order.
+    """
+    cdef int order[MAX_DIMS]
+    cdef int64_t strides[MAX_DIMS]
+    cdef int64_t step = 1
+    cdef int d, i, k, found
+    cdef bint dense = True
+    if format == CONTIGUOUS_FORMAT or format >= CHANNELS_LAST:
+        return laid_out(who, device, model.rank, model.sizes, code, format)
+    if model.contiguous:
+        if row_major(model):
+            return new_tensor_on(device, model.rank, model.sizes, code)
+        return new_strided_on(device, model.rank, model.sizes, model.strides, code)
+    # insertion sort, innermost first; a broadcast dimension is passed over
+    for k in range(model.rank):
+        order[k] = d = model.rank - 1 - k
+        i = k
+        for found in range(k - 1, -1, -1):
+            if outside(model, order[found], d) > 0:
+                order[i], order[found] = order[found], d
+                i = found
+            elif outside(model, order[found], d) < 0:
+                break
+    for d in order[:model.rank]:
+        if model.sizes[d] != 1:
+            dense = dense and model.strides[d] == step
+        strides[d] = step
+        step *= model.sizes[d]
+    if not dense:
+        return new_strided_on(device, model.rank, model.sizes, strides, code)
+    return new_strided_on(device, model.rank, model.sizes, model.strides, code)
+
+
+cdef bint row_major(TensorBase t) noexcept nogil:
+    """Contiguous, with the usual strides for dimensions of size 1 as well."""
+    cdef int64_t step = 1
+    cdef int d
+    for d in range(t.rank - 1, -1, -1):
+        if t.strides[d] != step:
+            return False
+        if t.sizes[d] > 1:
+            step *= t.sizes[d]
+    return True
+
+
+cdef inline int outside(TensorBase t, int a, int b) noexcept nogil:
+    """1 where dimension a belongs further out than b, -1 where it belongs further in, 0 where its stride does
+    not tell.
+    """
+    if t.strides[a] == 0 or t.strides[b] == 0:
+        return 0
+    if t.strides[a] != t.strides[b]:
+        return 1 if t.strides[a] > t.strides[b] else -1
+    return 1 if t.sizes[a] > t.sizes[b] else 0
+
+
+make_callable(Factory, factory("", NULL, (), 0, ""))

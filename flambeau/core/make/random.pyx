@@ -1,0 +1,305 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False, embedsignature=True, embedsignature.format=clinic
+"""Random numbers: Philox streams and their generators.
+
+Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a key
+and a counter into four random words.  A generator is a key, its seed, and the next counter.  Whoever needs
+words reserves counters: element i of an operation that has reserved from `offset` on is word i % 4 of counter
+offset + i // 4, on every device and for any number of threads.
+"""
+from libc.stdlib cimport free
+from libc.string cimport memcpy
+from libc.stdint cimport int64_t, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
+from cpython.object cimport PyObject
+from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY, ITEMSIZE, dtype_of
+from ..base.device cimport device_for
+from ..base.memory cimport scratch
+from ..base.dtypes import cpu_device
+from ..base.tensor cimport TensorBase, new_tensor, pointer, as_int
+from .elements cimport Value, store, check_fits
+from .factory cimport Factory, Options, factory, bind, resolve, check_requires, finish
+from ..call.dispatch cimport Op
+import os
+
+
+# --- Philox -------------------------------------------------------------------
+cdef inline void philox_words(uint64_t key, uint64_t low, uint64_t high, uint32_t* out) noexcept nogil:
+    """Ten rounds over the 128-bit counter (low, high)."""
+    cdef uint32_t c0 = <uint32_t>low, c1 = <uint32_t>(low >> 32)
+    cdef uint32_t c2 = <uint32_t>high, c3 = <uint32_t>(high >> 32)
+    cdef uint32_t k0 = <uint32_t>key, k1 = <uint32_t>(key >> 32)
+    cdef uint64_t p0, p1
+    cdef int r
+    for r in range(10):
+        p0 = <uint64_t>c0 * <uint64_t>0xD2511F53
+        p1 = <uint64_t>c2 * <uint64_t>0xCD9E8D57
+        c0, c2 = <uint32_t>(p1 >> 32) ^ c1 ^ k0, <uint32_t>(p0 >> 32) ^ c3 ^ k1
+        c1, c3 = <uint32_t>p1, <uint32_t>p0
+        k0, k1 = k0 + <uint32_t>0x9E3779B9, k1 + <uint32_t>0xBB67AE85
+    out[0], out[1], out[2], out[3] = c0, c1, c2, c3
+
+
+cdef void philox(uint64_t key, uint64_t counter, uint32_t* out) noexcept nogil:
+    """The four words of a counter."""
+    philox_words(key, counter, 0, out)
+
+
+def _philox(key: int, counter: int) -> tuple:
+    """The four words that Philox4x32-10 makes of a 64-bit key and a 128-bit counter."""
+    cdef uint32_t out[4]
+    philox_words(key, counter & 0xFFFFFFFFFFFFFFFF, counter >> 64, out)
+    return out[0], out[1], out[2], out[3]
+
+
+# --- generators ---------------------------------------------------------------
+cdef uint64_t read_seed(object seed, str who) except? 0:
+    """64 bits; a negative seed counts from 2**64 down.  RuntimeError beyond."""
+    seed = int(seed)
+    if seed < -(1 << 63) or seed >= 1 << 64:
+        raise RuntimeError(f"{who}(): a seed must lie in [-2**63, 2**64 - 1], got {seed}")
+    return seed & 0xFFFFFFFFFFFFFFFF
+
+
+cdef class Generator:
+    """A stream of random numbers: a seed and how far it has been used.  RuntimeError for a device that is not there.
+
+    >>> import flambeau
+    >>> g = flambeau.Generator().manual_seed(3)
+    >>> g.initial_seed()
+    3
+    """
+
+    def __init__(self, device="cpu"):
+        found = device_for(device, "Generator")
+        self.place = cpu_device if found is None else found.place
+        self.key, self.offset = 67280421310721, 0
+
+    @property
+    def device(self):
+        """The device that it was made for.  Numbers come from the seed and the counter alone, so that a generator of one
+        device draws the same ones on another.
+        """
+        return self.place
+
+    def manual_seed(self, seed) -> "Generator":
+        """Start the stream of that seed; returns the generator.  RuntimeError for a seed beyond 64 bits."""
+        self.key, self.offset = read_seed(seed, "manual_seed"), 0
+        return self
+
+    def seed(self) -> int:
+        """Start a stream that nobody can foresee; returns its seed."""
+        self.key, self.offset = int.from_bytes(os.urandom(8), "little"), 0
+        return self.key
+
+    def initial_seed(self) -> int:
+        """The seed."""
+        return self.key
+
+    def get_state(self):
+        """A uint8 tensor of 16 bytes: the seed, then the counters used, both little-endian."""
+        cdef int64_t n = 16
+        cdef TensorBase t = new_tensor(1, &n, U8)
+        cdef int k
+        for k in range(8):
+            t.storage.data[k] = <char>(self.key >> 8 * k)
+            t.storage.data[8 + k] = <char>(self.offset >> 8 * k)
+        return t
+
+    def set_state(self, new_state) -> "Generator":
+        """Continue where `get_state` was called.  TypeError unless it is a uint8 tensor, RuntimeError unless
+        it has 16 bytes.
+        """
+        cdef TensorBase t
+        cdef uint64_t parts[2]
+        cdef int k
+        if not isinstance(new_state, TensorBase) or (<TensorBase>new_state).code != U8:
+            given = new_state.dtype if isinstance(new_state, TensorBase) else type(new_state).__name__
+            raise TypeError(f"set_state(): RNG state must be a uint8 Tensor, got {given}")
+        t = <TensorBase>new_state
+        if t.count != 16 or t.rank != 1:
+            raise RuntimeError(f"set_state(): an RNG state has shape [16], got {list(t.shape)}")
+        parts[0] = parts[1] = 0
+        for k in range(16):
+            parts[k // 8] |= <uint64_t>(<uint8_t*>pointer(t))[k * t.strides[0]] << 8 * (k % 8)
+        self.key, self.offset = parts[0], parts[1]
+        return self
+
+    def clone_state(self) -> "Generator":
+        """Another generator that continues the same stream."""
+        return _generator_at(self.key, self.offset, self.place)
+
+    def __reduce__(self):
+        return (_generator_at, (self.key, self.offset, self.place))
+
+    def __repr__(self):
+        return f"<flambeau.Generator seed={self.key} offset={self.offset}>"
+
+
+def _generator_at(key: int, offset: int, place) -> Generator:
+    cdef Generator g = Generator(place)
+    g.key, g.offset = key, offset
+    return g
+
+
+cdef Generator the_default = Generator()
+default_generator = the_default
+default_generator.seed()
+
+
+cdef uint64_t reserve(Generator g, uint64_t counters) noexcept:
+    """Take that many counters; returns the first."""
+    cdef uint64_t first = g.offset
+    g.offset += counters
+    return first
+
+
+cdef Generator generator_or_default(object given, str who):
+    if given is None:
+        return the_default
+    if not isinstance(given, Generator):
+        raise TypeError(f"{who}(): argument 'generator' must be flambeau.Generator, not "
+                        f"{type(given).__name__}")
+    return <Generator>given
+
+
+def _reserve(generator, uint64_t counters) -> tuple:
+    """Take counters of a generator (None for the default one): (seed, first counter)."""
+    cdef Generator g = generator_or_default(generator, "_reserve")
+    return g.key, reserve(g, counters)
+
+
+def manual_seed(seed) -> Generator:
+    """Start the default generator's stream of that seed; returns the generator.  RuntimeError for a seed
+    beyond 64 bits.
+    """
+    return the_default.manual_seed(seed)
+
+
+def seed() -> int:
+    """Give the default generator a seed that nobody can foresee, and return it."""
+    return the_default.seed()
+
+
+def initial_seed() -> int:
+    """The default generator's seed."""
+    return the_default.initial_seed()
+
+
+def get_rng_state():
+    """The default generator's state, a uint8 tensor."""
+    return the_default.get_state()
+
+
+def set_rng_state(new_state) -> None:
+    """Let the default generator continue from a state."""
+    the_default.set_state(new_state)
+
+
+# --- words for the host -------------------------------------------------------
+cdef inline uint32_t next_word(Stream* s) noexcept nogil:
+    if s.used == 4:
+        philox_words(s.key, s.counter, 0, s.block)
+        s.counter += 1
+        s.used = 0
+    s.used += 1
+    return s.block[s.used - 1]
+
+
+cdef inline uint32_t below(Stream* s, uint32_t n) noexcept nogil:
+    """An unbiased number below n (Lemire: "Fast random integer generation in an interval", 2019)."""
+    cdef uint64_t product = <uint64_t>next_word(s) * n
+    cdef uint32_t least
+    if <uint32_t>product < n:
+        least = (<uint32_t>0 - n) % n
+        while <uint32_t>product < least:
+            product = <uint64_t>next_word(s) * n
+    return <uint32_t>(product >> 32)
+
+
+def _host_uint32(generator, Py_ssize_t n) -> list:
+    """n words of a generator (None for the default one), as ints."""
+    cdef Generator g = generator_or_default(generator, "_host_uint32")
+    cdef Stream s
+    cdef Py_ssize_t i
+    if n < 0:
+        raise ValueError(f"_host_uint32(): n must be at least 0, got {n}")
+    s.key, s.used = g.key, 4
+    s.counter = reserve(g, (n + 3) // 4)
+    return [next_word(&s) for i in range(n)]
+
+
+# --- randperm -----------------------------------------------------------------
+cdef void shuffle(uint32_t* order, uint32_t n, Stream* s) noexcept nogil:
+    """0 … n - 1 in random order (Fisher and Yates)."""
+    cdef uint32_t i, j
+    for i in range(n):
+        order[i] = i
+    for i in range(n - 1, 0, -1):
+        j = below(s, i + 1)
+        order[i], order[j] = order[j], order[i]
+
+
+cdef int64_t highest(int code) noexcept:
+    """How many integers from 0 on a dtype tells apart."""
+    if code == F16:
+        return 2049
+    if code == BF16:
+        return 257
+    if code == F32:
+        return (1 << 24) + 1
+    if code == F64:
+        return (<int64_t>1 << 53) + 1
+    return 256 if code == U8 else 128 if code == I8 else 32768 if code == I16 else <int64_t>1 << 31
+
+
+cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
+    cdef PyObject* found[2]
+    cdef Options o
+    cdef Generator g
+    cdef Stream s
+    cdef Value v
+    cdef TensorBase t
+    cdef uint32_t* order
+    cdef int64_t n, i
+    cdef int code
+    bind(<Factory>op, args, nargs, names, found, &o)
+    n = as_int(<object>found[0], "randperm", "n")
+    g = generator_or_default(None if found[1] == NULL else <object>found[1], "randperm")
+    code = resolve(&o, I64)
+    check_requires(&o, code, "randperm")
+    if n < 0:
+        raise RuntimeError(f"randperm(): Trying to create tensor with negative dimension {n}: [{n}]")
+    if code == BOOL or CATEGORY[code] == 3:
+        raise NotImplementedError(f"randperm(): not implemented for {dtype_of(code)}")
+    if n > highest(code) and code != I64 or n >= <int64_t>1 << 32:
+        raise RuntimeError("randperm(): n cannot be greater than "
+                           f"{highest(code) if code != I64 else (1 << 32) - 1} for "
+                           f"{dtype_of(code)}, got {n}")
+    t = new_tensor(1, &n, code)
+    order = <uint32_t*>t.storage.data if code == I32 else <uint32_t*>scratch(n, 4)
+    s.key, s.counter, s.used = g.key, g.offset, 4
+    with nogil:
+        shuffle(order, <uint32_t>n, &s)
+        if code == I64:
+            for i in range(n):
+                (<int64_t*>t.storage.data)[i] = order[i]
+        elif code != I32:
+            v.category, v.wide, v.imag = 1, False, 0
+            for i in range(n):
+                v.whole, v.real = order[i], order[i]
+                store(t.storage.data + i * ITEMSIZE[code], code, &v)
+    g.offset = s.counter
+    if code != I32:
+        free(order)
+    return finish(t, &o, "randperm")
+
+
+randperm = factory("randperm", make_randperm, ("n", "generator"), 1,
+    """randperm(n, *, generator=None, dtype=int64) -> 1-D Tensor
+
+    The integers 0 … n - 1 in random order, each order with equal probability.  RuntimeError where the dtype
+    cannot tell them apart.
+
+    >>> import flambeau
+    >>> sorted(flambeau.randperm(4).tolist())
+    [0, 1, 2, 3]
+    """)

@@ -1,0 +1,1 @@
+"""Elements at places that indices name; joining."""

@@ -1,0 +1,739 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Indexing: numbers, slices, None and Ellipsis give views; masks and index tensors gather elements into a new tensor.
+
+A key is read once, into a program of cuts (see `geometry`) that makes a view, and a list of index tensors for the view's
+dimensions (see `places`).
+"""
+from libc.string cimport memset
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from ..base.dtypes cimport BOOL, U8, I32, I64, CATEGORY, dtype_of
+from ..base.tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, check_apart, late, new_tensor, new_tensor_on, operator_for, pointer, same_shape, wrap_dim
+from ..loops.launch cimport moved
+from ..tape.tape cimport grad_enabled, set_grad, own
+from ..views.geometry cimport Shape, load, select_cut, slice_cut, unsqueeze_cut
+from .places cimport as_index, get, get_checked, put_checked, put_into
+from ..views.strided cimport clear, compact, cut, expanded, reshaped, view_of, viewed
+from ..call.dispatch import clone, copy_, to_dtype
+from ..make.elements import fill_
+from ..make.literal import tensor as tensor_of
+from .scatter import (
+    gather, index_reduce, index_reduce_, scatter, scatter_, scatter_add, scatter_add_, scatter_reduce, scatter_reduce_, take_along_dim,
+)
+import warnings
+
+cdef extern from "Python.h":
+    bint PyLong_CheckExact(object o)
+    bint PyLong_Check(object o)
+    bint PyBool_Check(object o)
+    bint PySlice_Check(object o)
+    bint PyTuple_CheckExact(object o)
+    bint PyTuple_Check(object o)
+    int PySlice_Unpack(object slice, Py_ssize_t* start, Py_ssize_t* stop, Py_ssize_t* step) except -1
+    Py_ssize_t PySlice_AdjustIndices(Py_ssize_t length, Py_ssize_t* start, Py_ssize_t* stop, Py_ssize_t step)
+
+cdef enum: MOST_CUTS = 128    # steps of one key
+
+cdef enum:
+    SELECT, SLICE, UNSQUEEZE
+
+
+# --- keys ---------------------------------------------------------------------------------------------------------------------
+cdef struct Program:          # the cuts of a key, in order
+    int64_t count
+    int64_t cuts[MOST_CUTS][5]
+
+cdef struct Reader:           # how far a key has been read
+    Program program
+    int source                # the dimension of the tensor that the next item is about
+    int out                   # the dimension of the view that it will be
+    int rank                  # of the view so far
+
+
+cdef void program_cut(Shape* s, const int64_t* arguments) noexcept:
+    cdef Program* p = <Program*>arguments
+    cdef int64_t k
+    for k in range(p.count):
+        if p.cuts[k][0] == SELECT:
+            select_cut(s, &p.cuts[k][1])
+        elif p.cuts[k][0] == SLICE:
+            slice_cut(s, &p.cuts[k][1])
+        else:
+            unsqueeze_cut(s, &p.cuts[k][1])
+
+
+cdef int add_cut(Reader* r, int kind, int64_t a=0, int64_t b=0, int64_t c=0) except -1:
+    cdef Program* p = &r.program
+    r.rank += kind == UNSQUEEZE
+    r.rank -= kind == SELECT
+    if p.count == MOST_CUTS or r.rank > MAX_DIMS:
+        raise IndexError(f"too many indices for one key: a tensor has at most {MAX_DIMS} dimensions")
+    p.cuts[p.count][0], p.cuts[p.count][1] = kind, r.out
+    p.cuts[p.count][2], p.cuts[p.count][3], p.cuts[p.count][4] = a, b, c
+    p.count += 1
+    return 0
+
+
+cdef int read_int(Reader* r, TensorBase t, int64_t i) except -1:
+    cdef int64_t size = t.sizes[r.source]
+    if i < -size or i >= size:
+        raise IndexError(f"index {i} is out of bounds for dimension {r.source} with size {size}")
+    add_cut(r, SELECT, i + size if i < 0 else i)
+    r.source += 1
+    return 0
+
+
+cdef int read_slice(Reader* r, TensorBase t, object item) except -1:
+    cdef Py_ssize_t start, stop, step, length
+    PySlice_Unpack(item, &start, &stop, &step)
+    if step <= 0:
+        raise ValueError("step must be greater than zero")
+    length = PySlice_AdjustIndices(t.sizes[r.source], &start, &stop, step)
+    if length != t.sizes[r.source] or step != 1:
+        add_cut(r, SLICE, start, step, length)
+    r.source += 1
+    r.out += 1
+    return 0
+
+
+cdef TensorBase finish_view(TensorBase t, Reader* r):
+    cdef str label = "SliceBackward0"
+    if r.program.count == 1 and r.program.cuts[0][0] != SLICE:
+        label = "SelectBackward0" if r.program.cuts[0][0] == SELECT else "UnsqueezeBackward0"
+    return cut(t, program_cut, <const int64_t*>&r.program, label)
+
+
+cdef bint is_basic(tuple key, int* dims) noexcept:
+    """Whether the key has only numbers, slices, None and Ellipsis; counts the dimensions that it names."""
+    dims[0] = 0
+    for item in key:
+        if PyLong_CheckExact(item) or PySlice_Check(item):
+            dims[0] += 1
+        elif item is not None and item is not Ellipsis:
+            return False
+    return True
+
+
+cdef int too_many(TensorBase t, int dims) except -1:
+    if dims > t.rank:
+        raise IndexError(f"too many indices for tensor of dimension {t.rank}: got {dims}")
+    return 0
+
+
+cdef TensorBase read_basic(TensorBase t, tuple key, int dims):
+    cdef Reader r
+    r.program.count, r.source, r.out, r.rank = 0, 0, 0, t.rank
+    too_many(t, dims)
+    cdef bint spread = False
+    for item in key:
+        if PyLong_CheckExact(item):
+            read_int(&r, t, as_int(item, "__getitem__", "key"))
+        elif PySlice_Check(item):
+            read_slice(&r, t, item)
+        elif item is None:
+            add_cut(&r, UNSQUEEZE)
+            r.out += 1
+        elif not spread:
+            spread = True
+            r.source += t.rank - dims
+            r.out += t.rank - dims
+    return finish_view(t, &r)
+
+
+cdef object plain_item(object item):
+    """An item of a key as an int, bool, slice, None, Ellipsis or tensor (of int64 or bool)."""
+    cdef TensorBase t
+    if item is None or item is Ellipsis or PyLong_Check(item) or PySlice_Check(item):
+        return item
+    if isinstance(item, TensorBase):
+        t = <TensorBase>item
+    elif isinstance(item, (list, tuple, range)) or hasattr(item, "__array__"):
+        if hasattr(item, "__index__") and not hasattr(item, "__len__") and not getattr(item, "ndim", 0):
+            return item.__index__()
+        t = <TensorBase>tensor_of(list(item) if isinstance(item, range) else item)
+        if t.count == 0 and CATEGORY[t.code] == 2:
+            t = <TensorBase>to_dtype(t, dtype_of(I64))
+    elif hasattr(item, "__index__"):
+        return item.__index__()
+    else:
+        raise (TypeError if isinstance(item, str) else IndexError)(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+            f"(got {type(item).__name__})")
+    if t.code == U8:
+        warnings.warn("indexing with dtype uint8 is deprecated, use a bool mask", UserWarning, stacklevel=2)
+        return to_dtype(t, dtype_of(BOOL))
+    if t.code == BOOL:
+        return t
+    if CATEGORY[t.code] != 1:
+        raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {dtype_of(t.code)}")
+    if t.rank == 0:
+        return int(t)
+    return as_index(t)
+
+
+cdef int check_mask(TensorBase t, TensorBase mask, int source, int place) except -1:
+    cdef int d
+    for d in range(mask.rank):
+        if mask.sizes[d] != t.sizes[source + d]:
+            raise IndexError(f"The shape of the mask {list(mask.shape)} at index {d} does not match the shape of the indexed tensor "
+                             f"{list(t.shape)} at index {source + d}")
+    return 0
+
+
+cdef tuple read_advanced(TensorBase t, tuple key):
+    """The view that the key's basic items make, and the index tensors of its dimensions (None where there are none)."""
+    cdef Reader r
+    cdef list items = [plain_item(item) for item in key], indices = []
+    cdef TensorBase index
+    cdef int dims = 0, d
+    cdef bint spread = False, advanced = False
+    r.program.count, r.source, r.out, r.rank = 0, 0, 0, t.rank
+    for item in items:
+        if isinstance(item, TensorBase):
+            dims += (<TensorBase>item).rank if (<TensorBase>item).code == BOOL else 1
+        elif item is not None and item is not Ellipsis and not PyBool_Check(item):
+            dims += 1
+    too_many(t, dims)
+    for item in items:
+        if isinstance(item, TensorBase) and (<TensorBase>item).code == BOOL and (<TensorBase>item).rank == 0:
+            item = bool(item)
+        if item is None:
+            add_cut(&r, UNSQUEEZE)
+            r.out += 1
+        elif item is Ellipsis:
+            if not spread:
+                spread = True
+                r.source += t.rank - dims
+                r.out += t.rank - dims
+        elif PyBool_Check(item):  # a new dimension with all or nothing of it
+            add_cut(&r, UNSQUEEZE)
+            place_index(indices, r.out, tensor_of([0] if item else [], dtype=dtype_of(I64)))
+            r.out += 1
+            advanced = True
+        elif PyLong_Check(item):
+            read_int(&r, t, as_int(item, "__getitem__", "key"))
+        elif PySlice_Check(item):
+            read_slice(&r, t, item)
+        else:
+            index = <TensorBase>item
+            advanced = True
+            if index.code != BOOL:
+                place_index(indices, r.out, index)
+                r.source += 1
+                r.out += 1
+                continue
+            check_mask(t, index, r.source, r.out)
+            places = coordinates(index, False)
+            for d in range(index.rank):
+                place_index(indices, r.out, row_of(<TensorBase>places, d))
+                r.source += 1
+                r.out += 1
+    if r.program.count == 0 and advanced:
+        return t, indices
+    return finish_view(t, &r), indices if advanced else None
+
+
+cdef int place_index(list indices, int dim, TensorBase index) except -1:
+    while len(indices) < dim:
+        indices.append(None)
+    indices.append(index)
+    return 0
+
+
+cdef TensorBase row_of(TensorBase t, int64_t i):
+    cdef Shape s
+    cdef int64_t a[2]
+    a[0], a[1] = 0, i
+    load(&s, t)
+    select_cut(&s, a)
+    return view_of(t, &s)
+
+
+cdef object getitem(TensorBase t, object key):
+    cdef Reader r
+    cdef int dims
+    if PyLong_CheckExact(key) or PySlice_Check(key):
+        if t.rank == 0:
+            raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number")
+        r.program.count, r.source, r.out, r.rank = 0, 0, 0, t.rank
+        if PySlice_Check(key):
+            read_slice(&r, t, key)
+        else:
+            read_int(&r, t, as_int(key, "__getitem__", "key"))
+        return finish_view(t, &r)
+    if not PyTuple_Check(key):
+        if isinstance(key, TensorBase) and (<TensorBase>key).code == BOOL and (<TensorBase>key).rank:
+            key, t = positions(t, <TensorBase>key)
+        key = (key,)
+    if is_basic(<tuple>key, &dims):
+        return read_basic(t, <tuple>key, dims)
+    v, indices = read_advanced(t, <tuple>key)
+    return v if indices is None else get(<TensorBase>v, <list>indices, "IndexBackward0")
+
+
+cdef tuple positions(TensorBase t, TensorBase mask):
+    """A mask as a vector of positions in t with the masked dimensions made one; as they are where strides forbid that."""
+    cdef int64_t sizes[MAX_DIMS]
+    cdef TensorBase flat
+    cdef int d, rest = t.rank - mask.rank
+    too_many(t, mask.rank)
+    check_mask(t, mask, 0, 0)
+    sizes[0] = mask.count
+    for d in range(rest):
+        sizes[1 + d] = t.sizes[mask.rank + d]
+    flat = t if mask.rank == 1 else viewed(t, 1 + rest, sizes, "ViewBackward0")
+    if flat is None:
+        return mask, t
+    return row_of(coordinates(reshaped(mask, 1, sizes), False), 0), flat
+
+
+cdef int setitem(TensorBase t, object key, object value) except -1:
+    cdef TensorBase v, given
+    cdef int dims, d
+    cdef list indices = None
+    if PyTuple_Check(key) and is_basic(<tuple>key, &dims):
+        v = read_basic(t, <tuple>key, dims)
+    elif PyLong_CheckExact(key) or PySlice_Check(key):
+        v = <TensorBase>getitem(t, key)
+    else:
+        if isinstance(key, TensorBase) and (<TensorBase>key).code == BOOL and (<TensorBase>key).rank:
+            if not isinstance(value, TensorBase) and same_shape(t, <TensorBase>key):
+                (<object>t).masked_fill_(key, value)
+                return 0
+            key, t = positions(t, <TensorBase>key)
+        found = read_advanced(t, <tuple>key if PyTuple_Check(key) else (key,))
+        v, indices = <TensorBase>found[0], found[1]
+    if not isinstance(value, TensorBase):
+        if hasattr(value, "__len__") and getattr(value, "ndim", 1) or isinstance(value, str):
+            raise TypeError(f"can't assign a {type(value).__name__} to a tensor of dtype {dtype_of(t.code)}")
+        if indices is None:
+            check_apart(v, "copy_")
+            fill_(v, value)
+            return 0
+        value = fill_(new_tensor(0, NULL, t.code), value)
+    given = <TensorBase>value
+    if indices is not None:
+        if given.code != v.code:
+            given = <TensorBase>to_dtype(given, dtype_of(v.code))
+        return put_into(v, indices, given, False, "index_put_")
+    d = 0
+    while given.rank - d > v.rank and given.sizes[d] == 1:
+        d += 1
+    if d:  # leading dimensions of size 1 are of no account
+        given = reshaped(given, given.rank - d, given.sizes + d)
+    copy_(v, given)
+    return 0
+
+
+late.getitem = getitem
+late.setitem = setitem
+
+
+# --- masks ----------------------------------------------------------------------------------------------------------------------
+cdef int64_t count_true(const uint8_t* p, int64_t n) noexcept nogil:
+    cdef int64_t i, found = 0
+    for i in range(n):
+        found += p[i] != 0
+    return found
+
+
+cdef void list_true(const uint8_t* p, int64_t n, int64_t* to) noexcept nogil:
+    """The positions of the n elements that are true; without a branch that depends on them."""
+    cdef int64_t i = 0, k = 0
+    while k < n:
+        to[k] = i
+        k += p[i] != 0
+        i += 1
+
+
+cdef TensorBase coordinates(TensorBase t, bint by_element):
+    """Where t is not zero: shape (elements, rank) if `by_element`, else (rank, elements)."""
+    cdef TensorBase mask = t, out
+    cdef const uint8_t* p
+    cdef int64_t* to
+    cdef int64_t shape[2]
+    cdef int64_t place[MAX_DIMS]
+    cdef int64_t n, i, along, step, gap, row, length
+    cdef int d, rank = t.rank
+    cdef bint before = grad_enabled()
+    set_grad(False)
+    try:
+        if t.code != BOOL:
+            mask = <TensorBase>late.binary(operator_for(OP_NE), t, 0)
+        mask = compact(mask)
+    finally:
+        set_grad(before)
+    if t.storage.on is not None:  # how many there are is for the host to know: it finds them, too
+        return moved(coordinates(moved(mask, None), by_element), t.storage.on)
+    p = <const uint8_t*>pointer(mask)
+    n = count_true(p, mask.count)
+    shape[0], shape[1] = n if by_element else rank, rank if by_element else n
+    out = new_tensor(2, shape, I64)
+    if n == 0 or rank == 0:
+        return out
+    to = <int64_t*>out.storage.data
+    if rank == 1:
+        with nogil:
+            list_true(p, n, to)
+        return out
+    step, along = rank if by_element else 1, 1 if by_element else n
+    length = mask.sizes[rank - 1]
+    memset(place, 0, sizeof(place))
+    with nogil:
+        for row in range(mask.count // length):
+            i = 0
+            while i < length:
+                if i + 8 <= length and (<const uint64_t*>(p + i))[0] == 0:
+                    i += 8
+                    continue
+                if p[i]:
+                    for d in range(rank - 1):
+                        to[d * along] = place[d]
+                    to[(rank - 1) * along] = i
+                    to += step
+                i += 1
+            p += length
+            d = rank - 2
+            while d >= 0:
+                place[d] += 1
+                if place[d] < mask.sizes[d]:
+                    break
+                place[d] = 0
+                d -= 1
+    return out
+
+
+def nonzero(TensorBase input not None, *, as_tuple=False):
+    """Where the elements are not zero: a row of coordinates for each, in row-major order.
+
+    With `as_tuple`, a vector for each dimension, as an index key has it; a 0-dim tensor then counts as a vector of one.
+
+    >>> import flambeau
+    >>> flambeau.nonzero(flambeau.tensor([[0, 5], [6, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    >>> flambeau.nonzero(flambeau.tensor([0, 5, 6]), as_tuple=True)
+    (tensor([1, 2]),)
+    """
+    cdef int d
+    cdef TensorBase found
+    cdef int64_t one = 1
+    if not as_tuple:
+        return coordinates(input, True)
+    if input.rank == 0:
+        input = reshaped(input, 1, &one)
+    found = coordinates(input, False)
+    return tuple([row_of(found, d) for d in range(input.rank)])
+
+
+def argwhere(TensorBase input not None):
+    """`nonzero(input)`."""
+    return coordinates(input, True)
+
+
+# --- operations ---------------------------------------------------------------------------------------------------------------------
+cdef list read_indices(TensorBase t, object indices, str who):
+    """Index tensors of index_put: masks become coordinates; None takes all of a dimension."""
+    cdef list found = []
+    cdef TensorBase index, places
+    cdef int d
+    if not isinstance(indices, (tuple, list)):
+        raise TypeError(f"{who}(): argument 'indices' must be tuple of Tensors, not {type(indices).__name__}")
+    for item in indices:
+        if item is None:
+            found.append(None)
+            continue
+        if not isinstance(item, TensorBase):
+            raise TypeError(f"{who}(): argument 'indices' must be tuple of Tensors, got {type(item).__name__}")
+        index = <TensorBase>item
+        if index.code == BOOL or index.code == U8:
+            if len(found) + index.rank > t.rank:
+                raise IndexError(f"{who}(): too many indices for tensor of dimension {t.rank}")
+            check_mask(t, index, len(found), 0)
+            places = coordinates(index, False)
+            for d in range(index.rank):
+                found.append(row_of(places, d))
+        elif CATEGORY[index.code] == 1:
+            found.append(as_index(index))
+        else:
+            raise IndexError(f"{who}(): tensors used as indices must be long, int, byte or bool tensors, got "
+                             f"{dtype_of(index.code)}")
+    if len(found) > t.rank:
+        raise IndexError(f"{who}(): too many indices for tensor of dimension {t.rank} (got {len(found)})")
+    return found
+
+
+def index_put_(TensorBase input not None, indices, TensorBase values not None, accumulate=False):
+    """`input[indices] = values`, or `+=` with `accumulate`, where equal indices add up in their order."""
+    if values.code != input.code:
+        raise RuntimeError(f"index_put_(): Index put requires the source and destination dtypes match, got {dtype_of(input.code)} "
+                           f"for the destination and {dtype_of(values.code)} for the source.")
+    put_into(input, read_indices(input, indices, "index_put_"), values, accumulate, "index_put_")
+    return input
+
+
+def index_put(TensorBase input not None, indices, TensorBase values not None, accumulate=False):
+    """A copy of the input with `values` written (or added) at `indices`.
+
+    >>> import flambeau
+    >>> flambeau.index_put(flambeau.zeros(3), (flambeau.tensor([0, 0]),), flambeau.ones(2), accumulate=True)
+    tensor([2., 0., 0.])
+    """
+    return index_put_(clone(input), indices, values, accumulate)
+
+
+cdef list along_dim(TensorBase input, object dim, TensorBase index, str who, int* wrapped, object error=IndexError):
+    """The index of index_select and its kin, as a list for `get`: a vector (or 0-dim) of int32 or int64."""
+    cdef int64_t one = 1
+    wrapped[0] = wrap_dim(as_int(dim, who, "dim"), input.rank, who)
+    if index.rank > 1:
+        raise IndexError(f"{who}(): Index is supposed to be a vector, got shape {list(index.shape)}")
+    if index.code != I64 and index.code != I32:
+        raise RuntimeError(f"{who}(): Expected dtype int32 or int64 for index, got {dtype_of(index.code)}")
+    index = as_index(index)
+    if index.rank == 0:
+        index = reshaped(index, 1, &one)
+    return [None] * wrapped[0] + [index]
+
+
+def index_select(TensorBase input not None, dim, TensorBase index not None):
+    """The parts of dimension `dim` that a vector of indices names, in its order.
+
+    IndexError for an index that is negative or too large.
+
+    >>> import flambeau
+    >>> flambeau.index_select(flambeau.arange(4) * 10, 0, flambeau.tensor([3, 1]))
+    tensor([30, 10])
+    """
+    cdef int d
+    cdef list indices = along_dim(input, dim, index, "index_select", &d)
+    cdef int64_t one = 1
+    cdef TensorBase found
+    if input.rank == 0:
+        found = reshaped(get_checked(reshaped(input, 1, &one), indices, "IndexSelectBackward0", IndexError, False), 0, NULL)
+        own(found, input)
+        return found
+    return get_checked(input, indices, "IndexSelectBackward0", IndexError, False)
+
+
+cdef TensorBase matching_source(TensorBase input, int d, TensorBase index, TensorBase source, str who, object error):
+    """The source of index_add and index_copy, checked: as many parts as there are indices, otherwise the input's shape."""
+    cdef int64_t n = source.sizes[d] if source.rank else 1
+    cdef int k
+    if source.code != input.code:
+        raise RuntimeError(f"{who}(): self ({dtype_of(input.code)}) and source ({dtype_of(source.code)}) must have the same scalar "
+                           "type")
+    if index.count != n:
+        raise error(f"{who}(): Number of indices ({index.count}) should be equal to source.size(dim): ({n}), for dim: {d}")
+    if source.rank != input.rank and source.rank and input.rank:
+        raise error(f"{who}(): source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+                    f"{list(input.shape)} source.shape = {list(source.shape)}")
+    for k in range(source.rank):
+        if k != d and source.sizes[k] != input.sizes[k]:
+            raise error(f"{who}(): source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+                        f"self.shape = {list(input.shape)} source.shape = {list(source.shape)}")
+    return source
+
+
+cdef object put_along(TensorBase input, object dim, TensorBase index, TensorBase source, bint accumulate, str who, object error):
+    cdef int d
+    cdef int64_t one = 1
+    cdef list indices = along_dim(input, dim, index, who, &d)
+    source = matching_source(input, d, index, source, who, error)
+    if input.rank == 0:
+        put_checked(reshaped(input, 1, &one), indices, reshaped(source, 1, &one), accumulate, who, error if input.rank > 1 else IndexError, False)
+    else:
+        put_checked(input, indices, source, accumulate, who, error if input.rank > 1 else IndexError, False)
+    return input
+
+
+def index_add_(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None, *, alpha=1):
+    """Add `alpha` times the parts of `source` to the parts of dimension `dim` that `index` names; equal indices add up."""
+    if not (isinstance(alpha, (int, float)) and alpha == 1):
+        source = <TensorBase>((<object>source) * alpha)
+    return put_along(input, dim, index, source, True, "index_add_", RuntimeError)
+
+
+def index_add(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None, *, alpha=1):
+    """A copy of the input with `alpha` times the parts of `source` added to the parts that `index` names.
+
+    >>> import flambeau
+    >>> flambeau.index_add(flambeau.zeros(3), 0, flambeau.tensor([0, 0]), flambeau.tensor([1.0, 2.0]))
+    tensor([3., 0., 0.])
+    """
+    return index_add_(clone(input), dim, index, source, alpha=alpha)
+
+
+def index_copy_(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None):
+    """Overwrite the parts of dimension `dim` that `index` names by those of `source`; of equal indices the last wins."""
+    return put_along(input, dim, index, source, False, "index_copy_", IndexError)
+
+
+def index_copy(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None):
+    """A copy of the input with the parts that `index` names overwritten by those of `source`.
+
+    >>> import flambeau
+    >>> flambeau.index_copy(flambeau.zeros(3), 0, flambeau.tensor([2, 0]), flambeau.tensor([1.0, 2.0]))
+    tensor([2., 0., 1.])
+    """
+    return index_copy_(clone(input), dim, index, source)
+
+
+def index_fill_(TensorBase input not None, dim, TensorBase index not None, value):
+    """Fill the parts of dimension `dim` that `index` names with `value`, a number or a 0-dim tensor."""
+    cdef int d
+    cdef int64_t one = 1
+    cdef list indices = along_dim(input, dim, index, "index_fill_", &d)
+    cdef TensorBase marks = new_tensor_on(input.storage.on, 1, &input.sizes[d] if input.rank else &one, BOOL)
+    if isinstance(value, TensorBase):
+        if (<TensorBase>value).rank:
+            raise RuntimeError("index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                               f"{(<TensorBase>value).rank} dimension(s).")
+        value = to_dtype(value, dtype_of(input.code))
+    else:
+        value = fill_(new_tensor_on(input.storage.on, 0, NULL, input.code), value)
+    # each part once, however often it is named: the value's gradient counts it once
+    clear(marks)
+    put_into(marks, [indices[d]], <TensorBase>fill_(new_tensor_on(input.storage.on, 0, NULL, BOOL), True), False, "index_fill_")
+    indices[d] = row_of(coordinates(marks, False), 0)
+    put_into(input if input.rank else reshaped(input, 1, &one), indices, <TensorBase>value, False, "index_fill_")
+    return input
+
+
+def index_fill(TensorBase input not None, dim, TensorBase index not None, value):
+    """A copy of the input with the parts that `index` names filled with `value`.
+
+    >>> import flambeau
+    >>> flambeau.index_fill(flambeau.zeros(3), 0, flambeau.tensor([0, 2]), 7)
+    tensor([7., 0., 7.])
+    """
+    return index_fill_(clone(input), dim, index, value)
+
+
+cdef tuple under_mask(TensorBase input, TensorBase mask, str who):
+    """Input and mask broadcast to one shape."""
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int rank = max(input.rank, mask.rank), k
+    cdef int64_t a, b
+    if mask.code != BOOL:
+        raise RuntimeError(f"{who}: expected BoolTensor for mask, got {dtype_of(mask.code)}")
+    for k in range(rank):
+        a = input.sizes[input.rank - 1 - k] if k < input.rank else 1
+        b = mask.sizes[mask.rank - 1 - k] if k < mask.rank else 1
+        if a != b and a != 1 and b != 1:
+            raise RuntimeError(f"{who}(): The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension "
+                               f"{rank - 1 - k}: got shapes {list(input.shape)} and {list(mask.shape)}")
+        sizes[rank - 1 - k] = b if a == 1 else a
+    return expanded(input, rank, sizes), expanded(mask, rank, sizes)
+
+
+cdef list mask_indices(TensorBase mask):
+    cdef TensorBase places = coordinates(mask, False)
+    cdef int d
+    return [row_of(places, d) for d in range(mask.rank)]
+
+
+def masked_select(TensorBase input not None, TensorBase mask not None):
+    """The elements where `mask` is true, as a vector; both broadcast.
+
+    >>> import flambeau
+    >>> x = flambeau.arange(4)
+    >>> flambeau.masked_select(x, x > 1)
+    tensor([2, 3])
+    """
+    cdef int64_t one = 1
+    wide, mask = under_mask(input, mask, "masked_select")
+    if mask.rank == 0:
+        wide, mask = reshaped(<TensorBase>wide, 1, &one), reshaped(mask, 1, &one)
+    return get(<TensorBase>wide, mask_indices(mask), "MaskedSelectBackward0")
+
+
+def masked_scatter_(TensorBase input not None, TensorBase mask not None, TensorBase source not None):
+    """Write the elements of `source`, in order, where `mask` (which broadcasts) is true."""
+    cdef int64_t one = 1, n
+    cdef list indices
+    cdef TensorBase target = input
+    if source.code != input.code:
+        raise RuntimeError(f"masked_scatter_(): expected self and source to have same dtypes but got {dtype_of(input.code)} and "
+                           f"{dtype_of(source.code)}")
+    wide, mask = under_mask(input, mask, "masked_scatter_")
+    if (<TensorBase>wide).count != input.count or (<TensorBase>wide).rank != input.rank:
+        raise RuntimeError(f"masked_scatter_(): the mask {list(mask.shape)} must broadcast to the shape {list(input.shape)}")
+    if mask.rank == 0:
+        target, mask = reshaped(input, 1, &one), reshaped(mask, 1, &one)
+    indices = mask_indices(mask)
+    n = (<TensorBase>indices[0]).count
+    if source.count < n:
+        raise RuntimeError(f"masked_scatter_(): Number of elements of source ({source.count}) < number of ones in mask ({n})")
+    values = (<object>source).reshape(-1).narrow(0, 0, n)
+    put_into(target, indices, <TensorBase>values, False, "masked_scatter_")
+    return input
+
+
+def masked_scatter(TensorBase input not None, TensorBase mask not None, TensorBase source not None):
+    """A copy of the input with the elements of `source`, in order, where `mask` is true; input and mask broadcast.
+
+    >>> import flambeau
+    >>> flambeau.masked_scatter(flambeau.zeros(3), flambeau.tensor([True, False, True]), flambeau.tensor([1.0, 2.0]))
+    tensor([1., 0., 2.])
+    """
+    wide, mask = under_mask(input, mask, "masked_scatter")
+    return masked_scatter_(clone(wide), mask, source)
+
+
+cdef TensorBase flat_index(TensorBase input, TensorBase index, str who):
+    """The index of `take` and `put_`, checked, as a vector."""
+    cdef int64_t n = index.count, i, found
+    cdef const int64_t* p
+    if index.code != I64:
+        raise RuntimeError(f"{who}(): Expected a long tensor for index, but got {dtype_of(index.code)}")
+    index = reshaped(index, 1, &n)
+    if index.storage.on is not None:  # the kernel looks at the indices itself
+        return index
+    p = <const int64_t*>pointer(index)
+    for i in range(n):
+        found = p[i * index.strides[0]]
+        if found < -input.count or found >= input.count:
+            raise IndexError(f"{who}(): out of range: tried to access index {found} on a tensor of {input.count} elements.")
+    return index
+
+
+def take(TensorBase input not None, TensorBase index not None):
+    """The elements at positions counted in row-major order; the result has the index tensor's shape.
+
+    >>> import flambeau
+    >>> flambeau.take(flambeau.tensor([[1, 2], [3, 4]]), flambeau.tensor([0, -1]))
+    tensor([1, 4])
+    """
+    cdef int64_t n = input.count
+    cdef TensorBase places = flat_index(input, index, "take"), found
+    found = reshaped(get(reshaped(input, 1, &n), [places], "TakeBackward0"), index.rank, index.sizes)
+    own(found, input)
+    return found
+
+
+def put_(TensorBase input not None, TensorBase index not None, TensorBase source not None, accumulate=False):
+    """Write (or add) the elements of `source` at positions counted in row-major order."""
+    cdef int64_t n = input.count
+    cdef TensorBase places
+    if source.code != input.code:
+        raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got self.dtype = {dtype_of(input.code)} and "
+                           f"source.dtype = {dtype_of(source.code)}")
+    if source.count != index.count:
+        raise IndexError(f"put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+                         f"{source.count}, index.numel() = {index.count}")
+    places = flat_index(input, index, "put_")
+    if not input.contiguous:
+        copy_(input, put(input, index, source, accumulate))
+        return input
+    put_into(reshaped(input, 1, &n), [places], reshaped(source, 1, &places.sizes[0]), accumulate, "put_")
+    return input
+
+
+def put(TensorBase input not None, TensorBase index not None, TensorBase source not None, accumulate=False):
+    """A copy of the input with the elements of `source` written (or added) at positions counted in row-major order.
+
+    >>> import flambeau
+    >>> flambeau.zeros(3).put(flambeau.tensor([2, 0]), flambeau.tensor([1.0, 2.0]))
+    tensor([2., 0., 1.])
+    """
+    return put_((<object>clone(input)).contiguous(), index, source, accumulate)

@@ -1,0 +1,326 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Joining tensors along a dimension: `cat`, and `stack`, which makes the dimension.
+
+Both see the result as `outer` lines, in each of which every tensor has a run of bytes.  Small joins copy these runs; large
+ones, and tensors with other strides, take the copy that `views` has, which shares its work over the threads.
+"""
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+from cpython.object cimport PyObject
+from ..base.dtypes cimport CATEGORY, PROMOTED, dtype_of, size_from
+from ..base.tensor cimport TensorBase, MAX_DIMS, alias, as_int, new_tensor_on, new_strided_on, pointer, wrap_dim
+from ..tape.tape cimport Node, attach, grad_enabled, wants_grad
+from ..views.geometry cimport Shape, copy_strided, select_cut, slice_cut
+from ..views.strided cimport put
+from ..views.views cimport cut
+from ..base.device cimport Device
+from ..base.sizes cimport add_overflow
+from ..call.dispatch cimport Op, copied, one_device, make_callable, prepare_op
+cimport cython
+
+cdef extern from "Python.h":
+    Py_ssize_t PyVectorcall_NARGS(size_t n)
+    bint PyTuple_Check(object o)
+    bint PyList_Check(object o)
+    Py_ssize_t PySequence_Fast_GET_SIZE(object o)
+    PyObject** PySequence_Fast_ITEMS(object o)
+
+cdef enum: BY_RUNS = 1 << 16         # bytes up to which copying run by run is best
+
+
+@cython.no_gc
+@cython.freelist(16)
+@cython.binding(False)
+cdef class JoinNode(Node):
+    """A recorded `cat` or `stack`: every input's gradient is its part of the result's."""
+
+    cdef bint new
+    cdef int dim
+    cdef list parts           # for each input: (start, length) along dim, or None where it was skipped
+
+    def name(self) -> str:
+        return "StackBackward0" if self.new else "CatBackward0"
+
+    cdef list run(self, list grads):
+        cdef TensorBase g = <TensorBase>grads[0]
+        cdef int64_t arguments[4]
+        cdef int k
+        cdef list found = []
+        if g is None:
+            return [None] * self.edges
+        for k in range(self.edges):
+            if self.targets[k] == NULL or self.parts[k] is None:
+                found.append(None)
+                continue
+            arguments[0] = self.dim
+            arguments[1], arguments[3] = self.parts[k]
+            arguments[2] = 1
+            if self.new:
+                found.append(cut(g, select_cut, arguments, "SelectBackward0"))
+            else:
+                found.append(cut(g, slice_cut, arguments, "SliceBackward0"))
+        return found
+
+
+cdef bint skipped(TensorBase t) noexcept nogil:
+    """An empty 1-dim tensor may stand beside tensors of any shape, as it could when there were no others of size 0."""
+    return t.rank == 1 and t.sizes[0] == 0
+
+
+cdef bint channels_last(TensorBase t) noexcept nogil:
+    """Four or five dimensions, the second innermost in memory and not contiguous as well."""
+    cdef int64_t step
+    cdef int d
+    if (t.rank != 4 and t.rank != 5) or t.contiguous or t.strides[1] != 1:
+        return False
+    step = t.sizes[1]
+    for d in range(t.rank - 1, 1, -1):
+        if t.strides[d] != step:
+            return False
+        step *= t.sizes[d]
+    return t.strides[0] == step
+
+
+cdef TensorBase empty_result(Device device, int rank, const int64_t* sizes, int code, bint last):
+    """A new tensor, its second dimension innermost in memory where `last`."""
+    cdef int64_t strides[MAX_DIMS]
+    cdef int64_t step
+    cdef int d
+    if not last:
+        return new_tensor_on(device, rank, sizes, code)
+    strides[1], step = 1, sizes[1]
+    for d in range(rank - 1, 1, -1):
+        strides[d] = step
+        step *= sizes[d]
+    strides[0] = step
+    return new_strided_on(device, rank, sizes, strides, code)
+
+
+cdef TensorBase joined(object tensors, object dim, bint new, str who):
+    cdef Py_ssize_t n, k
+    cdef PyObject** items
+    cdef TensorBase t, first = None, out
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int64_t total = 0, start
+    cdef int code, rank = 0, d, axis
+    cdef bint taped = False, last = True, mixed = False, none
+    if not (PyTuple_Check(tensors) or PyList_Check(tensors)):
+        raise TypeError(f"{who}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}")
+    n, items = PySequence_Fast_GET_SIZE(tensors), PySequence_Fast_ITEMS(tensors)
+    if n == 0:
+        if new:
+            raise RuntimeError("stack expects a non-empty TensorList")
+        raise ValueError(f"flambeau.{who}(): expected a non-empty list of Tensors")
+    code = -1
+    for k in range(n):
+        if not isinstance(<object>items[k], TensorBase):
+            raise TypeError(f"{who}(): expected Tensor as element {k} in argument 0, but got {type(<object>items[k]).__name__}")
+        t = <TensorBase>items[k]
+        if code >= 0 and t.code != code:
+            mixed = True
+        code = t.code if code < 0 else PROMOTED[code][t.code]
+        if t.rank == 0 and not new:
+            raise RuntimeError(f"{who}(): zero-dimensional tensor (at position {k}) cannot be concatenated")
+        if (first is None or skipped(first)) and (new or not skipped(t) or first is None):
+            if first is None or not new:
+                first = t
+        taped = taped or wants_grad(t)
+    axis = wrap_dim(as_int(dim, who, "dim"), first.rank + new, who)
+    for k in range(n):
+        t = <TensorBase>items[k]
+        if not new and skipped(t):
+            continue
+        last = last and channels_last(t)
+        check(t, first, k, axis, new, who)
+        if add_overflow(total, 1 if new else t.sizes[axis], &total):
+            raise RuntimeError(f"{who}(): the sizes of dimension {axis} add up to more than 64 bits count")
+    taped = taped and grad_enabled() and CATEGORY[code] >= 2
+    for d in range(first.rank + new):
+        sizes[d] = total if d == axis else first.sizes[d - (new and d > axis)]
+    rank = first.rank + new
+    if mixed:  # the conversions are on the tape themselves
+        tensors = [<object>items[k] if (<TensorBase>items[k]).code == code else copied(<TensorBase>items[k], code, False)
+                   for k in range(n)]
+        items = PySequence_Fast_ITEMS(tensors)
+    out = empty_result(one_device(who, items, <int>n), rank, sizes, code, last and not new and total > 0)
+    fill(out, items, n, axis, new)
+    if taped:
+        record_join(out, items, n, axis, new)
+    return out
+
+
+cdef int check(TensorBase t, TensorBase first, Py_ssize_t k, int axis, bint new, str who) except -1:
+    cdef int d
+    if new:
+        if t.rank == first.rank:
+            for d in range(t.rank):
+                if t.sizes[d] != first.sizes[d]:
+                    break
+            else:
+                return 0
+        raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
+                           f"{list(t.shape)} at entry {k}")
+    if t.rank != first.rank:
+        raise RuntimeError(f"{who}(): Tensors must have same number of dimensions: got {first.rank} and {t.rank}")
+    for d in range(t.rank):
+        if d != axis and t.sizes[d] != first.sizes[d]:
+            raise RuntimeError(f"{who}(): Sizes of tensors must match except in dimension {axis}. Expected size {first.sizes[d]} "
+                               f"but got size {t.sizes[d]} for tensor number {k} in the list.")
+    return 0
+
+
+cdef int fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new) except -1:
+    """Copy every tensor to its place in the result."""
+    cdef TensorBase t
+    cdef int64_t strides[MAX_DIMS]
+    cdef int64_t outer = 1, line = out.width, run, i, start = 0
+    cdef int d
+    cdef Py_ssize_t k
+    cdef char* to = out.storage.data
+    cdef const char* source
+    for d in range(out.rank):
+        if d < axis:
+            outer *= out.sizes[d]
+        else:
+            line *= out.sizes[d]
+        if d != axis:
+            strides[d - (new and d > axis)] = out.strides[d]
+        elif not new:
+            strides[d] = out.strides[d]
+    for k in range(n):
+        t = <TensorBase>items[k]
+        if t.count == 0:
+            continue
+        if out.storage.on is not None:
+            put(out, start, strides, t)
+            start += out.strides[axis] * (1 if new else t.sizes[axis])
+            continue
+        run = t.count * t.width // outer
+        if t.contiguous and out.contiguous and (run * outer <= BY_RUNS):
+            source = pointer(t)
+            for i in range(outer):
+                memcpy(to + i * line, source + i * run, run)
+        else:
+            with nogil:
+                copy_strided(to, strides, pointer(t), t.strides, t.rank, t.sizes, t.width)
+        to += out.strides[axis] * (1 if new else t.sizes[axis]) * out.width
+    return 0
+
+
+cdef int record_join(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new) except -1:
+    cdef JoinNode node = JoinNode.__new__(JoinNode)
+    cdef TensorBase t
+    cdef int64_t start = 0, length
+    cdef Py_ssize_t k
+    node.new, node.dim, node.parts = new, axis, []
+    node.set_edges(<int>n)
+    for k in range(n):
+        t = <TensorBase>items[k]
+        if not new and skipped(t) and out.rank != 1:
+            node.parts.append(None)
+            continue
+        length = 1 if new else t.sizes[axis]
+        node.parts.append((start, length))
+        start += length
+        node.connect(<int>k, t)
+    return attach(out, node, 0)
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------------
+cdef class JoinOp(Op):
+    cdef bint new
+
+    def __cinit__(self, str name, bint new, str doc):
+        prepare_op(self, name, call_join)
+        self.new = new
+        setattr(self, "__doc__", doc)
+
+
+cdef object call_join(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    cdef JoinOp op = <JoinOp>callable
+    cdef Py_ssize_t given = PyVectorcall_NARGS(flagged), k
+    cdef object tensors = None, dim = 0, out = None
+    cdef bint found = given > 0
+    if given > 2:
+        raise TypeError(f"{op.name}() takes at most 2 positional arguments but {given} were given")
+    if given:
+        tensors = <object>args[0]
+    if given > 1:
+        dim = <object>args[1]
+    if names != NULL:
+        for k in range(len(<tuple>names)):
+            key, value = (<tuple>names)[k], <object>args[given + k]
+            if key == "tensors" and not found:
+                tensors, found = value, True
+            elif (key == "dim" or key == "axis") and given < 2:
+                dim = value
+            elif key == "out":
+                out = value
+            elif key in ("tensors", "dim", "axis"):
+                raise TypeError(f"{op.name}() got multiple values for argument '{key}'")
+            else:
+                raise TypeError(f"{op.name}() got an unexpected keyword argument '{key}'")
+    if not found:
+        raise TypeError(f'{op.name}() missing 1 required positional arguments: "tensors"')
+    result = joined(tensors, dim, op.new, op.name)
+    return result if out is None else into(result, out, op.name)
+
+
+cdef object into(TensorBase result, object out, str who):
+    """The result in the tensor that the caller has given; errors before it is touched."""
+    if not isinstance(out, TensorBase):
+        raise TypeError(f"{who}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if CATEGORY[result.code] > CATEGORY[(<TensorBase>out).code]:
+        raise TypeError(f"{who}(): input types ({dtype_of(result.code)}) can't be cast to the desired output type "
+                        f"{out.dtype}")
+    if grad_enabled() and (result.requires or wants_grad(<TensorBase>out)):
+        raise RuntimeError(f"{who}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                           "arguments requires grad.")
+    if out.shape != result.shape:
+        out.resize_(result.shape)
+    return out.copy_(result)
+
+
+cat = JoinOp("cat", False, """cat(tensors, dim=0, *, out=None) -> Tensor
+
+    The tensors one after another along `dim`; their other sizes must agree, their dtypes are promoted to a common one.
+    Empty 1-dim tensors are skipped.  ValueError for no tensors, RuntimeError for 0-dim ones and for sizes that differ.
+
+    >>> import flambeau
+    >>> flambeau.cat([flambeau.tensor([[1], [2]]), flambeau.tensor([[3], [4]])], dim=1)
+    tensor([[1, 3],
+            [2, 4]])
+    """)
+stack = JoinOp("stack", True, """stack(tensors, dim=0, *, out=None) -> Tensor
+
+    Tensors of one shape side by side along a new dimension `dim`.  RuntimeError for no tensors and for shapes that differ.
+
+    >>> import flambeau
+    >>> flambeau.stack([flambeau.tensor([1, 2]), flambeau.tensor([3, 4])])
+    tensor([[1, 2],
+            [3, 4]])
+    """)
+make_callable(JoinOp, cat)
+
+
+# --- mirror images -----------------------------------------------------------------------------------------------------------
+def flipped(TensorBase input not None, tuple dims) -> TensorBase:
+    """A copy with the order of the elements reversed along `dims` (counted from the front), not recorded."""
+    cdef TensorBase out = new_tensor_on(input.storage.on, input.rank, input.sizes, input.code)
+    cdef int64_t back[MAX_DIMS]
+    cdef int64_t last = input.offset
+    cdef const char* source
+    cdef int d
+    for d in range(input.rank):
+        back[d] = input.strides[d]
+    if input.count:
+        for d in dims:
+            last += (input.sizes[d] - 1) * input.strides[d]
+            back[d] = -input.strides[d]
+        if out.storage.on is not None:
+            put(out, 0, out.strides, alias(input, input.rank, input.sizes, back, last))
+            return out
+        source = pointer(input) + (last - input.offset) * input.width
+        with nogil:
+            copy_strided(out.storage.data, out.strides, source, back, input.rank, input.sizes, input.width)
+    return out

@@ -1,0 +1,487 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Reading and writing at places that index tensors name.
+
+Index tensors become a list of places in the storage, computed and checked before anything is read or written.  Reading is
+shared over the threads; writing goes in the order of the elements, so that equal indices always give the same bits.
+"""
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memset
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
+from ..base.tensor cimport MAX_DIMS, TensorBase, check_apart, check_writable, new_tensor, pointer, wrote
+from ..tape.tape cimport check_in_place, grad_enabled, set_grad, wants_grad
+from ..call.dispatch cimport sum_to
+from ..base.memory cimport scratch
+from ..base.parallel cimport parallel_for
+from ..views.geometry cimport copy_strided
+from ..views.strided cimport compact, expanded, reshaped, taped
+from ..call.dispatch import clone, copy_, to_dtype
+from ..tape.tape import record
+
+cdef enum: PARALLEL_FROM = 1 << 16    # elements from which a gather is shared over the threads
+
+
+cdef TensorBase as_index(TensorBase t):
+    return t if t.code == I64 else <TensorBase>to_dtype(t.detach(), dtype_of(I64))
+
+
+# --- places ------------------------------------------------------------------------------------------------------------------------
+cdef struct Places:
+    int before                # dimensions in front of the indexed ones
+    int64_t before_sizes[MAX_DIMS]
+    int64_t before_strides[MAX_DIMS]
+    int after                 # dimensions behind them
+    int64_t after_sizes[MAX_DIMS]
+    int64_t after_strides[MAX_DIMS]
+    int64_t outer             # elements of the dimensions in front
+    int64_t count             # index positions
+    int64_t block             # elements of the dimensions behind
+    bint solid                # those lie without gaps
+    int64_t* places           # for each index position, its offset in elements
+    int rank                  # of the result
+    int64_t sizes[MAX_DIMS]
+    int width
+    char* data                # the indexed tensor's
+    char* rows                # the other side's: contiguous
+
+
+cdef int find_places(Places* p, TensorBase v, list indices, object error, bint negative) except -1:
+    """Read the index tensors: shape of the result, and where each index position lies in v.
+
+    `error` is raised where an index is out of bounds; negative ones count from the end if `negative`.
+    """
+    cdef int64_t shape[MAX_DIMS]
+    cdef int rank = 0, d, k, first = -1, last = -1, found = 0
+    cdef TensorBase index
+    cdef bint adjacent
+    for d in range(len(indices)):
+        if indices[d] is None:
+            continue
+        if first < 0:
+            first = d
+        last = d
+        found += 1
+        index = <TensorBase>indices[d]
+        rank = widen(shape, rank, index, indices)
+    adjacent = last - first + 1 == found
+    p.before = p.after = 0
+    p.outer = p.count = p.block = 1
+    for d in range(v.rank):
+        if d < len(indices) and indices[d] is not None:
+            continue
+        if adjacent and d < first:
+            p.before_sizes[p.before], p.before_strides[p.before] = v.sizes[d], v.strides[d]
+            p.outer *= v.sizes[d]
+            p.before += 1
+        else:
+            p.after_sizes[p.after], p.after_strides[p.after] = v.sizes[d], v.strides[d]
+            p.block *= v.sizes[d]
+            p.after += 1
+    p.solid, p.rank = True, 0
+    cdef int64_t step = 1
+    for k in range(p.after - 1, -1, -1):
+        if p.after_sizes[k] != 1:
+            p.solid = p.solid and p.after_strides[k] == step
+            step *= p.after_sizes[k]
+    if p.before + rank + p.after > MAX_DIMS:
+        raise IndexError(f"the indexing result would have more than {MAX_DIMS} dimensions")
+    for k in range(p.before):
+        p.sizes[k] = p.before_sizes[k]
+    for k in range(rank):
+        p.sizes[p.before + k] = shape[k]
+        p.count *= shape[k]
+    for k in range(p.after):
+        p.sizes[p.before + rank + k] = p.after_sizes[k]
+    p.rank = p.before + rank + p.after
+    p.width, p.data = v.width, pointer(v)
+    p.places = <int64_t*>scratch(p.count, sizeof(int64_t))
+    memset(p.places, 0, p.count * sizeof(int64_t))
+    try:
+        if p.count:
+            for d in range(len(indices)):
+                if indices[d] is not None:
+                    add_index(p.places, rank, shape, <TensorBase>indices[d], v, d, error, negative)
+    except BaseException:
+        free(p.places)
+        raise
+    return 0
+
+
+cdef int widen(int64_t* shape, int rank, TensorBase index, list indices) except -1:
+    """Broadcast the index shape so far with one more index tensor's."""
+    cdef int larger = max(rank, index.rank), k
+    cdef int64_t a, b
+    cdef int64_t merged[MAX_DIMS]
+    for k in range(larger):
+        a = shape[rank - 1 - k] if k < rank else 1
+        b = index.sizes[index.rank - 1 - k] if k < index.rank else 1
+        if a != b and a != 1 and b != 1:
+            shapes = ", ".join([str(list(i.shape)) for i in indices if i is not None])
+            raise IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}")
+        merged[larger - 1 - k] = b if a == 1 else a
+    memcpy(shape, merged, larger * sizeof(int64_t))
+    return larger
+
+
+cdef int add_index(int64_t* places, int rank, const int64_t* shape, TensorBase index, TensorBase v, int dim, object error,
+                   bint negative) except -1:
+    """Add an index tensor's part to each place."""
+    cdef int64_t strides[MAX_DIMS]
+    cdef int64_t place[MAX_DIMS]
+    cdef int64_t size = v.sizes[dim], step = v.strides[dim], i, k, bad = 0, low = -size if negative else 0
+    cdef int64_t inner = shape[rank - 1] if rank else 1, inner_step, rows = 1
+    cdef const int64_t* p = <const int64_t*>pointer(index)
+    cdef int d, e
+    cdef bint failed = False
+    for d in range(rank):
+        e = d - (rank - index.rank)
+        strides[d] = index.strides[e] if e >= 0 and index.sizes[e] != 1 else 0
+        place[d] = 0
+        if d < rank - 1:
+            rows *= shape[d]
+    inner_step = strides[rank - 1] if rank else 0
+    with nogil:
+        for k in range(rows):
+            for i in range(inner):
+                bad = p[i * inner_step]
+                if bad < low or bad >= size:
+                    failed = True
+                    break
+                places[i] += (bad + size if bad < 0 else bad) * step
+            if failed:
+                break
+            places += inner
+            d = rank - 2
+            while d >= 0:
+                place[d] += 1
+                p += strides[d]
+                if place[d] < shape[d]:
+                    break
+                p -= strides[d] * place[d]
+                place[d] = 0
+                d -= 1
+    if failed:
+        raise error(f"index {bad} is out of bounds for dimension {dim} with size {size}")
+    return 0
+
+
+cdef inline int64_t outer_offset(Places* p, int64_t row) noexcept nogil:
+    """Offset of one position of the dimensions in front."""
+    cdef int64_t offset = 0
+    cdef int d
+    for d in range(p.before - 1, -1, -1):
+        offset += row % p.before_sizes[d] * p.before_strides[d]
+        row //= p.before_sizes[d]
+    return offset
+
+
+ctypedef fused Unit:
+    uint8_t
+    uint16_t
+    uint32_t
+    uint64_t
+
+
+cdef void gather_units(const Unit* source, Unit* to, const int64_t* places, int64_t n) noexcept nogil:
+    cdef int64_t i
+    for i in range(n):
+        to[i] = source[places[i]]
+
+
+cdef void get_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Rows [begin, end) of the result; there are outer × count of them."""
+    cdef Places* p = <Places*>context
+    cdef int64_t row = begin, position, n, i, size = p.block * p.width
+    cdef const char* source
+    cdef char* to
+    cdef int64_t packed[MAX_DIMS]
+    pack(p, packed)
+    while row < end:
+        position = row % p.count
+        n = min(p.count - position, end - row)
+        source = p.data + outer_offset(p, row // p.count) * p.width
+        to = p.rows + row * size
+        if p.block == 1 and p.width == 4:
+            gather_units(<const uint32_t*>source, <uint32_t*>to, p.places + position, n)
+        elif p.block == 1 and p.width == 8:
+            gather_units(<const uint64_t*>source, <uint64_t*>to, p.places + position, n)
+        elif p.block == 1 and p.width == 1:
+            gather_units(<const uint8_t*>source, <uint8_t*>to, p.places + position, n)
+        elif p.block == 1 and p.width == 2:
+            gather_units(<const uint16_t*>source, <uint16_t*>to, p.places + position, n)
+        elif p.solid:
+            for i in range(n):
+                memcpy(to + i * size, source + p.places[position + i] * p.width, size)
+        else:
+            for i in range(n):
+                copy_strided(to + i * size, packed, source + p.places[position + i] * p.width, p.after_strides, p.after,
+                             p.after_sizes, p.width)
+        row += n
+
+
+cdef void pack(Places* p, int64_t* strides) noexcept nogil:
+    """Strides of a block on the contiguous side."""
+    cdef int64_t n = 1
+    cdef int d
+    for d in range(p.after - 1, -1, -1):
+        strides[d] = n
+        n *= p.after_sizes[d]
+
+
+cdef void put_rows(Places* p) noexcept nogil:
+    """The other way: rows to their places, in order, so that the last of equal indices wins."""
+    cdef int64_t row, i, size = p.block * p.width
+    cdef char* to
+    cdef const char* source = p.rows
+    cdef int64_t packed[MAX_DIMS]
+    pack(p, packed)
+    for row in range(p.outer):
+        to = p.data + outer_offset(p, row) * p.width
+        for i in range(p.count):
+            if p.solid:
+                memcpy(to + p.places[i] * p.width, source, size)
+            else:
+                copy_strided(to + p.places[i] * p.width, p.after_strides, source, packed, p.after, p.after_sizes, p.width)
+            source += size
+
+
+ctypedef fused Number:
+    uint8_t
+    int8_t
+    int16_t
+    int32_t
+    int64_t
+    float
+    double
+
+
+cdef void add_block(Number* to, const int64_t* strides, const int64_t* sizes, int rank, const Number** source,
+                    int parts) noexcept nogil:
+    cdef int64_t i
+    cdef int k
+    if rank == 0:
+        for k in range(parts):
+            to[k] += source[0][k]
+        source[0] += parts
+        return
+    for i in range(sizes[0]):
+        add_block(to + i * strides[0] * parts, strides + 1, sizes + 1, rank - 1, source, parts)
+
+
+cdef void add_rows(Places* p, const Number* rows, int parts) noexcept nogil:
+    """Rows added at their places, in order: the same bits for any number of threads.  A complex number has two parts."""
+    cdef int64_t row, i, k, size = p.block * parts
+    cdef Number* base
+    cdef Number* to
+    for row in range(p.outer):
+        base = <Number*>p.data + outer_offset(p, row) * parts
+        for i in range(p.count):
+            to = base + p.places[i] * parts
+            if p.solid:
+                for k in range(size):
+                    to[k] += rows[k]
+                rows += size
+            else:
+                add_block(to, p.after_strides, p.after_sizes, p.after, &rows, parts)
+
+
+cdef int add_all(Places* p, int code, str who) except -1:
+    if code == F32 or code == C64:
+        add_rows(p, <const float*>p.rows, 2 if code == C64 else 1)
+    elif code == F64 or code == C128:
+        add_rows(p, <const double*>p.rows, 2 if code == C128 else 1)
+    elif code == I64:
+        add_rows(p, <const int64_t*>p.rows, 1)
+    elif code == I32:
+        add_rows(p, <const int32_t*>p.rows, 1)
+    elif code == I16:
+        add_rows(p, <const int16_t*>p.rows, 1)
+    elif code == I8:
+        add_rows(p, <const int8_t*>p.rows, 1)
+    elif code == U8:
+        add_rows(p, <const uint8_t*>p.rows, 1)
+    else:
+        raise RuntimeError(f"{who}(): cannot accumulate in {dtype_of(code)}")
+    return 0
+
+
+# --- reading and writing at places -----------------------------------------------------------------------------------------------
+cdef TensorBase get(TensorBase v, list indices, str label):
+    return get_checked(v, indices, label, IndexError, True)
+
+
+cdef TensorBase get_checked(TensorBase v, list indices, str label, object error, bint negative):
+    """The elements at the index positions, in a new tensor."""
+    cdef Places p
+    cdef TensorBase out
+    cdef int64_t grain
+    if v.storage.on is not None:
+        from ...operations.moving.places import get as on_device
+        out = <TensorBase>on_device(v, indices, negative)
+        if taped(v):
+            record_get(v, indices, out, label)
+        return out
+    find_places(&p, v, indices, error, negative)
+    try:
+        out = new_tensor(p.rank, p.sizes, v.code)
+        p.rows = out.storage.data
+        if out.count:
+            if out.count < PARALLEL_FROM:
+                get_range(&p, 0, p.outer * p.count)
+            else:
+                grain = PARALLEL_FROM // p.block
+                with nogil:
+                    parallel_for(get_range, &p, p.outer * p.count, grain if grain > 0 else 1)
+    finally:
+        free(p.places)
+    if taped(v):
+        record_get(v, indices, out, label)
+    return out
+
+
+cdef int record_get(TensorBase v, list indices, TensorBase out, str label) except -1:
+    dims = tuple([i is not None for i in indices])
+    record(label, spread_back, (v,), out, tuple([i for i in indices if i is not None]), ((dims, v.shape),))
+    return 0
+
+
+cdef list with_gaps(tuple tensors, tuple dims):
+    """Index tensors (the first of `tensors`) at the dimensions marked, None at the others."""
+    found = iter(tensors)
+    return [next(found) if used else None for used in dims]
+
+
+def spread_back(grad, *saved):
+    """Derivative of reading: the gradient added up at the places read, among zeros."""
+    dims, shape = saved[len(saved) - 1]
+    return spread(<TensorBase>grad, with_gaps(saved, dims), shape)
+
+
+cdef TensorBase spread(TensorBase grad, list indices, object shape):
+    """Zeros of that shape with the gradient's elements added at the index positions."""
+    cdef TensorBase out
+    cdef bint before = grad_enabled()
+    cdef bint half = grad.code == F16 or grad.code == BF16
+    set_grad(False)
+    try:
+        out = <TensorBase>(<object>grad).new_zeros(shape, dtype=dtype_of(F32 if half else grad.code))
+        put_into(out, indices, <TensorBase>to_dtype(grad, dtype_of(F32)) if half else grad, True, "index")
+        if half:
+            out = <TensorBase>to_dtype(out, dtype_of(grad.code))
+    finally:
+        set_grad(before)
+    if taped(grad):
+        dims = tuple([i is not None for i in indices])
+        record("IndexPutBackward0", get_back, (grad,), out, tuple([i for i in indices if i is not None]), (dims,))
+    return out
+
+
+def get_back(grad, *saved):
+    """Derivative of spreading: the elements at the places."""
+    return get(<TensorBase>grad, with_gaps(saved, saved[len(saved) - 1]), "IndexBackward0")
+
+
+cdef int put_into(TensorBase v, list indices, TensorBase values, bint accumulate, str who) except -1:
+    return put_checked(v, indices, values, accumulate, who, IndexError, True)
+
+
+cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumulate, str who, object error,
+                     bint negative) except -1:
+    """v[indices] = values, or += with `accumulate`; values broadcast, and have v's dtype."""
+    cdef Places p
+    cdef TensorBase rows
+    cdef bint before = grad_enabled()
+    cdef bint recorded = before and (wants_grad(v) or wants_grad(values)) and CATEGORY[v.code] >= 2
+    if before:
+        check_in_place(v, who)
+    check_writable(v, who)
+    if who != "index_put_" and who != "index_fill_":  # those two write, as in PyTorch, each place as often as it is named
+        check_apart(v, who)
+    if accumulate and (v.code == BOOL or v.code == F16 or v.code == BF16):
+        accumulate_wide(v, indices, values, who, error, negative)
+    elif v.storage.on is not None:
+        from ...operations.moving.places import put as on_device
+        on_device(v, indices, clone(values) if values.storage is v.storage else values, accumulate, negative)
+    else:
+        find_places(&p, v, indices, error, negative)
+        set_grad(False)
+        try:
+            rows = values_as_rows(&p, values)
+            if rows.storage is v.storage:
+                rows = <TensorBase>clone(rows)
+            p.rows = pointer(rows)
+            if rows.count:
+                if accumulate:
+                    add_all(&p, v.code, who)
+                else:
+                    with nogil:
+                        put_rows(&p)
+        finally:
+            set_grad(before)
+            free(p.places)
+        wrote(v)
+    if recorded:
+        dims = tuple([i is not None for i in indices])
+        record("IndexPutBackward0", put_back, (v, values), v, tuple([i for i in indices if i is not None]),
+               ((dims, accumulate, values.shape, wants_grad(values)),), v)
+    return 0
+
+
+cdef TensorBase values_as_rows(Places* p, TensorBase values):
+    """The values broadcast to the shape of the indexing result, contiguous."""
+    cdef int d = 0, k
+    cdef bint same = values.rank == p.rank
+    while values.rank - d > p.rank and values.sizes[d] == 1:
+        d += 1
+    for k in range(p.rank):
+        same = same and values.sizes[k] == p.sizes[k]
+    if same:
+        return compact(values)
+    if not broadcasts(p, values, d):
+        raise RuntimeError(f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
+                           f"shape {list(size_from(p.rank, p.sizes))}")
+    if d:
+        values = reshaped(values, values.rank - d, values.sizes + d)
+    return compact(expanded(values, p.rank, p.sizes))
+
+
+cdef bint broadcasts(Places* p, TensorBase values, int skip) noexcept:
+    cdef int k, rank = values.rank - skip
+    if rank > p.rank:
+        return False
+    for k in range(rank):
+        if values.sizes[skip + k] != 1 and values.sizes[skip + k] != p.sizes[p.rank - rank + k]:
+            return False
+    return True
+
+
+cdef int accumulate_wide(TensorBase v, list indices, TensorBase values, str who, object error, bint negative) except -1:
+    """Sums of halves are made in float32 and rounded once; bools add up as numbers do, and stay true."""
+    cdef object wide = dtype_of(I64 if v.code == BOOL else F32)
+    cdef bint before = grad_enabled()
+    cdef TensorBase sums
+    set_grad(False)
+    try:
+        sums = <TensorBase>to_dtype(v, wide)
+        put_checked(sums, indices, <TensorBase>to_dtype(values, wide), True, who, error, negative)
+        copy_(v, sums)
+    finally:
+        set_grad(before)
+    return 0
+
+
+def put_back(grad, *saved):
+    """Derivative of writing at places: zeros there for the overwritten tensor, the elements there for the values."""
+    cdef TensorBase of_values = None, zero
+    cdef list indices
+    dims, accumulate, shape, wanted = saved[len(saved) - 1]
+    indices = with_gaps(saved, dims)
+    if wanted:
+        of_values = get(<TensorBase>grad, indices, "IndexBackward0")
+        of_values = <TensorBase>sum_to(of_values, shape)
+    if accumulate:
+        return grad, of_values
+    zero = <TensorBase>grad.new_zeros(())
+    kept = clone(grad)
+    put_into(<TensorBase>kept, indices, zero, False, "index_put_")
+    return kept, of_values

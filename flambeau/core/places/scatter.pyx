@@ -1,0 +1,620 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""gather and scatter: elements of one dimension chosen by an index tensor of the same rank.
+
+    gather    out[i][j][k] = input[i][index[i][j][k]][k]          (along dimension 1)
+    scatter   out[i][index[i][j][k]][k] = src[i][j][k]
+
+Both walk over the index tensor with one loop; writing is serial and in order, so equal indices always give the same bits.
+"""
+from libc.string cimport memcpy
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of
+from ..base.tensor cimport (
+    MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, check_apart, check_writable, late, new_tensor, new_tensor_on,
+    operator_for, pointer, wrap_dim, wrote,
+)
+from ..tape.tape cimport check_in_place, grad_enabled, set_grad, wants_grad
+from ..base.parallel cimport parallel_for
+from ..views.strided cimport expanded, reshaped, taped
+from ..call.dispatch import clone, copy_, to_dtype
+from ..make.elements import fill_
+from ..tape.tape import record
+
+cdef enum: PARALLEL_FROM = 1 << 16    # elements from which a gather is shared over the threads
+
+cdef enum:
+    ADD, MULTIPLY, LEAST, GREATEST    # how scatter combines with what is there
+
+cdef struct Wide:
+    uint64_t low
+    uint64_t high
+
+ctypedef fused Unit:
+    uint8_t
+    uint16_t
+    uint32_t
+    uint64_t
+    Wide
+
+ctypedef fused Number:
+    uint8_t
+    int8_t
+    int16_t
+    int32_t
+    int64_t
+    float
+    double
+
+
+cdef struct Walk:             # over an index tensor; dimensions of size 1 in front make the rank at least 1
+    int rank
+    int dim
+    int64_t sizes[MAX_DIMS]
+    int64_t far[MAX_DIMS]     # strides of the indexed tensor, 0 along dim
+    int64_t near[MAX_DIMS]    # strides of the other one, which has the index tensor's shape
+    int64_t step              # of the indexed tensor along dim
+    const int64_t* index
+    int64_t along[MAX_DIMS]   # its strides
+    char* indexed
+    char* other
+    int width
+    int64_t rows
+    int64_t inner
+    int64_t bound             # size of the indexed tensor along dim
+    bint outside              # gather met an index that is not below it
+
+
+cdef TensorBase read_walk(Walk* w, TensorBase indexed, TensorBase other, TensorBase index, int dim, str who):
+    """Fill in the walk; the index tensor as int64 is returned to be kept alive."""
+    cdef TensorBase plain = index if index.code == I64 else <TensorBase>to_dtype(index, dtype_of(I64))
+    cdef int d
+    w.bound, w.outside = indexed.sizes[dim] if indexed.rank else 1, False
+    w.index = <const int64_t*>pointer(plain)
+    w.rank, w.dim, w.width, w.rows = index.rank, dim, indexed.width, 1
+    for d in range(index.rank):
+        w.sizes[d] = index.sizes[d]
+        w.far[d] = 0 if d == dim or not indexed.rank else indexed.strides[d]
+        w.near[d] = other.strides[d] if other.rank else 0
+        w.along[d] = plain.strides[d]
+        if d < index.rank - 1:
+            w.rows *= index.sizes[d]
+    w.step = indexed.strides[dim] if indexed.rank else 0
+    if w.rank == 0:
+        w.rank, w.sizes[0], w.far[0], w.near[0], w.along[0] = 1, 1, 0, 0, 0
+    w.inner = w.sizes[w.rank - 1]
+    w.indexed, w.other = pointer(indexed), pointer(other)
+    return plain
+
+
+cdef int check_inside(Walk* w, int dim, str who) except -1:
+    """RuntimeError where an index is out of bounds."""
+    cdef int64_t bad = first_outside(w, w.bound)
+    if bad != 0:
+        raise RuntimeError(f"{who}(): index {bad if bad < 0 else bad - 1} is out of bounds for dimension {dim} with size {w.bound}")
+    return 0
+
+
+cdef int64_t first_outside(Walk* w, int64_t bound) noexcept nogil:
+    """An index below 0, or one more than an index not below the bound; 0 where all are inside."""
+    cdef int64_t row, i, far, near, found, step = w.along[w.rank - 1]
+    cdef const int64_t* index
+    for row in range(w.rows):
+        index = w.index + row_offsets(w, row, &far, &near)
+        found = 0
+        for i in range(w.inner):
+            found |= <int64_t>(<uint64_t>index[i * step] >= <uint64_t>bound)
+        if found:
+            for i in range(w.inner):
+                if index[i * step] < 0:
+                    return index[i * step]
+                if index[i * step] >= bound:
+                    return index[i * step] + 1
+    return 0
+
+
+cdef inline int64_t row_offsets(Walk* w, int64_t row, int64_t* far, int64_t* near) noexcept nogil:
+    """Where a row of the index tensor lies in the two others; returns where it lies in the index tensor."""
+    cdef int64_t own = 0
+    cdef int d
+    far[0] = near[0] = 0
+    for d in range(w.rank - 2, -1, -1):
+        far[0] += row % w.sizes[d] * w.far[d]
+        near[0] += row % w.sizes[d] * w.near[d]
+        own += row % w.sizes[d] * w.along[d]
+        row //= w.sizes[d]
+    return own
+
+
+cdef bint gather_row(Unit* to, int64_t near, const Unit* source, int64_t far, const int64_t* index, int64_t along,
+                     int64_t step, int64_t bound, int64_t n) noexcept nogil:
+    """False, with the rest left out, where an index is out of bounds."""
+    cdef int64_t i, at
+    for i in range(n):
+        at = index[i * along]
+        if <uint64_t>at >= <uint64_t>bound:
+            return False
+        to[i * near] = source[i * far + at * step]
+    return True
+
+
+cdef void scatter_row(Unit* to, int64_t far, const Unit* source, int64_t near, const int64_t* index, int64_t along,
+                      int64_t step, int64_t n) noexcept nogil:
+    cdef int64_t i
+    for i in range(n):
+        to[i * far + index[i * along] * step] = source[i * near]
+
+
+cdef void gather_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Walk* w = <Walk*>context
+    cdef int64_t row, far, near, far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1]
+    cdef int64_t along = w.along[w.rank - 1]
+    cdef const int64_t* index
+    cdef char* a
+    cdef char* b
+    cdef bint fine
+    for row in range(begin, end):
+        index = w.index + row_offsets(w, row, &far, &near)
+        a, b = w.indexed + far * w.width, w.other + near * w.width
+        if w.width == 4:
+            fine = gather_row(<uint32_t*>b, near_step, <const uint32_t*>a, far_step, index, along, w.step, w.bound, w.inner)
+        elif w.width == 8:
+            fine = gather_row(<uint64_t*>b, near_step, <const uint64_t*>a, far_step, index, along, w.step, w.bound, w.inner)
+        elif w.width == 1:
+            fine = gather_row(<uint8_t*>b, near_step, <const uint8_t*>a, far_step, index, along, w.step, w.bound, w.inner)
+        elif w.width == 2:
+            fine = gather_row(<uint16_t*>b, near_step, <const uint16_t*>a, far_step, index, along, w.step, w.bound, w.inner)
+        else:
+            fine = gather_row(<Wide*>b, near_step, <const Wide*>a, far_step, index, along, w.step, w.bound, w.inner)
+        if not fine:
+            w.outside = True
+            return
+
+
+cdef void scatter_all(Walk* w) noexcept nogil:
+    cdef int64_t row, i, far, near, far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1]
+    cdef int64_t along = w.along[w.rank - 1]
+    cdef const int64_t* index
+    cdef char* a
+    cdef char* b
+    for row in range(w.rows):
+        index = w.index + row_offsets(w, row, &far, &near)
+        a, b = w.indexed + far * w.width, w.other + near * w.width
+        if w.width == 4:
+            scatter_row(<uint32_t*>a, far_step, <const uint32_t*>b, near_step, index, along, w.step, w.inner)
+        elif w.width == 8:
+            scatter_row(<uint64_t*>a, far_step, <const uint64_t*>b, near_step, index, along, w.step, w.inner)
+        else:
+            for i in range(w.inner):
+                memcpy(a + (i * far_step + index[i * along] * w.step) * w.width, b + i * near_step * w.width, w.width)
+
+
+cdef void combine_all(Walk* w, const Number* example, int how, int parts) noexcept nogil:
+    """Combine in the order of the index tensor; NaN wins over every number."""
+    cdef int64_t row, i, k, far, near, far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1]
+    cdef int64_t along = w.along[w.rank - 1]
+    cdef const int64_t* index
+    cdef Number* to
+    cdef Number value
+    for row in range(w.rows):
+        index = w.index + row_offsets(w, row, &far, &near)
+        for i in range(w.inner):
+            for k in range(parts):
+                to = <Number*>w.indexed + (far + i * far_step + index[i * along] * w.step) * parts + k
+                value = (<const Number*>w.other)[(near + i * near_step) * parts + k]
+                if how == ADD:
+                    to[0] += value
+                elif how == MULTIPLY:
+                    to[0] *= value
+                elif how == LEAST:
+                    if value < to[0] or value != value:
+                        to[0] = value
+                elif value > to[0] or value != value:
+                    to[0] = value
+
+
+cdef int combine(Walk* w, int code, int how, str who) except -1:
+    if code == F32:
+        combine_all(w, <const float*>NULL, how, 1)
+    elif code == F64:
+        combine_all(w, <const double*>NULL, how, 1)
+    elif code == I64:
+        combine_all(w, <const int64_t*>NULL, how, 1)
+    elif code == I32:
+        combine_all(w, <const int32_t*>NULL, how, 1)
+    elif code == I16:
+        combine_all(w, <const int16_t*>NULL, how, 1)
+    elif code == I8:
+        combine_all(w, <const int8_t*>NULL, how, 1)
+    elif code == U8:
+        combine_all(w, <const uint8_t*>NULL, how, 1)
+    elif code == C64 and how == ADD:
+        combine_all(w, <const float*>NULL, how, 2)
+    elif code == C128 and how == ADD:
+        combine_all(w, <const double*>NULL, how, 2)
+    else:
+        raise RuntimeError(f"{who}(): this reduction is not defined for {dtype_of(code)}")
+    return 0
+
+
+# --- arguments -----------------------------------------------------------------------------------------------------------------
+cdef int check_index(TensorBase input, object dim, TensorBase index, TensorBase src, str who) except -1:
+    """The dimension, wrapped; RuntimeError for shapes and dtypes that do not go together."""
+    cdef int d = wrap_dim(as_int(dim, who, "dim"), input.rank, who), k
+    if index.count == 0:
+        return d
+    if index.code != I64 and index.code != I32:
+        raise RuntimeError(f"{who}(): Expected dtype int32/int64 for index, got {dtype_of(index.code)}")
+    if max(index.rank, 1) != max(input.rank, 1):
+        raise RuntimeError(f"{who}(): Index tensor must have the same number of dimensions as input tensor, got {index.rank} and "
+                           f"{input.rank}")
+    if src is not None:
+        if src.code != input.code:
+            raise RuntimeError(f"{who}(): Expected self.dtype to be equal to src.dtype, got {dtype_of(input.code)} and "
+                               f"{dtype_of(src.code)}")
+        if max(src.rank, 1) != max(index.rank, 1):
+            raise RuntimeError(f"{who}(): Index tensor must have the same number of dimensions as src tensor, got {index.rank} and "
+                               f"{src.rank}")
+    for k in range(min(index.rank, input.rank)):
+        if (k != d and index.sizes[k] > input.sizes[k]) or (src is not None and src.rank and index.sizes[k] > src.sizes[k]):
+            if src is None:
+                raise RuntimeError(f"{who}(): Size does not match at dimension {k} expected index {list(index.shape)} to be no larger "
+                                   f"than self {list(input.shape)} apart from dimension {d}")
+            raise RuntimeError(f"{who}(): Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart "
+                               f"from dimension {d} and to be no larger size than src {list(src.shape)}")
+    return d
+
+
+# --- gather --------------------------------------------------------------------------------------------------------------------
+def gather(TensorBase input not None, dim, TensorBase index not None, *, sparse_grad=False):
+    """Elements of dimension `dim` chosen by `index`, whose shape the result has.
+
+    The index tensor has the input's rank, and along the other dimensions at most its sizes.  RuntimeError for an index out
+    of bounds; negative ones do not wrap.
+
+    >>> import flambeau
+    >>> flambeau.gather(flambeau.tensor([[1, 2], [3, 4]]), 1, flambeau.tensor([[0, 0], [1, 0]]))
+    tensor([[1, 1],
+            [4, 3]])
+    """
+    cdef Walk w
+    cdef int d = check_index(input, dim, index, None, "gather")
+    cdef TensorBase out, alive
+    cdef int64_t grain
+    if input.storage.on is not None:
+        from ...operations.moving.places import gather as on_device
+        out = <TensorBase>on_device(input, d, index)
+    else:
+        out = new_tensor(index.rank, index.sizes, input.code)
+    if index.count and input.storage.on is None:
+        alive = read_walk(&w, input, out, index, d, "gather")
+        if index.count < PARALLEL_FROM:
+            gather_range(&w, 0, w.rows)
+        else:
+            grain = PARALLEL_FROM // w.inner
+            with nogil:
+                parallel_for(gather_range, &w, w.rows, grain if grain > 0 else 1)
+        if w.outside:
+            check_inside(&w, d, "gather")
+    if taped(input):
+        record("GatherBackward0", gather_back, (input,), out, (index,), (d, input.shape))
+    return out
+
+
+def gather_back(grad, index, dim, shape):
+    """Derivative of gather: the gradient added up at the places read."""
+    return scatter_add_(grad.new_zeros(shape), dim, index, grad), None
+
+
+def take_along_dim(TensorBase input not None, TensorBase indices not None, dim=None):
+    """`gather` with broadcasting: the other dimensions of input and indices are repeated to match, and negative indices count
+    from the end.  Without `dim`, both are flattened.
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([[3, 1, 2], [4, 6, 5]])
+    >>> flambeau.take_along_dim(x, x.argsort(1), 1)
+    tensor([[1, 2, 3],
+            [4, 5, 6]])
+    """
+    cdef int64_t wanted[MAX_DIMS]
+    cdef int64_t chosen[MAX_DIMS]
+    cdef int64_t n
+    cdef int d, k
+    if indices.code != I64:
+        raise RuntimeError(f"take_along_dim(): dtype of indices should be Long but got {dtype_of(indices.code)}")
+    if dim is None:
+        n = input.count
+        input = reshaped(input, 1, &n)
+        n = indices.count
+        return gather(input, 0, from_the_front(reshaped(indices, 1, &n), input.count))
+    if input.rank != indices.rank:
+        raise RuntimeError(f"take_along_dim(): input and indices should have the same number of dimensions, but got {input.rank} "
+                           f"dimensions for input, and {indices.rank} dimensions for indices")
+    d = wrap_dim(as_int(dim, "take_along_dim", "dim"), input.rank, "take_along_dim")
+    for k in range(input.rank):
+        wanted[k], chosen[k] = input.sizes[k], indices.sizes[k]
+        if k == d or input.sizes[k] == indices.sizes[k]:
+            continue
+        if input.sizes[k] == 1:
+            wanted[k] = indices.sizes[k]
+        elif indices.sizes[k] == 1:
+            chosen[k] = input.sizes[k]
+        else:
+            raise RuntimeError(f"take_along_dim(): The size of tensor a ({input.sizes[k]}) must match the size of tensor b "
+                               f"({indices.sizes[k]}) at non-singleton dimension {k}")
+    return gather(expanded(input, input.rank, wanted), d, expanded(from_the_front(indices, input.sizes[d]), input.rank, chosen))
+
+
+cdef TensorBase from_the_front(TensorBase index, int64_t size):
+    """Negative indices counted from the front; indices still out of bounds are left for `gather` to refuse."""
+    cdef TensorBase below = <TensorBase>late.binary(operator_for(OP_LT), index, 0)
+    return <TensorBase>late.binary(operator_for(OP_ADD), index, late.binary(operator_for(OP_MUL), below, size))
+
+
+# --- scatter -------------------------------------------------------------------------------------------------------------------
+cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int how, str who) except -1:
+    """Overwrite (how < 0) or combine; nothing is recorded."""
+    cdef Walk w
+    cdef TensorBase alive, wide
+    cdef bint before = grad_enabled()
+    cdef object better
+    check_writable(input, who)
+    check_apart(input, who)
+    if index.count == 0:
+        return 0
+    if how >= 0 and (input.code == F16 or input.code == BF16 or input.code == BOOL):
+        # halves are combined in float32 and rounded once; bools as numbers, and stay true
+        better = dtype_of(I64 if input.code == BOOL else F32)
+        set_grad(False)
+        try:
+            wide = <TensorBase>to_dtype(input, better)
+            write_at(wide, <TensorBase>to_dtype(src, better), index, d, how, who)
+            copy_(input, wide)
+        finally:
+            set_grad(before)
+        return 0
+    if src.storage is input.storage:
+        set_grad(False)
+        try:
+            src = <TensorBase>clone(src)
+        finally:
+            set_grad(before)
+    if input.storage.on is not None:
+        from ...operations.moving.places import write_at as on_device
+        on_device(input, src, index, d, "set" if how < 0 else ("add", "mul", "min", "max")[how])
+        return 0
+    alive = read_walk(&w, input, src, index, d, who)
+    check_inside(&w, d, who)
+    if how < 0:
+        with nogil:
+            scatter_all(&w)
+    else:
+        combine(&w, input.code, how, who)
+    wrote(input)
+    return 0
+
+
+cdef object scatter_into(TensorBase input, object dim, TensorBase index, TensorBase src, int how, str label, formula, str who):
+    """Checks, the writing, the tape."""
+    cdef int d = check_index(input, dim, index, src, who)
+    cdef bint recorded
+    if grad_enabled():
+        check_in_place(input, who)
+    recorded = grad_enabled() and (wants_grad(input) or wants_grad(src)) and CATEGORY[input.code] >= 2
+    write_at(input, src, index, d, how, who)
+    if recorded:
+        record(label, formula, (input, src), input, (index,), (d, src.shape), input)
+    return input
+
+
+def scatter_back(grad, index, dim, shape):
+    """Derivative of scatter: nothing of what was overwritten; for the source the elements at the places."""
+    kept = clone(grad)
+    scatter_(kept, dim, index, 0)
+    return kept, source_gradient(grad, index, dim, shape)
+
+
+def scatter_add_back(grad, index, dim, shape):
+    return grad, source_gradient(grad, index, dim, shape)
+
+
+cdef object source_gradient(object grad, TensorBase index, int dim, object shape):
+    """The gradient at the places written, in the source's shape, which may be larger than the index tensor's."""
+    found = gather(grad, dim, index)
+    if tuple(shape) == tuple(found.shape):
+        return found
+    if not shape:
+        return found.reshape(())
+    whole = found.new_zeros(shape)
+    part = whole
+    for k in range(index.rank):
+        part = part.narrow(k, 0, index.sizes[k])
+    part.copy_(found)
+    return whole
+
+
+cdef TensorBase number_like(TensorBase input, TensorBase index, object value, str who):
+    """A number as a tensor of the input's dtype and the index tensor's shape."""
+    cdef TensorBase one = new_tensor_on(input.storage.on, 0, NULL, input.code)
+    fill_(one, value)
+    return expanded(one, index.rank, index.sizes)
+
+
+def scatter_(TensorBase input not None, dim, TensorBase index not None, src=None, *, value=None, reduce=None):
+    """Write the elements of `src` (or a number) to the places of dimension `dim` that `index` names; of equal indices the
+    last wins.  `reduce` "add" or "multiply" combines instead."""
+    cdef object given = value if src is None else src
+    if given is None:
+        raise TypeError('scatter_() missing 1 required argument: "src" or "value"')
+    if not isinstance(given, TensorBase):
+        given = number_like(input, index, given, "scatter_")
+    if reduce is None:
+        return scatter_into(input, dim, index, <TensorBase>given, -1, "ScatterBackward0", scatter_back, "scatter_")
+    if reduce == "add":
+        return scatter_into(input, dim, index, <TensorBase>given, ADD, "ScatterAddBackward0", scatter_add_back, "scatter_")
+    if reduce == "multiply":
+        return scatter_reduce_(input, dim, index, given, "prod")
+    raise RuntimeError(f"scatter_(): reduce argument must be either add or multiply, got {reduce}")
+
+
+def scatter(TensorBase input not None, dim, TensorBase index not None, src=None, *, value=None, reduce=None):
+    """A copy of the input with the elements of `src` (or a number) written where `index` says.
+
+    >>> import flambeau
+    >>> flambeau.scatter(flambeau.zeros(3), 0, flambeau.tensor([2, 0]), flambeau.tensor([1.0, 2.0]))
+    tensor([2., 0., 1.])
+    """
+    return scatter_(clone(input), dim, index, src, value=value, reduce=reduce)
+
+
+def scatter_add_(TensorBase input not None, dim, TensorBase index not None, TensorBase src not None):
+    """Add the elements of `src` to the places of dimension `dim` that `index` names, in the order of the elements."""
+    return scatter_into(input, dim, index, src, ADD, "ScatterAddBackward0", scatter_add_back, "scatter_add_")
+
+
+def scatter_add(TensorBase input not None, dim, TensorBase index not None, TensorBase src not None):
+    """A copy of the input with the elements of `src` added where `index` says.
+
+    >>> import flambeau
+    >>> flambeau.scatter_add(flambeau.zeros(3), 0, flambeau.tensor([0, 2, 2]), flambeau.ones(3))
+    tensor([1., 0., 2.])
+    """
+    return scatter_add_(clone(input), dim, index, src)
+
+
+# --- scatter_reduce ----------------------------------------------------------------------------------------------------------------
+def scatter_reduce_(TensorBase input not None, dim, TensorBase index not None, TensorBase src not None, reduce, *,
+                    include_self=True):
+    """Combine the elements of `src` that go to one place by "sum", "prod", "mean", "amax" or "amin".
+
+    Without `include_self` what was at those places takes no part; other places keep their elements.  A mean of integers
+    is rounded down.
+    """
+    cdef int d
+    cdef bint recorded
+    cdef object old = None, result
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"scatter_reduce_(): reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    d = check_index(input, dim, index, src, "scatter_reduce_")
+    if src.storage is input.storage:  # the elements, and the history, from before the writes
+        src = <TensorBase>clone(src)
+    if grad_enabled():
+        check_in_place(input, "scatter_reduce_")
+    recorded = grad_enabled() and (wants_grad(input) or wants_grad(src)) and CATEGORY[input.code] >= 2
+    before = grad_enabled()
+    set_grad(False)
+    try:
+        if recorded and reduce != "sum" and reduce != "mean":
+            old = clone(input)
+        if not include_self:
+            start = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
+            first = src if start is None else number_like(input, index, start, "scatter_reduce_")
+            write_at(input, <TensorBase>first, index, d, -1, "scatter_reduce_")
+        how = {"sum": ADD, "mean": ADD, "prod": MULTIPLY, "amin": LEAST, "amax": GREATEST}[reduce]
+        write_at(input, src, index, d, how, "scatter_reduce_")
+        counts = None
+        if reduce == "mean":
+            counts = counts_at(input, d, index, include_self)
+            result = (<object>input) / counts if CATEGORY[input.code] >= 2 else (<object>input) // counts
+            copy_(input, result)
+        result = clone(input) if old is not None else None
+    finally:
+        set_grad(before)
+    if recorded:
+        saved = (index,) if reduce == "sum" else (index, counts) if reduce == "mean" else (index, src, old, result)
+        record("ScatterReduceBackward0", scatter_reduce_back, (input, src), input, saved,
+               ((d, src.shape, reduce, bool(include_self)),), input)
+    return input
+
+
+def scatter_reduce(TensorBase input not None, dim, TensorBase index not None, TensorBase src not None, reduce, *,
+                   include_self=True):
+    """A copy of the input with the elements of `src` combined where `index` says, as `scatter_reduce_` does.
+
+    >>> import flambeau
+    >>> flambeau.scatter_reduce(flambeau.ones(2), 0, flambeau.tensor([0, 0]), flambeau.tensor([3.0, 5.0]), "mean")
+    tensor([3., 1.])
+    """
+    return scatter_reduce_(clone(input), dim, index, src, reduce, include_self=include_self)
+
+
+def index_reduce_(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None, reduce, *,
+                  include_self=True):
+    """Combine the parts of `source` with the parts of dimension `dim` that a vector of indices names, by "prod", "mean",
+    "amax" or "amin"."""
+    cdef int64_t shape[MAX_DIMS]
+    cdef int d = wrap_dim(as_int(dim, "index_reduce_", "dim"), input.rank, "index_reduce_"), k
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce_(): reduce argument must be either prod, mean, amax or amin, got {reduce}.")
+    if index.rank > 1:
+        raise IndexError(f"index_reduce_(): Index is supposed to be a vector, got shape {list(index.shape)}")
+    if index.count != (source.sizes[d] if source.rank else 1) or source.rank != input.rank:
+        raise IndexError(f"index_reduce_(): the source {list(source.shape)} must have a part for each of the {index.count} indices along "
+                         f"dimension {d}, and otherwise the shape of self {list(input.shape)}")
+    for k in range(input.rank):
+        if k != d and source.sizes[k] != input.sizes[k]:
+            raise RuntimeError(f"index_reduce_(): source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+                               f"self.shape = {list(input.shape)} source.shape = {list(source.shape)}")
+        shape[k] = source.sizes[k] if k == d else 1
+    index = expanded(reshaped(index, input.rank, shape), input.rank, source.sizes)
+    return scatter_reduce_(input, dim, index, source, reduce, include_self=include_self)
+
+
+def index_reduce(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None, reduce, *,
+                 include_self=True):
+    """A copy of the input with the parts of `source` combined where `index` says, as `index_reduce_` does."""
+    return index_reduce_(clone(input), dim, index, source, reduce, include_self=include_self)
+
+
+cdef object counts_at(TensorBase input, int d, TensorBase index, bint include_self):
+    """How many elements each mean is over, at least 1."""
+    counts = (<object>input).new_ones(input.shape) if include_self else (<object>input).new_zeros(input.shape)
+    scatter_add_(counts, d, index, (<object>input).new_ones(index.shape))
+    return counts if include_self else counts + (counts == 0).to(counts.dtype)
+
+
+def scatter_reduce_back(grad, index, *saved):
+    """Derivatives: sums pass the gradient on, means share it by number, extremes share it among equals, a product's is the
+    product of the others."""
+    dim, shape, reduce, include_self = saved[len(saved) - 1]
+    if reduce == "sum":
+        own, theirs = grad, gather(grad, dim, index)
+    elif reduce == "mean":
+        shared = grad / saved[0]
+        own, theirs = shared, gather(shared, dim, index)
+    else:
+        src, old, result = saved[:3]
+        for k in range(index.dim()):
+            src = src.narrow(k, 0, index.shape[k])
+        if reduce == "prod":
+            own, theirs = product_gradients(grad, dim, index, src, old, result, include_self)
+        else:
+            mine = (old == result).to(grad.dtype)
+            chosen = (src == gather(result, dim, index)).to(grad.dtype)
+            number = mine if include_self else grad.new_zeros(grad.shape)
+            number = scatter_add(number, dim, index, chosen)
+            shared = grad / (number + (number == 0).to(grad.dtype))
+            own, theirs = mine * shared, chosen * gather(shared, dim, index)
+    if not include_self:
+        own = scatter(own, dim, index, 0)
+    if tuple(theirs.shape) != tuple(shape):
+        whole = theirs.new_zeros(shape)
+        part = whole
+        for k in range(index.dim()):
+            part = part.narrow(k, 0, index.shape[k])
+        part.copy_(theirs)
+        theirs = whole
+    return own, theirs
+
+
+cdef tuple product_gradients(grad, dim, index, src, old, result, include_self):
+    """The product of the others is the result divided by the element, except where elements are zero."""
+    zero = (src == 0).to(grad.dtype)
+    zeros = (old == 0).to(grad.dtype) if include_self else grad.new_zeros(grad.shape)
+    zeros = scatter_add(zeros, dim, index, zero)
+    # with the zeros replaced by ones, the product over a place is that of its other elements
+    start = old + (old == 0).to(grad.dtype) if include_self else grad.new_ones(grad.shape)
+    product = scatter_reduce(start, dim, index, src + zero, "prod")
+    mine = (old == 0).to(grad.dtype)
+    of_old = product / (old + mine) * (zeros == mine).to(grad.dtype) if include_self else grad.new_ones(grad.shape)
+    of_src = gather(product, dim, index) / (src + zero) * (gather(zeros, dim, index) == zero).to(grad.dtype)
+    return grad * of_old, gather(grad, dim, index) * of_src

@@ -1,0 +1,1 @@
+"""The tape: nodes, hooks, writes in place, the engine."""

@@ -1,0 +1,1 @@
+"""Sizes, strides and offsets: views, cuts, parts."""

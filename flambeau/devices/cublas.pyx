@@ -1,0 +1,184 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Products of matrices by cuBLAS, which is opened at the first product on a CUDA device.
+
+FLAMBEAU_LIBCUBLAS names the library; else it is the system's, else that of the wheel nvidia-cublas.  Where
+there is none, flambeau's own kernels do the work.
+
+cuBLAS is column-major: a matrix whose rows are contiguous is to it one that is transposed.
+"""
+from libc.stdint cimport INT32_MAX, int64_t, uint64_t, uintptr_t
+from posix.dlfcn cimport RTLD_LOCAL, RTLD_NOW, dlopen, dlsym
+from ..core.base.device cimport Product
+from ..core.base.dtypes cimport BF16, C128, C64, F16, F32, F64, ITEMSIZE
+import glob
+import importlib.util
+import os
+
+cdef enum:  # from cublas_api.h and library_types.h
+    REAL_32 = 0
+    REAL_64 = 1
+    REAL_16 = 2
+    COMPLEX_32 = 4
+    COMPLEX_64 = 5
+    BRAIN_16 = 14
+    COMPUTE_32 = 68  # sums in float32, also those of halves; no rounding to TF32
+    COMPUTE_64 = 70
+    DEFAULT_ALGORITHM = -1
+    AS_STORED = 0
+    TRANSPOSED = 1
+    NO_REDUCED_PRECISION = 16
+
+cdef struct Routines:  # in the order of NAMES
+    int (*create)(void**) noexcept nogil
+    int (*set_stream)(void*, void*) noexcept nogil
+    int (*set_math)(void*, int) noexcept nogil
+    int (*gemm)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
+                const void*, void*, int, int, int, int) noexcept nogil
+    int (*batched)(void*, int, int, int, int, int, const void*, const void*, int, int, long long,
+                   const void*, int, int, long long, const void*, void*, int, int, long long, int, int,
+                   int) noexcept nogil
+    const char* (*status)(int) noexcept nogil
+
+NAMES = (
+    "cublasCreate_v2", "cublasSetStream_v2", "cublasSetMathMode", "cublasGemmEx", "cublasGemmStridedBatchedEx",
+    "cublasGetStatusString",
+)
+
+cdef Routines blas
+cdef bint opened = False
+
+
+def candidates() -> list[str]:
+    """Where the library may be, best first."""
+    given = os.environ.get("FLAMBEAU_LIBCUBLAS")
+    if given is not None:
+        return [given]
+    found = ["libcublas.so.13", "libcublas.so.12"]
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations or () if spec is not None else ():
+        found += sorted(glob.glob(os.path.join(glob.escape(folder), "*", "lib", "libcublas.so.1[23]")), reverse=True)
+    return found
+
+
+cdef bint open_library() except -1:
+    """Whether it is there, with all routines."""
+    global opened
+    cdef void* library = NULL
+    cdef void** place = <void**>&blas
+    for path in candidates():
+        library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
+        if library != NULL:
+            break
+    if library == NULL:
+        return False
+    for k, name in enumerate(NAMES):
+        place[<int>k] = dlsym(library, <bytes>name.encode())
+        if place[<int>k] == NULL:
+            raise RuntimeError(f"{path} has no {name}: cuBLAS 12 or 13 is wanted")
+    opened = True
+    return True
+
+
+def find_library() -> Library | None:
+    """A handle of the library for the current device, None where it is not installed."""
+    cdef Library made
+    if not opened and not open_library():
+        return None
+    made = Library.__new__(Library)
+    check(blas.create(&made.handle), "cublasCreate")
+    check(blas.set_math(made.handle, NO_REDUCED_PRECISION), "cublasSetMathMode")
+    return made
+
+
+cdef int check(int status, str call) except -1:
+    if status:
+        raise RuntimeError(f"CUDA error: {call}: {blas.status(status).decode()} ({status})")
+    return 0
+
+
+cdef struct Matrix:
+    const void* data
+    int operation   # AS_STORED in columns, or TRANSPOSED
+    int leading     # elements from one stored column to the next
+    int64_t batch
+
+
+cdef bint describe(uint64_t address, int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t batch,
+                   Matrix* out) noexcept:
+    """Whether the strides are such as cuBLAS takes: one of them 1, and the other no shorter than a column.  Those
+    of a dimension of one element do not matter.
+    """
+    cdef int64_t leading
+    out.data, out.batch = <const void*><uintptr_t>address, batch
+    if (row == 1 or rows == 1) and (columns == 1 or column >= rows):
+        out.operation = AS_STORED
+        leading = rows if columns == 1 else column
+    elif (column == 1 or columns == 1) and (rows == 1 or row >= columns):
+        out.operation = TRANSPOSED
+        leading = columns if rows == 1 else row
+    else:
+        return False
+    out.leading = <int>leading
+    return leading <= INT32_MAX
+
+
+cdef class Library:
+    """cuBLAS on one device."""
+
+    cdef bint product(self, Product* p, void* stream) except -1:
+        """Queue it; False for a dtype or strides that cuBLAS does not take."""
+        cdef Matrix a, b, c
+        cdef int64_t m = p.m, n = p.n
+        cdef int kind, compute = COMPUTE_32, status
+        cdef double alpha[2]
+        cdef double beta[2]
+        if p.m <= 0 or p.n <= 0 or p.batch <= 0:
+            return True
+        if p.k <= 0 or max(p.m, p.n, p.k, p.batch) > INT32_MAX:
+            return False
+        if p.code == F32:
+            kind = REAL_32
+        elif p.code == F16:
+            kind = REAL_16
+        elif p.code == BF16:
+            kind = BRAIN_16
+        elif p.code == C64:
+            kind = COMPLEX_32
+        elif p.code == F64 or p.code == C128:
+            kind, compute = REAL_64 if p.code == F64 else COMPLEX_64, COMPUTE_64
+        else:
+            return False
+        if p.c_row == 1 or p.m == 1 and p.c_column >= 1:  # C's columns are contiguous
+            if not (describe(p.c, m, n, p.c_row, p.c_column, p.c_batch, &c) and c.operation == AS_STORED
+                    and describe(p.a, m, p.k, p.a_row, p.a_column, p.a_batch, &a)
+                    and describe(p.b, p.k, n, p.b_row, p.b_column, p.b_batch, &b)):
+                return False
+        else:  # C' = B' A'
+            m, n = n, m
+            if not (describe(p.c, m, n, p.c_column, p.c_row, p.c_batch, &c) and c.operation == AS_STORED
+                    and describe(p.b, m, p.k, p.b_column, p.b_row, p.b_batch, &a)
+                    and describe(p.a, p.k, n, p.a_column, p.a_row, p.a_batch, &b)):
+                return False
+        scale(p.alpha, compute, alpha)
+        scale(p.beta, compute, beta)
+        if stream != self.stream:
+            check(blas.set_stream(self.handle, stream), "cublasSetStream")
+            self.stream = stream
+        if p.batch == 1:
+            status = blas.gemm(self.handle, a.operation, b.operation, <int>m, <int>n, <int>p.k, alpha,
+                               a.data, kind, a.leading, b.data, kind, b.leading, beta,
+                               <void*>c.data, kind, c.leading, compute, DEFAULT_ALGORITHM)
+        else:
+            status = blas.batched(self.handle, a.operation, b.operation, <int>m, <int>n, <int>p.k, alpha,
+                                  a.data, kind, a.leading, a.batch, b.data, kind, b.leading, b.batch, beta,
+                                  <void*>c.data, kind, c.leading, c.batch, <int>p.batch, compute, DEFAULT_ALGORITHM)
+        check(status, "cublasGemmEx")
+        return True
+
+
+cdef void scale(double value, int compute, double* out) noexcept:
+    """A factor as the library reads it: a real number of the sums' width, or the first half of a complex one."""
+    if compute == COMPUTE_64:
+        out[0], out[1] = value, 0
+    else:
+        (<float*>out)[0], (<float*>out)[1] = <float>value, 0

@@ -1,0 +1,178 @@
+"""Every operation there is, once: what the public namespace, the Tensor class, tests and documentation are
+drawn from.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from ...core.base.device import OutOfMemoryError
+from ...core.base.tensor import TensorBase
+from ...core.call.composed import ComposedOp
+from ...core.call.dispatch import Op
+
+
+class Entry(NamedTuple):
+    """An operation and what can be derived from its declaration."""
+
+    name: str
+    kind: str  # pointwise, reduction, row, view, library, composite …
+    function: Callable  # what users call
+    places: tuple[str, ...]  # dotted public names, "Tensor.exp" for methods
+    in_place: Callable | None
+    body: Callable | None  # the declared scalar function
+    reference: str | None  # an independent implementation, as "numpy.exp"
+    domain: tuple[float, float]  # where random test inputs are drawn from
+    differentiable: bool
+    details: dict[str, Any]
+
+
+REGISTRY: dict[str, Entry] = {}
+
+_IN_PLACE = (
+    "",
+    "Tensor",
+    "nn.functional",
+)  # where forms that write in place are public, with "_" after the name
+
+# Kinds that only the CPU computes: tensors of other devices are copied there and the results copied back.
+ON_HOST = frozenset(("hosted", "lapack", "search", "sort", "spectral"))
+# Kinds whose Python functions make no tensors of others: views, copies, fillings, answers.
+HANDED_ON = frozenset(("view", "copy", "creation", "random", "question", "error"))
+
+
+def through_host(function: Callable) -> Callable:
+    """The function for tensors of any device: computed on the CPU, on the tape; a tensor that it writes to is written."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        place = next((x.device for x in _tensors((*args, *kwargs.values())) if not x.is_cpu), None)
+        if place is None:
+            try:
+                return function(*args, **kwargs)
+            except MemoryError as e:
+                raise refused(function.__name__, e, (*args, *kwargs.values())) from None
+        given: dict[int, tuple[TensorBase, TensorBase]] = {}  # copies made here, and what they are copies of
+
+        def there(x: Any) -> Any:
+            if isinstance(x, TensorBase) and not x.is_cpu:
+                copied = x.cpu()
+                given[id(copied)] = copied, x
+                return copied
+            return type(x)(map(there, x)) if type(x) in (tuple, list) else x
+
+        def back(x: Any) -> Any:
+            if isinstance(x, TensorBase):
+                if id(x) not in given:
+                    return x.to(place)
+                original = given[id(x)][1]
+                return (original if original.shape == x.shape else original.resize_(x.shape)).copy_(x)
+            if isinstance(x, tuple):
+                return type(x)(*map(back, x)) if hasattr(x, "_fields") else tuple(map(back, x))
+            return list(map(back, x)) if type(x) is list else x
+
+        return back(function(*map(there, args), **{n: there(x) for n, x in kwargs.items()}))
+
+    call.__doc__ = (
+        function.__doc__ or ""
+    ) + "\n\n    Tensors of other devices are taken to the CPU and back.\n    "
+    return call
+
+
+def refused(name: str, error: MemoryError, args: Iterable) -> OutOfMemoryError:
+    """The error for memory that NumPy or SciPy did not get: with the bytes asked for where they tell them."""
+    shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
+    if shape is not None and dtype is not None:
+        return OutOfMemoryError(
+            f"{name}(): cannot allocate {math.prod(shape) * dtype.itemsize} bytes on the CPU: {error}"
+        )
+    given = sum(x.nbytes for x in _tensors(args))
+    return OutOfMemoryError(f"{name}(): cannot allocate memory on the CPU to work on {given} bytes: {error}")
+
+
+def _tensors(values: Iterable) -> Iterable[TensorBase]:
+    for x in values:
+        if isinstance(x, TensorBase):
+            yield x
+        elif type(x) in (tuple, list):
+            yield from (y for y in x if isinstance(y, TensorBase))
+
+
+def register(
+    name: str,
+    kind: str,
+    function: Callable,
+    *,
+    places: tuple[str, ...] | None = None,
+    in_place: Callable | None = None,
+    body: Callable | None = None,
+    reference: str | None = None,
+    domain: tuple[float, float] = (-3.0, 3.0),
+    differentiable: bool = True,
+    thin: bool = False,
+    **details: Any,
+) -> Callable:
+    """Enter an operation; `places` defaults to the flat namespace and a method of Tensor.
+
+    A Python function becomes a `ComposedOp`, whose results are views of its arguments only, unless it is `thin`: then it
+    chooses one operation, and hands on what that one returns.
+    """
+    if name in REGISTRY:
+        raise ValueError(f"the operation {name} is declared twice")
+    if places is None:
+        places = (name, f"Tensor.{name}")
+    if details.setdefault("on_host", kind in ON_HOST):
+        function = through_host(function)
+    if isinstance(function, types.FunctionType) and kind not in HANDED_ON and not thin:
+        function = ComposedOp(function)
+    for place in places[:1]:
+        call_as(function, place)
+    for place in [p for p in places if p.rpartition(".")[0] in _IN_PLACE][:1]:
+        call_as(in_place, place + "_")
+    REGISTRY[name] = Entry(
+        name, kind, function, places, in_place, body, reference, domain, differentiable, details
+    )
+    return function
+
+
+def call_as(function: Callable | None, place: str) -> None:
+    """Name an operation by where users find it, and so does pickle."""
+    head, _, name = place.rpartition(".")
+    if name.startswith("_") or not isinstance(function, (types.FunctionType, Op)):
+        return
+    function.__module__ = "flambeau" if head in ("", "Tensor") else f"flambeau.{head}"
+    public = place if head == "Tensor" else name
+    if isinstance(function, Op):
+        function.public_name = public
+    else:
+        function.__qualname__ = public
+
+
+def library(kind: str, *places: str, **details: Any) -> Callable[[Callable], Callable]:
+    """Enter a Python function as an operation at those dotted names (by default its own name and the method)."""
+
+    def enter(function: Callable) -> Callable:
+        name = details.pop("name", function.__name__)
+        return register(name, kind, function, places=places or None, **details)
+
+    return enter
+
+
+def published(prefix: str) -> dict[str, Callable]:
+    """The operations public at `prefix` ("" the flat namespace, "Tensor.", "nn.functional."), in-place forms
+    included.
+    """
+    found: dict[str, Callable] = {}
+    for entry in REGISTRY.values():
+        for place in entry.places:
+            head, _, name = place.rpartition(".")
+            if head != prefix.rstrip(".") or (name.startswith("_") and not name.startswith("__")):
+                continue
+            found[name] = entry.function
+            if entry.in_place is not None and head in _IN_PLACE:
+                found[name + "_"] = entry.in_place
+    return found

@@ -1,0 +1,512 @@
+"""Decompositions of matrices by LAPACK: QR, LU, eigenvalues, singular values.  Conventions are those of `lapack.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.base.tensor import TensorBase
+from ...core.lib.products import matmul
+from ..declare.registry import library
+from ..declare.results import accepts_out, into, named_result
+from ..moving.joining import cat
+from ..moving.viewing import real
+from ..pointwise.complex_numbers import conj
+from .lapack import (
+    LinAlgError,
+    _triangular,
+    array,
+    checked,
+    computed,
+    diagonal,
+    diagonal_matrix,
+    each_matrix,
+    identity,
+    record,
+    same_batch,
+    solve_triangular,
+    stacked,
+    tensor,
+)
+
+qr_result = named_result("linalg_qr", "Q", "R")
+eigh_result = named_result("linalg_eigh", "eigenvalues", "eigenvectors")
+eig_result = named_result("linalg_eig", "eigenvalues", "eigenvectors")
+svd_result = named_result("linalg_svd", "U", "S", "Vh")
+lu_result = named_result("linalg_lu", "P", "L", "U")
+lu_factor_result = named_result("linalg_lu_factor", "LU", "pivots")
+lu_factor_ex_result = named_result("linalg_lu_factor_ex", "LU", "pivots", "info")
+ldl_factor_result = named_result("linalg_ldl_factor", "LD", "pivots")
+ldl_factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "info")
+
+
+# --- QR -------------------------------------------------------------------------------------------------------------------
+@library("lapack", "linalg.qr")
+@accepts_out
+def qr(A: TensorBase, mode: str = "reduced") -> tuple:
+    """Q with orthonormal columns and upper triangular R with A = Q R, as a named tuple.
+
+    `mode` "reduced": Q is m by min(m, n); "complete": m by m; "r": R alone, Q is empty.
+    """
+    import numpy as np
+
+    checked("linalg.qr", A, square=False)
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
+    found = computed("linalg.qr", lambda a: np.linalg.qr(a, mode), array(A))
+    Q, R = (A.new_empty(0), tensor(found)) if mode == "r" else map(tensor, found)
+    record("LinalgQr", _qr_gradient, (A,), (Q, R), (Q, R), (mode,))
+    return qr_result(Q, R)
+
+
+def _qr_gradient(grads: tuple, Q: TensorBase, R: TensorBase, mode: str) -> tuple:
+    """S. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra functions" (2010)."""
+    to_Q, to_R = grads
+    if mode == "r":
+        raise RuntimeError(
+            "linalg_qr_backward: The derivative of linalg.qr depends on Q, which mode='r' does not compute"
+        )
+    m, n = Q.shape[-2], R.shape[-1]
+    if mode == "complete" and m > n:
+        raise RuntimeError(
+            "linalg_qr_backward: The QR decomposition is not differentiable when mode='complete' and nrows > ncols"
+        )
+    k = R.shape[-2]
+    if n == k:
+        return (_square_qr_gradient(to_Q, to_R, Q, R),)
+    rest = None
+    if to_R is not None:
+        head, tail = to_R.narrow(-1, 0, k), to_R.narrow(-1, k, n - k)
+        rest = matmul(Q, tail)
+        more = matmul(matmul(Q, R.narrow(-1, k, n - k)), tail.mH)
+        to_Q, to_R = more if to_Q is None else to_Q + more, head
+    first = _square_qr_gradient(to_Q, to_R, Q, R.narrow(-1, 0, k))
+    if rest is None:
+        rest = first.new_zeros((*first.shape[:-1], n - k))
+    return (cat([first, rest], -1),)
+
+
+def _square_qr_gradient(to_Q: Any, to_R: Any, Q: TensorBase, R: TensorBase) -> TensorBase:
+    """(∂Q + Q herm(∂R Rᴴ - Qᴴ ∂Q)) R⁻ᴴ, where herm mirrors an upper triangle."""
+    inner = 0.0 if to_R is None else matmul(to_R, R.mH)
+    if to_Q is not None:
+        inner = inner - matmul(Q.mH, to_Q)
+    upper = inner.triu()
+    both = upper + upper.mH
+    both = both - diagonal_matrix(real(diagonal(upper)).to(both.dtype))
+    whole = matmul(Q, both) if to_Q is None else matmul(Q, both) + to_Q
+    return _triangular(R, whole.mH, True, False).mH
+
+
+# --- LU -------------------------------------------------------------------------------------------------------------------
+def _factored(who: str, A: TensorBase) -> tuple[TensorBase, TensorBase, TensorBase]:
+    """L and U in one matrix, the rows exchanged at each step (from 1, int32), and 0 or the first zero pivot's number."""
+    import numpy as np
+    from scipy.linalg import get_lapack_funcs
+
+    checked(who, A, square=False)
+    a = array(A)
+    k = min(a.shape[-2:])
+    (factor,) = get_lapack_funcs(("getrf",), dtype=a.dtype)
+    rows = []
+    for (one,) in each_matrix(a):
+        if one.size:
+            lu, pivots, info = factor(one)
+        else:
+            lu, pivots, info = one, np.zeros(k, "int32"), 0
+        rows.append((lu, pivots + 1 if one.size else pivots, np.int32(info)))
+    like = np.zeros(a.shape[-2:], a.dtype), np.zeros(k, "int32"), np.zeros((), "int32")
+    LU, pivots, info = stacked(rows, a.shape[:-2], like)
+    record("LinalgLuFactorEx", _lu_factor_gradient, (A,), LU, (LU, pivots))
+    return LU, pivots, info
+
+
+def _order(pivots: TensorBase, m: int) -> TensorBase:
+    """Which row of the matrix stands at each place after the exchanges."""
+    import numpy as np
+
+    steps = array(pivots)
+    found = np.broadcast_to(np.arange(m), (*steps.shape[:-1], m)).copy()
+    for place in np.ndindex(steps.shape[:-1]):
+        for k, other in enumerate(steps[place]):
+            found[place][[k, other - 1]] = found[place][[other - 1, k]]
+    return tensor(found)
+
+
+def _permutation(pivots: TensorBase, m: int, like: TensorBase) -> TensorBase:
+    """P with A = P L U."""
+    return identity(m, like)[_order(pivots, m)].mT.contiguous()
+
+
+def _triangles(LU: TensorBase) -> tuple[TensorBase, TensorBase]:
+    """L, with ones on its diagonal, and U."""
+    m, n = LU.shape[-2:]
+    k = min(m, n)
+    L, U = LU.narrow(-1, 0, k).tril(-1), LU.narrow(-2, 0, k).triu()
+    return L + diagonal_matrix(LU.new_ones((*LU.shape[:-2], k))) if m == k else _with_ones(L, k), U
+
+
+def _with_ones(L: TensorBase, k: int) -> TensorBase:
+    top = L.narrow(-2, 0, k) + diagonal_matrix(L.new_ones((*L.shape[:-2], k)))
+    return cat([top, L.narrow(-2, k, L.shape[-2] - k)], -2)
+
+
+def _lu_factor_gradient(grad: TensorBase, LU: TensorBase, pivots: TensorBase) -> tuple:
+    L, U = _triangles(LU)
+    k = min(LU.shape[-2:])
+    parts = grad.narrow(-1, 0, k).tril(-1), grad.narrow(-2, 0, k).triu()
+    return (matmul(_permutation(pivots, LU.shape[-2], LU), _lu_gradient(parts[0], parts[1], L, U)),)
+
+
+def _lu_gradient(to_L: TensorBase, to_U: TensorBase, L: TensorBase, U: TensorBase) -> TensorBase:
+    """The gradient of Pᵀ A: L⁻ᴴ (tril(Lᴴ ∂L, -1) + triu(∂U Uᴴ)) U⁻ᴴ of a square matrix.
+
+    Of a wide one, U = [U₁ U₂] with U₂ = L⁻¹ Pᵀ A₂; of a tall one, L = [L₁; L₂] with L₂ = (Pᵀ A)₂ U⁻¹.
+    """
+    m, k, n = L.shape[-2], L.shape[-1], U.shape[-1]
+    L1, U1 = L.narrow(-2, 0, k), U.narrow(-1, 0, k)
+    to_L1, to_U1 = to_L.narrow(-2, 0, k), to_U.narrow(-1, 0, k)
+    lower, upper = matmul(L1.mH, to_L1), matmul(to_U1, U1.mH)
+    if n > k:
+        to_U2 = to_U.narrow(-1, k, n - k)
+        lower = lower - matmul(to_U2, U.narrow(-1, k, n - k).mH)
+    if m > k:
+        to_L2 = to_L.narrow(-2, k, m - k)
+        upper = upper - matmul(L.narrow(-2, k, m - k).mH, to_L2)
+    inner = lower.tril(-1) + upper.triu()
+    inner = _triangular(U1, inner.mH, True, False).mH
+    if n > k:
+        inner = cat([inner, to_U2], -1)
+    found = _triangular(L1.mH, inner, True, True)
+    return cat([found, _triangular(U1, to_L2.mH, True, False).mH], -2) if m > k else found
+
+
+def _needs_pivot(who: str, pivot: bool) -> None:
+    if not pivot:
+        raise RuntimeError(f"{who}: LU without pivoting is not implemented on the CPU")
+
+
+@library("lapack", "linalg.lu_factor_ex")
+@accepts_out
+def lu_factor_ex(A: TensorBase, *, pivot: bool = True, check_errors: bool = False) -> tuple:
+    """`lu_factor`, and for each matrix 0 or the number of the first pivot that is 0."""
+    _needs_pivot("linalg.lu_factor", pivot)
+    LU, pivots, info = _factored("linalg.lu_factor", A)
+    if check_errors and info.any():
+        raise LinAlgError(
+            f"linalg.lu_factor: U[{int(info.max())},{int(info.max())}] is zero and using it on lu_solve would result in a "
+            "division by zero."
+        )
+    return lu_factor_ex_result(LU, pivots, info)
+
+
+@library("lapack", "linalg.lu_factor")
+@accepts_out
+def lu_factor(A: TensorBase, *, pivot: bool = True) -> tuple:
+    """The LU decomposition in compact form: L and U in one matrix, and with which row each was exchanged (from 1).
+
+    LinAlgError where a pivot is 0.
+    """
+    LU, pivots, _ = lu_factor_ex(A, pivot=pivot, check_errors=True)
+    return lu_factor_result(LU, pivots)
+
+
+@library("lapack", "linalg.lu")
+@accepts_out
+def lu(A: TensorBase, *, pivot: bool = True) -> tuple:
+    """Permutation P, lower triangular L with ones on its diagonal, and upper triangular U with A = P L U."""
+    _needs_pivot("linalg.lu", pivot)
+    LU, pivots, _ = _factored("linalg.lu", A)
+    L, U = _triangles(LU)
+    found = _permutation(pivots, A.shape[-2], LU.detach()), L, U
+    return lu_result(*found)
+
+
+@library("lapack", "linalg.lu_solve")
+def lu_solve(
+    LU: TensorBase,
+    pivots: TensorBase,
+    B: TensorBase,
+    *,
+    left: bool = True,
+    adjoint: bool = False,
+    out: TensorBase | None = None,
+) -> TensorBase:
+    """X with A X = B (X A = B unless `left`; Aᴴ for A where `adjoint`) for A as `lu_factor` gave it."""
+    checked("linalg.lu_solve", LU)
+    checked("linalg.lu_solve", B, "B", square=False)
+    if tuple(pivots.shape) != tuple(LU.shape[:-1]):
+        raise RuntimeError(
+            "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix; got "
+            f"{list(pivots.shape)} for {list(LU.shape)}"
+        )
+    if not left:
+        return into(out, lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH, "linalg.lu_solve")
+    P = _permutation(pivots, LU.shape[-1], LU.detach())
+    if adjoint:
+        found = matmul(P, _upper_lower(LU.mH, B, unit_upper=True))
+    else:
+        half = solve_triangular(LU, matmul(P.mT, B), upper=False, unitriangular=True)
+        found = solve_triangular(LU, half, upper=True)
+    return into(out, found, "linalg.lu_solve")
+
+
+def _upper_lower(M: TensorBase, B: TensorBase, unit_upper: bool) -> TensorBase:
+    """X with Uᴴ Lᴴ X = B, both in one matrix M."""
+    half = solve_triangular(M, B, upper=False)
+    return solve_triangular(M, half, upper=True, unitriangular=unit_upper)
+
+
+# --- eigenvalues ----------------------------------------------------------------------------------------------------------
+def _check_triangle(who: str, UPLO: str) -> str:
+    if not isinstance(UPLO, str) or UPLO.upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return UPLO.upper()
+
+
+@library("lapack", "linalg.eigh")
+@accepts_out
+def eigh(A: TensorBase, UPLO: str = "L") -> tuple:
+    """Eigenvalues (real, ascending) and orthonormal eigenvectors of Hermitian matrices, of which one triangle is read.
+
+    Gradients of the eigenvectors need distinct eigenvalues.
+
+    >>> import flambeau
+    >>> flambeau.linalg.eigh(flambeau.tensor([[2., 0.], [0., 1.]])).eigenvalues
+    tensor([1., 2.])
+    """
+    import numpy as np
+
+    checked("linalg.eigh", A)
+    triangle = _check_triangle("linalg.eigh", UPLO)
+    L, V = map(tensor, computed("linalg.eigh", lambda a: np.linalg.eigh(a, triangle), array(A)))
+    record("LinalgEigh", _eigh_gradient, (A,), (L, V), (L, V))
+    return eigh_result(L, V)
+
+
+def _eigh_gradient(grads: tuple, L: TensorBase, V: TensorBase) -> tuple:
+    """V (diag(∂L) + skew(Vᴴ ∂V) / E) Vᴴ with E_ij = L_j - L_i: Giles (2008), section 3.1, for Hermitian changes of A."""
+    to_L, to_V = grads
+    if to_V is None:
+        return (matmul(V * to_L.unsqueeze(-2).to(V.dtype), V.mH),)
+    product = matmul(V.mH, to_V)
+    inner = (product - product.mH) * 0.5 / _differences(L)
+    inner = inner - diagonal_matrix(diagonal(inner))
+    if to_L is not None:
+        inner = inner + diagonal_matrix(to_L.to(V.dtype))
+    return (matmul(matmul(V, inner), V.mH),)
+
+
+def _differences(L: TensorBase) -> TensorBase:
+    """L_j - L_i, and 1 on the diagonal."""
+    return L.unsqueeze(-2) - L.unsqueeze(-1) + identity(L.shape[-1], L)
+
+
+@library("lapack", "linalg.eigvalsh")
+def eigvalsh(A: TensorBase, UPLO: str = "L", *, out: TensorBase | None = None) -> TensorBase:
+    """Eigenvalues (real, ascending) of Hermitian matrices, of which one triangle is read."""
+    import numpy as np
+
+    from ...core.tape import tape
+
+    checked("linalg.eigvalsh", A)
+    triangle = _check_triangle("linalg.eigvalsh", UPLO)
+    if tape.recording(A):
+        return into(out, eigh(A, triangle)[0], "linalg.eigvalsh")
+    found = computed("linalg.eigvalsh", lambda a: np.linalg.eigvalsh(a, triangle), array(A))
+    return into(out, tensor(found), "linalg.eigvalsh")
+
+
+def _complex_of(a: Any) -> Any:
+    import numpy as np
+
+    return np.result_type(a.dtype, "complex64")
+
+
+def _check_finite(who: str, A: TensorBase) -> None:
+    if not bool(A.detach().isfinite().all()):
+        raise RuntimeError(f"{who}: input tensor should not contain infs or NaNs.")
+
+
+@library("lapack", "linalg.eig")
+@accepts_out
+def eig(A: TensorBase) -> tuple:
+    """Eigenvalues and eigenvectors (of norm 1) of square matrices, always complex, in no certain order.
+
+    Gradients of the eigenvectors need distinct eigenvalues.
+    """
+    import numpy as np
+
+    checked("linalg.eig", A)
+    _check_finite("linalg.eig", A)
+    a = array(A)
+    kind = _complex_of(a)
+    L, V = (tensor(x.astype(kind)) for x in computed("linalg.eig", np.linalg.eig, a))
+    record("LinalgEig", _eig_gradient, (A,), (L, V), (L, V), (A.is_complex(),))
+    return eig_result(L, V)
+
+
+def _eig_gradient(grads: tuple, L: TensorBase, V: TensorBase, is_complex: bool) -> tuple:
+    """V⁻ᴴ (diag(∂L) + (Vᴴ ∂V - Vᴴ V diag(Re(Vᴴ ∂V))) / E*) Vᴴ with E_ij = L_j - L_i.
+
+    C. Boeddeker et al., "On the computation of complex-valued gradients" (2019), equation 4.77.
+    """
+    from .lapack import _solve
+
+    to_L, to_V = grads
+    inner = None
+    if to_V is not None:
+        product = matmul(V.mH, to_V)
+        lengths = real(diagonal(product)).to(V.dtype)
+        inner = (product - matmul(V.mH, V) * lengths.unsqueeze(-2)) / conj(_differences(L))
+        inner = inner - diagonal_matrix(diagonal(inner))
+    if to_L is not None:
+        inner = diagonal_matrix(to_L) if inner is None else inner + diagonal_matrix(to_L)
+    found = _solve(V.mH, matmul(inner, V.mH))
+    return (found if is_complex else real(found),)
+
+
+@library("lapack", "linalg.eigvals")
+def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
+    """Eigenvalues of square matrices, always complex, in no certain order."""
+    import numpy as np
+
+    from ...core.tape import tape
+
+    checked("linalg.eigvals", A)
+    if tape.recording(A):
+        return into(out, eig(A)[0], "linalg.eigvals")
+    _check_finite("linalg.eigvals", A)
+    a = array(A)
+    found = computed("linalg.eigvals", np.linalg.eigvals, a).astype(_complex_of(a))
+    return into(out, tensor(found), "linalg.eigvals")
+
+
+# --- singular values ------------------------------------------------------------------------------------------------------
+@library("lapack", "linalg.svd")
+@accepts_out
+def svd(
+    A: TensorBase,
+    full_matrices: bool = True,
+    *,
+    driver: str | None = None,
+) -> tuple:
+    """U, S and Vh with A = U diag(S) Vh: orthonormal columns and rows, and singular values in descending order.
+
+    U is m by m and Vh n by n, unless `full_matrices` is False: then they have min(m, n) columns and rows.  Gradients of U and
+    Vh need distinct singular values.  RuntimeError for a `driver`, which only other devices know.
+
+    >>> import flambeau
+    >>> flambeau.linalg.svd(flambeau.tensor([[0., 2.], [1., 0.]])).S
+    tensor([2., 1.])
+    """
+    import numpy as np
+
+    checked("linalg.svd", A, square=False)
+    if driver is not None:
+        raise RuntimeError(
+            "linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+        )
+    found = computed("linalg.svd", lambda a: np.linalg.svd(a, full_matrices), array(A))
+    U, S, Vh = map(tensor, found)
+    record("LinalgSvd", _svd_gradient, (A,), (U, S, Vh), (U, S, Vh))
+    return svd_result(U, S, Vh)
+
+
+def _svd_gradient(grads: tuple, U: TensorBase, S: TensorBase, Vh: TensorBase) -> tuple:
+    """U [(skew(Uᴴ ∂U) / E) S + S (skew(Vᴴ ∂V) / E) + diag(∂S)] Vᴴ and what leaves the spaces of U and V.
+
+    E_ij = S_j² - S_i²: J. Townsend, "Differentiating the singular value decomposition" (2016); for complex numbers
+    Z.-Q. Wan and S.-X. Zhang, "Automatic differentiation for complex valued SVD" (2019).
+    """
+    to_U, to_S, to_Vh = grads
+    m, n, k = U.shape[-2], Vh.shape[-1], S.shape[-1]
+    if U.shape[-1] > k:
+        U, to_U = U.narrow(-1, 0, k), None if to_U is None else to_U.narrow(-1, 0, k)
+    if Vh.shape[-2] > k:
+        Vh, to_Vh = Vh.narrow(-2, 0, k), None if to_Vh is None else to_Vh.narrow(-2, 0, k)
+    if to_U is None and to_Vh is None:
+        return (matmul(U * to_S.unsqueeze(-2).to(U.dtype), Vh),)
+    squares = _differences(S * S)
+    inner = 0.0 if to_S is None else diagonal_matrix(to_S.to(U.dtype))
+    if to_U is not None:
+        product = matmul(U.mH, to_U)
+        turned = product - product.mH
+        inner = inner + (turned / squares) * S.unsqueeze(-2)
+        if U.is_complex():
+            inner = inner + diagonal_matrix(diagonal(turned) / (2.0 * S))
+    if to_Vh is not None:
+        product = matmul(Vh, to_Vh.mH)
+        inner = inner + S.unsqueeze(-1) * ((product - product.mH) / squares)
+    found = matmul(matmul(U, inner), Vh)
+    if m > k and to_U is not None:
+        found = found + matmul((to_U - matmul(U, matmul(U.mH, to_U))) / S.unsqueeze(-2), Vh)
+    if n > k and to_Vh is not None:
+        found = found + matmul(U / S.unsqueeze(-2), to_Vh - matmul(matmul(to_Vh, Vh.mH), Vh))
+    return (found,)
+
+
+@library("lapack", "linalg.svdvals")
+def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None = None) -> TensorBase:
+    """Singular values in descending order."""
+    import numpy as np
+
+    from ...core.tape import tape
+
+    checked("linalg.svdvals", A, square=False)
+    if tape.recording(A):
+        return into(out, svd(A, False)[1], "linalg.svdvals")
+    found = computed("linalg.svdvals", lambda a: np.linalg.svd(a, compute_uv=False), array(A))
+    return into(out, tensor(found), "linalg.svdvals")
+
+
+# --- symmetric indefinite matrices ----------------------------------------------------------------------------------------
+@library("lapack", "linalg.ldl_factor_ex", differentiable=False)
+@accepts_out
+def ldl_factor_ex(A: TensorBase, *, hermitian: bool = False, check_errors: bool = False) -> tuple:
+    """Bunch-Kaufman decomposition A = L D Lᵀ (Lᴴ where `hermitian`) in LAPACK's compact form, and LAPACK's verdict."""
+    import numpy as np
+    from scipy.linalg import get_lapack_funcs
+
+    checked("linalg.ldl_factor_ex", A)
+    a = array(A)
+    name = "hetrf" if hermitian and A.is_complex() else "sytrf"
+    (factor,) = get_lapack_funcs((name,), dtype=a.dtype)
+    rows = []
+    for (one,) in each_matrix(a):
+        ld, pivots, info = factor(one, lower=1) if one.size else (one, np.zeros(0, "int32"), 0)
+        rows.append((np.tril(ld), pivots, np.int32(info)))
+    like = np.zeros(a.shape[-2:], a.dtype), np.zeros(a.shape[-1], "int32"), np.zeros((), "int32")
+    LD, pivots, info = stacked(rows, a.shape[:-2], like)
+    if check_errors and info.any():
+        raise LinAlgError(f"linalg.ldl_factor_ex: D is singular: its element {int(info.max())} is zero")
+    return ldl_factor_ex_result(LD, pivots, info)
+
+
+@library("lapack", "linalg.ldl_factor", differentiable=False)
+@accepts_out
+def ldl_factor(A: TensorBase, *, hermitian: bool = False) -> tuple:
+    """Bunch-Kaufman decomposition of symmetric (or Hermitian) matrices in LAPACK's compact form."""
+    return ldl_factor_result(*ldl_factor_ex(A, hermitian=hermitian, check_errors=True)[:2])
+
+
+@library("lapack", "linalg.ldl_solve", differentiable=False)
+@accepts_out
+def ldl_solve(LD: TensorBase, pivots: TensorBase, B: TensorBase, *, hermitian: bool = False) -> TensorBase:
+    """X with A X = B for A as `ldl_factor` gave it."""
+    import numpy as np
+    from scipy.linalg import get_lapack_funcs
+
+    checked("linalg.ldl_solve", LD)
+    checked("linalg.ldl_solve", B, "B", square=False)
+    LD, B = same_batch("linalg.ldl_solve", LD, B)
+    ld, b = array(LD), array(B)
+    steps = np.broadcast_to(array(pivots), ld.shape[:-1])
+    name = "hetrs" if hermitian and LD.is_complex() else "sytrs"
+    (solve_one,) = get_lapack_funcs((name,), dtype=ld.dtype)
+    rows = [
+        (solve_one(one, steps[place], b[place], lower=1)[0] if one.size and b[place].size else b[place],)
+        for place, (one,) in zip(np.ndindex(ld.shape[:-2]), each_matrix(ld))
+    ]
+    return stacked(rows, ld.shape[:-2], (np.zeros(b.shape[-2:], b.dtype),))[0]

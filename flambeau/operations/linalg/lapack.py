@@ -1,0 +1,421 @@
+"""Matrix decompositions and solvers by LAPACK, as NumPy and SciPy give them, with derivatives as formulas over operations.
+
+Matrices are the last two dimensions of a tensor; those before are batches.  A gradient is that of a real loss, the
+derivative by the real part plus i times that by the imaginary part, so formulas hold Hermitian transposes.  They are
+those of M. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation"
+(2008), and of the papers named beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...core.base.tensor import TensorBase
+from ...core.lib.products import matmul
+from ...core.make.bridge import from_numpy
+from ...core.tape import tape
+from ..declare.registry import library
+from ..declare.results import accepts_out, into, named_result
+from ..pointwise.complex_numbers import conj
+
+# mypy reads the names of the tuples' classes as if they had to be those of the variables
+cholesky_ex_result = named_result("linalg_cholesky_ex", "L", "info")
+inv_ex_result = named_result("linalg_inv_ex", "inverse", "info")
+solve_ex_result = named_result("linalg_solve_ex", "result", "info")
+slogdet_result = named_result("linalg_slogdet", "sign", "logabsdet")
+
+DTYPES = ("float32", "float64", "complex64", "complex128")
+
+
+class LinAlgError(RuntimeError):
+    """A matrix has not what was asked for: it is singular, not positive-definite, or an iteration did not converge."""
+
+
+# --- arguments and arrays -------------------------------------------------------------------------------------------------
+def checked(who: str, given: TensorBase, name: str = "A", square: bool = True) -> None:
+    """TypeError unless a tensor, RuntimeError unless matrices (square ones) of a dtype that LAPACK knows."""
+    if not isinstance(given, TensorBase):
+        raise TypeError(f"{who}(): argument '{name}' must be Tensor, not {type(given).__name__}")
+    if given.ndim < 2:
+        raise RuntimeError(
+            f"{who}: The input tensor {name} must have at least 2 dimensions, got {given.ndim}."
+        )
+    check_dtype(who, given)
+    if square and given.shape[-1] != given.shape[-2]:
+        raise RuntimeError(
+            f"{who}: {name} must be batches of square matrices, but they are {given.shape[-2]} by {given.shape[-1]} matrices"
+        )
+
+
+def check_dtype(who: str, given: TensorBase) -> None:
+    """RuntimeError unless the dtype is float32, float64, complex64 or complex128."""
+    if given.dtype.name in ("float16", "bfloat16"):
+        raise RuntimeError(f"{who}: Low precision dtypes not supported. Got {given.dtype}")
+    if given.dtype.name not in DTYPES:
+        raise RuntimeError(f"{who}: Expected a floating point or complex tensor as input. Got {given.dtype}")
+
+
+def array(t: TensorBase) -> Any:
+    """The elements as a NumPy array."""
+    return t.detach().numpy()
+
+
+def tensor(a: Any) -> TensorBase:
+    """A tensor of an array's elements, in row-major order."""
+    import numpy as np
+
+    return from_numpy(np.array(a, order="C"))
+
+
+def each_matrix(*arrays: Any) -> Iterator[tuple]:
+    """The matrices of stacks with the same batch dimensions, stack beside stack."""
+    import numpy as np
+
+    for place in np.ndindex(arrays[0].shape[:-2]):
+        yield tuple(a[place] for a in arrays)
+
+
+def stacked(rows: list, batch: tuple[int, ...], like: tuple[Any, ...]) -> tuple[TensorBase, ...]:
+    """What was computed matrix by matrix, each result joined to one tensor; `like` holds results of the right shape and
+    dtype, which stand where there is no matrix.
+    """
+    import numpy as np
+
+    if not rows:
+        return tuple(tensor(np.zeros(batch + a.shape, a.dtype)) for a in like)
+    return tuple(
+        tensor(np.stack(column).reshape(batch + column[0].shape).astype(a.dtype, copy=False))
+        for column, a in zip(zip(*rows), like)
+    )
+
+
+def computed(who: str, function: Callable, *arrays: Any) -> Any:
+    """What NumPy makes of them; its LinAlgError becomes ours."""
+    import numpy as np
+
+    try:
+        with np.errstate(all="ignore"):
+            return function(*arrays)
+    except np.linalg.LinAlgError as e:
+        raise LinAlgError(f"{who}: {e}") from None
+
+
+def diagonal(x: TensorBase) -> TensorBase:
+    """The main diagonals of matrices."""
+    return x.diagonal(0, -2, -1)
+
+
+def diagonal_matrix(x: TensorBase) -> TensorBase:
+    """Matrices with these diagonals."""
+    return x.diag_embed()
+
+
+def record(
+    label: str, formula: Callable, inputs: tuple, outputs: Any, saved: tuple = (), extra: tuple = ()
+) -> None:
+    """Put it on the tape where an input wants a gradient."""
+    if tape.recording(*inputs):
+        tape.record(f"{label}Backward0", formula, inputs, outputs, saved, extra)
+
+
+def identity(n: int, like: TensorBase) -> TensorBase:
+    """The n by n identity matrix, in the dtype of another tensor."""
+    return like.new_ones(n).diag()
+
+
+# --- triangular systems ---------------------------------------------------------------------------------------------------
+@library("lapack", "linalg.solve_triangular")
+def solve_triangular(
+    A: TensorBase,
+    B: TensorBase,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+    out: TensorBase | None = None,
+) -> TensorBase:
+    """X with A X = B (or X A = B unless `left`) for triangular A, of which only that triangle is read.
+
+    >>> import flambeau
+    >>> A = flambeau.tensor([[2., 0.], [1., 1.]])
+    >>> flambeau.linalg.solve_triangular(A, flambeau.tensor([[2.], [3.]]), upper=False)
+    tensor([[1.],
+            [2.]])
+    """
+    checked("linalg.solve_triangular", A)
+    checked("linalg.solve_triangular", B, "B", square=False)
+    if B.shape[-2 if left else -1] != A.shape[-1]:
+        raise RuntimeError(
+            f"linalg.solve_triangular: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
+            f"({A.shape[-2]}x{A.shape[-1]} and {B.shape[-2]}x{B.shape[-1]})"
+        )
+    A, B = same_batch("linalg.solve_triangular", A, B)
+    found = (
+        _triangular(A, B, upper, unitriangular)
+        if left
+        else _triangular(A.mT, B.mT, not upper, unitriangular).mT
+    )
+    return into(out, found, "linalg.solve_triangular")
+
+
+def same_batch(who: str, a: TensorBase, b: TensorBase) -> tuple[TensorBase, TensorBase]:
+    """Two stacks of matrices with their batch dimensions broadcast; RuntimeError where dtypes differ."""
+    from ..moving.shaping import broadcast_shapes
+
+    if a.dtype != b.dtype:
+        raise RuntimeError(
+            f"{who}: Expected A and B to have the same dtype, but found {a.dtype} and {b.dtype} instead"
+        )
+    batch = tuple(broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2])))
+    return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+
+
+def _triangular(A: TensorBase, B: TensorBase, upper: bool, unit: bool) -> TensorBase:
+    from scipy.linalg import get_lapack_funcs
+
+    a, b = array(A), array(B)
+    found = b.copy()
+    if found.size:
+        (solve_one,) = get_lapack_funcs(("trtrs",), dtype=a.dtype)
+        for x, one, right in each_matrix(found, a, b):
+            x[...] = solve_one(one.T, right, lower=upper, trans=1, unitdiag=unit)[0]
+    X = tensor(found)
+    record("LinalgSolveTriangular", _triangular_gradient, (A, B), X, (A, X), (upper, unit))
+    return X
+
+
+def _triangular_gradient(grad: TensorBase, A: TensorBase, X: TensorBase, upper: bool, unit: bool) -> tuple:
+    to_B = _triangular(A.mH, grad, not upper, unit)
+    to_A = -matmul(to_B, X.mH)
+    return (to_A.triu(int(unit)) if upper else to_A.tril(-int(unit))), to_B
+
+
+# --- general systems ------------------------------------------------------------------------------------------------------
+def is_vector(A: TensorBase, B: TensorBase) -> bool:
+    """Whether `B` is a batch of vectors, as NumPy 1 decided it: 1-dim, or with a dimension less than A and its batch."""
+    return B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
+
+
+@library("lapack", "linalg.solve")
+def solve(A: TensorBase, B: TensorBase, *, left: bool = True, out: TensorBase | None = None) -> TensorBase:
+    """X with A X = B, or X A = B unless `left`; B is matrices, or vectors.  LinAlgError where A is singular.
+
+    >>> import flambeau
+    >>> flambeau.linalg.solve(flambeau.tensor([[2., 0.], [0., 4.]]), flambeau.tensor([2., 4.]))
+    tensor([1., 1.])
+    """
+    checked("linalg.solve", A)
+    vector = is_vector(A, B)
+    if vector and not left:
+        raise RuntimeError(
+            "linalg.solve: Vector broadcasting of the left hand side is not supported for left=False"
+        )
+    right = B.unsqueeze(-1) if vector else B
+    if right.shape[-2 if left else -1] != A.shape[-1]:
+        raise RuntimeError(
+            f"linalg.solve: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
+            f"({A.shape[-2]}x{A.shape[-1]} and {right.shape[-2]}x{right.shape[-1]})"
+        )
+    A, right = same_batch("linalg.solve", A, right)
+    found = _solve(A, right) if left else _solve(A.mT, right.mT).mT
+    return into(out, found.squeeze(-1) if vector else found, "linalg.solve")
+
+
+def _solve(A: TensorBase, B: TensorBase) -> TensorBase:
+    import numpy as np
+
+    X = tensor(computed("linalg.solve", np.linalg.solve, array(A), array(B)))
+    record("LinalgSolveEx", _solve_gradient, (A, B), X, (A, X))
+    return X
+
+
+def _solve_gradient(grad: TensorBase, A: TensorBase, X: TensorBase) -> tuple:
+    to_B = _solve(A.mH, grad)
+    return -matmul(to_B, X.mH), to_B
+
+
+@library("lapack", "linalg.inv", "inverse", "Tensor.inverse", reference="numpy.linalg.inv", name="inv")
+def inv(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
+    """The inverse of square matrices; LinAlgError where one is singular.
+
+    >>> import flambeau
+    >>> flambeau.linalg.inv(flambeau.tensor([[2., 0.], [0., 4.]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
+    import numpy as np
+
+    checked("linalg.inv", A)
+    Y = tensor(computed("linalg.inv", np.linalg.inv, array(A)))
+    record("LinalgInvEx", lambda grad, Y: (-matmul(Y.mH, matmul(grad, Y.mH)),), (A,), Y, (Y,))
+    return into(out, Y, "linalg.inv")
+
+
+def _infos(A: TensorBase, failed: Callable[[Any], int]) -> TensorBase:
+    """A number for each matrix: 0, or what `failed` says of it."""
+    import numpy as np
+
+    a = array(A)
+    found = np.zeros(a.shape[:-2], "int32")
+    for place in np.ndindex(found.shape):
+        found[place] = failed(a[place])
+    return tensor(found)
+
+
+def _first_zero_pivot(a: Any) -> int:
+    """Where the LU decomposition first meets a pivot of zero, counted from 1; 0 where it does not."""
+    import numpy as np
+    from scipy.linalg import get_lapack_funcs
+
+    if not a.size:
+        return 0
+    (factor,) = get_lapack_funcs(("getrf",), (a,))
+    zeros = np.nonzero(np.diagonal(factor(a)[0]) == 0)[0]
+    return int(zeros[0]) + 1 if zeros.size else 0
+
+
+@library("lapack", "linalg.inv_ex")
+@accepts_out
+def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
+    """`inv`, and for each matrix 0 or (where it is singular) which pivot was 0, instead of an error."""
+    checked("linalg.inv_ex", A)
+    info = _infos(A, _first_zero_pivot)
+    if check_errors or not info.any():
+        return inv_ex_result(inv(A), info)
+    return inv_ex_result(A * float("nan"), info)
+
+
+@library("lapack", "linalg.solve_ex")
+@accepts_out
+def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: bool = False) -> tuple:
+    """`solve`, and for each matrix 0 or (where it is singular) which pivot was 0, instead of an error."""
+    checked("linalg.solve_ex", A)
+    info = _infos(A, _first_zero_pivot)
+    if check_errors or not info.any():
+        return solve_ex_result(solve(A, B, left=left), info)
+    return solve_ex_result(B * float("nan"), info)
+
+
+# --- determinants ---------------------------------------------------------------------------------------------------------
+@library("lapack", "linalg.det", "det", "Tensor.det", reference="numpy.linalg.det")
+def det(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
+    """The determinant of square matrices.
+
+    >>> import flambeau
+    >>> flambeau.linalg.det(flambeau.tensor([[2., 1.], [0., 4.]]))
+    tensor(8.)
+    """
+    import numpy as np
+
+    checked("linalg.det", A)
+    found = tensor(computed("linalg.det", np.linalg.det, array(A)).astype(array(A).dtype))
+    record("LinalgDet", _det_gradient, (A,), found, (A, found))
+    return into(out, found, "linalg.det")
+
+
+def _det_gradient(grad: TensorBase, A: TensorBase, found: TensorBase) -> tuple:
+    """grad · (matrix of cofactors)*: det · A⁻ᴴ, or U diag(∏ of the other singular values) Vᴴ where one is singular."""
+    if not A.numel():
+        return (A * 0.0,)
+    if bool((found.detach() != 0).all()):
+        return ((grad * conj(found)).unsqueeze(-1).unsqueeze(-1) * inv(A).mH,)
+    from .decompositions import svd
+
+    U, S, Vh = svd(A, full_matrices=False)
+    n = A.shape[-1]
+    rows = S.unsqueeze(-2).expand(*S.shape[:-1], n, n)
+    others = rows.masked_fill(identity(n, S).bool(), 1.0).prod(-1)
+    turn = conj(det(U) * det(Vh))
+    return ((grad * turn).unsqueeze(-1).unsqueeze(-1) * matmul(U * others.unsqueeze(-2).to(A.dtype), Vh),)
+
+
+@library("lapack", "linalg.slogdet", "slogdet", "Tensor.slogdet")
+@accepts_out
+def slogdet(A: TensorBase) -> tuple:
+    """Sign (of modulus 1, or 0) and logarithm of the modulus of the determinant, as a named tuple (sign, logabsdet)."""
+    import numpy as np
+
+    checked("linalg.slogdet", A)
+    sign, logabs = map(tensor, computed("linalg.slogdet", np.linalg.slogdet, array(A)))
+    record("LinalgSlogdet", _slogdet_gradient, (A,), (sign, logabs), (A, sign))
+    return slogdet_result(sign, logabs)
+
+
+def _slogdet_gradient(grads: tuple, A: TensorBase, sign: TensorBase) -> tuple:
+    """(∂ log|det| - i Im(∂sign* sign)) A⁻ᴴ."""
+    to_sign, to_log = grads
+    scale = to_log
+    if A.is_complex():
+        scale = 0.0 if to_log is None else to_log.to(A.dtype)
+        if to_sign is not None:
+            scale = scale - 1j * (to_sign.conj() * sign).imag.to(A.dtype)
+    if scale is None:
+        return (A * 0.0,)
+    return (scale.unsqueeze(-1).unsqueeze(-1) * inv(A).mH,)
+
+
+@library("lapack", "logdet", "Tensor.logdet")
+def logdet(A: TensorBase) -> TensorBase:
+    """Logarithm of the determinant: NaN where it is negative, -inf where it is 0."""
+    checked("logdet", A)
+    sign, logabs = slogdet(A)
+    return logabs + sign.log()
+
+
+# --- Cholesky -------------------------------------------------------------------------------------------------------------
+def _lower(a: Any) -> tuple[Any, int]:
+    """The lower Cholesky factor of one Hermitian matrix, and 0 or the order of the first minor that is not positive."""
+    from scipy.linalg import get_lapack_funcs
+
+    if not a.size:
+        return a, 0
+    (factor,) = get_lapack_funcs(("potrf",), (a,))
+    return factor(a, lower=1, clean=1)
+
+
+@library("lapack", "linalg.cholesky_ex")
+@accepts_out
+def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = False) -> tuple:
+    """`cholesky`, and for each matrix 0 or the order of the first leading minor that is not positive, instead of an error."""
+    import numpy as np
+
+    checked("linalg.cholesky_ex", A)
+    a = array(A)
+    a = a.conj().swapaxes(-1, -2) if upper else a
+    found = [_lower(one) for (one,) in each_matrix(a)]
+    L, info = stacked(
+        [(f, np.int32(i)) for f, i in found],
+        a.shape[:-2],
+        (np.zeros(a.shape[-2:], a.dtype), np.zeros((), "int32")),
+    )
+    if check_errors and info.any():
+        order = int(info.reshape(-1).max())
+        raise LinAlgError(
+            "linalg.cholesky: The factorization could not be completed because the input is not positive-definite "
+            f"(the leading minor of order {order} is not positive-definite)."
+        )
+    record("LinalgCholeskyEx", _cholesky_gradient, (A,), L, (L,))
+    return cholesky_ex_result(L.mH if upper else L, info)
+
+
+def _cholesky_gradient(grad: TensorBase, L: TensorBase) -> tuple:
+    """L⁻ᴴ sym(tril(Lᴴ ∂L)) L⁻¹: I. Murray, "Differentiation of the Cholesky decomposition" (2016)."""
+    inner = matmul(L.mH, grad).tril()
+    inner = (inner + inner.tril(-1).mH) * 0.5
+    left = _triangular(L.mH, inner, True, False)
+    return (_triangular(L.mH, left.mH, True, False).mH,)
+
+
+@library("lapack", "linalg.cholesky")
+def cholesky(A: TensorBase, *, upper: bool = False, out: TensorBase | None = None) -> TensorBase:
+    """Lower triangular L with A = L Lᴴ, or its Hermitian transpose where `upper`; A is Hermitian, positive-definite.
+
+    LinAlgError where it is not.
+
+    >>> import flambeau
+    >>> flambeau.linalg.cholesky(flambeau.tensor([[4., 2.], [2., 2.]]))
+    tensor([[2., 0.],
+            [1., 1.]])
+    """
+    return into(out, cholesky_ex(A, upper=upper, check_errors=True)[0], "linalg.cholesky")

@@ -1,0 +1,594 @@
+"""Linear algebra made of decompositions and products: norms, pseudo-inverses, least squares, functions of matrices, and the
+older names of what `flambeau.linalg` holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.base.tensor import TensorBase
+from ...core.lib.products import matmul
+from ...core.make.create import arange
+from ...core.views.views import atleast_1d
+from ..declare.registry import library, register
+from ..declare.results import accepts_out, into, named_result
+from ..moving.joining import cat
+from ..moving.shaping import _wrapped, broadcast_shapes
+from ..moving.shaping import cross as _cross
+from ..moving.viewing import real
+from ..pointwise.complex_numbers import conj
+from ..rows.summaries import sum_to_size, vector_norm
+from . import decompositions as dec
+from . import lapack
+from .lapack import (
+    array,
+    checked,
+    computed,
+    identity,
+    inv,
+    record,
+    same_batch,
+    solve_triangular,
+    tensor,
+)
+
+lstsq_result = named_result("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
+triangular_solve_result = named_result("triangular_solve", "solution", "cloned_coefficient")
+svd_result = named_result("svd", "U", "S", "V")
+
+
+# --- vectors --------------------------------------------------------------------------------------------------------------
+@library("composite", "linalg.cross", name="linalg_cross")
+def linalg_cross(
+    input: TensorBase, other: TensorBase, *, dim: int = -1, out: TensorBase | None = None
+) -> TensorBase:
+    """Vector product along `dim`, which has three elements."""
+    if input.ndim != other.ndim:
+        raise RuntimeError(
+            f"linalg.cross: inputs must have the same number of dimensions, got {input.ndim} and {other.ndim}"
+        )
+    return _cross(input, other, dim, out=out)
+
+
+@library("composite", "linalg.vecdot")
+def vecdot(x: TensorBase, y: TensorBase, *, dim: int = -1, out: TensorBase | None = None) -> TensorBase:
+    """Σ x* · y along `dim`, over all other dimensions broadcast."""
+    for t in (x, y):
+        if t.dtype != x.dtype:
+            raise RuntimeError(
+                f"linalg.vecdot: Expected x and y to have the same dtype, but found {x.dtype} and {y.dtype}"
+            )
+    return into(out, (conj(x) * y).sum(dim), "linalg.vecdot")
+
+
+@library("composite", "linalg.vander", name="linalg_vander")
+def linalg_vander(x: TensorBase, *, N: int | None = None) -> TensorBase:
+    """Powers 0 … N-1 of the last dimension's elements, in a new last dimension; N is by default how many those are."""
+    if N is not None and N <= 1:
+        raise RuntimeError(f"linalg.vander: N must be greater than 1, got {N}")
+    x = atleast_1d(x)
+    return x.unsqueeze(-1) ** arange(x.shape[-1] if N is None else N)
+
+
+@library("composite", "linalg.diagonal", name="linalg_diagonal")
+def linalg_diagonal(A: TensorBase, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorBase:
+    """The diagonals of matrices, a view."""
+    return A.diagonal(offset, dim1, dim2)
+
+
+# --- norms ----------------------------------------------------------------------------------------------------------------
+@library("composite", "linalg.matrix_norm")
+def matrix_norm(
+    A: TensorBase,
+    ord: Any = "fro",
+    dim: Sequence[int] = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    out: TensorBase | None = None,
+) -> TensorBase:
+    """A norm of the matrices along two dimensions.
+
+    "fro": root of the sum of squares; "nuc": sum of the singular values; 2 and -2: the largest and the least of these;
+    1 and -1: largest and least sum of moduli of a column; inf and -inf: of a row.
+
+    >>> import flambeau
+    >>> flambeau.linalg.matrix_norm(flambeau.tensor([[3., 0.], [0., 4.]]), "nuc")
+    tensor(7.)
+    """
+    check_dtype_of_norm("linalg.matrix_norm", A)
+    if A.ndim < 2:
+        raise RuntimeError(
+            f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions, got {A.ndim}."
+        )
+    if len(dim) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {list(dim)}")
+    rows, columns = (_wrapped(d, A, "linalg.matrix_norm") for d in dim)
+    if rows == columns:
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dim[0]}, {dim[1]})")
+    if dtype is not None:
+        A = A.to(dtype)
+    return into(out, _matrix_norm(A, ord, rows, columns, keepdim), "linalg.matrix_norm")
+
+
+def check_dtype_of_norm(who: str, A: TensorBase) -> None:
+    if not (A.is_floating_point() or A.is_complex()):
+        raise RuntimeError(f"{who}: Expected a floating point or complex tensor as input. Got {A.dtype}")
+
+
+def _matrix_norm(A: TensorBase, ord: Any, rows: int, columns: int, keepdim: bool) -> TensorBase:
+    if ord == "fro":
+        return vector_norm(A, 2, (rows, columns), keepdim)
+    if ord in ("nuc", 2, -2):
+        S = dec.svdvals(A.movedim((rows, columns), (-2, -1)))
+        found = S.sum(-1) if ord == "nuc" else S.amax(-1) if ord == 2 else S.amin(-1)
+        return found.unsqueeze(min(rows, columns)).unsqueeze(max(rows, columns)) if keepdim else found
+    if isinstance(ord, (int, float)) and abs(ord) in (1, math.inf):
+        along, over = (rows, columns) if abs(ord) == 1 else (columns, rows)
+        sums = A.abs().sum(along, True)
+        found = sums.amax(over, True) if ord > 0 else sums.amin(over, True)
+        return found if keepdim else found.squeeze(max(rows, columns)).squeeze(min(rows, columns))
+    raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+
+
+@library("composite", "linalg.norm", name="linalg_norm")
+def linalg_norm(
+    A: TensorBase,
+    ord: Any = None,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    out: TensorBase | None = None,
+    dtype: Any = None,
+) -> TensorBase:
+    """A norm of vectors along one dimension, or of matrices along two; without `ord` and `dim` of all elements as a vector."""
+    check_dtype_of_norm("linalg.norm", A)
+    if dim is not None and not isinstance(dim, int) and len(dim) not in (1, 2):
+        raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dim)}")
+    if ord is None:
+        return into(out, vector_norm(A, 2, dim, keepdim, dtype=dtype), "linalg.norm")
+    if dim is None and A.ndim not in (1, 2) and not isinstance(ord, str):
+        raise RuntimeError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D."
+        )
+    if isinstance(ord, str) and (A.ndim != 2 if dim is None else isinstance(dim, int) or len(dim) != 2):
+        raise RuntimeError(
+            f"linalg.norm: ord={ord!r} is of matrices; got {'dim ' + str(dim) if dim else str(A.ndim) + 'D'}"
+        )
+    if isinstance(ord, str) or (A.ndim == 2 if dim is None else not isinstance(dim, int) and len(dim) == 2):
+        return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
+    return into(out, vector_norm(A, ord, dim, keepdim, dtype=dtype), "linalg.norm")
+
+
+@library("composite", "linalg.cond")
+def cond(A: TensorBase, p: Any = None, *, out: TensorBase | None = None) -> TensorBase:
+    """The condition number: norm(A) · norm(A⁻¹), for p 2 (the default) and -2 by singular values; inf for a singular matrix."""
+    checked("linalg.cond", A, square=p not in (None, 2, -2))
+    if p in (None, 2, -2):
+        S = dec.svdvals(A)
+        if S.shape[-1] == 0:
+            return into(out, S.sum(-1), "linalg.cond")
+        largest, least = S.select(-1, 0), S.select(-1, S.shape[-1] - 1)
+        return into(out, least / largest if p == -2 else largest / least, "linalg.cond")
+    if not A.numel():
+        return into(out, real(A.sum((-2, -1))), "linalg.cond")
+    inverse, info = lapack.inv_ex(A)
+    found = matrix_norm(A, p) * matrix_norm(inverse, p)
+    return into(out, found.masked_fill(info != 0, math.inf), "linalg.cond")
+
+
+# --- rank and pseudo-inverse ----------------------------------------------------------------------------------------------
+def _tolerance(who: str, S: TensorBase, A: TensorBase, atol: Any, rtol: Any) -> TensorBase:
+    """max(atol, rtol · largest), one for each matrix; rtol is by default the dtype's epsilon times the larger side, or 0
+    where atol is given.
+    """
+    from ..._typeinfo import finfo
+
+    for name, given in (("atol", atol), ("rtol", rtol)):
+        if isinstance(given, TensorBase) and given.is_complex():
+            raise RuntimeError(f"{who}: {name} tensor of complex type is not supported.")
+    usual = finfo(A.dtype).eps * max(A.shape[-2:])
+    if rtol is None:
+        if isinstance(atol, TensorBase):
+            rtol = (atol <= 0).to(S.dtype) * usual
+        else:
+            rtol = usual if atol is None or atol <= 0 else 0.0
+    largest = S.amax(-1)
+    scaled = rtol * largest
+    least = 0.0 if atol is None else atol
+    return scaled.clamp(min=least) if not isinstance(least, TensorBase) else scaled.maximum(least.to(S.dtype))
+
+
+def _magnitudes(A: TensorBase, hermitian: bool) -> TensorBase:
+    return dec.eigvalsh(A).abs() if hermitian else dec.svdvals(A)
+
+
+@library("composite", "linalg.matrix_rank", differentiable=False)
+def matrix_rank(
+    A: TensorBase,
+    tol: Any = None,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    hermitian: bool = False,
+    out: TensorBase | None = None,
+) -> TensorBase:
+    """How many singular values (moduli of eigenvalues where `hermitian`) are above max(atol, rtol · largest)."""
+    checked("linalg.matrix_rank", A, square=hermitian)
+    if tol is not None:
+        atol, rtol = tol, 0.0
+    A = A.detach()
+    if not A.numel():
+        return into(out, A.new_zeros(A.shape[:-2]).long(), "linalg.matrix_rank")
+    S = _magnitudes(A, hermitian)
+    limit = _tolerance("linalg.matrix_rank", S, A, atol, rtol)
+    return into(out, (S > limit.unsqueeze(-1)).sum(-1), "linalg.matrix_rank")
+
+
+@library("composite", "linalg.pinv")
+def pinv(
+    A: TensorBase,
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    out: TensorBase | None = None,
+) -> TensorBase:
+    """The pseudo-inverse of Moore and Penrose; singular values up to max(atol, rtol · largest) count as 0.
+
+    >>> import flambeau
+    >>> flambeau.linalg.pinv(flambeau.tensor([[2.], [0.]]))
+    tensor([[0.5000, 0.0000]])
+    """
+    checked("linalg.pinv", A, square=hermitian)
+    if rcond is not None:
+        rtol = rcond
+    return into(out, _pinv(A, hermitian, atol, rtol), "linalg.pinv")
+
+
+def _pinv(A: TensorBase, hermitian: bool, atol: Any, rtol: Any) -> TensorBase:
+    a = A.detach()
+    if not A.numel():
+        return A.mH.clone()
+    if hermitian:
+        L, V = dec.eigh(a)
+        limit = _tolerance("linalg.pinv", L.abs(), a, atol, rtol).unsqueeze(-1)
+        kept = L.abs() > limit
+        P = matmul(V * (kept.to(L.dtype) / L.masked_fill(~kept, 1.0)).unsqueeze(-2), V.mH)
+    else:
+        U, S, Vh = dec.svd(a, False)
+        limit = _tolerance("linalg.pinv", S, a, atol, rtol).unsqueeze(-1)
+        kept = S > limit
+        P = matmul(Vh.mH * (kept.to(S.dtype) / S.masked_fill(~kept, 1.0)).unsqueeze(-2), U.mH)
+    record("LinalgPinv", _pinv_gradient, (A,), P, (A, P))
+    return P
+
+
+def _pinv_gradient(grad: TensorBase, A: TensorBase, P: TensorBase) -> tuple:
+    """-Pᴴ ∂P Pᴴ + (1 - A P) ∂Pᴴ P Pᴴ + Pᴴ P ∂Pᴴ (1 - P A).
+
+    G. H. Golub and V. Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems whose variables
+    separate" (1973), equation 4.12.
+    """
+    Ph, Gh = P.mH, grad.mH
+    left, right = matmul(Gh, matmul(P, Ph)), matmul(matmul(Ph, P), Gh)
+    found = left - matmul(A, matmul(P, left)) + right - matmul(matmul(right, P), A)
+    return (found - matmul(matmul(Ph, grad), Ph),)
+
+
+@library("composite", "linalg.lstsq")
+@accepts_out
+def lstsq(A: TensorBase, B: TensorBase, rcond: float | None = None, *, driver: str | None = None) -> tuple:
+    """X with the least |A X - B|, as a named tuple (solution, residuals, rank, singular_values).
+
+    Drivers "gels" takes A of full rank, "gelsy" (the default), "gelsd" and "gelss" any; which of the results after the
+    solution are not empty follows from it as in LAPACK.  Residuals are sums of squares, given where A has full rank and more
+    rows than columns.
+    """
+    checked("linalg.lstsq", A, square=False)
+    driver = "gelsy" if driver is None else driver
+    if driver not in ("gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError(
+            f"linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss), got {driver}"
+        )
+    if A.dtype != B.dtype:
+        raise RuntimeError(
+            f"linalg.lstsq: Expected A and B to have the same dtype, got {A.dtype} and {B.dtype}"
+        )
+    vector = lapack.is_vector(A, B)
+    right = B.unsqueeze(-1) if vector else B
+    if right.shape[-2] != A.shape[-2]:
+        raise RuntimeError(
+            f"linalg.lstsq: A.size(-2) should match B.size(-2), got {A.shape[-2]} and {right.shape[-2]}"
+        )
+    A, right = same_batch("linalg.lstsq", A, right)
+    m, n = A.shape[-2:]
+    found = matmul(_pinv(A, False, None, rcond), right)
+    rank = A.new_empty(0).long() if driver == "gels" else matrix_rank(A, rtol=rcond)
+    values = dec.svdvals(A.detach()) if driver in ("gelsd", "gelss") else real(A.new_empty(0))
+    full = m > n and (driver == "gels" or bool((rank == n).all()))
+    if full and driver != "gelsy":
+        rest = (matmul(A, found) - right).abs()
+        residuals = (rest * rest).sum(-2)
+        residuals = residuals.squeeze(-1) if vector else residuals
+    else:
+        residuals = real(A.new_empty(0))
+    return lstsq_result(found.squeeze(-1) if vector else found, residuals, rank, values)
+
+
+# --- functions of matrices ------------------------------------------------------------------------------------------------
+@library("composite", "linalg.matrix_power", "matrix_power", "Tensor.matrix_power", name="matrix_power")
+def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> TensorBase:
+    """A · A · … · A, n times, by repeated squaring; for negative n of the inverse, for 0 the identity."""
+    if not isinstance(n, int):
+        raise TypeError(f"matrix_power(): argument 'n' (position 2) must be int, not {type(n).__name__}")
+    checked("linalg.matrix_power", A)
+    if n == 0:
+        found = identity(A.shape[-1], A.detach()).expand(A.shape).clone()
+        record("LinalgMatrixPower", lambda grad: (grad * 0.0,), (A,), found)
+        return into(out, found, "linalg.matrix_power")
+    base, left = (inv(A), -n) if n < 0 else (A, n)
+    found = None
+    while left:
+        if left & 1:
+            found = base if found is None else matmul(found, base)
+        left >>= 1
+        if left:
+            base = matmul(base, base)
+    return into(out, found.clone() if found is A else found, "linalg.matrix_power")
+
+
+@library("lapack", "linalg.matrix_exp", "matrix_exp", "Tensor.matrix_exp", name="matrix_exp")
+def matrix_exp(A: TensorBase) -> TensorBase:
+    """The exponential of square matrices, Σ Aᵏ / k!, by scaling, squaring and Padé approximants (SciPy).
+
+    The gradient is a block of the exponential of a matrix twice as large: N. J. Higham, "Functions of Matrices" (2008),
+    equation 3.16.
+    """
+    import scipy.linalg
+
+    if isinstance(A, TensorBase) and A.dtype.name in ("float16", "bfloat16"):
+        return matrix_exp(A.float()).to(A.dtype)
+    checked("linalg.matrix_exp", A)
+    a = array(A)
+    wide = a.astype("complex128" if A.is_complex() else "float64")
+    found = tensor(computed("linalg.matrix_exp", scipy.linalg.expm, wide).astype(a.dtype))
+    record("LinalgMatrixExp", _matrix_exp_gradient, (A,), found, (A,))
+    return found
+
+
+def _matrix_exp_gradient(grad: TensorBase, A: TensorBase) -> tuple:
+    n = A.shape[-1]
+    below = cat([A.new_zeros(A.shape), A.mH], -1)
+    whole = cat([cat([A.mH, grad], -1), below], -2)
+    return (matrix_exp(whole).narrow(-2, 0, n).narrow(-1, n, n),)
+
+
+@library("composite", "linalg.householder_product", "orgqr", "Tensor.orgqr", name="householder_product")
+def householder_product(input: TensorBase, tau: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
+    """The first n columns of the product of the reflections 1 - τₖ vₖ vₖᴴ, whose vₖ stand below the diagonal of the m by n
+    `input` (with a 1 on it and zeros above).
+    """
+    checked("linalg.householder_product", input, "input", square=False)
+    m, n = input.shape[-2:]
+    if m < n:
+        raise RuntimeError(
+            f"linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1], got {m} and {n}"
+        )
+    if n < tau.shape[-1]:
+        raise RuntimeError(
+            "linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1], got "
+            f"{n} and {tau.shape[-1]}"
+        )
+    Q = identity(m, input).narrow(-1, 0, n).expand(*input.shape[:-2], m, n)
+    below = input.tril(-1)
+    for k in reversed(range(tau.shape[-1])):
+        v = (below.select(-1, k) + identity(m, input).select(-1, k)).unsqueeze(-1)
+        Q = Q - tau.narrow(-1, k, 1).unsqueeze(-1) * matmul(v, matmul(v.mH, Q))
+    if tau.shape[-1] == 0:
+        Q = Q.detach().clone()
+        record(
+            "LinalgHouseholderProduct",
+            lambda grad, A, tau: (A * 0.0, tau * 0.0),
+            (input, tau),
+            Q,
+            (input, tau),
+        )
+    return into(out, Q.contiguous(), "linalg.householder_product")
+
+
+# --- tensors as matrices --------------------------------------------------------------------------------------------------
+@library("composite", "linalg.tensorinv", reference="numpy.linalg.tensorinv")
+def tensorinv(A: TensorBase, ind: int = 2, *, out: TensorBase | None = None) -> TensorBase:
+    """The inverse with respect to `tensordot` over the first `ind` dimensions."""
+    if ind <= 0:
+        raise RuntimeError(f"linalg.tensorinv: Expected a strictly positive integer for 'ind', got {ind}")
+    rows, columns = math.prod(A.shape[:ind]), math.prod(A.shape[ind:])
+    if rows != columns:
+        raise RuntimeError(
+            f"linalg.tensorinv: Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), "
+            f"but got {columns} != {rows}"
+        )
+    found = inv(A.reshape(rows, columns)).reshape(*A.shape[ind:], *A.shape[:ind])
+    return into(out, found, "linalg.tensorinv")
+
+
+@library("composite", "linalg.tensorsolve", reference="numpy.linalg.tensorsolve")
+def tensorsolve(
+    A: TensorBase, B: TensorBase, dims: Sequence[int] | None = None, *, out: TensorBase | None = None
+) -> TensorBase:
+    """X with tensordot(A, X, X.ndim) = B; `dims` of A are first moved to the end."""
+    if dims is not None:
+        last = [d % A.ndim for d in dims]
+        A = A.permute([d for d in range(A.ndim) if d not in last] + last)
+    shape = A.shape[B.ndim :]
+    if math.prod(shape) != B.numel():
+        raise RuntimeError(
+            "linalg.tensorsolve: Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
+            f"prod(self.shape[:other.ndim]), but got {math.prod(shape)} != {B.numel()}"
+        )
+    found = lapack.solve(A.reshape(B.numel(), B.numel()), B.reshape(-1)).reshape(shape)
+    return into(out, found, "linalg.tensorsolve")
+
+
+# --- older names ----------------------------------------------------------------------------------------------------------
+@library("composite", "cholesky", "Tensor.cholesky", name="old_cholesky")
+def cholesky(input: TensorBase, upper: bool = False, *, out: TensorBase | None = None) -> TensorBase:
+    """`linalg.cholesky`."""
+    return lapack.cholesky(input, upper=upper, out=out)
+
+
+@library("composite")
+def cholesky_solve(
+    input: TensorBase, L: TensorBase, upper: bool = False, *, out: TensorBase | None = None
+) -> TensorBase:
+    """X with A X = input, for A = L Lᴴ (Lᴴ L where `upper`)."""
+    if input.ndim < 2 or L.ndim < 2:
+        raise RuntimeError(
+            f"cholesky_solve(): b and u should have at least 2 dimensions, but have {input.ndim} and {L.ndim} instead"
+        )
+    return into(out, _cholesky_solve(input, L, upper), "cholesky_solve")
+
+
+def _cholesky_solve(B: TensorBase, L: TensorBase, upper: bool) -> TensorBase:
+    b, factor = B.detach(), L.detach()
+    factor = factor.mH if upper else factor
+    half = solve_triangular(factor, b, upper=False)
+    X = solve_triangular(factor.mH, half, upper=True)
+    record(
+        "CholeskySolve", _cholesky_solve_gradient, (B, L), X, (L, X), (upper, tuple(B.shape), tuple(L.shape))
+    )
+    return X
+
+
+def _cholesky_solve_gradient(
+    grad: TensorBase, L: TensorBase, X: TensorBase, upper: bool, of_B: tuple, of_L: tuple
+) -> tuple:
+    """As if the whole of L were read, which is how PyTorch has it: through A = L Lᴴ."""
+    to_B = _cholesky_solve(grad, L, upper)
+    half = -matmul(to_B, X.mH)
+    both = half + half.mH
+    return sum_to_size(to_B, of_B), sum_to_size(matmul(L, both) if upper else matmul(both, L), of_L)
+
+
+@library("composite")
+def cholesky_inverse(L: TensorBase, upper: bool = False, *, out: TensorBase | None = None) -> TensorBase:
+    """The inverse of L Lᴴ (Lᴴ L where `upper`)."""
+    checked("cholesky_inverse", L, "L")
+    return into(out, _cholesky_solve(identity(L.shape[-1], L.detach()), L, upper), "cholesky_inverse")
+
+
+@library("composite")
+@accepts_out
+def triangular_solve(
+    b: TensorBase, A: TensorBase, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple:
+    """X with A X = b for triangular A (its transpose where asked for), and A again."""
+    if transpose:
+        found = solve_triangular(A.mT, b, upper=not upper, unitriangular=unitriangular)
+    else:
+        found = solve_triangular(A, b, upper=upper, unitriangular=unitriangular)
+    batch = broadcast_shapes(tuple(A.shape[:-2]), tuple(b.shape[:-2]))
+    return triangular_solve_result(found, A.expand(*batch, *A.shape[-2:]).clone())
+
+
+@library("composite", "qr", "Tensor.qr", name="old_qr")
+@accepts_out
+def qr(input: TensorBase, some: bool = True) -> tuple:
+    """`linalg.qr`, reduced where `some`, else complete."""
+    return dec.qr(input, "reduced" if some else "complete")
+
+
+@library("composite", "svd", "Tensor.svd", name="old_svd")
+@accepts_out
+def svd(input: TensorBase, some: bool = True, compute_uv: bool = True) -> tuple:
+    """`linalg.svd` with V instead of its Hermitian transpose; zeros for U and V unless `compute_uv`."""
+    if not compute_uv:
+        m, n = input.shape[-2:]
+        batch = input.shape[:-2]
+        S = dec.svdvals(input)
+        return svd_result(input.new_zeros((*batch, m, m)), S, input.new_zeros((*batch, n, n)))
+    U, S, Vh = dec.svd(input, not some)
+    return svd_result(U, S, Vh.mH)
+
+
+@library("composite", "lu", "Tensor.lu", name="old_lu")
+def lu(A: TensorBase, pivot: bool = True, get_infos: bool = False) -> tuple:
+    """`linalg.lu_factor` without an error for a zero pivot; with the verdicts where `get_infos`."""
+    found = dec.lu_factor_ex(A, pivot=pivot)
+    return tuple(found) if get_infos else tuple(found[:2])
+
+
+@library("composite", "lu_solve", "Tensor.lu_solve", name="old_lu_solve")
+@accepts_out
+def lu_solve(b: TensorBase, LU_data: TensorBase, LU_pivots: TensorBase) -> TensorBase:
+    """`linalg.lu_solve`."""
+    return dec.lu_solve(LU_data, LU_pivots, b)
+
+
+lu_unpack_result = named_result("lu_unpack", "P", "L", "U")
+
+
+@library("composite", "lu_unpack")
+@accepts_out
+def lu_unpack(
+    LU_data: TensorBase, LU_pivots: TensorBase, unpack_data: bool = True, unpack_pivots: bool = True
+) -> tuple:
+    """P, L and U of what `linalg.lu_factor` gave; empty where not unpacked."""
+    L, U = dec._triangles(LU_data) if unpack_data else (LU_data.new_empty(0), LU_data.new_empty(0))
+    P = LU_data.new_empty(0)
+    if unpack_pivots:
+        if LU_pivots.dtype.name != "int32":
+            raise RuntimeError(
+                f"lu_unpack: LU_pivots is expected to be a tensor of int32, got {LU_pivots.dtype}"
+            )
+        P = dec._permutation(LU_pivots, LU_data.shape[-2], LU_data.detach())
+    return lu_unpack_result(P, L, U)
+
+
+@library("composite", "pinverse", "Tensor.pinverse")
+def pinverse(input: TensorBase, rcond: float = 1e-15) -> TensorBase:
+    """`linalg.pinv`."""
+    return pinv(input, rcond)
+
+
+# --- low rank -------------------------------------------------------------------------------------------------------------
+@library("composite", "svd_lowrank")
+def svd_lowrank(
+    A: TensorBase, q: int | None = 6, niter: int | None = 2, M: TensorBase | None = None
+) -> tuple:
+    """U, S and V of the best approximation of A - M of rank q that random projections find.
+
+    N. Halko, P.-G. Martinsson and J. A. Tropp, "Finding structure with randomness" (2011), algorithms 4.4 and 5.1.
+    """
+    q = 6 if q is None else q
+    if M is not None:
+        A = A - M.expand(A.shape)
+    m, n = A.shape[-2:]
+    if not 0 <= q <= min(m, n):
+        raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(m, n)}")
+    if m < n:
+        V, S, U = svd_lowrank(A.mH, q, niter)
+        return U, S, V
+    from ..random.random import randn
+
+    Q = dec.qr(matmul(A, randn(n, q, dtype=A.dtype)))[0]
+    for _ in range(2 if niter is None else niter):
+        Q = dec.qr(matmul(A.mH, Q))[0]
+        Q = dec.qr(matmul(A, Q))[0]
+    U, S, Vh = dec.svd(matmul(Q.mH, A), False)
+    return matmul(Q, U), S, Vh.mH
+
+
+@library("composite", "pca_lowrank")
+def pca_lowrank(A: TensorBase, q: int | None = None, center: bool = True, niter: int = 2) -> tuple:
+    """Principal components: `svd_lowrank` of A, less the mean of its rows where `center`; q is by default up to 6."""
+    m, n = A.shape[-2:]
+    q = min(6, m, n) if q is None else q
+    return svd_lowrank(A - A.mean(-2, True) if center else A, q, niter)
+
+
+register("LinAlgError", "error", lapack.LinAlgError, places=("linalg.LinAlgError",), differentiable=False)

@@ -1,0 +1,27 @@
+"""Matrix products: compiled functions of `core/lib/products.pyx` under their public names."""
+
+from __future__ import annotations
+
+from ...core.lib import products
+from ..declare.registry import register
+
+for (
+    _name
+) in "matmul mm bmm mv dot vdot inner outer addmm addmv addbmm baddbmm addr chain_matmul tensordot".split():
+    if hasattr(products, _name):
+        register(
+            _name,
+            "library",
+            getattr(products, _name),
+            in_place=getattr(products, _name + "_", None),
+            places=(_name, f"Tensor.{_name}"),
+        )
+for _name, _places in {
+    "linear": ("nn.functional.linear",),
+    "bilinear": ("nn.functional.bilinear",),
+    "multi_dot": ("linalg.multi_dot",),
+}.items():
+    if hasattr(products, _name):
+        register(_name, "library", getattr(products, _name), places=_places)
+register("ger", "library", products.outer)
+register("linalg.matmul", "library", products.matmul, places=("linalg.matmul",))

@@ -1,0 +1,97 @@
+"""Joining tensors: `cat` and `stack` (core/places/join.pyx), and the functions that are one of them after a change of shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.base.tensor import TensorBase
+from ...core.places.join import cat, stack
+from ...core.views.views import atleast_1d, atleast_2d, atleast_3d
+from ..declare.registry import library, register
+
+Tensors = Sequence[TensorBase]
+
+register("cat", "join", cat, places=("cat", "concat", "concatenate"), reference="numpy.concatenate")
+register("stack", "join", stack, places=("stack",), reference="numpy.stack")
+
+
+def _checked(who: str, tensors: Tensors) -> Tensors:
+    if isinstance(tensors, TensorBase) or not isinstance(tensors, (list, tuple)):
+        raise TypeError(
+            f"{who}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}"
+        )
+    if not tensors:
+        raise RuntimeError(f"{who} expects a non-empty TensorList")
+    return tensors
+
+
+@library("composite", "hstack")
+def hstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
+    """The tensors side by side: along the second dimension, 1-dim ones along the first.
+
+    >>> import flambeau
+    >>> flambeau.hstack([flambeau.tensor([1, 2]), flambeau.tensor([3])])
+    tensor([1, 2, 3])
+    """
+    parts = [atleast_1d(t) for t in _checked("hstack", tensors)]
+    return cat(parts, 0 if parts[0].ndim == 1 else 1, out=out)
+
+
+@library("composite", "vstack", "row_stack")
+def vstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
+    """The tensors one above another: along the first dimension, where a 1-dim tensor counts as a row.
+
+    >>> import flambeau
+    >>> flambeau.vstack([flambeau.tensor([1, 2]), flambeau.tensor([3, 4])])
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    return cat([atleast_2d(t) for t in _checked("vstack", tensors)], 0, out=out)
+
+
+@library("composite", "dstack")
+def dstack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
+    """The tensors one behind another: along the third dimension, which is added where it is missing."""
+    return cat([atleast_3d(t) for t in _checked("dstack", tensors)], 2, out=out)
+
+
+@library("composite", "column_stack")
+def column_stack(tensors: Tensors, *, out: TensorBase | None = None) -> TensorBase:
+    """The tensors side by side as columns: 0-dim and 1-dim ones become matrices of one column first.
+
+    >>> import flambeau
+    >>> flambeau.column_stack([flambeau.tensor([1, 2]), flambeau.tensor([3, 4])])
+    tensor([[1, 3],
+            [2, 4]])
+    """
+    parts = [t if t.ndim > 1 else t.reshape(t.numel(), 1) for t in _checked("column_stack", tensors)]
+    return hstack(parts, out=out)
+
+
+@library("composite", "block_diag")
+def block_diag(*tensors: TensorBase) -> TensorBase:
+    """A matrix with the given ones (or rows, or numbers) along its diagonal and zeros elsewhere.
+
+    >>> import flambeau
+    >>> flambeau.block_diag(flambeau.tensor([[1, 2]]), flambeau.tensor([[3]]))
+    tensor([[1, 2, 0],
+            [0, 0, 3]])
+    """
+    if not tensors:
+        from ...core.make.create import empty
+
+        return empty(1, 0)
+    for k, t in enumerate(tensors):
+        if not isinstance(t, TensorBase):
+            raise TypeError(f"block_diag(): argument {k} must be Tensor, not {type(t).__name__}")
+        if t.ndim > 2:
+            raise RuntimeError(
+                f"block_diag(): Input tensors must have 2 or fewer dimensions. Input {k} has {t.ndim} dimensions"
+            )
+    blocks = [atleast_2d(t) for t in tensors]
+    width, rows, start = sum(b.shape[1] for b in blocks), [], 0
+    for b in blocks:
+        height, own = b.shape
+        rows.append(cat([b.new_zeros((height, start)), b, b.new_zeros((height, width - start - own))], 1))
+        start += own
+    return cat(rows, 0)

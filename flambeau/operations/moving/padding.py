@@ -1,0 +1,172 @@
+"""Padding: elements added around, or, by negative amounts, taken off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...autograd.grad_mode import unrecorded
+from ...codegen import expr as ex
+from ...core.base.dtypes import by_name
+from ...core.base.tensor import TensorBase
+from ...core.make.create import zeros
+from ...core.tape import tape
+from ..declare.indexed import indexed, scatter
+from ..declare.registry import library
+from ..declare.results import each_part
+
+MODES = ("constant", "reflect", "replicate", "circular")
+
+
+@library("shape", "nn.functional.pad")
+def pad(
+    input: TensorBase, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> TensorBase:
+    """The tensor with `pad` = (left, right, top, bottom, …) elements added around, from the last dimension on.
+
+    Modes: "constant" adds `value` (0), "replicate" the outermost element, "reflect" the mirror image without it, "circular"
+    the elements of the other end.  Negative amounts take elements off.  RuntimeError where the amounts do not fit the
+    shape, NotImplementedError for an unknown mode.
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.pad(flambeau.tensor([[1, 2, 3]]), (1, 2), mode="reflect")
+    tensor([[2, 1, 2, 3, 2, 1]])
+    """
+    amounts = [int(p) for p in pad]
+    if len(amounts) % 2:
+        raise RuntimeError(f"pad(): Padding length must be divisible by 2, got {len(amounts)}")
+    if len(amounts) // 2 > input.ndim:
+        raise RuntimeError(
+            "pad(): Padding length should be less than or equal to two times the input dimension but got padding length "
+            f"{len(amounts)} and input of dimension {input.ndim}"
+        )
+    if mode not in MODES:
+        raise NotImplementedError(f"pad(): Unrecognised padding mode {mode}")
+    if mode == "constant":
+        return _constant(input, tuple(amounts), 0 if value is None else value)
+    if value is not None and value != 0:
+        raise ValueError(f'pad(): Padding mode "{mode}" doesn\'t take in value argument, got {value}')
+    dims = len(amounts) // 2
+    if dims not in (1, 2, 3) or input.ndim not in (dims + 1, dims + 2):
+        raise NotImplementedError(
+            "pad(): Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: got padding length "
+            f"{len(amounts)} and input of dimension {input.ndim}"
+        )
+    sizes = list(input.shape)
+    for k in range(dims):
+        axis, before, after = input.ndim - 1 - k, amounts[2 * k], amounts[2 * k + 1]
+        _check(input, axis, before, after, mode)
+        sizes[axis] += before + after
+        if mode == "circular" and min(before, after) < 0:  # what is taken off does not come round
+            cut = max(-before, 0)
+            input = input.narrow(axis, cut, input.shape[axis] - cut - max(-after, 0))
+            amounts[2 * k] = max(before, 0)
+    if input.is_complex():
+        return each_part(_extended, input, tuple(sizes), mode, tuple(reversed(amounts[: 2 * dims : 2])))
+    return _extended(input, tuple(sizes), mode, tuple(reversed(amounts[: 2 * dims : 2])))
+
+
+def _check(input: TensorBase, axis: int, before: int, after: int, mode: str) -> None:
+    n = input.shape[axis]
+    if mode == "reflect" and max(before, after) >= n:
+        raise RuntimeError(
+            f"pad(): Padding size should be less than the corresponding input dimension, but got: padding ({before}, {after}) "
+            f"at dimension {axis} of input {list(input.shape)}"
+        )
+    if mode == "circular" and max(before, after) > n:
+        raise RuntimeError(
+            f"pad(): Padding value causes wrapping around more than once: padding ({before}, {after}) at dimension {axis} of "
+            f"input {list(input.shape)}"
+        )
+    if n + before + after < 1 or n == 0:
+        raise RuntimeError(
+            f"pad(): input (size {n} at dimension {axis}) is too small for the padding ({before}, {after})"
+        )
+
+
+def _place(at, sizes, mode: str, before: dict) -> tuple:
+    """Where the element at a place of the result comes from; `sizes` of the input."""
+    lead = len(at) - len(before)
+    place = list(at[:lead])
+    for i, n, d in zip(at[lead:], sizes[lead:], range(len(before))):
+        i = i - before[f"before{d}"]
+        if mode == "reflect":
+            i = ex.absolute(i)
+            i = n - 1 - ex.absolute(n - 1 - i)
+        elif mode == "replicate":
+            i = ex.minimum(ex.maximum(i, 0), n - 1)
+        else:
+            i = ex.where(i < 0, i + n, ex.where(i < n, i, i - n))
+        place.append(i)
+    return tuple(place)
+
+
+@indexed(static=("mode",), moves=("x",))
+def extended(at, x, *, mode, **before):
+    return x[_place(at, [x.size(d) for d in range(len(at))], mode, before)]
+
+
+@scatter(static=("mode",), effort=4)
+def extended_back(at, out, grad, *, mode, **before):
+    return out.store(_place(at, [out.size(d) for d in range(len(at))], mode, before), grad[at], "add")
+
+
+def _extended(x: TensorBase, sizes: tuple[int, ...], mode: str, before: tuple[int, ...]) -> TensorBase:
+    """The input with both ends of the last dimensions made longer (or shorter)."""
+    given = {f"before{d}": b for d, b in enumerate(before)}
+    with unrecorded():
+        found = extended(sizes, x, mode=mode, **given)
+    if tape.recording(x):
+        label = {"reflect": "Reflection", "replicate": "Replication", "circular": "Circular"}[mode]
+        label = f"{label}Pad{len(before)}DBackward0"
+        tape.record(label, _extended_back, (x,), found, (), (tuple(x.shape), mode, before))
+    return found
+
+
+def _extended_back(grad, sizes, mode, before):
+    """The gradients of all places that an element went to, added up."""
+    given = {f"before{d}": b for d, b in enumerate(before)}
+    with unrecorded():
+        kind = by_name["float32"] if grad.dtype.itemsize == 2 else grad.dtype
+        found = zeros(sizes, dtype=kind, device=grad.device)
+        extended_back.into(found, grad.shape, grad, serial=len(before), mode=mode, **given)
+        found = found.to(grad.dtype)
+    if tape.recording(grad):
+        tape.record("PadBackwardBackward0", _extended, (grad,), found, (), (tuple(grad.shape), mode, before))
+    return found
+
+
+def _constant(input: TensorBase, amounts: tuple[int, ...], value: float) -> TensorBase:
+    """`value` around the tensor; the gradient is the tensor's part of the result's."""
+    inner, sizes, start = input, list(input.shape), [0] * input.ndim
+    for k in range(len(amounts) // 2):
+        axis = input.ndim - 1 - k
+        before, after = amounts[2 * k], amounts[2 * k + 1]
+        cut, kept = max(-before, 0), input.shape[axis] - max(-before, 0) - max(-after, 0)
+        sizes[axis] = input.shape[axis] + before + after
+        if sizes[axis] < 0 or kept < 0:
+            raise RuntimeError(
+                f"pad(): The input size {input.shape[axis]}, plus negative padding {before} and {after} resulted in a negative "
+                f"output size at dimension {axis}, which is invalid"
+            )
+        start[axis] = max(before, 0)
+        if kept != input.shape[axis]:
+            inner = inner.narrow(axis, cut, kept)
+    with unrecorded():
+        out = input.new_full(sizes, value)
+        part = out
+        for axis, (first, n) in enumerate(zip(start, inner.shape)):
+            if n != sizes[axis]:
+                part = part.narrow(axis, first, n)
+        part.copy_(inner)
+    if tape.recording(inner):
+        tape.record(
+            "ConstantPadNdBackward0", _taken_back, (inner,), out, (), (tuple(start), tuple(inner.shape))
+        )
+    return out
+
+
+def _taken_back(grad: TensorBase, start: tuple[int, ...], sizes: tuple[int, ...]) -> TensorBase:
+    for axis, (first, n) in enumerate(zip(start, sizes)):
+        if n != grad.shape[axis]:
+            grad = grad.narrow(axis, first, n)
+    return grad

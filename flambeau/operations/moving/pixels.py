@@ -1,0 +1,76 @@
+"""Moving between channels and pixels, and resizing images."""
+
+from __future__ import annotations
+
+from ...core.base.tensor import TensorBase
+from ..declare.registry import library
+from ..declare.results import copied
+
+
+@library("composite", "nn.functional.pixel_shuffle", "pixel_shuffle")
+def pixel_shuffle(input: TensorBase, upscale_factor: int) -> TensorBase:
+    """(*, C r², H, W) to (*, C, H r, W r) (Shi et al. 2016)."""
+    r = upscale_factor
+    if input.ndim < 3:
+        raise RuntimeError(
+            f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {input.ndim} dimension(s)"
+        )
+    if r <= 0 or input.shape[-3] % (r * r):
+        raise RuntimeError(
+            f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
+            f"input.size(-3)={input.shape[-3]} is not divisible by {r * r}"
+        )
+    *lead, c, h, w = input.shape
+    n = len(lead)
+    parts = input.reshape(*lead, c // (r * r), r, r, h, w)
+    order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
+    return copied(parts.permute(order), [*lead, c // (r * r), h * r, w * r])
+
+
+@library("composite", "nn.functional.pixel_unshuffle", "pixel_unshuffle")
+def pixel_unshuffle(input: TensorBase, downscale_factor: int) -> TensorBase:
+    """(*, C, H r, W r) to (*, C r², H, W), the inverse of `pixel_shuffle`."""
+    r = downscale_factor
+    if input.ndim < 3:
+        raise RuntimeError(
+            f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {input.ndim} dimension(s)"
+        )
+    *lead, c, h, w = input.shape
+    if r <= 0 or h % r or w % r:
+        raise RuntimeError(
+            f"pixel_unshuffle expects height and width to be divisible by downscale_factor, but got {(h, w)} and {r}"
+        )
+    n = len(lead)
+    parts = input.reshape(*lead, c, h // r, r, w // r, r)
+    order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
+    return copied(parts.permute(order), [*lead, c * r * r, h // r, w // r])
+
+
+@library("composite", "nn.functional.local_response_norm")
+def local_response_norm(
+    input: TensorBase, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> TensorBase:
+    """x / (k + alpha · mean of squares over `size` neighbouring channels)^beta (Krizhevsky et al. 2012)."""
+    from .padding import pad
+
+    if input.ndim < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
+    squares = pad(input.square().transpose(1, -1), (size // 2, (size - 1) // 2))
+    mean = squares.unfold(-1, size, 1).mean(-1).transpose(1, -1)
+    return input / (mean * alpha + k) ** beta
+
+
+@library("random", "nn.functional.rrelu")
+def rrelu(
+    input: TensorBase,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> TensorBase:
+    """x above 0, else x times a random slope in [lower, upper]; outside training the mean slope (Xu et al. 2015)."""
+    from ..pointwise.arithmetic import where
+
+    slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
+    found = where(input > 0, input, input * slope)
+    return input.copy_(found) if inplace else found

@@ -1,0 +1,236 @@
+"""What the core does itself on the CPU and other devices do in kernels: products, elements at places that indices name,
+scans.
+
+Nothing here is recorded: the core's functions call these in place of their own loops, and what they put on the tape
+is the same.  A kernel meets an index out of bounds without touching memory there; the error follows when the host
+next waits for the device.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Sequence
+
+from ...autograd.grad_mode import unrecorded
+from ...core.base.tensor import TensorBase
+from ...core.make.create import arange
+from ..declare.indexed import Indexed, indexed, scatter
+
+MATRIX, TRANSPOSED, ROW, COLUMN = range(4)  # core/lib/contraction.pxd; otherwise a single number
+
+
+# --- products ------------------------------
+@indexed(effort=64)
+def matrix_product(at, a, b):
+    """Rows of a times columns of b, of stacks of one shape."""
+    return at.sum((a.size(a.rank - 1),), lambda k: a[(*at[:-1], k)] * b[(*at[:-2], k, at[-1])])
+
+
+def _as_matrices(t: TensorBase, form: int) -> TensorBase:
+    """A view whose last two dimensions are those of the matrix."""
+    if form == MATRIX:
+        return t
+    if form == TRANSPOSED:
+        return t.transpose(-2, -1)
+    if form == ROW:
+        return t.unsqueeze(-2)
+    return t.unsqueeze(-1) if form == COLUMN else t.unsqueeze(-1).unsqueeze(-1)
+
+
+def multiply(
+    out: TensorBase, form: int, a: TensorBase, a_form: int, b: TensorBase, b_form: int, alpha, beta
+) -> None:
+    """out = alpha * a @ b + beta * out, stacks broadcast; `out` sums over those dimensions of the stack that it lacks, or
+    has only one place of.
+    """
+    with unrecorded():
+        out, a, b = _as_matrices(out, form), _as_matrices(a, a_form), _as_matrices(b, b_form)
+        rank = max(a.ndim, b.ndim, out.ndim)
+        a, b, whole = (t[(None,) * (rank - t.ndim)] for t in (a, b, out))
+        stack = [max(sizes) if 0 not in sizes else 0 for sizes in zip(a.shape[:-2], b.shape[:-2])]
+        a, b = a.expand(*stack, *a.shape[-2:]), b.expand(*stack, *b.shape[-2:])
+        found = matrix_product((*stack, a.shape[-2], b.shape[-1]), a, b)
+        summed = [d for d in range(rank - 2) if whole.shape[d] == 1 and stack[d] != 1]
+        if summed:
+            found = found.sum(summed, keepdim=True, dtype=found.dtype)
+        if alpha != 1:
+            found = found * alpha
+        whole.copy_(found + whole * beta if beta else found)
+
+
+# --- one index a line ------------------------------
+@indexed(moves=("source",))
+def _pick_last(at, source, index):
+    return source[(*at[:-1], at.checked(index[at], source.size(source.rank - 1)))]
+
+
+@scatter(moves=("source",))
+def _set_last(at, out, index, source):
+    return out.store((*at[:-1], at.checked(index[at], out.size(out.rank - 1))), source[at])
+
+
+@scatter(static=("how",))
+def _combine_last(at, out, index, source, *, how):
+    return out.store((*at[:-1], at.checked(index[at], out.size(out.rank - 1))), source[at], how)
+
+
+def _last(t: TensorBase, dim: int, shape: Sequence[int] | None = None) -> TensorBase:
+    """The dimension moved to the end; cut to `shape` before."""
+    t = t if t.ndim else t.reshape(1)
+    for d, size in enumerate(shape or ()):
+        t = t.narrow(d, 0, size) if t.shape[d] != size else t
+    return t.movedim(dim, -1)
+
+
+def gather(input: TensorBase, dim: int, index: TensorBase) -> TensorBase:
+    """`flambeau.gather`."""
+    with unrecorded():
+        places = _last(index, dim)
+        found = _pick_last(places.shape, _last(input, dim), places)
+        return found.movedim(-1, dim).contiguous().reshape(index.shape)
+
+
+def write_at(input: TensorBase, source: TensorBase, index: TensorBase, dim: int, how: str) -> None:
+    """`scatter_`, where `how` is "set", and its relatives: one thread for each line along `dim`, in the order of the index."""
+    with unrecorded():
+        shape = index.shape if index.ndim else (1,)
+        places, values, out = _last(index, dim), _last(source, dim, shape), _last(input, dim)
+        if how == "set":
+            _set_last.into(out, places.shape, places, values, serial=1)
+        else:
+            _combine_last.into(out, places.shape, places, values, serial=1, how=how)
+
+
+def add_strided(out: TensorBase, values: TensorBase, strides: Sequence[int], offset: int) -> None:
+    """Add values to the places of `out`, contiguous, that those strides reach; places may be reached more than once."""
+    with unrecorded():
+        places = arange(out.numel(), device=out.device).as_strided(values.shape, strides, offset).reshape(-1)
+        write_at(out.view(-1), values.reshape(-1), places, 0, "add")
+
+
+# --- several indices a place ------------------------------
+def _with_indices(body, first: Sequence[str], count: int):
+    """The body as a function of that many index operands, which it gets as a tuple."""
+
+    def made(at, *operands, **static):
+        return body(at, *operands[: len(first)], operands[len(first) :], **static)
+
+    kinds = inspect.Parameter
+    names = ("at", *first, *(f"index{k}" for k in range(count)))
+    parameters = [kinds(n, kinds.POSITIONAL_OR_KEYWORD) for n in names]
+    made.__name__ = made.__qualname__ = "index"
+    made.__doc__ = body.__doc__
+    made.__signature__ = inspect.Signature([*parameters, kinds("negative", kinds.KEYWORD_ONLY)])  # type: ignore[attr-defined]
+    return made
+
+
+def _pick(at, source, indices, *, negative):
+    """Elements of a source whose first dimensions are indexed; the indices' own dimensions come first."""
+    rank = indices[0].rank
+    place = [at.checked(i[at[:rank]], source.size(d), negative) for d, i in enumerate(indices)]
+    return source[(*place, *at[rank:])]
+
+
+def _put_set(at, out, values, indices, *, negative):
+    """The same elements written; the indices' dimensions come last, and are walked in order."""
+    rank = indices[0].rank
+    place = [at.checked(i[at[-rank:]], out.size(d), negative) for d, i in enumerate(indices)]
+    return out.store((*place, *at[:-rank]), values[at])
+
+
+def _put_add(at, out, values, indices, *, negative):
+    rank = indices[0].rank
+    place = [at.checked(i[at[-rank:]], out.size(d), negative) for d, i in enumerate(indices)]
+    return out.store((*place, *at[:-rank]), values[at], "add")
+
+
+@functools.cache
+def _picker(count: int) -> Indexed:
+    return indexed(static=("negative",), moves=("source",))(_with_indices(_pick, ("source",), count))
+
+
+@functools.cache
+def _putter(count: int, accumulate: bool) -> Indexed:
+    body, moves = (_put_add, ()) if accumulate else (_put_set, ("values",))
+    return scatter(static=("negative",), moves=moves)(_with_indices(body, ("out", "values"), count))
+
+
+class _Indexing:
+    """What `tensor[indices]` means: `indices` holds an index tensor or None for each of the first dimensions."""
+
+    def __init__(self, input: TensorBase, indices: Sequence[TensorBase | None]):
+        used = [d for d, i in enumerate(indices) if i is not None]
+        rest = [d for d in range(input.ndim) if d not in used]
+        given = [i.to(input.device) for i in indices if i is not None]  # those on the CPU may be mixed in
+        self.shape = functools.reduce(_broadcast, [tuple(i.shape) for i in given])
+        # a number counts as a vector of one, which the result does not show
+        self.room = self.shape or (1,)
+        self.indices = [
+            i.expand(self.shape).reshape(self.room) if not self.shape else i.expand(self.room) for i in given
+        ]
+        self.source = input.permute(*used, *rest)
+        self.rest = tuple(input.shape[d] for d in rest)
+        # indices that stand side by side leave their dimensions there, others in front
+        beside = used == list(range(used[0], used[0] + len(used)))
+        self.before = len([d for d in rest if d < used[0]]) if beside else 0
+
+    def result(self, found: TensorBase) -> TensorBase:
+        """Elements in the order (indices, rest) as the operation's result."""
+        found = found.reshape(*self.shape, *self.rest)
+        n, k = len(self.shape), self.before
+        order = [*range(n, n + k), *range(n), *range(n + k, found.ndim)]
+        return found.permute(*order).contiguous() if order != list(range(found.ndim)) else found
+
+    def values(self, values: TensorBase) -> TensorBase:
+        """Values broadcast to the result's shape, in the order (rest, indices)."""
+        values = values if values.ndim else values.to(self.source.device)
+        full = (*self.rest[: self.before], *self.shape, *self.rest[self.before :])
+        while values.ndim > len(full) and values.shape[0] == 1:
+            values = values.squeeze(0)
+        try:
+            values = values.expand(full)
+        except RuntimeError:
+            raise RuntimeError(
+                f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
+                f"shape {list(full)}"
+            ) from None
+        n, k = len(self.shape), self.before
+        return values.permute(*range(k), *range(k + n, len(full)), *range(k, k + n)).reshape(
+            *self.rest, *self.room
+        )
+
+
+def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    width = max(len(a), len(b))
+    pairs = list(zip((1,) * (width - len(a)) + a, (1,) * (width - len(b)) + b))
+    if any(x != y and 1 not in (x, y) for x, y in pairs):
+        raise IndexError(
+            f"shape mismatch: indexing tensors could not be broadcast together with shapes {list(a)}, {list(b)}"
+        )
+    return tuple(y if x == 1 else x for x, y in pairs)
+
+
+def get(input: TensorBase, indices: Sequence[TensorBase | None], negative: bool) -> TensorBase:
+    """The elements that index tensors choose."""
+    with unrecorded():
+        how = _Indexing(input, indices)
+        shape = (*how.room, *how.rest)
+        found = _picker(len(how.indices))(shape, how.source, *how.indices, negative=negative)
+        return how.result(found)
+
+
+def put(
+    input: TensorBase,
+    indices: Sequence[TensorBase | None],
+    values: TensorBase,
+    accumulate: bool,
+    negative: bool,
+) -> None:
+    """Write values to (or add them at) the places that index tensors choose, in the order of the indices."""
+    with unrecorded():
+        how = _Indexing(input, indices)
+        written = how.values(values)
+        putter = _putter(len(how.indices), accumulate)
+        serial = len(how.room)
+        putter.into(how.source, written.shape, written, *how.indices, serial=serial, negative=negative)

@@ -1,0 +1,268 @@
+"""Different elements, counts, and where values belong in ascending rows: NumPy on the host, imported when it is needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.base.dtypes import by_name
+from ...core.base.memory import require
+from ...core.base.tensor import TensorBase
+from ...core.call.dispatch import result_type
+from ...core.make.bridge import from_numpy
+from ..declare.registry import library
+from ..declare.results import accepts_out, into
+from ..pointwise.copying import to_dtype
+
+
+def _host(x: TensorBase):
+    """The elements as a NumPy array; half types as float32."""
+    x = x.detach()
+    if x.dtype.name in ("float16", "bfloat16"):
+        x = to_dtype(x, by_name["float32"])
+    return x.contiguous().numpy()
+
+
+def _found(array, dtype: str | None = None) -> TensorBase:
+    import numpy as np
+
+    return from_numpy(np.array(array, dtype=dtype, order="C"))
+
+
+@library("search", "unique", "Tensor.unique", differentiable=False)
+def unique(
+    input: TensorBase,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The different elements (or slices along `dim`), in order; also which one each element is, and how many each are.
+
+    >>> import flambeau
+    >>> flambeau.unique(flambeau.tensor([3, 1, 3]), return_counts=True)
+    (tensor([1, 3]), tensor([1, 2]))
+    """
+    import numpy as np
+
+    if dim is not None and not -input.ndim <= dim < max(input.ndim, 1):
+        raise IndexError(
+            f"unique(): Dimension out of range (expected to be in range of [{-input.ndim}, {input.ndim - 1}], but got {dim})"
+        )
+    a = _host(input)
+    found = np.unique(
+        a, return_inverse=return_inverse, return_counts=return_counts, axis=dim, equal_nan=False
+    )
+    values, *rest = found if isinstance(found, tuple) else (found,)
+    if return_inverse:
+        rest[0] = rest[0].reshape(tuple(input.shape) if dim is None else (input.shape[dim],))
+    return _wanted(input, values, rest)
+
+
+def _wanted(input: TensorBase, values, others: Sequence) -> Any:
+    """The values in the input's dtype, alone or before the index tensors that were asked for."""
+    found = [to_dtype(_found(values), input.dtype), *(_found(o, "int64") for o in others)]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+@library("search", "unique_consecutive", "Tensor.unique_consecutive", differentiable=False)
+def unique_consecutive(
+    input: TensorBase, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The elements (or slices along `dim`) without those that are equal to the one before.
+
+    >>> import flambeau
+    >>> flambeau.unique_consecutive(flambeau.tensor([1, 1, 2, 1]))
+    tensor([1, 2, 1])
+    """
+    import numpy as np
+
+    if dim is not None and not -input.ndim <= dim < input.ndim:
+        raise IndexError(
+            f"unique_consecutive(): Dimension out of range (expected to be in range of [{-input.ndim}, {input.ndim - 1}], but "
+            f"got {dim})"
+        )
+    a = _host(input)
+    lines = a.reshape(-1, 1) if dim is None else np.moveaxis(a, dim, 0).reshape(a.shape[dim], -1)
+    new = np.ones(len(lines), dtype=bool)
+    new[1:] = (lines[1:] != lines[:-1]).any(1)
+    starts = np.flatnonzero(new)
+    inverse = np.cumsum(new) - 1
+    counts = np.diff(np.append(starts, len(lines)))
+    values = a.reshape(-1)[starts] if dim is None else np.take(a, starts, axis=dim)
+    inverse = inverse.reshape(a.shape) if dim is None else inverse
+    others = [a for a, wanted in ((inverse, return_inverse), (counts, return_counts)) if wanted]
+    return _wanted(input, values, others)
+
+
+@library("search", "bincount", "Tensor.bincount", differentiable=False)
+def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: int = 0) -> TensorBase:
+    """How often each non-negative integer occurs in a 1-dim tensor, or the sum of the weights where it does.
+
+    >>> import flambeau
+    >>> flambeau.bincount(flambeau.tensor([0, 2, 2]))
+    tensor([1, 0, 2])
+    """
+    import numpy as np
+
+    if input.is_floating_point() or input.dtype.name == "bool":
+        raise NotImplementedError(f'bincount(): "bincount_cpu" not implemented for {input.dtype}')
+    a = _host(input)
+    if input.ndim != 1 or (a < 0).any():
+        raise RuntimeError(
+            f"bincount(): only supports 1-d non-negative integral inputs, got shape {list(input.shape)}"
+        )
+    if minlength < 0:
+        raise RuntimeError(f"bincount(): minlength should be >= 0, got {minlength}")
+    largest = int(a.max(initial=-1))
+    if largest == (1 << 63) - 1:
+        raise RuntimeError(
+            f"bincount(): maximum value of input overflowed, it should be < {largest} but got {largest}"
+        )
+    require(8 * max(largest + 1, minlength))
+    if weights is None:
+        return _found(np.bincount(a, minlength=minlength), "int64")
+    if weights.shape != input.shape:
+        raise RuntimeError(
+            f"bincount(): weights should be 1-d and have the same length as input, got {list(weights.shape)}"
+        )
+    dtype = "float32" if weights.dtype.name == "float32" else "float64"
+    return _found(np.bincount(a, _host(weights), minlength), dtype)
+
+
+@library("search", "histc", "Tensor.histc", differentiable=False)
+def histc(
+    input: TensorBase, bins: int = 100, min: float = 0, max: float = 0, *, out: TensorBase | None = None
+) -> TensorBase:
+    """How many elements lie in each of `bins` equal parts of [min, max]; of [smallest, largest] where both are equal."""
+    import numpy as np
+
+    if not input.is_floating_point():
+        raise NotImplementedError(f'histc(): "histogram_cpu" not implemented for {input.dtype}')
+    if bins <= 0:
+        raise RuntimeError(f"histc(): bins must be > 0, but got {bins}")
+    a = _host(input).reshape(-1)
+    low, high = float(min), float(max)
+    if low == high and a.size:
+        low, high = float(a.min()), float(a.max())
+    if low == high:
+        low, high = low - 1, high + 1
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(f"histc(): range of [{low}, {high}] is not finite")
+    if low > high:
+        raise RuntimeError(f"histc(): max must be larger than min, got {low} and {high}")
+    a = a[(a >= low) & (a <= high)]
+    place = ((a - a.dtype.type(low)) / a.dtype.type(high - low) * bins).astype("int64")
+    require(8 * bins)
+    counts = np.bincount(np.minimum(place, bins - 1), minlength=bins)
+    found = to_dtype(_found(counts, "int64"), input.dtype)
+    return into(out, found, "histc")
+
+
+@library("search", "searchsorted", differentiable=False)
+def searchsorted(
+    sorted_sequence: TensorBase,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: TensorBase | None = None,
+    out: TensorBase | None = None,
+) -> TensorBase:
+    """Where values belong in ascending rows: before equal elements, or behind them where `right` (or side="right").
+
+    The sequence is 1-dim, or has the values' dimensions but the last.  RuntimeError where they differ.
+
+    >>> import flambeau
+    >>> flambeau.searchsorted(flambeau.tensor([1, 3, 5]), flambeau.tensor([3, 6]))
+    tensor([1, 3])
+    """
+    import numpy as np
+
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if right and side == "left":
+        raise RuntimeError(
+            "searchsorted(): side and right can't be set to opposites, got side of left while right was True"
+        )
+    behind = right or side == "right"
+    bounds = _host(sorted_sequence)
+    if sorter is not None:
+        if sorter.shape != sorted_sequence.shape:
+            raise RuntimeError(
+                f"searchsorted(): boundary and sorter must have the same size, but got {list(sorted_sequence.shape)} and "
+                f"{list(sorter.shape)}"
+            )
+        bounds = np.take_along_axis(bounds, _host(sorter), -1)
+    values = _host(
+        input
+        if isinstance(input, TensorBase)
+        else sorted_sequence.new_tensor(input, dtype=sorted_sequence.dtype)
+    )
+    if bounds.ndim != 1 and bounds.shape[:-1] != values.shape[:-1]:
+        raise RuntimeError(
+            "searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input "
+            f"value tensor must match, but we got boundaries tensor {list(bounds.shape)} and input value tensor {list(values.shape)}"
+        )
+    if bounds.ndim == 1:
+        places = np.searchsorted(bounds, values, side="right" if behind else "left")
+    else:
+        places = _search_rows(bounds, values, behind)
+    found = _found(np.asarray(places), "int32" if out_int32 else "int64")
+    return into(out, found, "searchsorted")
+
+
+def _search_rows(bounds, values, behind: bool):
+    """Binary search in every row at once."""
+    import numpy as np
+
+    n = bounds.shape[-1]
+    low, high = np.zeros(values.shape, dtype="int64"), np.full(values.shape, n, dtype="int64")
+    for _ in range(n.bit_length()):
+        middle = (low + high) // 2
+        element = np.take_along_axis(bounds, np.minimum(middle, n - 1), -1)
+        beyond = ~(element > values) if behind else ~(element >= values)
+        open_ = low < high
+        low, high = np.where(open_ & beyond, middle + 1, low), np.where(open_ & ~beyond, middle, high)
+    return low
+
+
+@library("search", "bucketize", "Tensor.bucketize", differentiable=False)
+def bucketize(
+    input: Any,
+    boundaries: TensorBase,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    out: TensorBase | None = None,
+) -> TensorBase:
+    """Which interval between ascending boundaries each value lies in: `searchsorted` in a 1-dim tensor."""
+    if boundaries.ndim != 1:
+        raise RuntimeError(
+            f"bucketize(): boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
+        )
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
+
+
+@library("search", "isin", differentiable=False)
+@accepts_out
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+) -> TensorBase:
+    """Whether each element is among the test elements (bool).
+
+    >>> import flambeau
+    >>> flambeau.isin(flambeau.tensor([1, 2, 3]), flambeau.tensor([2, 5]))
+    tensor([False,  True, False])
+    """
+    import numpy as np
+
+    if not isinstance(elements, TensorBase):  # a number counts in the dtype that it has among tensors
+        elements = test_elements.new_tensor(elements, dtype=result_type(test_elements, elements))
+    elif not isinstance(test_elements, TensorBase):
+        test_elements = elements.new_tensor(test_elements, dtype=result_type(elements, test_elements))
+    common = result_type(elements, test_elements)
+    a, b = (_host(to_dtype(x, common)) for x in (elements, test_elements))
+    return _found(np.asarray(np.isin(a, b, assume_unique=assume_unique, invert=invert)))

@@ -1,0 +1,668 @@
+"""Rearranging and repeating elements, triangles and diagonals, grids, covariances."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from ...autograd.grad_mode import unrecorded
+from ...codegen import functions as fn
+from ...core.base.dtypes import Size, by_name
+from ...core.base.memory import require
+from ...core.base.tensor import TensorBase
+from ...core.call.dispatch import InPlaceOp
+from ...core.make.bridge import from_numpy
+from ...core.make.create import arange, zeros
+from ...core.places.join import flipped
+from ...core.tape import tape
+from ..declare.pointwise import EVERY, pointwise
+from ..declare.registry import library, register
+from ..declare.results import accepts_out, copied, into
+from ..pointwise.complex_numbers import complex_of
+from ..rows.scans import _wrapped
+from .joining import cat, stack
+
+INT32, INT64 = by_name["int32"], by_name["int64"]
+
+
+def _spread(given: tuple, named: Any = None) -> tuple[int, ...]:
+    """Ints given one by one, as one sequence, or by name."""
+    if named is not None:
+        return _tuple(named)
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        return tuple(given[0])
+    return tuple(given)
+
+
+def _tuple(given: Any) -> tuple:
+    return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+
+
+# --- mirror images, shifts, turns ------------------------------------------------------------------------------------------
+@library("shape")
+def flip(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
+    """A copy with the elements in reverse order along `dims`.
+
+    IndexError for a dimension that does not exist, RuntimeError for one named twice.
+
+    >>> import flambeau
+    >>> flambeau.tensor([[1, 2], [3, 4]]).flip(1)
+    tensor([[2, 1],
+            [4, 3]])
+    """
+    axes = tuple(_wrapped(d, input, "flip") for d in _spread(dims_, dims))
+    for k, d in enumerate(axes):
+        if d in axes[:k]:
+            raise RuntimeError(f"flip(): dim {d} appears multiple times in the list of dims")
+    return _flip(input, axes if input.ndim else ())
+
+
+def _flip(input: TensorBase, axes: tuple[int, ...]) -> TensorBase:
+    out = flipped(input, axes)
+    if tape.recording(input):
+        tape.record("FlipBackward0", _flip, (input,), out, (), (axes,))
+    return out
+
+
+@library("shape", reference="numpy.fliplr")
+def fliplr(input: TensorBase) -> TensorBase:
+    """The columns (dimension 1) in reverse order."""
+    if input.ndim < 2:
+        raise RuntimeError(f"fliplr(): Input must be >= 2-d, got {input.ndim}-d")
+    return flip(input, 1)
+
+
+@library("shape", reference="numpy.flipud")
+def flipud(input: TensorBase) -> TensorBase:
+    """The rows (dimension 0) in reverse order."""
+    if input.ndim < 1:
+        raise RuntimeError("flipud(): Input must be >= 1-d, got 0-d")
+    return flip(input, 0)
+
+
+@library("shape")
+def roll(input: TensorBase, shifts: Any, dims: Any = None) -> TensorBase:
+    """The elements moved on by `shifts` along `dims`, the last ones to the front; without dims, along all as if one.
+
+    RuntimeError where there are not as many shifts as dims.
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2, 3, 4]).roll(1)
+    tensor([4, 1, 2, 3])
+    """
+    steps = _tuple(shifts)
+    if dims is None or dims == ():
+        if len(steps) != 1:
+            raise RuntimeError(f"roll(): shifts and dimensions must align. shifts: {len(steps)}, dims:0")
+        return roll(input.reshape(-1), steps, 0).reshape(input.shape)
+    axes = _tuple(dims)
+    if len(steps) != len(axes):
+        raise RuntimeError(
+            f"roll(): shifts and dimensions must align. shifts: {len(steps)}, dims:{len(axes)}"
+        )
+    out = input
+    for step, dim in zip(steps, axes):
+        axis = _wrapped(dim, out, "roll")
+        n = out.shape[axis] if out.ndim else 1
+        start = -step % n if n else 0
+        if start:
+            out = cat([out.narrow(axis, start, n - start), out.narrow(axis, 0, start)], axis)
+    return out.clone() if out is input else out
+
+
+@library("shape", reference="numpy.rot90")
+def rot90(input: TensorBase, k: int = 1, dims: Sequence[int] = (0, 1)) -> TensorBase:
+    """The plane of two dimensions turned by k quarters, from the first of `dims` towards the second."""
+    if len(dims) != 2:
+        raise RuntimeError(f"rot90(): expected total rotation dims == 2, but got dims = {len(dims)}")
+    if input.ndim < 2:
+        raise RuntimeError(f"rot90(): expected total dims >= 2, but got total dims = {input.ndim}")
+    a, b = (_wrapped(d, input, "rot90") for d in dims)
+    if a == b:
+        raise RuntimeError(
+            f"rot90(): expected rotation dims to be different, but got dim0 = {a} and dim1 = {b}"
+        )
+    turned = k % 4
+    if turned == 1:
+        return flip(input, b).transpose(a, b)
+    if turned == 2:
+        return flip(input, a, b)
+    return flip(input, a).transpose(a, b) if turned == 3 else input.clone()
+
+
+# --- repeating ---------------------------------------------------------------------------------------------------------------
+@library("shape", "Tensor.repeat")
+def repeat(input: TensorBase, *repeats_: Any, repeats: Any = None) -> TensorBase:
+    """The tensor laid side by side `repeats` times along each dimension; more repeats than dimensions add some in front.
+
+    RuntimeError for fewer repeats than dimensions, and for negative ones.
+
+    >>> import flambeau
+    >>> flambeau.tensor([1, 2]).repeat(2, 2)
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
+    if not repeats_ and repeats is None:
+        raise TypeError('repeat() missing 1 required positional arguments: "repeats"')
+    times = _spread(repeats_, repeats)
+    if len(times) < input.ndim:
+        raise RuntimeError(
+            "repeat(): Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: got "
+            f"{list(times)} for {list(input.shape)}"
+        )
+    if any(t < 0 for t in times):
+        raise RuntimeError(
+            f"repeat(): Trying to create tensor with negative dimension: repeats {list(times)}"
+        )
+    sizes = [1] * (len(times) - input.ndim) + list(input.shape)
+    apart = [n for s in sizes for n in (1, s)]
+    wide = [n for t, s in zip(times, sizes) for n in (t, s)]
+    return copied(input.reshape(apart).expand(wide), [t * s for t, s in zip(times, sizes)])
+
+
+@library("shape")
+def tile(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
+    """`repeat`, with repeats of 1 in front where `dims` are fewer than the dimensions."""
+    times = _spread(dims_, dims)
+    return repeat(input, (1,) * (input.ndim - len(times)) + times)
+
+
+@library("shape")
+def repeat_interleave(
+    input: TensorBase, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> TensorBase:
+    """Every element (or slice along `dim`) `repeats` times over: a number, or a tensor with a number for each.
+
+    `repeat_interleave(repeats)` gives the index of each.  Without `dim` the tensor is flattened.
+
+    >>> import flambeau
+    >>> flambeau.repeat_interleave(flambeau.tensor([1, 2]), flambeau.tensor([1, 2]))
+    tensor([1, 2, 2])
+    """
+    import numpy as np
+
+    if repeats is None:
+        input, repeats, dim = arange(input.numel()), input, 0
+    x = input.reshape(-1) if dim is None else input
+    axis = _wrapped(0 if dim is None else dim, x, "repeat_interleave")
+    if x.ndim == 0:
+        x = x.reshape(1)
+    n = x.shape[axis]
+    if isinstance(repeats, TensorBase) and repeats.numel() == 1:
+        repeats = int(repeats)
+    if not isinstance(repeats, TensorBase):
+        if repeats < 0:
+            raise RuntimeError(f"repeat_interleave(): Repeats must be non-negative, got {repeats}")
+        sizes = list(x.shape)
+        wide = x.unsqueeze(axis + 1).expand([*sizes[: axis + 1], repeats, *sizes[axis + 1 :]])
+        sizes[axis] *= repeats
+        return copied(wide, sizes)
+    if repeats.ndim != 1 or repeats.dtype.name not in ("int32", "int64"):
+        raise RuntimeError(
+            f"repeat_interleave(): repeats must be a 1-dim tensor of int32 or int64, got {repeats.ndim}-dim {repeats.dtype}"
+        )
+    if repeats.shape[0] != n:
+        raise RuntimeError(
+            f"repeat_interleave(): repeats must have the same size as input along dim, but got repeats.size(0) = {repeats.shape[0]} "
+            f"and input.size({axis}) = {n}"
+        )
+    times = repeats.numpy()
+    if (times < 0).any():
+        raise RuntimeError("repeat_interleave(): repeats can not be negative")
+    ends = list(itertools.accumulate(times.tolist()))
+    places = zeros(ends[-1] if n else 0, dtype=INT64)
+    steps = (
+        places.numpy()
+    )  # 1 where the next element begins; of elements that are left out, the number of them
+    np.add.at(steps, [e for e in ends if e < len(steps)], 1)
+    np.cumsum(steps, out=steps)
+    return x.index_select(axis, places)
+
+
+# --- triangles and diagonals ---------------------------------------------------------------------------------------------------
+@pointwise(places=("_lower_part",), raw=("row", "column"), in_place=False, dtypes=EVERY)
+def lower_part(input, row, column):
+    """The elements whose column is not beyond the row, zeros elsewhere."""
+    return fn.where(column <= row, input, fn.like(input, 0))
+
+
+@lower_part.derivative
+def _(grad, row, column):
+    return fn.where(column <= row, grad, fn.like(grad, 0.0)), None, None
+
+
+@pointwise(places=("_upper_part",), raw=("row", "column"), in_place=False, dtypes=EVERY)
+def upper_part(input, row, column):
+    """The elements whose column is not before the row, zeros elsewhere."""
+    return fn.where(column >= row, input, fn.like(input, 0))
+
+
+@upper_part.derivative
+def _(grad, row, column):
+    return fn.where(column >= row, grad, fn.like(grad, 0.0)), None, None
+
+
+def _places(who: str, input: TensorBase, diagonal: int) -> tuple[TensorBase, TensorBase]:
+    """Numbers of the rows, moved by the diagonal, and of the columns, which broadcast to matrices."""
+    if input.ndim < 2:
+        raise RuntimeError(f"{who}: input tensor must have at least 2 dimensions, got {input.ndim}")
+    rows, columns = input.shape[-2:]
+    if not -rows <= diagonal <= columns:  # all is on one side
+        diagonal = -rows if diagonal < 0 else columns
+    dtype = INT32 if rows + columns < 1 << 31 else INT64
+    first = arange(diagonal, rows + diagonal, dtype=dtype, device=input.device).unsqueeze(1)
+    return first, arange(columns, dtype=dtype, device=input.device)
+
+
+def _triangle(name: str, op, doc: str):
+    written = InPlaceOp(op, name + "_")
+
+    def function(input: TensorBase, diagonal: int = 0, *, out: TensorBase | None = None) -> TensorBase:
+        places = _places(name, input, diagonal)
+        return op(input, *places) if out is None else op(input, *places, out=out)
+
+    def in_place(self: TensorBase, diagonal: int = 0) -> TensorBase:
+        return written(self, *_places(name + "_", self, diagonal))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    in_place.__name__ = in_place.__qualname__ = name + "_"
+    in_place.__doc__ = f"`{name}` in place."
+    register(name + "_", "shape", in_place, places=(f"Tensor.{name}_",))
+    return register(name, "shape", function, places=(name, f"Tensor.{name}"), reference=f"numpy.{name}")
+
+
+tril = _triangle(
+    "tril",
+    lower_part,
+    """The lower triangles of matrices: elements up to the given diagonal (0 the main one, above it positive), zeros beyond.
+
+    >>> import flambeau
+    >>> flambeau.ones(2, 2).tril()
+    tensor([[1., 0.],
+            [1., 1.]])
+    """,
+)
+triu = _triangle(
+    "triu",
+    upper_part,
+    """The upper triangles of matrices: elements from the given diagonal on (0 the main one, above it positive), zeros before.
+
+    >>> import flambeau
+    >>> flambeau.ones(2, 2).triu(1)
+    tensor([[0., 1.],
+            [0., 0.]])
+    """,
+)
+
+
+@library("shape")
+def diag_embed(input: TensorBase, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorBase:
+    """Matrices, over dimensions dim1 and dim2, with the last dimension of `input` as their diagonal and zeros elsewhere."""
+    rank = input.ndim + 1
+    if input.ndim == 0:
+        raise RuntimeError("diag_embed(): expected a tensor of at least 1 dimension, got 0")
+    for d in (dim1, dim2):
+        if not -rank <= d < rank:
+            raise IndexError(
+                f"diag_embed(): Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {d})"
+            )
+    a, b = dim1 % rank, dim2 % rank
+    if a == b:
+        raise RuntimeError(f"diag_embed(): diagonal dimensions cannot be identical {dim1}, {dim2}")
+    side = input.shape[-1] + abs(offset)
+    sizes = list(input.shape[:-1])
+    for d in sorted((a, b)):
+        sizes.insert(d, side)
+    with unrecorded():
+        out = input.new_zeros(sizes)
+        out.diagonal(offset, a, b).copy_(input)
+    if tape.recording(input):
+        tape.record("DiagEmbedBackward0", lambda g: g.diagonal(offset, a, b), (input,), out)
+    return out
+
+
+@library("shape", reference="numpy.diag")
+def diag(input: TensorBase, diagonal: int = 0, *, out: TensorBase | None = None) -> TensorBase:
+    """Of a vector, the matrix with it as a diagonal; of a matrix, a copy of its diagonal.  RuntimeError for other ranks.
+
+    >>> import flambeau
+    >>> flambeau.diag(flambeau.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
+    found = diag_embed(input, diagonal) if input.ndim == 1 else input.diagonal(diagonal).clone()
+    return into(out, found, "diag")
+
+
+@library("shape", reference="numpy.diagflat")
+def diagflat(input: TensorBase, offset: int = 0) -> TensorBase:
+    """The matrix with all elements, flattened, as a diagonal."""
+    return diag_embed(input.reshape(-1), offset)
+
+
+@library("shape", reference="numpy.trace")
+def trace(input: TensorBase) -> TensorBase:
+    """Sum of a matrix's diagonal.  RuntimeError unless there are two dimensions."""
+    if input.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
+    return input.diagonal().sum()
+
+
+def _written(who: str, input: TensorBase, src: TensorBase, view) -> TensorBase:
+    """A copy of `input` whose view is `src`."""
+    out = input.clone()
+    part = view(out)
+    if tuple(part.shape) != tuple(src.shape):
+        raise RuntimeError(
+            f"{who}(): expected src to have a size equal to the slice of self. src size = {list(src.shape)}, "
+            f"slice size = {list(part.shape)}"
+        )
+    part.copy_(src)
+    return out
+
+
+@library("shape")
+def diagonal_scatter(
+    input: TensorBase, src: TensorBase, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> TensorBase:
+    """A copy of `input` with `src` as its diagonal."""
+    return _written("diagonal_scatter", input, src, lambda t: t.diagonal(offset, dim1, dim2))
+
+
+@library("shape")
+def select_scatter(input: TensorBase, src: TensorBase, dim: int, index: int) -> TensorBase:
+    """A copy of `input` with `src` at one index of `dim`."""
+    return _written("select_scatter", input, src, lambda t: t.select(dim, index))
+
+
+@library("shape")
+@accepts_out
+def slice_scatter(
+    input: TensorBase,
+    src: TensorBase,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> TensorBase:
+    """A copy of `input` with `src` in place of the slice start:end:step of `dim`."""
+    axis = _wrapped(dim, input, "slice_scatter")
+    if step <= 0:
+        raise ValueError(f"slice_scatter(): step must be positive, got {step}")
+    cut = (*(slice(None),) * axis, slice(start, end, step))
+    return _written("slice_scatter", input, src, lambda t: t[cut])
+
+
+@library("shape")
+def as_strided_scatter(
+    input: TensorBase,
+    src: TensorBase,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> TensorBase:
+    """A row-major copy of `input` with `src` at the places of `as_strided(size, stride, storage_offset)`.
+
+    RuntimeError where these lie outside.
+    """
+    offset = 0 if storage_offset is None else storage_offset
+    return _written(
+        "as_strided_scatter", input.contiguous(), src, lambda t: t.as_strided(size, stride, offset)
+    )
+
+
+@library("shape", "unravel_index", differentiable=False)
+def unravel_index(indices: TensorBase, shape: Any) -> tuple[TensorBase, ...]:
+    """Coordinates, one tensor for each dimension, of places counted in row-major order.
+
+    TypeError unless the indices are integers, ValueError for a negative index or size, and for one beyond the shape.
+
+    >>> import flambeau
+    >>> flambeau.unravel_index(flambeau.tensor([4, 1]), (2, 3))
+    (tensor([1, 0]), tensor([1, 1]))
+    """
+    sizes = _tuple(shape.tolist() if isinstance(shape, TensorBase) else shape)
+    if not isinstance(indices, TensorBase) or indices.is_floating_point() or indices.is_complex():
+        raise TypeError(
+            f"unravel_index(): expected 'indices' to be an integer tensor, got {getattr(indices, 'dtype', indices)}"
+        )
+    if indices.dtype.name == "bool":
+        raise TypeError("unravel_index(): expected 'indices' to be an integer tensor, got bool")
+    if any(not isinstance(n, int) for n in sizes):
+        raise TypeError(f"unravel_index(): expected 'shape' to be a sequence of ints, got {shape}")
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"unravel_index(): 'shape' cannot have negative values, got {sizes}")
+    step, found = 1, []
+    for n in reversed(sizes):
+        found.append((indices // step) % max(n, 1))
+        step *= n
+    if indices.numel() and (int(indices.min()) < 0 or int(indices.max()) >= step):
+        raise ValueError(f"unravel_index(): indices must be non-negative and less than {step}")
+    return tuple(reversed(found))
+
+
+# --- grids and products ----------------------------------------------------------------------------------------------------------
+@library("shape", "broadcast_shapes", differentiable=False)
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape that tensors of these shapes broadcast to; RuntimeError where they do not.
+
+    >>> import flambeau
+    >>> flambeau.broadcast_shapes((3, 1), (4,))
+    flambeau.Size([3, 4])
+    """
+    given = [_tuple(s) for s in shapes]
+    found = [1] * max((len(s) for s in given), default=0)
+    for shape in given:
+        for d in range(1, len(shape) + 1):
+            size, known = shape[-d], found[-d]
+            if size < 0:
+                raise RuntimeError(f"broadcast_shapes(): a size must be non-negative, got {list(shape)}")
+            if known == 1:
+                found[-d] = size
+            elif size not in (1, known):
+                raise RuntimeError(
+                    "broadcast_shapes(): Shape mismatch: objects cannot be broadcast to a single shape: "
+                    f"{[list(s) for s in given]}"
+                )
+    return Size(found)
+
+
+@library("shape", "broadcast_tensors")
+def broadcast_tensors(*tensors: TensorBase) -> tuple[TensorBase, ...]:
+    """Views of the tensors, all of the shape that they broadcast to."""
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    shape = broadcast_shapes(*[tuple(t.shape) for t in given])
+    return tuple(t.expand(shape) for t in given)
+
+
+@library("shape", "meshgrid")
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[TensorBase, ...]:
+    """Coordinates of a grid: result k varies along dimension k with the elements of tensor k (1-dim or 0-dim).
+
+    `indexing` "xy" exchanges the first two dimensions, "ij" (as without it) does not.
+
+    >>> import flambeau
+    >>> flambeau.meshgrid(flambeau.tensor([1, 2]), flambeau.tensor([3, 4]), indexing="ij")[0]
+    tensor([[1, 1],
+            [2, 2]])
+    """
+    given = list(tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors)
+    if not given:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    if indexing not in (None, "ij", "xy"):
+        raise RuntimeError(f'meshgrid(): indexing must be one of "xy" or "ij", but received: {indexing}')
+    for t in given:
+        if t.ndim > 1:
+            raise RuntimeError(
+                f"meshgrid(): Expected 0D or 1D tensor in the tensor list but got: {list(t.shape)}"
+            )
+        if t.dtype != given[0].dtype:
+            raise RuntimeError("meshgrid(): expects all tensors to have the same dtype")
+    swap = indexing == "xy" and len(given) > 1
+    if swap:
+        given[0], given[1] = given[1], given[0]
+    shape = [t.numel() for t in given]
+    grids = [
+        t.reshape([t.numel() if d == k else 1 for d in range(len(given))]).expand(shape)
+        for k, t in enumerate(given)
+    ]
+    if swap:
+        grids[0], grids[1] = grids[1], grids[0]
+    return tuple(grids)
+
+
+@library("shape", "cartesian_prod")
+def cartesian_prod(*tensors: TensorBase) -> TensorBase:
+    """All tuples of one element of each 1-dim tensor, as rows in lexical order."""
+    for t in tensors:
+        if t.ndim != 1:
+            raise RuntimeError(f"cartesian_prod(): Expect a 1D vector, but got shape {list(t.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack(meshgrid(*tensors, indexing="ij"), -1).reshape(-1, len(tensors))
+
+
+@library("shape", "combinations", "Tensor.combinations")
+def combinations(input: TensorBase, r: int = 2, with_replacement: bool = False) -> TensorBase:
+    """All choices of r elements of a 1-dim tensor, as rows in the order of `itertools.combinations`."""
+    if input.ndim != 1:
+        raise RuntimeError(f"combinations(): Expect a 1D vector, but got shape {list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"combinations(): Expect a non-negative number, but got {r}")
+    if r == 0:
+        return input.new_empty(0)
+    n = input.shape[0]
+    if n < (1 if with_replacement else r):
+        return input.index_select(0, arange(0)).reshape(0, r)
+    _require_combinations(n + r - 1 if with_replacement else n, r)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    places = list(itertools.chain.from_iterable(choose(range(input.shape[0]), r)))
+    chosen = arange(0) if not places else _index_tensor(places)
+    return input.index_select(0, chosen).reshape(-1, r)
+
+
+def _require_combinations(n: int, r: int) -> None:
+    """OutOfMemoryError where the places of all choices of r among n take more memory than there is."""
+    count = 1
+    for k in range(min(r, n - r)):
+        count = count * (n - k) // (k + 1)
+        if count >> 62:
+            break
+    require(count * r * INT64.itemsize)
+
+
+def _index_tensor(values: list[int]) -> TensorBase:
+    import numpy as np
+
+    return from_numpy(np.array(values, dtype="int64"))
+
+
+@library("shape", reference="numpy.kron")
+def kron(input: TensorBase, other: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
+    """Kronecker product: every element of `input` times the whole of `other`.
+
+    >>> import flambeau
+    >>> flambeau.kron(flambeau.tensor([1, 10]), flambeau.tensor([1, 2]))
+    tensor([ 1,  2, 10, 20])
+    """
+    rank = max(input.ndim, other.ndim)
+    a = [1] * (rank - input.ndim) + list(input.shape)
+    b = [1] * (rank - other.ndim) + list(other.shape)
+    first = input.reshape([n for s in a for n in (s, 1)])
+    second = other.reshape([n for s in b for n in (1, s)])
+    found = (first * second).reshape([m * n for m, n in zip(a, b)])
+    return into(out, found, "kron")
+
+
+@library("shape")
+def cross(
+    input: TensorBase, other: TensorBase, dim: int | None = None, *, out: TensorBase | None = None
+) -> TensorBase:
+    """Vector product along `dim`, which has three elements (by default the first dimension that has)."""
+    shape = broadcast_shapes(tuple(input.shape), tuple(other.shape))
+    a, b = input.expand(shape), other.expand(shape)
+    if dim is None:
+        axis = next((d for d, n in enumerate(shape) if n == 3), None)
+        if axis is None:
+            raise RuntimeError(f"cross(): no dimension of size 3 in input: {list(shape)}")
+    else:
+        axis = _wrapped(dim, a, "cross")
+        if shape[axis] != 3:
+            raise RuntimeError(
+                f"cross(): inputs dimension {dim} must have length 3. Got {input.shape[axis]} and {other.shape[axis]}"
+            )
+    found = roll(a, -1, axis) * roll(b, 1, axis) - roll(a, 1, axis) * roll(b, -1, axis)
+    return into(out, found, "cross")
+
+
+@library("shape", "vander", reference="numpy.vander")
+def vander(x: TensorBase, N: int | None = None, increasing: bool = False) -> TensorBase:
+    """Powers of a vector as columns, the highest first unless `increasing`; N columns, by default as many as elements."""
+    if x.ndim < 1:
+        raise RuntimeError("vander(): x must be a one-dimensional tensor, got 0 dimensions")
+    n = x.shape[-1] if N is None else N
+    if n < 0:
+        raise RuntimeError(f"vander(): N must be non-negative, got {n}")
+    powers = arange(n) if increasing else arange(n - 1, -1, -1)
+    return x.unsqueeze(-1) ** powers
+
+
+# --- statistics of variables -------------------------------------------------------------------------------------------------------
+@library("composite", "cov", "Tensor.cov", reference="numpy.cov")
+def cov(
+    input: TensorBase,
+    *,
+    correction: int = 1,
+    fweights: TensorBase | None = None,
+    aweights: TensorBase | None = None,
+) -> TensorBase:
+    """Covariances of variables (rows) over observations (columns), which may count several times or have weights.
+
+    >>> import flambeau
+    >>> flambeau.tensor([[0., 2.], [2., 0.]]).cov()
+    tensor([[ 2., -2.],
+            [-2.,  2.]])
+    """
+    if input.ndim > 2:
+        raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got {input.ndim}")
+    x = input.reshape(1, -1) if input.ndim < 2 else input
+    x = x if x.is_floating_point() else x * 1.0
+    weights = None
+    for w in (fweights, aweights):
+        if w is not None:
+            if tuple(w.shape) != (x.shape[1],):
+                raise RuntimeError(
+                    f"cov(): expected weights to have one element for each of {x.shape[1]} observations, got {list(w.shape)}"
+                )
+            weights = w if weights is None else weights * w
+    if weights is None:
+        centred, free = x - x.mean(1, True), x.shape[1] - correction
+        scaled = centred
+    else:
+        total = weights.sum()
+        centred = x - (x * weights).sum(1, True) / total
+        if aweights is None or correction == 0:
+            free = total - correction
+        else:
+            free = total - correction * (weights * aweights).sum() / total
+        free, scaled = free.clamp(min=0), centred * weights
+    found = scaled @ centred.mH / (max(free, 0) if weights is None else free)
+    return found.squeeze()
+
+
+@library("composite", "corrcoef", "Tensor.corrcoef", reference="numpy.corrcoef")
+def corrcoef(input: TensorBase) -> TensorBase:
+    """Correlation coefficients of variables (rows) over observations (columns), within [-1, 1]."""
+    c = cov(input)
+    if c.ndim == 0:
+        return c / c
+    variance = c.diagonal()
+    deviation = (variance.real if c.is_complex() else variance).sqrt()
+    found = c / deviation.unsqueeze(1) / deviation.unsqueeze(0)
+    if c.is_complex():
+        return complex_of(found.real.clamp(-1.0, 1.0), found.imag.clamp(-1.0, 1.0))
+    return found.clamp(-1.0, 1.0)

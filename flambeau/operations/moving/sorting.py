@@ -1,0 +1,323 @@
+"""Sorting and order statistics.
+
+`core/lib/order.pyx` finds the indices; values are gathered by them, so that gradients flow.  NaN counts as the largest number.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...autograd.grad_mode import unrecorded
+from ...core.base.dtypes import by_name
+from ...core.base.tensor import TensorBase
+from ...core.lib.order import order
+from ...core.make.bridge import from_numpy
+from ..declare.registry import library, register
+from ..declare.results import into, named_result
+from ..pointwise.copying import to_dtype
+from ..rows.scans import _wrapped
+
+sort_result = named_result("sort", "values", "indices")
+topk_result = named_result("topk", "values", "indices")
+kthvalue_result = named_result("kthvalue", "values", "indices")
+median_result = named_result("median", "values", "indices")
+nanmedian_result = named_result("nanmedian", "values", "indices")
+mode_result = named_result("mode", "values", "indices")
+
+INT64 = by_name["int64"]
+INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
+
+
+def _array(x: TensorBase):
+    """The elements as a NumPy array; half types as float32."""
+    return _comparable(x).contiguous().numpy()
+
+
+def _comparable(x: TensorBase) -> TensorBase:
+    """The elements without history, in a dtype that has an order."""
+    if x.dtype.name.startswith("complex"):
+        raise NotImplementedError(f"sort(): not implemented for {x.dtype}")
+    x = x.detach()
+    return to_dtype(x, by_name["float32"]) if x.dtype.name in ("float16", "bfloat16") else x
+
+
+def _indices(found) -> TensorBase:
+    import numpy as np
+
+    return from_numpy(np.array(found, dtype="int64", order="C"))
+
+
+def _order(x: TensorBase, dim: int, descending: bool, first: int = -1) -> TensorBase:
+    """Indices that sort along `dim`, or the first of them; equal elements keep their order."""
+    x = _comparable(x)
+    if dim == x.ndim - 1:
+        return order(x, descending, first)
+    return order(x.movedim(dim, -1), descending, first).movedim(-1, dim).contiguous()
+
+
+def _given(out: tuple | None, result: tuple) -> tuple:
+    if out is None:
+        return result
+    return type(result)(*[into(o, r, type(result).__name__) for o, r in zip(out, result)])
+
+
+@library("sort", "sort", "Tensor.sort")
+def sort(
+    input: TensorBase,
+    dim: int = -1,
+    descending: bool = False,
+    stable: bool = False,
+    *,
+    out: tuple | None = None,
+) -> tuple[TensorBase, TensorBase]:
+    """The elements in order along `dim` and where each stood, as a named tuple (values, indices).
+
+    NaN comes last (first where `descending`).  Equal elements keep their order, whether or not `stable` asks for it.
+
+    >>> import flambeau
+    >>> values, indices = flambeau.tensor([3, 1, 2]).sort()
+    >>> values, indices
+    (tensor([1, 2, 3]), tensor([1, 2, 0]))
+    """
+    axis = _wrapped(dim, input, "sort")
+    if input.ndim == 0:
+        return _given(out, sort_result(input.clone(), _zero_place()))
+    places = _order(input, axis, descending)
+    return _given(out, sort_result(input.gather(axis, places), places))
+
+
+def _zero_place() -> TensorBase:
+    """The index of a 0-dim tensor's only element."""
+    from ...core.make.create import zeros
+
+    return zeros((), dtype=INT64)
+
+
+@library("sort", "argsort", "Tensor.argsort", differentiable=False)
+def argsort(input: TensorBase, dim: int = -1, descending: bool = False, stable: bool = False) -> TensorBase:
+    """Indices (int64) that sort along `dim`: the second result of `sort`."""
+    axis = _wrapped(dim, input, "argsort")
+    return _zero_place() if input.ndim == 0 else _order(input, axis, descending)
+
+
+@library("sort", "msort", "Tensor.msort")
+def msort(input: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
+    """The elements in order along the first dimension."""
+    values = sort(input, 0).values
+    return into(out, values, "msort")
+
+
+@library("sort", "topk", "Tensor.topk")
+def topk(
+    input: TensorBase,
+    k: int,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+    *,
+    out: tuple | None = None,
+) -> tuple[TensorBase, TensorBase]:
+    """The k largest (or smallest) elements along `dim`, in that order, and where they stand: (values, indices).
+
+    NaN counts as the largest.  RuntimeError where there are fewer than k.
+
+    >>> import flambeau
+    >>> flambeau.tensor([1., 5., 3.]).topk(2).values
+    tensor([5., 3.])
+    """
+    axis = _wrapped(dim, input, "topk")
+    n = input.shape[axis] if input.ndim else 1
+    if not 0 <= k <= n:
+        raise RuntimeError(
+            f"topk(): selected index k out of range: k is {k}, dimension {dim} has {n} elements"
+        )
+    if input.ndim == 0:
+        return _given(out, topk_result(input.clone() if k else input.new_zeros(0), _zero_place()))
+    places = _order(input, axis, largest, k)
+    return _given(out, topk_result(input.gather(axis, places), places))
+
+
+def _pick(input: TensorBase, axis: int, places: TensorBase, keepdim: bool, result: type) -> tuple:
+    """The elements at `places` (of size 1 along the axis), differentiably."""
+    values = input.gather(axis, places)
+    return result(values, places) if keepdim else result(values.squeeze(axis), places.squeeze(axis))
+
+
+@library("sort", "kthvalue", "Tensor.kthvalue")
+def kthvalue(
+    input: TensorBase, k: int, dim: int = -1, keepdim: bool = False, *, out: tuple | None = None
+) -> tuple[TensorBase, TensorBase]:
+    """The k-th smallest element along `dim`, counted from 1, and where it stands: (values, indices).
+
+    RuntimeError where there are fewer than k.
+    """
+    axis = _wrapped(dim, input, "kthvalue")
+    n = input.shape[axis] if input.ndim else 1
+    if not 1 <= k <= n:
+        raise RuntimeError(
+            f"kthvalue(): selected number k out of range for dimension {axis}: k is {k} of {n}"
+        )
+    if input.ndim == 0:
+        return _given(out, kthvalue_result(input.clone(), _zero_place()))
+    places = _order(input, axis, False, k).narrow(axis, k - 1, 1)
+    return _given(out, _pick(input, axis, places, keepdim, kthvalue_result))
+
+
+def _median_places(input: TensorBase, axis: int, skip_nan: bool) -> TensorBase:
+    """Where the lower median stands; a NaN is the median unless NaN is skipped."""
+    import numpy as np
+
+    n = input.shape[axis]
+    missing = np.isnan(_array(input)) if input.is_floating_point() else None
+    if missing is None or not missing.any():
+        middle = (n - 1) // 2
+        return _order(input, axis, False).narrow(axis, middle, 1)
+    count = missing.sum(axis, keepdims=True)
+    if skip_nan:
+        rank = np.maximum(n - count - 1, 0) // 2
+    else:  # NaN stands last in the order: the first of them is the answer
+        rank = np.where(count > 0, n - count, (n - 1) // 2)
+    return _order(input, axis, False).gather(axis, _indices(rank))
+
+
+def _median(who: str, result: type, skip_nan: bool):
+    def function(
+        input: TensorBase, dim: int | None = None, keepdim: bool = False, *, out: tuple | None = None
+    ):
+        if dim is None:
+            if out is not None:
+                raise TypeError(
+                    f"{who}(): argument 'out' goes with a dim: without one there is one result, and no out="
+                )
+            if input.numel() == 0:
+                return input.new_full((), math.nan)
+            flat = input.reshape(-1)
+            return flat.gather(0, _median_places(flat, 0, skip_nan)).squeeze(0)
+        axis = _wrapped(dim, input, who)
+        if input.ndim == 0:
+            return _given(out, result(input.clone(), _zero_place()))
+        if input.shape[axis] == 0:
+            raise IndexError(f"{who}(): Expected reduction dim {axis} to have non-zero size.")
+        places = _median_places(input, axis, skip_nan)
+        return _given(out, _pick(input, axis, places, keepdim, result))
+
+    function.__name__ = function.__qualname__ = who
+    function.__doc__ = (
+        f"{who}(input): the lower median of all elements; {who}(input, dim, keepdim=False): along `dim`, as a named tuple "
+        + "(values, indices).\n\n"
+        + ("NaN is left out." if skip_nan else "NaN where there is a NaN.")
+    )
+    register(who, "sort", function)
+    return function
+
+
+median = _median("median", median_result, False)
+nanmedian = _median("nanmedian", nanmedian_result, True)
+
+
+@library("sort", "mode", "Tensor.mode")
+def mode(
+    input: TensorBase, dim: int = -1, keepdim: bool = False, *, out: tuple | None = None
+) -> tuple[TensorBase, TensorBase]:
+    """The most frequent element along `dim`, the smallest of equally frequent ones, and where it last stands."""
+    import numpy as np
+
+    axis = _wrapped(dim, input, "mode")
+    if input.ndim == 0:
+        return _given(out, mode_result(input.clone(), _zero_place()))
+    n = input.shape[axis]
+    if n == 0:
+        raise IndexError(f"mode(): Expected reduction dim {axis} to have non-zero size.")
+    a = np.moveaxis(_array(input), axis, -1)
+    ranked = _order(input.movedim(axis, -1), input.ndim - 1, False).numpy()
+    ordered = np.take_along_axis(a, ranked, -1)
+    place = np.broadcast_to(np.arange(n), a.shape)
+    starts = np.ones(a.shape, dtype=bool)
+    starts[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    first = np.maximum.accumulate(np.where(starts, place, 0), axis=-1)  # where this run of equal ones begins
+    best = np.argmax(place - first, axis=-1)  # the first of the longest runs ends here
+    places = _indices(np.moveaxis(np.take_along_axis(ranked, best[..., None], -1), -1, axis))
+    return _given(out, _pick(input, axis, places, keepdim, mode_result))
+
+
+def _quantile(who: str, skip_nan: bool):
+    def function(
+        input: TensorBase,
+        q: Any,
+        dim: int | None = None,
+        keepdim: bool = False,
+        *,
+        interpolation: str = "linear",
+        out: TensorBase | None = None,
+    ):
+        if input.dtype.name not in ("float32", "float64"):
+            raise RuntimeError(
+                f"{who}() input tensor must be either float or double dtype, got {input.dtype}"
+            )
+        if interpolation not in INTERPOLATIONS:
+            raise RuntimeError(
+                f"{who}() interpolation must be one of {', '.join(INTERPOLATIONS)}, but got {interpolation}"
+            )
+        points = q if isinstance(q, TensorBase) else input.new_full((), q)
+        if points.ndim > 1:
+            raise RuntimeError(f"{who}() q must be a scalar or 1D tensor, got {points.ndim} dimensions")
+        if points.dtype != input.dtype:
+            raise RuntimeError(
+                f"{who}() q tensor must be same dtype as the input tensor, got {points.dtype} and {input.dtype}"
+            )
+        if not bool(((points >= 0) & (points <= 1)).all()):
+            raise RuntimeError(f"{who}() q must be in the range [0, 1] but got {points.tolist()}")
+        if input.numel() == 0:
+            raise RuntimeError(f"{who}() input tensor must be non-empty")
+        found = _quantiles(input, points, dim, keepdim, interpolation, skip_nan, who)
+        return into(out, found, who)
+
+    function.__name__ = function.__qualname__ = who
+    function.__doc__ = (
+        f"{who}(input, q, dim=None, keepdim=False, *, interpolation='linear'): the q-quantiles along `dim`, or of all elements."
+        "\n\nA quantile between two elements is interpolated ('linear', 'midpoint') or one of them ('lower', 'higher', 'nearest'). "
+        "A 1-dim q gives a first dimension of its length.  "
+        + ("NaN is left out." if skip_nan else "NaN where there is a NaN.")
+    )
+    register(who, "sort", function)
+    return function
+
+
+def _quantiles(input, points, dim, keepdim: bool, interpolation: str, skip_nan: bool, who: str) -> TensorBase:
+    from ..pointwise.arithmetic import lerp
+
+    shape = input.shape
+    axis = None if dim is None or input.ndim == 0 else _wrapped(dim, input, who)
+    flat = input.reshape(-1) if axis is None else input.movedim(axis, -1)
+    ordered = sort(flat, -1).values
+    n = ordered.shape[-1]
+    with unrecorded():
+        missing = ordered.isnan().sum(-1, True)
+        last = (n - 1 - missing).clamp(min=0) if skip_nan else missing * 0 + (n - 1)
+    rank = points.reshape(-1) * last.to(points.dtype)  # [..., q]
+    if not skip_nan:  # any NaN stands at the end of the row, and takes every quantile there
+        rank = rank.masked_fill(missing > 0, n - 1)
+    if interpolation == "nearest":
+        rank = rank.round()
+    with unrecorded():
+        lower = rank.ceil() if interpolation == "higher" else rank.floor()
+        upper = rank.ceil()
+    if interpolation == "linear":
+        weight = rank - lower
+    else:
+        weight = (upper != lower).to(rank.dtype) * 0.5
+    found = ordered.gather(-1, lower.to(INT64))
+    if interpolation in ("linear", "midpoint"):
+        found = lerp(found, ordered.gather(-1, upper.to(INT64)), weight)
+    if keepdim:
+        kept = [1] * len(shape) if axis is None else [1 if d == axis else s for d, s in enumerate(shape)]
+        moved = found.movedim(-1, 0)
+        found = moved.reshape([moved.shape[0], *kept])
+    else:
+        found = found.movedim(-1, 0)
+    return found if points.ndim else found.squeeze(0)
+
+
+quantile = _quantile("quantile", False)
+nanquantile = _quantile("nanquantile", True)

@@ -1,0 +1,72 @@
+"""Views and indexing: the compiled functions of `core/views/views.pyx`, `indexing.pyx` and `scatter.pyx` under public names."""
+
+from __future__ import annotations
+
+from ..._tensor import Tensor
+from ...core.places import indexing, scatter
+from ...core.views import views
+from ..declare.registry import library, register
+
+_BOTH = """
+    reshape flatten ravel unflatten squeeze unsqueeze transpose swapaxes swapdims t permute movedim moveaxis adjoint narrow
+    select diagonal as_strided detach split split_with_sizes chunk tensor_split unbind hsplit vsplit dsplit
+"""
+_METHODS = """
+    view view_as reshape_as expand expand_as unfold detach_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_
+    resize_ resize_as_ set_ is_contiguous
+"""
+_INDEXING = """
+    index_select index_put masked_select nonzero index_add index_copy index_fill take masked_scatter argwhere put
+"""
+_SCATTER = "gather take_along_dim scatter scatter_add scatter_reduce index_reduce"
+
+for _name in _BOTH.split():
+    register(_name, "view", getattr(views, _name))
+for _name in _METHODS.split():
+    register(_name, "view", getattr(views, _name), places=(f"Tensor.{_name}",))
+for _name in ("atleast_1d", "atleast_2d", "atleast_3d", "view_as_real", "view_as_complex"):
+    register(_name, "view", getattr(views, _name), places=(_name,))
+register("broadcast_to", "view", views.broadcast_to)
+for _module, _names in ((indexing, _INDEXING), (scatter, _SCATTER)):
+    for _name in _names.split():
+        register(_name, "indexing", getattr(_module, _name), in_place=getattr(_module, _name + "_", None))
+
+for _name in ("T", "mT", "H", "mH"):
+    setattr(Tensor, _name, property(getattr(views, f"get_{_name}")))
+
+
+@library("view", "real")
+def real(input: Tensor) -> Tensor:
+    """The real part of complex numbers, a view; real numbers themselves.
+
+    >>> import flambeau
+    >>> flambeau.real(flambeau.tensor([1 + 2j]))
+    tensor([1.])
+    """
+    return views.view_as_real(input).select(-1, 0) if input.is_complex() else input
+
+
+@library("view", "imag")
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part of complex numbers, a view.  RuntimeError for real dtypes.
+
+    >>> import flambeau
+    >>> flambeau.imag(flambeau.tensor([1 + 2j]))
+    tensor([2.])
+    """
+    if not input.is_complex():
+        raise RuntimeError(f"imag is not implemented for tensors with non-complex dtypes, got {input.dtype}")
+    return views.view_as_real(input).select(-1, 1)
+
+
+def _part(function) -> property:
+    """A part of a complex tensor as an attribute that can be written to."""
+
+    def write(self: Tensor, value: Tensor) -> None:
+        function(self).copy_(value)
+
+    return property(function, write, None, function.__doc__)
+
+
+for _function in (real, imag):
+    setattr(Tensor, _function.__name__, _part(_function))

@@ -1,0 +1,253 @@
+"""Activation functions of neural networks: pointwise, with their derivatives where a shorter one is known."""
+
+from __future__ import annotations
+
+import math
+
+from ...codegen import functions as fn
+from ..declare.pointwise import COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
+
+_SQRT_HALF, _INV_SQRT_2PI = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
+
+
+def _zero(x):
+    return fn.like(x, 0.0)
+
+
+@pointwise(dtypes=NUMERIC)
+def relu(input):
+    """max(input, 0), element by element; the derivative at 0 is 0.
+
+    >>> import flambeau
+    >>> flambeau.relu(flambeau.tensor([-1., 2.]))
+    tensor([0., 2.])
+    """
+    return fn.maximum(input, fn.like(input, 0))
+
+
+@relu.derivative
+def _(grad, out):
+    return fn.where(out > 0, grad, _zero(grad))
+
+
+@pointwise(places=("_hardtanh",), dtypes=NUMERIC, in_place=False)
+def hardtanh(input, *, min_val=-1.0, max_val=1.0):
+    """input, kept between min_val and max_val."""
+    return fn.minimum(fn.maximum(input, min_val), max_val)
+
+
+@hardtanh.derivative
+def _(grad, input, min_val, max_val):
+    return fn.where((input > min_val) & (input < max_val), grad, _zero(grad))
+
+
+@pointwise(places=("_relu6",), dtypes=NUMERIC, in_place=False)
+def relu6(input):
+    """min(max(input, 0), 6)."""
+    return fn.minimum(fn.maximum(input, fn.like(input, 0)), fn.like(input, 6))
+
+
+@relu6.derivative
+def _(grad, input):
+    return fn.where((input > 0.0) & (input < 6.0), grad, _zero(grad))
+
+
+@pointwise(places=("_leaky_relu",), dtypes=FLOATING, in_place=False)
+def leaky_relu(input, *, negative_slope=0.01):
+    """input above 0, negative_slope · input elsewhere."""
+    return fn.where(input > 0, input, input * negative_slope)
+
+
+@leaky_relu.derivative
+def _(grad, input, negative_slope):
+    return fn.where(input > 0, grad, grad * negative_slope)
+
+
+@pointwise(places=("_prelu",), dtypes=FLOATING, in_place=False)
+def prelu_of(input, weight):
+    """input above 0, weight · input elsewhere."""
+    return fn.where(input > 0, input, input * weight)
+
+
+@prelu_of.derivative
+def _(grad, input, weight):
+    return fn.where(input > 0, grad, grad * weight), fn.where(input > 0, _zero(grad), grad * input)
+
+
+@pointwise(places=("_elu",), dtypes=FLOATING, in_place=False)
+def elu(input, *, alpha=1.0):
+    """input above 0, alpha · (exp(input) - 1) elsewhere (Clevert et al. 2015)."""
+    return fn.where(input > 0, input, alpha * fn.expm1(input))
+
+
+@elu.derivative
+def _(grad, input, alpha):
+    return fn.where(input > 0, grad, grad * alpha * fn.exp(input))
+
+
+@pointwise(dtypes=FLOATING)
+def celu(input, *, alpha=1.0):
+    """max(0, x) + min(0, alpha · (exp(x / alpha) - 1)) (Barron 2017)."""
+    return fn.where(input > 0, input, alpha * fn.expm1(input / alpha))
+
+
+@celu.derivative
+def _(grad, input, alpha):
+    return fn.where(input > 0, grad, grad * fn.exp(input / alpha))
+
+
+_ALPHA, _SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+
+@pointwise(dtypes=FLOATING)
+def selu(input):
+    """Scaled elu whose activations keep mean 0 and variance 1 (Klambauer et al. 2017)."""
+    return fn.where(input > 0, input * _SCALE, fn.expm1(input) * (_ALPHA * _SCALE))
+
+
+@selu.derivative
+def _(grad, input):
+    return fn.where(input > 0, grad * _SCALE, grad * fn.exp(input) * (_ALPHA * _SCALE))
+
+
+@pointwise(places=("_gelu",), dtypes=FLOATING, in_place=False)
+def gelu_erf(input):
+    """x · Φ(x) with the normal distribution function Φ (Hendrycks and Gimpel 2016)."""
+    half = input * 0.5
+    return fn.fma(half, fn.erf(input * _SQRT_HALF), half)
+
+
+@gelu_erf.derivative
+def _(grad, input):
+    cdf = 0.5 * (1.0 + fn.erf(input * _SQRT_HALF))
+    pdf = fn.exp(input * input * -0.5) * _INV_SQRT_2PI
+    return grad * (cdf + input * pdf)
+
+
+@pointwise(places=("_gelu_tanh",), dtypes=FLOATING, in_place=False)
+def gelu_tanh(input):
+    """x · Φ(x), Φ approximated through tanh (Hendrycks and Gimpel 2016)."""
+    inner = (input + input * input * input * 0.044715) * math.sqrt(2.0 / math.pi)
+    return input * 0.5 * (1.0 + fn.tanh(inner))
+
+
+@pointwise(places=("_silu",), dtypes=FLOATING | COMPLEX, in_place=False)
+def silu(input):
+    """x · sigmoid(x)."""
+    return input * fn.sigmoid(input)
+
+
+@silu.derivative
+def _(grad, input):
+    s = fn.sigmoid(input)
+    return grad * (s * (1.0 + input * (1.0 - s)))
+
+
+@pointwise(places=("_mish",), dtypes=FLOATING, in_place=False)
+def mish(input):
+    """x · tanh(softplus(x)) (Misra 2019)."""
+    return input * fn.tanh(_softplus(input))
+
+
+@mish.derivative
+def _(grad, input):
+    t = fn.tanh(_softplus(input))
+    return grad * (t + input * (1.0 - t * t) * fn.sigmoid(input))
+
+
+def _softplus(x):
+    """log(1 + exp(x)) without overflow."""
+    return fn.maximum(x, _zero(x)) + fn.log1p(fn.exp(-fn.absolute(x)))
+
+
+@pointwise(places=("nn.functional.softplus",), dtypes=FLOATING, in_place=False)
+def softplus(input, *, beta=1.0, threshold=20.0):
+    """log(1 + exp(beta · x)) / beta; x itself where beta · x exceeds the threshold."""
+    scaled = input * beta
+    return fn.where(scaled > threshold, input, fn.log1p(fn.exp(scaled)) / beta)
+
+
+@softplus.derivative
+def _(grad, input, beta, threshold):
+    scaled = input * beta
+    return fn.where(scaled > threshold, grad, grad * fn.sigmoid(scaled))
+
+
+@pointwise(places=("nn.functional.logsigmoid",), dtypes=FLOATING, in_place=False)
+def logsigmoid(input):
+    """log(sigmoid(x)) without overflow."""
+    return fn.minimum(input, _zero(input)) - fn.log1p(fn.exp(-fn.absolute(input)))
+
+
+@logsigmoid.derivative
+def _(grad, input):
+    return grad * fn.sigmoid(-input)
+
+
+@pointwise(places=("nn.functional.softsign",), int_to_float=True, in_place=False, dtypes=EVERY)
+def softsign(input):
+    """x / (1 + |x|)."""
+    return input / (1.0 + fn.absolute(input))
+
+
+@pointwise(places=("nn.functional.tanhshrink",), int_to_float=True, in_place=False, dtypes=EVERY)
+def tanhshrink(input):
+    """x - tanh(x)."""
+    return input - fn.tanh(input)
+
+
+@pointwise(places=("_hardsigmoid",), dtypes=FLOATING, in_place=False)
+def hardsigmoid(input):
+    """min(max(x + 3, 0), 6) / 6."""
+    return fn.minimum(fn.maximum(input + 3.0, _zero(input)), fn.like(input, 6.0)) / 6.0
+
+
+@hardsigmoid.derivative
+def _(grad, input):
+    return fn.where((input > -3.0) & (input < 3.0), grad * (1.0 / 6.0), _zero(grad))
+
+
+@pointwise(places=("_hardswish",), dtypes=FLOATING, in_place=False)
+def hardswish(input):
+    """x · hardsigmoid(x) (Howard et al. 2019)."""
+    return input * fn.minimum(fn.maximum(input + 3.0, _zero(input)), fn.like(input, 6.0)) / 6.0
+
+
+@hardswish.derivative
+def _(grad, input):
+    middle = grad * (input / 3.0 + 0.5)
+    return fn.where(input < -3.0, _zero(grad), fn.where(input <= 3.0, middle, grad))
+
+
+@pointwise(places=("nn.functional.softshrink",), dtypes=FLOATING, in_place=False)
+def softshrink(input, *, lambd=0.5):
+    """x moved towards 0 by lambd; 0 within lambd of it."""
+    moved = fn.where(input > lambd, input - lambd, fn.where(input < -lambd, input + lambd, input * 0.0))
+    return moved
+
+
+@softshrink.derivative
+def _(grad, input, lambd):
+    return fn.where((input > lambd) | (input < -lambd), grad, _zero(grad))
+
+
+@pointwise(also=("nn.functional.hardshrink",), dtypes=FLOATING, in_place=False)
+def hardshrink(input, *, lambd=0.5):
+    """x, or 0 within lambd of 0."""
+    return fn.where((input >= -lambd) & (input <= lambd), _zero(input), input)
+
+
+@hardshrink.derivative
+def _(grad, input, lambd):
+    return fn.where((input >= -lambd) & (input <= lambd), _zero(grad), grad)
+
+
+@pointwise(places=("_threshold",), dtypes=NUMERIC, in_place=False)
+def threshold_of(input, *, threshold, value):
+    """x where it exceeds the threshold, else value."""
+    return fn.where(input <= threshold, value, input)
+
+
+@threshold_of.derivative
+def _(grad, input, threshold):
+    return fn.where(input <= threshold, _zero(grad), grad)

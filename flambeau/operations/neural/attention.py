@@ -1,0 +1,209 @@
+"""Attention (Vaswani et al. 2017): softmax(Q Kᵀ / √E) V, alone and with its projections."""
+
+from __future__ import annotations
+
+import math
+
+from ...core.base.dtypes import by_name
+from ...core.base.tensor import TensorBase
+from ...core.make.create import full, ones, zeros
+from ..declare.registry import library
+from ..random.dropout import dropout
+from ..rows.reductions import softmax_of
+
+
+def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
+    """Refuse a mask of a dtype that means nothing."""
+    if mask.dtype.name != "bool" and mask.dtype is not query.dtype:
+        raise RuntimeError(
+            f"{name}(): Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+            f"{mask.dtype} and query.dtype: {query.dtype} instead."
+        )
+
+
+@library("composite", "nn.functional.scaled_dot_product_attention")
+def scaled_dot_product_attention(
+    query: TensorBase,
+    key: TensorBase,
+    value: TensorBase,
+    attn_mask: TensorBase | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> TensorBase:
+    """softmax(query · keyᵀ · scale + mask) · value: (*, L, E), (*, S, E) and (*, S, V) give (*, L, V).
+
+    `attn_mask` broadcasts to (*, L, S): a bool mask is True where attention is allowed, another is added.  `is_causal` allows
+    a query the keys up to its own place.  A query that may attend to nothing gives 0.  `scale` is 1 / √E by default;
+    `enable_gqa` repeats the heads (dimension -3) of key and value to as many as the query has.  RuntimeError when a mask comes
+    with `is_causal`, or has another dtype than bool or the query's.
+
+    >>> import flambeau
+    >>> q, k = flambeau.zeros(1, 2), flambeau.zeros(2, 2)
+    >>> flambeau.nn.functional.scaled_dot_product_attention(q, k, flambeau.tensor([[1., 3.], [3., 5.]]))
+    tensor([[2., 4.]])
+    """
+    name = "scaled_dot_product_attention"
+    for label, given in (("query", query), ("key", key), ("value", value)):
+        if given.ndim < 2:
+            raise RuntimeError(
+                f"{name}(): expected query, key and value to be at least 2-dimensional, but {label} has {given.ndim} dimensions"
+            )
+        if given.dtype is not query.dtype:
+            raise RuntimeError(
+                f"{name}(): Expected query, key, and value to have the same dtype, but {label} is {given.dtype} and query "
+                f"{query.dtype}"
+            )
+    if is_causal and attn_mask is not None:
+        raise RuntimeError(f"{name}(): Explicit attn_mask should not be set when is_causal=True")
+    if enable_gqa:
+        heads = query.shape[-3]
+        for label, given in (("key", key), ("value", value)):
+            if given.ndim < 3 or heads % given.shape[-3]:
+                raise RuntimeError(
+                    f"{name}(): the number of heads in {label}, shape {tuple(given.shape)}, must divide the query's, {heads}"
+                )
+        key = key.repeat_interleave(heads // key.shape[-3], -3)
+        value = value.repeat_interleave(heads // value.shape[-3], -3)
+    if attn_mask is not None:
+        _allowed(name, attn_mask, query)
+    kind = query.dtype
+    if kind.name in ("float16", "bfloat16"):  # rounded once, at the end
+        query, key, value = query.float(), key.float(), value.float()
+        attn_mask = attn_mask.float() if attn_mask is not None and attn_mask.dtype is kind else attn_mask
+    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = (query * factor) @ key.transpose(-2, -1)
+    if is_causal:
+        later = ones(query.shape[-2], key.shape[-2], dtype=by_name["bool"], device=query.device).triu(1)
+        weights = softmax_of(scores.masked_fill(later, -math.inf), -1)
+    elif attn_mask is not None:
+        boolean = attn_mask.dtype.name == "bool"
+        scores = scores.masked_fill(~attn_mask, -math.inf) if boolean else scores + attn_mask
+        alone = (scores.detach() == -math.inf).all(-1, True)  # a softmax of nothing but -inf would be NaN
+        weights = softmax_of(scores.masked_fill(alone, 0.0), -1).masked_fill(alone, 0.0)
+    else:
+        weights = softmax_of(scores, -1)
+    found = (dropout(weights, dropout_p) if dropout_p else weights) @ value
+    return found if found.dtype is kind else found.to(kind)
+
+
+def _additive(mask: TensorBase | None, label: str, like: TensorBase) -> TensorBase | None:
+    """A bool mask as -inf where it is True."""
+    if mask is None or mask.is_floating_point():
+        return mask
+    if mask.dtype.name != "bool":
+        raise AssertionError(f"only bool and floating types of {label} are supported, got {mask.dtype}")
+    return zeros(mask.shape, dtype=like.dtype, device=like.device).masked_fill(mask, -math.inf)
+
+
+def _projected(inputs, weights, bias) -> list[TensorBase]:
+    """x Wᵀ + b for query, key and value."""
+    biases = (None, None, None) if bias is None else bias.chunk(3)
+    found = [x @ w.t() for x, w in zip(inputs, weights)]
+    return [x if b is None else x + b for x, b in zip(found, biases)]
+
+
+@library("composite", "nn.functional.multi_head_attention_forward")
+def multi_head_attention_forward(
+    query: TensorBase,
+    key: TensorBase,
+    value: TensorBase,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: TensorBase | None,
+    in_proj_bias: TensorBase | None,
+    bias_k: TensorBase | None,
+    bias_v: TensorBase | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: TensorBase,
+    out_proj_bias: TensorBase | None,
+    training: bool = True,
+    key_padding_mask: TensorBase | None = None,
+    need_weights: bool = True,
+    attn_mask: TensorBase | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: TensorBase | None = None,
+    k_proj_weight: TensorBase | None = None,
+    v_proj_weight: TensorBase | None = None,
+    static_k: TensorBase | None = None,
+    static_v: TensorBase | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[TensorBase, TensorBase | None]:
+    """Multi-head attention with its projections: query (L, N, E), key and value (S, N, E), or all without N.
+
+    Masks are True where attention is not allowed, or numbers that are added; `static_k` and `static_v`, (N · heads, S, E / heads),
+    replace the projected key and value.  Returns the output and, if wanted, the weights (N, L, S), or (N, heads, L, S) unless
+    averaged.  AssertionError for sizes that do not fit, RuntimeError for an `attn_mask` of a wrong shape.
+    """
+    from ..moving.joining import cat
+
+    name = "multi_head_attention_forward"
+    if query.ndim not in (2, 3) or key.ndim != query.ndim or value.ndim != query.ndim:
+        raise AssertionError(
+            f"{name}(): query, key and value should all be 2-D or all 3-D, got {query.ndim}-D, {key.ndim}-D and {value.ndim}-D"
+        )
+    if is_causal and attn_mask is None:
+        raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+    batched = query.ndim == 3
+    if not batched:
+        query, key, value = (x.unsqueeze(1) for x in (query, key, value))
+        key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+    length, n, width = query.shape
+    if width != embed_dim_to_check or width % num_heads:
+        raise AssertionError(
+            f"{name}(): was expecting embedding dimension of {embed_dim_to_check}, a multiple of {num_heads} heads, but got {width}"
+        )
+    if use_separate_proj_weight:
+        weights = (q_proj_weight, k_proj_weight, v_proj_weight)
+    else:
+        weights = in_proj_weight.chunk(3)
+    q, k, v = _projected((query, key, value), weights, in_proj_bias)
+    if bias_k is not None:
+        k, v = cat([k, bias_k.expand(1, n, -1)]), cat([v, bias_v.expand(1, n, -1)])
+    head = width // num_heads
+    q, k, v = (x.reshape(-1, n, num_heads, head).permute(1, 2, 0, 3) for x in (q, k, v))
+    k = k if static_k is None else static_k.reshape(n, num_heads, -1, head)
+    v = v if static_v is None else static_v.reshape(n, num_heads, -1, head)
+
+    keys = k.shape[2] - (bias_k is not None)  # what is added to the keys is never masked
+    mask = _additive(attn_mask, "attn_mask", q)
+    if mask is not None:
+        wanted = (length, keys) if mask.ndim == 2 else (n * num_heads, length, keys)
+        if tuple(mask.shape) != wanted:
+            raise RuntimeError(
+                f"The shape of the {mask.ndim}D attn_mask is {tuple(mask.shape)}, but should be {wanted}."
+            )
+        mask = mask if mask.ndim == 2 else mask.reshape(n, num_heads, length, keys)
+    padding = _additive(key_padding_mask, "key_padding_mask", q)
+    if padding is not None:
+        if tuple(padding.shape) != (n, keys):
+            raise AssertionError(
+                f"{name}(): expected key_padding_mask of shape {(n, keys)}, got {tuple(padding.shape)}"
+            )
+        padding = padding.reshape(n, 1, 1, keys)
+        mask = padding if mask is None else mask + padding
+    if add_zero_attn:
+        extra = zeros(n, num_heads, 1, head, dtype=k.dtype, device=k.device)
+        k, v = cat([k, extra], 2), cat([v, extra], 2)
+
+    scores = (q * (1.0 / math.sqrt(head))) @ k.transpose(2, 3)
+    if mask is not None:
+        added = k.shape[2] - keys
+        if added:
+            free = full([*mask.shape[:-1], added], 0.0, dtype=mask.dtype, device=mask.device)
+            mask = cat([mask, free], -1)
+        scores = scores + mask
+    attention = softmax_of(scores, -1)
+    if training and dropout_p > 0.0:
+        attention = dropout(attention, dropout_p)
+    joined = (attention @ v).permute(2, 0, 1, 3).reshape(length, n, width)
+    output = joined @ out_proj_weight.t()
+    output = output if out_proj_bias is None else output + out_proj_bias
+    output = output if batched else output.squeeze(1)
+    if not need_weights:
+        return output, None
+    attention = attention.mean(1) if average_attn_weights else attention
+    return output, attention if batched else attention.squeeze(0)

@@ -1,0 +1,543 @@
+"""Losses.  Cross-entropy of class numbers is a fused row program; the others are composed."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ...codegen import functions as fn
+from ...codegen import kernels as kn
+from ...codegen.differentiate import sign
+from ...core.base.tensor import TensorBase
+from ...core.tape import tape
+from ..declare.pointwise import FLOATING, pointwise
+from ..declare.registry import library
+from ..declare.rows import reduction, row
+from ..pointwise.arithmetic import where
+from ..rows.reductions import log_softmax_of
+
+_REDUCTIONS = ("mean", "sum", "none")
+
+
+def check_reduction(
+    name: str, reduction: str, size_average: Any = None, reduce: Any = None, also: tuple[str, ...] = ()
+) -> str:
+    """How a loss is reduced, of all that it was told; ValueError for a reduction that there is not."""
+    if size_average is not None or reduce is not None:
+        return legacy_reduction(size_average, reduce)
+    if reduction in _REDUCTIONS or reduction in also:
+        return reduction
+    if reduction == "elementwise_mean":
+        warnings.warn(
+            "reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.", stacklevel=3
+        )
+        return "mean"
+    raise ValueError(
+        f"{name}(): {reduction!r} is not a valid value for reduction; expected one of {_REDUCTIONS + also}"
+    )
+
+
+def legacy_reduction(size_average: Any, reduce: Any) -> str:
+    """The reduction that PyTorch's two deprecated arguments mean where one of them is given; warns the caller's caller's
+    caller.
+    """
+    reduction = "none" if reduce is not None and not reduce else "mean"
+    if reduction == "mean" and size_average is not None and not size_average:
+        reduction = "sum"
+    warnings.warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
+        stacklevel=4,
+    )
+    return reduction
+
+
+def reduced(loss: TensorBase, how: str) -> TensorBase:
+    """The losses of all elements as they are, added up, or averaged."""
+    return loss.mean() if how == "mean" else loss.sum() if how == "sum" else loss
+
+
+# --- cross-entropy of class numbers ------------------------------
+@row(places=(), name="class_losses", raw=("target",), per_row=("target",))
+def class_losses(logits, target, *, ignore=-100.0):
+    """For each row: log Σ exp(logits) - logits[target] (0 where ignored), the largest of the logits, and log Σ exp(logits)
+    relative to it: their sum would lose the digits of a small loss to large logits.
+    """
+    top = kn.max(logits)
+    total = fn.log(kn.sum(fn.exp(logits - top)))
+    here = fn.index(1) == fn.cast(target, "int64")
+    chosen = kn.sum(fn.where(here, logits - top, fn.like(logits, 0.0)))
+    ignored = fn.cast(target, "int64") == fn.cast(ignore, "int64")
+    return fn.where(ignored, fn.like(logits, 0.0), total - chosen), top, total
+
+
+@reduction(places=(), name="counted_sum", raw=("target",), dtypes=FLOATING)
+def counted_sum(losses, target, *, ignore=-100.0, classes=0.0):
+    """Sum of the losses, how many are not ignored, and how many targets are no class."""
+    target = fn.cast(target, "int64")
+    kept = target != fn.cast(ignore, "int64")
+    wrong = kept & ((target < 0) | (target >= fn.cast(classes, "int64")))
+    one, zero = fn.like(losses, 1.0), fn.like(losses, 0.0)
+    return kn.sum(losses), kn.sum(fn.where(kept, one, zero)), kn.any(wrong)
+
+
+@row(places=(), name="class_gradients", raw=("target",))
+def class_gradients(logits, target, top, total, grad, *, ignore=-100.0):
+    """grad · (softmax(logits) - the target's indicator), 0 where ignored."""
+    target = fn.cast(target, "int64")
+    hit = fn.where(fn.index(1) == target, fn.like(logits, 1.0), fn.like(logits, 0.0))
+    found = grad * (fn.exp((logits - top) - total) - hit)
+    return fn.where(target == fn.cast(ignore, "int64"), fn.like(logits, 0.0), found)
+
+
+def _class_entropy(input, target, ignore_index: int, how: str):
+    """Cross-entropy of logits (N, C) and class numbers (N,)."""
+    column = target.unsqueeze(1)
+    params = (float(ignore_index),)
+    losses, top, total = class_losses.over((input.detach(), column), 1, True, params=params)
+    added, kept, wrong = counted_sum.over(
+        (losses, column), None, False, params=(*params, float(input.shape[1]))
+    )
+    if wrong.item():
+        _refuse_classes("cross_entropy", target, ignore_index, input.shape[1])
+    found = losses.squeeze(1) if how == "none" else added if how == "sum" else added / kept
+    if tape.recording(input):
+        tape.record("CrossEntropyLossBackward0", _class_entropy_back, (input,), found, (input, column),
+                    (top, total, kept, ignore_index, how))  # fmt: skip
+    return found
+
+
+def _class_entropy_back(grad, input, column, top, total, kept, ignore_index, how):
+    again = tape.is_grad_enabled()
+    if how == "mean":  # where no class counts, the derivative of 0 / 0 would be NaN in places that are masked
+        grad = grad / (kept.clamp(min=1.0) if again else kept)
+    elif how == "none":
+        grad = grad.unsqueeze(1)
+    if again:  # differentiated again: out of recorded operations
+        hit = (input.new_zeros(input.shape)).scatter(1, column.clamp(min=0), 1.0)
+        found = grad * (input.softmax(1) - hit)
+        return found.masked_fill(column == ignore_index, 0.0)
+    return class_gradients.over((input, column, top, total, grad), 1, params=(float(ignore_index),))
+
+
+def _refuse_classes(name: str, target, ignore_index: int, classes: int) -> None:
+    """IndexError for the first class number that there is not."""
+    for t in target.reshape(-1).tolist():
+        if t != ignore_index and not 0 <= t < classes:
+            raise IndexError(f"{name}(): Target {t} is out of bounds.") from None
+
+
+@library("composite", "nn.functional.cross_entropy")
+def cross_entropy(
+    input: TensorBase,
+    target: TensorBase,
+    weight: TensorBase | None = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> TensorBase:
+    """Cross-entropy of unnormalised scores and classes: -log softmax(input)[target].
+
+    `input` is (N, C), (C,) or (N, C, d1, …); `target` holds class numbers (int64, without the C) or the probabilities of
+    all classes (input's shape).  `weight` weights the classes; `label_smoothing` in [0, 1] mixes in the uniform
+    distribution (Szegedy et al. 2016); rows whose target is `ignore_index` do not count.  IndexError for a class number
+    that there is not.
+
+    >>> import flambeau
+    >>> from flambeau.nn import functional as F
+    >>> F.cross_entropy(flambeau.tensor([[0., 0.]]), flambeau.tensor([1]))
+    tensor(0.6931)
+    """
+    reduction = check_reduction("cross_entropy", reduction, size_average, reduce)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(
+            f"cross_entropy(): label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
+        )
+    if tuple(input.shape) == tuple(target.shape) and target.is_floating_point():
+        return _probability_entropy(input, target, weight, reduction, label_smoothing)
+    _check_classes("cross_entropy", input, target)
+    plain = (
+        weight is None
+        and label_smoothing == 0.0
+        and input.ndim == 2
+        and input.dtype.name in ("float32", "float64")
+    )
+    if plain and input.shape[0] and target.dtype.name == "int64":
+        return _class_entropy(input, target, ignore_index, reduction)
+    axis = 1 if input.ndim > 1 else 0
+    scores = log_softmax_of(input, axis)
+    loss = nll_loss(scores, target, weight, ignore_index=ignore_index, reduction=reduction)
+    if label_smoothing == 0.0:
+        return loss
+    classes = input.shape[axis]
+    kept = target != ignore_index
+    weighted = scores if weight is None else scores * _along(weight, axis, scores.ndim)
+    smooth = -(weighted.sum(axis)).masked_fill(~kept, 0.0)
+    if reduction == "mean":
+        counted = kept.to(scores.dtype) if weight is None else _weights(weight, target, kept)
+        smooth = smooth.sum() / counted.sum()
+    elif reduction == "sum":
+        smooth = smooth.sum()
+    return (1.0 - label_smoothing) * loss + (label_smoothing / classes) * smooth
+
+
+def _along(weight, axis: int, ndim: int):
+    return weight.reshape([-1 if d == axis else 1 for d in range(ndim)])
+
+
+def _weights(weight, target, kept):
+    return weight.index_select(0, target.masked_fill(~kept, 0).reshape(-1)).reshape(target.shape) * kept.to(
+        weight.dtype
+    )
+
+
+def _probability_entropy(input, target, weight, how: str, smoothing: float):
+    axis = 1 if input.ndim > 1 else 0
+    if smoothing > 0:
+        target = target * (1 - smoothing) + smoothing / input.shape[axis]
+    scores = log_softmax_of(input, axis)
+    if weight is not None:
+        scores = scores * _along(weight, axis, scores.ndim)
+    loss = -(scores * target).sum(axis)
+    rows = input.numel() // max(input.shape[axis], 1)
+    return loss.sum() / rows if how == "mean" else loss.sum() if how == "sum" else loss
+
+
+def _check_classes(name: str, input, target) -> None:
+    if input.ndim == 0 or target.ndim != max(input.ndim - 1, 0):
+        raise ValueError(
+            f"{name}(): a target with {max(input.ndim - 1, 0)} dimensions expected for input of shape "
+            f"{tuple(input.shape)}, got shape {tuple(target.shape)}"
+        )
+    wanted = tuple(s for d, s in enumerate(input.shape) if d != (1 if input.ndim > 1 else 0))
+    if tuple(target.shape) != wanted:
+        raise ValueError(
+            f"{name}(): Expected target of shape {wanted} for input of shape {tuple(input.shape)}, got {tuple(target.shape)}"
+        )
+
+
+@library("composite", "nn.functional.nll_loss")
+def nll_loss(
+    input: TensorBase,
+    target: TensorBase,
+    weight: TensorBase | None = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> TensorBase:
+    """The negative of input[target] for log-probabilities (N, C), (C,) or (N, C, d1, …) and class numbers.
+
+    "mean" divides by the weights of the rows that count.  IndexError for a class number that there is not.
+    """
+    reduction = check_reduction("nll_loss", reduction, size_average, reduce)
+    _check_classes("nll_loss", input, target)
+    axis = 1 if input.ndim > 1 else 0
+    kept = target != ignore_index
+    inside = where(kept, target, 0)
+    try:
+        picked = input.gather(axis, inside.long().unsqueeze(axis)).squeeze(axis)
+    except (IndexError, RuntimeError):
+        _refuse_classes("nll_loss", target, ignore_index, input.shape[axis])
+        raise
+    weights = None if weight is None else _weights(weight, inside, kept)
+    loss = where(kept, -picked if weights is None else picked * -weights, 0.0)
+    if reduction == "none":
+        return loss
+    if reduction == "sum":
+        return loss.sum()
+    return loss.sum() / (kept.sum().to(input.dtype) if weights is None else weights.sum())
+
+
+def _sizes_warn(name: str, input, target) -> None:
+    if tuple(input.shape) != tuple(target.shape):
+        import warnings
+
+        warnings.warn(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will likely lead "
+            "to incorrect results due to broadcasting. Please ensure they have the same size.",
+            stacklevel=3,
+        )
+
+
+def _elementwise(name: str, what: str, of):
+    def loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+        reduction = check_reduction(name, reduction, size_average, reduce)
+        _sizes_warn(name, input, target)
+        found = of(input, target)
+        return reduced(found if weight is None else found * weight, reduction)
+
+    loss.__name__ = loss.__qualname__ = name
+    loss.__doc__ = what
+    return library("composite", f"nn.functional.{name}", thin=True)(loss)
+
+
+mse_loss = _elementwise("mse_loss", "Mean of squared differences.", lambda x, y: (x - y).square())
+l1_loss = _elementwise("l1_loss", "Mean of absolute differences.", lambda x, y: (x - y).abs())
+
+
+@pointwise(places=("_smooth_distance",), dtypes=FLOATING, in_place=False)
+def smooth_distance(input, target, *, beta=1.0):
+    """Half the square over `beta` below `beta`, linear above it."""
+    gap = fn.absolute(input - target)
+    return fn.where(gap < beta, gap * gap * 0.5 / beta, gap - 0.5 * beta)
+
+
+@smooth_distance.derivative
+def _(grad, input, target, beta):
+    gap = input - target
+    slope = grad * fn.where(fn.absolute(gap) < beta, gap / beta, sign(gap))
+    return slope, -slope
+
+
+@pointwise(places=("_huber_distance",), dtypes=FLOATING, in_place=False)
+def huber_distance(input, target, *, delta=1.0):
+    """Half the square below `delta`, linear above it."""
+    gap = fn.absolute(input - target)
+    return fn.where(gap < delta, gap * gap * 0.5, (gap - 0.5 * delta) * delta)
+
+
+@huber_distance.derivative
+def _(grad, input, target, delta):
+    gap = input - target
+    slope = grad * fn.where(fn.absolute(gap) < delta, gap, sign(gap) * delta)
+    return slope, -slope
+
+
+@library("composite", "nn.functional.smooth_l1_loss", thin=True)
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    """Squared below `beta`, linear above it (Girshick 2015)."""
+    reduction = check_reduction("smooth_l1_loss", reduction, size_average, reduce)
+    if beta < 0:
+        raise RuntimeError(f"smooth_l1_loss(): beta must be at least 0, got {beta}")
+    if beta == 0:
+        return l1_loss(input, target, reduction=reduction)
+    _sizes_warn("smooth_l1_loss", input, target)
+    return reduced(smooth_distance(input, target, beta=float(beta)), reduction)
+
+
+@library("composite", "nn.functional.huber_loss", thin=True)
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    """Squared below `delta`, linear above it (Huber 1964)."""
+    reduction = check_reduction("huber_loss", reduction)
+    if delta <= 0:
+        raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
+    _sizes_warn("huber_loss", input, target)
+    found = huber_distance(input, target, delta=float(delta))
+    return reduced(found if weight is None else found * weight, reduction)
+
+
+@library("composite", "nn.functional.binary_cross_entropy", thin=True)
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """-(y log x + (1 - y) log(1 - x)) for probabilities x; logarithms are at least -100.
+
+    RuntimeError where a probability is outside [0, 1].
+    """
+    reduction = check_reduction("binary_cross_entropy", reduction, size_average, reduce)
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(
+            f"binary_cross_entropy(): a target of the input's shape {tuple(input.shape)} expected, got {tuple(target.shape)}"
+        )
+    if bool(((input < 0) | (input > 1)).any()):
+        raise RuntimeError("binary_cross_entropy(): all elements of input should be between 0 and 1")
+    loss = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+@library("composite", "nn.functional.binary_cross_entropy_with_logits", thin=True)
+def binary_cross_entropy_with_logits(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
+):
+    """Binary cross-entropy of sigmoid(input), without overflow; `pos_weight` weights the positive examples."""
+    reduction = check_reduction("binary_cross_entropy_with_logits", reduction, size_average, reduce)
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
+    from .activations import logsigmoid
+
+    scale = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
+    loss = (1 - target) * input - scale * logsigmoid(input)
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+@library("composite", "nn.functional.kl_div")
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    """Kullback-Leibler divergence of `target` from the log-probabilities `input`; "batchmean" divides by the rows."""
+    reduction = check_reduction("kl_div", reduction, size_average, reduce, also=("batchmean",))
+    from ..pointwise.elementary import xlogy
+
+    loss = target.exp() * (target - input) if log_target else xlogy(target, target) - target * input
+    if reduction == "batchmean":
+        return loss.sum() / input.shape[0] if input.ndim else loss
+    return reduced(loss, reduction)
+
+
+# --- margins and distances ------------------------------
+@library("composite", "nn.functional.soft_margin_loss")
+def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """log(1 + exp(-y x)) for targets y of -1 or 1."""
+    reduction = check_reduction("soft_margin_loss", reduction, size_average, reduce)
+    from .activations import logsigmoid
+
+    return reduced(-logsigmoid(target * input), reduction)
+
+
+@library("composite", "nn.functional.hinge_embedding_loss", "hinge_embedding_loss")
+def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+    """x where the target is 1, max(0, margin - x) where it is -1."""
+    reduction = check_reduction("hinge_embedding_loss", reduction, size_average, reduce)
+    near = input.masked_fill(target == -1, 0.0)
+    far = (margin - input).clamp(min=0).masked_fill(target == 1, 0.0)
+    return reduced(near + far, reduction)
+
+
+@library("composite", "nn.functional.margin_ranking_loss", "margin_ranking_loss")
+def margin_ranking_loss(input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"):
+    """max(0, -y (x1 - x2) + margin)."""
+    reduction = check_reduction("margin_ranking_loss", reduction, size_average, reduce)
+    return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+
+
+@library("composite", "nn.functional.cosine_embedding_loss", "cosine_embedding_loss")
+def cosine_embedding_loss(
+    input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
+):
+    """1 - cos for targets of 1, max(0, cos - margin) for targets of -1; inputs (N, D) or (D,)."""
+    reduction = check_reduction("cosine_embedding_loss", reduction, size_average, reduce)
+    product = (input1 * input2).sum(-1)
+    squares1, squares2 = input1.square().sum(-1) + 1e-12, input2.square().sum(-1) + 1e-12
+    cosine = product / (squares1 * squares2).sqrt()
+    near = (1 - cosine).masked_fill(target != 1, 0.0)
+    far = (cosine - margin).clamp(min=0).masked_fill(target != -1, 0.0)
+    return reduced(near + far, reduction)
+
+
+@library("composite", "nn.functional.pairwise_distance", "pairwise_distance")
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    """The p-norm of x1 - x2 + eps over the last dimension."""
+    from ..rows.summaries import vector_norm
+
+    return vector_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+@library("composite", "nn.functional.triplet_margin_loss", "triplet_margin_loss")
+def triplet_margin_loss(
+    anchor,
+    positive,
+    negative,
+    margin=1.0,
+    p=2.0,
+    eps=1e-6,
+    swap=False,
+    size_average=None,
+    reduce=None,
+    reduction="mean",
+):
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin); `swap` takes the nearer pair (Balntas et al. 2016)."""
+    return triplet_margin_with_distance_loss(
+        anchor, positive, negative, distance_function=lambda a, b: pairwise_distance(a, b, p, eps), margin=margin, swap=swap,
+        reduction=check_reduction("triplet_margin_loss", reduction, size_average, reduce),
+    )  # fmt: skip
+
+
+@library("composite", "nn.functional.triplet_margin_with_distance_loss")
+def triplet_margin_with_distance_loss(
+    anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
+):
+    """The triplet loss for any distance of two tensors."""
+    reduction = check_reduction("triplet_margin_loss", reduction)
+    if margin <= 0:
+        raise ValueError(f"triplet_margin_loss(): margin must be greater than 0, got {margin}")
+    distance = pairwise_distance if distance_function is None else distance_function
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = far.minimum(distance(positive, negative))
+    return reduced((near - far + margin).clamp(min=0), reduction)
+
+
+@library("composite", "nn.functional.multi_margin_loss")
+def multi_margin_loss(
+    input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
+):
+    """Σ over the other classes of max(0, margin - x[y] + x[k])^p / C for scores (N, C) or (C,)."""
+    reduction = check_reduction("multi_margin_loss", reduction, size_average, reduce)
+    if p not in (1, 2):
+        raise ValueError(f"multi_margin_loss(): only p == 1 and p == 2 supported, got {p}")
+    flat = input.ndim < 2
+    x, y = (input.reshape(1, -1), target.reshape(1)) if flat else (input, target)
+    column = y.unsqueeze(1)
+    gap = (margin - x.gather(1, column) + x).relu()
+    gap = gap if p == 1 else gap.square()
+    if weight is not None:
+        gap = gap * weight.index_select(0, y).unsqueeze(1)
+    loss = gap.scatter(1, column, 0.0).sum(1) / x.shape[1]
+    return reduced(loss.reshape(()) if flat else loss, reduction)
+
+
+@library("composite", "nn.functional.multilabel_margin_loss")
+def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """Σ over a row's classes y and all others k of max(0, 1 - x[y] + x[k]) / C, for scores (N, C) or (C,).
+
+    `target`, of the input's shape, lists the classes of each row up to the first -1.
+    """
+    reduction = check_reduction("multilabel_margin_loss", reduction, size_average, reduce)
+    if tuple(target.shape) != tuple(input.shape) or input.ndim > 2:
+        raise RuntimeError(
+            f"multilabel_margin_loss(): a target of the input's shape {tuple(input.shape)}, (N, C) or (C,), expected, got "
+            f"{tuple(target.shape)}"
+        )
+    classes = input.shape[-1] if input.ndim else 1
+    x, y = (t.reshape(-1, classes) for t in (input, target))
+    listed = (y < 0).cumsum(1) == 0
+    inside = y.masked_fill(~listed, 0)
+    if inside.numel() and int(inside.max().item()) >= classes:
+        raise RuntimeError(
+            f"multilabel_margin_loss(): target {int(inside.max().item())} is no class of {classes}"
+        )
+    own = y.new_zeros(y.shape).scatter_add(1, inside, listed.to(y.dtype)) > 0
+    gap = (1.0 - x.gather(1, inside).unsqueeze(2) + x.unsqueeze(1)).relu()
+    gap = gap.masked_fill(~listed.unsqueeze(2) | own.unsqueeze(1), 0.0)
+    loss = gap.sum((1, 2)) / classes
+    return reduced(loss if input.ndim > 1 else loss.reshape(()), reduction)
+
+
+@library("composite", "nn.functional.multilabel_soft_margin_loss")
+def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """Mean over classes of the binary cross-entropy of sigmoid(x) with 0/1 targets."""
+    reduction = check_reduction("multilabel_soft_margin_loss", reduction, size_average, reduce)
+    from .activations import logsigmoid
+
+    loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
+
+
+@library("composite", "nn.functional.poisson_nll_loss", "poisson_nll_loss")
+def poisson_nll_loss(
+    input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
+):
+    """exp(x) - y x (or x - y log x); `full` adds Stirling's approximation of log y! for y > 1."""
+    reduction = check_reduction("poisson_nll_loss", reduction, size_average, reduce)
+    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + 0.5 * (2 * 3.141592653589793 * target).log()
+        loss = loss + stirling.masked_fill(target <= 1, 0.0)
+    return reduced(loss, reduction)
+
+
+@library("composite", "nn.functional.gaussian_nll_loss")
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """(log var + (x - y)² / var) / 2 with var at least eps (Nix and Weigend 1994); `full` adds log(2π) / 2."""
+    reduction = check_reduction("gaussian_nll_loss", reduction)
+    if isinstance(var, (int, float)):
+        var = input.new_full(input.shape, float(var))
+    if tuple(var.shape) != tuple(input.shape):
+        if tuple(var.shape) == tuple(input.shape[:-1]):
+            var = var.unsqueeze(-1)
+        elif tuple(var.shape[:-1]) != tuple(input.shape[:-1]) or var.shape[-1] != 1:
+            raise ValueError(f"gaussian_nll_loss(): var is of incorrect size {tuple(var.shape)}")
+    if bool((var < 0).any()):
+        raise ValueError("gaussian_nll_loss(): var has negative entry/entries")
+    floor = var.detach().clamp(min=eps)
+    bounded = var + (floor - var.detach())
+    loss = 0.5 * (bounded.log() + (input - target).square() / bounded)
+    return reduced(loss + 0.9189385332046727 if full else loss, reduction)

@@ -1,0 +1,292 @@
+"""Normalisation over batches, layers and groups."""
+
+from __future__ import annotations
+
+import math
+
+from ...codegen import functions as fn
+from ...codegen import kernels as kn
+from ...core.base.tensor import TensorBase
+from ...core.tape import tape
+from ..declare.pointwise import FLOATING, pointwise
+from ..declare.registry import library
+from ..declare.rows import row
+from ..rows.reductions import variance_and_mean
+
+
+# --- rows: layer norm ------------------------------
+def _standardised(x, eps):
+    """A row less its mean, over √(variance + eps); the mean; 1 / √(variance + eps).
+
+    The mean of what is left after the rounded mean is taken off too: next to a large mean its rounding is no small part.
+    """
+    mean = kn.mean(x)
+    centred = x - mean
+    rest = kn.mean(centred)
+    inverse = 1.0 / fn.sqrt(kn.mean(centred * centred) - rest * rest + eps)
+    return fn.fma(centred, inverse, -(rest * inverse)), mean + rest, inverse
+
+
+@row(places=(), name="normalized_rows")
+def normalized_rows(x, *, eps=1e-5):
+    """(x - mean) / √(variance + eps) of each row, its mean, and 1 / √(variance + eps)."""
+    return _standardised(x, eps)
+
+
+@row(places=(), name="affine_rows", per_row=())
+def affine_rows(x, weight, bias, *, eps=1e-5):
+    """`normalized_rows` times weight plus bias; mean and scale for the derivative."""
+    found, mean, inverse = _standardised(x, eps)
+    return found * weight + bias, mean, inverse
+
+
+@row(places=(), name="normalized_rows_back", per_row=("mean", "inverse"))
+def normalized_rows_back(g, x, mean, inverse):
+    """The gradient of x, from that of its normalised row (Ba et al. 2016)."""
+    y = (x - mean) * inverse
+    return inverse * (g - kn.mean(g) - y * kn.mean(g * y))
+
+
+@library("composite", "nn.functional.layer_norm", "layer_norm", thin=True)
+def layer_norm(
+    input: TensorBase,
+    normalized_shape,
+    weight: TensorBase | None = None,
+    bias: TensorBase | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> TensorBase:
+    """Each slice of the last dimensions, `normalized_shape`, to mean 0 and variance 1, then weight and bias (Ba et al. 2016)."""
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    rank = len(shape)
+    if not rank or tuple(input.shape[input.ndim - rank :]) != shape:
+        raise RuntimeError(
+            f"layer_norm(): Given normalized_shape={list(shape)}, expected input with shape [*, {str(list(shape))[1:-1]}], but "
+            f"got input of size{list(input.shape)}"
+        )
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is not None and tuple(given.shape) != shape:
+            raise RuntimeError(
+                f"layer_norm(): Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
+                f"{list(given.shape)} and normalized_shape = {list(shape)}"
+            )
+    dims = tuple(range(input.ndim - rank, input.ndim))
+    if not tape.recording(input, weight, bias) and weight is not None and bias is not None:
+        return affine_rows.over((input, weight, bias), dims, True, params=(eps,))[0]
+    found = _normalized(input, dims, eps)
+    if weight is not None:
+        found = found * weight
+    return found if bias is None else found + bias
+
+
+def _normalized(input: TensorBase, dims: tuple[int, ...], eps: float) -> TensorBase:
+    """`normalized_rows` on the tape."""
+    found, mean, inverse = normalized_rows.over((input.detach(),), dims, True, params=(eps,))
+    if tape.recording(input):
+        tape.record(
+            "NativeLayerNormBackward0",
+            _normalized_back,
+            (input,),
+            found,
+            (input,),
+            (mean, inverse, dims, eps),
+        )
+    return found
+
+
+def _normalized_back(grad, input, mean, inverse, dims, eps):
+    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
+        mean = input.mean(dims, True)
+        inverse = ((input - mean).square().mean(dims, True) + eps).rsqrt()
+        y = (input - mean) * inverse
+        return inverse * (grad - grad.mean(dims, True) - y * (grad * y).mean(dims, True))
+    return normalized_rows_back.over((grad, input, mean, inverse), dims, True)
+
+
+@library("composite", "nn.functional.rms_norm", "rms_norm", thin=True)
+def rms_norm(
+    input: TensorBase, normalized_shape, weight: TensorBase | None = None, eps: float | None = None
+) -> TensorBase:
+    """input / √(mean of squares + eps) over the last dimensions, times weight (Zhang and Sennrich 2019)."""
+    from ..._typeinfo import finfo
+
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not shape or tuple(input.shape[input.ndim - len(shape) :]) != shape:
+        raise RuntimeError(
+            f"rms_norm(): Given normalized_shape={list(shape)}, expected input with shape [*, {str(list(shape))[1:-1]}], but got "
+            f"input of size{list(input.shape)}"
+        )
+    dims = tuple(range(input.ndim - len(shape), input.ndim))
+    scale = (input.square().mean(dims, True) + (finfo(input.dtype).eps if eps is None else eps)).rsqrt()
+    return input * scale if weight is None else input * scale * weight
+
+
+# --- channels: batch, instance and group norm ------------------------------
+@pointwise(places=("_scaled",), in_place=False, dtypes=FLOATING, differentiable=False)
+def scaled(input, mean, inverse, weight, bias):
+    """(input - mean) · inverse · weight + bias."""
+    return (input - mean) * (inverse * weight) + bias
+
+
+@pointwise(places=("_batch_back",), in_place=False, dtypes=FLOATING, differentiable=False)
+def batch_back(grad, input, mean, inverse, weight, from_grad, from_product):
+    """The gradient of a batch-normalised input (Ioffe and Szegedy 2015): from_grad and from_product are the means of grad
+    and of grad · (normalised input)."""
+    y = (input - mean) * inverse
+    return inverse * weight * (grad - from_grad - y * from_product)
+
+
+def _channel(t: TensorBase, ndim: int) -> TensorBase:
+    return t.reshape([-1 if d == 1 else 1 for d in range(ndim)])
+
+
+@library("composite", "nn.functional.batch_norm", "batch_norm")
+def batch_norm(
+    input: TensorBase,
+    running_mean: TensorBase | None,
+    running_var: TensorBase | None,
+    weight: TensorBase | None = None,
+    bias: TensorBase | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> TensorBase:
+    """Each channel (dimension 1) to mean 0 and variance 1, then weight and bias (Ioffe and Szegedy 2015).
+
+    In training the moments are the batch's, and the running ones move towards them (with n - 1 in the variance); else the
+    running ones are used.
+    """
+    if input.ndim == 1 and not input.numel():  # PyTorch takes this one, with no channels
+        return input * 1.0
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"batch_norm(): an input with at least 2 dimensions expected, got shape {tuple(input.shape)}"
+        )
+    channels = input.shape[1]
+    for name, given in (
+        ("running_mean", running_mean),
+        ("running_var", running_var),
+        ("weight", weight),
+        ("bias", bias),
+    ):
+        if given is not None and given.numel() != channels:
+            raise RuntimeError(f"batch_norm(): {name} should contain {channels} elements not {given.numel()}")
+    ndim = input.ndim
+    dims = tuple(d for d in range(ndim) if d != 1)
+    if not training:
+        if running_mean is None or running_var is None:
+            raise RuntimeError(
+                "batch_norm(): expected running_mean and running_var to be given when training=False"
+            )
+        mean, inverse = _channel(running_mean, ndim), (_channel(running_var, ndim) + eps).rsqrt()
+        w, b = _affine(weight, bias, ndim)
+        if tape.recording(input, weight, bias):
+            return (input - mean) * (inverse * w) + b
+        return scaled(input, mean, inverse, w, b)
+    if eps <= 0:
+        raise ValueError(f"batch_norm(): batch_norm eps must be positive during training, but got {eps}")
+    n = input.numel() // channels if channels else 0
+    if n == 1:
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {input.shape}"
+        )
+    if n == 0:  # no moments, which the running ones could move towards
+        w, b = _affine(weight, bias, ndim)
+        return input * w + b
+    var, mean = variance_and_mean.over((input.detach(),), dims, True, params=(0.0,))
+    if running_mean is not None:
+        running_mean.data.mul_(1 - momentum).add_(mean.reshape(-1), alpha=momentum)
+    if running_var is not None:
+        running_var.data.mul_(1 - momentum).add_(var.reshape(-1), alpha=momentum * n / (n - 1))
+    inverse = (var + eps).rsqrt()
+    w, b = _affine(weight, bias, ndim)
+    before = tape._set_recording(0)
+    try:
+        found = scaled(input, mean, inverse, w, b)
+    finally:
+        tape._set_recording(before)
+    if tape.recording(input, weight, bias):
+        tape.record("NativeBatchNormBackward0", _batch_gradients, (input, weight, bias), found,
+                    (input,) if weight is None else (input, weight), (mean, inverse, dims, eps))  # fmt: skip
+    return found
+
+
+def _affine(weight, bias, ndim: int):
+    return (1.0 if weight is None else _channel(weight, ndim)), (
+        0.0 if bias is None else _channel(bias, ndim)
+    )
+
+
+def _batch_gradients(grad, input, *rest):
+    *given, mean, inverse, dims, eps = rest
+    weight = given[0] if given else None
+    w = 1.0 if weight is None else _channel(weight, input.ndim)
+    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
+        mean = input.mean(dims, True)
+        inverse = ((input - mean).square().mean(dims, True) + eps).rsqrt()
+    y = (input - mean) * inverse
+    product = grad * y
+    n = math.prod(input.shape[d] for d in dims)
+    of_grad, of_product = grad.sum(dims, True), product.sum(dims, True)
+    if tape.is_grad_enabled():
+        to_input = inverse * w * (grad - of_grad / n - y * (of_product / n))
+    else:
+        to_input = batch_back(grad, input, mean, inverse, w, of_grad / n, of_product / n)
+    return to_input, of_product.reshape(-1), of_grad.reshape(-1)
+
+
+@library("composite", "nn.functional.instance_norm", "instance_norm")
+def instance_norm(
+    input: TensorBase,
+    running_mean: TensorBase | None = None,
+    running_var: TensorBase | None = None,
+    weight: TensorBase | None = None,
+    bias: TensorBase | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> TensorBase:
+    """Each channel of each example to mean 0 and variance 1, then weight and bias (Ulyanov et al. 2016)."""
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    dims = tuple(range(2, input.ndim))
+    if math.prod(input.shape[2:]) == 1:
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
+    if running_mean is not None or running_var is not None:
+        var, mean = variance_and_mean.over((input.detach(),), dims, False, params=(1.0,))
+        if running_mean is not None:
+            running_mean.data.mul_(1 - momentum).add_(mean.mean(0), alpha=momentum)
+        if running_var is not None:
+            running_var.data.mul_(1 - momentum).add_(var.mean(0), alpha=momentum)
+    found = _normalized(input, dims, eps)
+    w, b = _affine(weight, bias, input.ndim)
+    found = found if weight is None else found * w
+    return found if bias is None else found + b
+
+
+@library("composite", "nn.functional.group_norm", "group_norm")
+def group_norm(
+    input: TensorBase,
+    num_groups: int,
+    weight: TensorBase | None = None,
+    bias: TensorBase | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> TensorBase:
+    """Channels in `num_groups` groups, each of each example to mean 0 and variance 1 (Wu and He 2018)."""
+    if input.ndim < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
+    if input.shape[1] % num_groups:
+        raise RuntimeError(
+            f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} and "
+            f"num_groups={num_groups}"
+        )
+    grouped = input.reshape(
+        [input.shape[0], num_groups, -1] if input.numel() else [input.shape[0], num_groups, 0]
+    )
+    found = _normalized(grouped, (2,), eps).reshape(input.shape)
+    w, b = _affine(weight, bias, input.ndim)
+    found = found if weight is None else found * w
+    return found if bias is None else found + b

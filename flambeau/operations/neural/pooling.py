@@ -1,0 +1,542 @@
+"""Pooling: maxima, means and power means over windows of an input (N, C, *) or (C, *).
+
+Each is an indexed kernel over (plane, *place): forward a loop over the window, backward, for every element of the input,
+a loop over the windows that hold it, so that no two threads write to one place.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...autograd.grad_mode import unrecorded
+from ...codegen import expr as ex
+from ...codegen import indexed as ix
+from ...codegen.kernels import lowest
+from ...core.base.dtypes import by_name
+from ...core.base.tensor import TensorBase
+from ...core.tape import tape
+from ..declare.indexed import indexed
+from ..declare.registry import register
+
+
+# --- kernels ------------------------------
+def _within(x, place):
+    """Whether a place is inside of the input's spatial dimensions."""
+    found = ix.inside(place[0], x.size(1))
+    for d in range(1, len(place)):
+        found = found & ix.inside(place[d], x.size(1 + d))
+    return found
+
+
+def _flat(place, x):
+    """A place as one number."""
+    found = place[0]
+    for d in range(1, len(place)):
+        found = found * x.size(1 + d) + place[d]
+    return found
+
+
+def _larger(best, new):
+    """The first of the largest; a later NaN wins, and so does anything over nothing yet (-1)."""
+    (value, at), (v, i) = best, new
+    take = (v > value) | (at < 0)
+    take = take | ex.isnan(v) if ex.is_float(v.dtype) else take
+    return ex.where(take, v, value), ex.where(take, i, at)
+
+
+def _window_max(at, x, *, kernel, stride, padding, dilation):
+    plane, *out = at
+
+    def element(*k):
+        place = [o * s - p + i * d for o, s, p, i, d in zip(out, stride, padding, k, dilation)]
+        valid = _within(x, place)
+        value = ex.where(valid, x.load((plane, *place), valid), lowest(x.dtype))
+        return value, ex.where(valid, _flat(place, x), -1)
+
+    low = element(*(at.number(0) for _ in kernel))[0].dtype
+    return at.fold(kernel, element, _larger, (ex.const(lowest(low), low), at.number(-1)))
+
+
+_WINDOW = ("kernel", "stride", "padding", "dilation")
+window_max = indexed(static=_WINDOW, dtypes=(None, by_name["int64"]), effort=8)(_window_max)
+window_max_short = indexed(static=_WINDOW, dtypes=(None, by_name["int32"]), effort=8)(_window_max)
+
+
+@indexed(static=_WINDOW, effort=8)
+def window_max_only(at, x, *, kernel, stride, padding, dilation):
+    """The largest of each window without its place."""
+    plane, *out = at
+
+    def element(*k):
+        place = [o * s - p + i * d for o, s, p, i, d in zip(out, stride, padding, k, dilation)]
+        valid = _within(x, place)
+        return (ex.where(valid, x.load((plane, *place), valid), lowest(x.dtype)),)
+
+    low = element(*(at.number(0) for _ in kernel))[0].dtype
+    start = (ex.const(lowest(low), low),)
+    return at.fold(kernel, element, lambda a, b: (ex.maximum(a[0], b[0]),), start)
+
+
+def _above(i, step: int):
+    """i // step of a number that is not negative."""
+    if step & (step - 1) == 0:
+        return i >> (step.bit_length() - 1)
+    return ex.cast(ex.div(ex.bitcast(i, "u" + i.dtype), step), i.dtype)
+
+
+@indexed(static=_WINDOW, effort=8)
+def window_max_back(at, grad, where, *, kernel, stride, padding, dilation):
+    """For each element of the input, the gradients of the windows whose largest it is.
+
+    `where` (planes, *out) has the flat places; the input's size is that of the result.
+    """
+    plane, *place = at
+    own = place[0]
+    for d in range(1, len(place)):
+        own = own * at.size(1 + d) + place[d]
+    last = [_above(i + p, s) for i, p, s in zip(place, padding, stride)]
+
+    def element(*k):
+        o = [a - j for a, j in zip(last, k)]
+        valid = _within(grad, o)
+        mine = valid & (ex.cast(where.load((plane, *o), valid), own.dtype) == own)
+        value = grad.load((plane, *o), mine)
+        return ex.where(mine, value, 0)
+
+    turns = [-(-(d * (k - 1) + 1) // s) for k, s, d in zip(kernel, stride, dilation)]
+    return at.sum(turns, element)
+
+
+def _share(x_size, o, kernel, stride, padding, include: bool, divisor, number):
+    """What the mean of window `o` divides by."""
+    if divisor is not None:
+        return number(divisor)
+    count = None
+    for d, place in enumerate(o):
+        start = place * stride[d] - padding[d]
+        end = ex.minimum(start + kernel[d], x_size(1 + d) + padding[d])
+        if not include:
+            start, end = ex.maximum(start, 0), ex.minimum(end, x_size(1 + d))
+        count = end - start if count is None else count * (end - start)
+    return count
+
+
+_MEAN = ("kernel", "stride", "padding", "include", "divisor", "whole")
+
+
+@indexed(static=_MEAN, effort=8)
+def window_mean(at, x, *, kernel, stride, padding, include, divisor, whole):
+    """`whole`: all windows have all their elements, so that the divisor is one number."""
+    plane, *out = at
+
+    def element(*k):
+        place = [o * s - p + i for o, s, p, i in zip(out, stride, padding, k)]
+        return x.load((plane, *place), _within(x, place) if any(padding) or not whole else None)
+
+    total = at.sum(kernel, element)
+    known = math.prod(kernel) if whole and divisor is None else divisor
+    share = _share(x.size, out, kernel, stride, padding, include, known, at.number)
+    return total / ex.cast(share, total.dtype)
+
+
+@indexed(static=_MEAN, effort=8)
+def window_mean_back(at, grad, *, kernel, stride, padding, include, divisor, whole):
+    """For each element of the input, its shares of the gradients of its windows."""
+    plane, *place = at
+    last = [_above(i + p, s) for i, p, s in zip(place, padding, stride)]
+    known = math.prod(kernel) if whole and divisor is None else divisor
+
+    def element(*k):
+        o = [a - j for a, j in zip(last, k)]
+        valid = _within(grad, o)
+        for i, p, s, w, window in zip(place, padding, stride, o, kernel):
+            if window % s:
+                valid = valid & (i + p - w * s < window)
+        value = grad.load((plane, *o), valid)
+        if known is not None:
+            return value
+        share = _share(at.size, o, kernel, stride, padding, include, None, at.number)
+        return ex.where(valid, value / ex.cast(share, value.dtype), 0)
+
+    total = at.sum([-(-k // s) for k, s in zip(kernel, stride)], element)
+    return total if known is None else total / ex.const(known, total.dtype)
+
+
+def _parts(o, size, count):
+    """Where part `o` of `count` equal parts of a dimension begins and ends; neighbours overlap by one element."""
+    return ex.div(o * size, count), ex.div((o + 1) * size + count - 1, count)
+
+
+@indexed(effort=32)
+def parts_mean(at, x, **longest):
+    """The mean of each part; `longest{d}` bounds the length of the parts."""
+    plane, *out = at
+    bounds = [_parts(o, x.size(1 + d), at.size(1 + d)) for d, o in enumerate(out)]
+
+    def element(*k):
+        valid = None
+        for (start, end), i in zip(bounds, k):
+            fits = start + i < end
+            valid = fits if valid is None else valid & fits
+        return x.load((plane, *(start + i for (start, _), i in zip(bounds, k))), valid)
+
+    count = at.number(1)
+    for start, end in bounds:
+        count = count * (end - start)
+    total = at.sum([longest[f"longest{d}"] for d in range(len(out))], element)
+    return total / ex.cast(count, total.dtype)
+
+
+@indexed(effort=32)
+def parts_mean_back(at, grad, **longest):
+    """For each element of the input, its shares of the gradients of the parts that hold it."""
+    plane, *place = at
+    firsts = [ex.div(i * grad.size(1 + d), at.size(1 + d)) for d, i in enumerate(place)]
+
+    def element(*k):
+        o = [first + j for first, j in zip(firsts, k)]
+        valid, share = _within(grad, o), at.number(1)
+        for d, (i, part) in enumerate(zip(place, o)):
+            start, end = _parts(part, at.size(1 + d), grad.size(1 + d))
+            valid, share = valid & (start <= i) & (i < end), share * (end - start)
+        value = grad.load((plane, *o), valid)
+        return ex.where(valid, value / ex.cast(share, value.dtype), 0)
+
+    return at.sum([longest[f"longest{d}"] for d in range(len(place))], element)
+
+
+@indexed(dtypes=(by_name["int64"],), effort=32)
+def parts_largest(at, x, **longest):
+    """Where the largest element of each part is, as a flat place."""
+    plane, *out = at
+    bounds = [_parts(o, x.size(1 + d), at.size(1 + d)) for d, o in enumerate(out)]
+
+    def element(*k):
+        place = [start + i for (start, _), i in zip(bounds, k)]
+        valid = place[0] < bounds[0][1]
+        for i, (_, end) in zip(place[1:], bounds[1:]):
+            valid = valid & (i < end)
+        value = ex.where(valid, x.load((plane, *place), valid), lowest(x.dtype))
+        return value, ex.where(valid, _flat(place, x), -1)
+
+    low = element(*(at.number(0) for _ in out))[0].dtype
+    extents = [longest[f"longest{d}"] for d in range(len(out))]
+    return at.fold(extents, element, _larger, (ex.const(lowest(low), low), at.number(-1)))[1]
+
+
+# --- arguments ------------------------------
+def spread(name: str, argument: str, value, n: int) -> tuple[int, ...]:
+    """One number for each of n dimensions."""
+    if isinstance(value, int):
+        return (value,) * n
+    found = tuple(int(v) for v in value)
+    if len(found) == 1:
+        return found * n
+    if len(found) != n:
+        raise RuntimeError(f"{name}(): {argument} should be a single int or a tuple of {n} ints, got {value}")
+    return found
+
+
+def positive(name: str, argument: str, values: Sequence[int], least: int = 1) -> None:
+    if any(v < least for v in values):
+        raise RuntimeError(f"{name}(): {argument} must be at least {least}, got {tuple(values)}")
+
+
+def addressable(name: str, extents: Sequence[int]) -> None:
+    """RuntimeError where padded sizes are beyond what 64 bits address."""
+    if any(n >= 1 << 62 for n in extents):
+        raise RuntimeError(
+            f"{name}(): expected padded sizes to be at most {(1 << 62) - 1}, got {list(extents)}"
+        )
+
+
+def planes(name: str, shape: Sequence[int], n: int) -> tuple[int, ...]:
+    """(N, C, *) or (C, *) as (planes, *)."""
+    if len(shape) not in (n + 1, n + 2):
+        raise RuntimeError(
+            f"{name}(): Expected {n + 1}D (unbatched) or {n + 2}D (batched) input, but got input of size: {list(shape)}"
+        )
+    if 0 in shape[1 if len(shape) == n + 2 else 0 :]:
+        raise RuntimeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got input of size: {list(shape)}"
+        )
+    return (math.prod(shape[:-n]), *shape[-n:])
+
+
+class Plan(NamedTuple):
+    """One call's numbers: the input as (planes, *), the windows, and the output's shapes."""
+
+    flat: tuple[int, ...]
+    window: tuple[tuple[int, ...], ...]
+    out: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+def _plan(name: str, n: int, x, kernel, stride, padding, dilation, ceil_mode) -> Plan:
+    numbers = [tuple(v) if isinstance(v, list) else v for v in (kernel, stride, padding, dilation)]
+    return _planned(name, n, x.shape, *numbers, bool(ceil_mode))
+
+
+@functools.lru_cache(maxsize=512)
+def _planned(name: str, n: int, shape, kernel, stride, padding, dilation, ceil_mode: bool) -> Plan:
+    flat = planes(name, shape, n)
+    kernel = spread(name, "kernel_size", kernel, n)
+    stride = kernel if stride is None or stride == () else spread(name, "stride", stride, n)
+    padding, dilation = spread(name, "padding", padding, n), spread(name, "dilation", dilation, n)
+    positive(name, "kernel_size", kernel)
+    positive(name, "stride", stride)
+    positive(name, "dilation", dilation)
+    out = []
+    for size, k, s, p, d in zip(flat[1:], kernel, stride, padding, dilation):
+        if p < 0 or 2 * p > k:
+            raise RuntimeError(
+                f"{name}(): pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}"
+            )
+        free = size + 2 * p - d * (k - 1) - 1
+        count = (-(-free // s) if ceil_mode else free // s) + 1
+        if ceil_mode and (count - 1) * s >= size + p:
+            count -= 1  # the last window must start inside the input or its left padding
+        if count < 1:
+            raise RuntimeError(
+                f"{name}(): Given input size: {tuple(flat[1:])}. Calculated output size is too small: {count}"
+            )
+        if count == 1:
+            stride = (
+                *stride[: len(out)],
+                min(s, size + p),
+                *stride[len(out) + 1 :],
+            )  # one window has no next
+        out.append(count)
+    addressable(name, [n + 2 * p + d * k for n, p, k, d in zip(flat[1:], padding, kernel, dilation)])
+    return Plan(flat, (kernel, stride, padding, dilation), (flat[0], *out), (*shape[:-n], *out))
+
+
+# --- maxima ------------------------------
+def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, indices: bool) -> Any:
+    plan = _plan(f"max_pool{n}d", n, x, kernel, stride, padding, dilation, ceil_mode)
+    flat = x.reshape(plan.flat)
+    given: dict[str, Any] = dict(zip(_WINDOW, plan.window))
+    recorded = tape.recording(x)
+    if not indices and not recorded:
+        return window_max_only(plan.out, flat, **given).reshape(plan.shape)
+    with unrecorded():
+        short = not indices and math.prod(plan.flat[1:]) < 1 << 31
+        values, where = (window_max_short if short else window_max)(plan.out, flat, **given)
+    if recorded:
+        label = f"MaxPool{n}DWithIndicesBackward0"
+        tape.record(label, _max_back, (flat,), values, (where,), (plan.flat, given))
+    values = values.reshape(plan.shape)
+    return (values, where.reshape(plan.shape)) if indices else values
+
+
+def _max_back(grad, where, shape, given):
+    """The gradient of each window at its largest element; where windows do not overlap, each is written once."""
+    with unrecorded():
+        if all(s >= d * (k - 1) + 1 for k, s, _, d in zip(*given.values())):
+            found = grad.new_zeros((shape[0], math.prod(shape[1:])))
+            found = found.scatter_(1, _places(where), grad.flatten(1)).reshape(shape)
+        else:
+            found = window_max_back(shape, grad, where, **given)
+    if tape.recording(grad):
+        tape.record("MaxPoolBackwardBackward0", _picked, (grad,), found, (where,), ())
+    return found
+
+
+def _picked(grad, where):
+    """The elements at the windows' places: the derivative of `_max_back` in its gradient."""
+    return grad.flatten(1).gather(1, _places(where)).reshape(where.shape)
+
+
+def _places(where):
+    return where.flatten(1).to(by_name["int64"])
+
+
+def _declare_maxima(n: int) -> None:
+    def max_pool(
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
+    ):
+        return _max_pool(n, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+    def max_pool_with_indices(
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True
+    ):
+        return _max_pool(n, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+    def largest(input, output_size, return_indices=False):
+        name = f"adaptive_max_pool{n}d"
+        flat, wanted = _divided(name, n, input, output_size)
+        shape = (*input.shape[:-n], *wanted)
+        if all(p == 1 for p in wanted):
+            values, at = flat.flatten(1).max(1)
+            return (values.reshape(shape), at.reshape(shape)) if return_indices else values.reshape(shape)
+        if _equal(flat.shape[1:], wanted):  # windows side by side
+            size = tuple(s // p for s, p in zip(flat.shape[1:], wanted))
+            return _max_pool(n, input, size, None, 0, 1, False, return_indices)
+        with unrecorded():
+            at = parts_largest(
+                (flat.shape[0], *wanted),
+                flat,
+                most=_parts_reach(flat.shape[1:], wanted),
+                **_longest(tuple(flat.shape[1:]), tuple(wanted)),
+            )
+        values = flat.flatten(1).gather(1, at.flatten(1)).reshape(shape)
+        return (values, at.reshape(shape)) if return_indices else values
+
+    _enter(n, f"max_pool{n}d", max_pool, "The largest element of each window")
+    _enter(
+        n,
+        f"max_pool{n}d_with_indices",
+        max_pool_with_indices,
+        "The largest element of each window and its flat place",
+    )
+    _enter(n, f"adaptive_max_pool{n}d", largest, "The largest element of each of `output_size` equal parts")
+
+
+# --- means ------------------------------
+def _avg_pool(
+    n: int, x, kernel, stride, padding, ceil_mode: bool, include: bool, divisor: int | None
+) -> TensorBase:
+    name = f"avg_pool{n}d"
+    if divisor == 0:
+        raise RuntimeError(f"{name}(): divisor must be not zero")
+    plan = _plan(name, n, x, kernel, stride, padding, 1, ceil_mode)
+    kernel, stride, padding, _ = plan.window
+    whole = not ceil_mode and (include or not any(padding))
+    given = dict(zip(_MEAN, (kernel, stride, padding, bool(include), divisor, whole)))
+    return _mean(x.reshape(plan.flat), plan.out, f"AvgPool{n}DBackward0", given).reshape(plan.shape)
+
+
+def _mean(x, shape, label: str, given) -> TensorBase:
+    with unrecorded():
+        found = window_mean(shape, x, **given)
+    if tape.recording(x):
+        tape.record(label, _mean_back, (x,), found, (), (tuple(x.shape), label, given))
+    return found
+
+
+def _mean_back(grad, shape, label, given):
+    with unrecorded():
+        found = window_mean_back(shape, grad, **given)
+    if tape.recording(grad):
+        tape.record(label, _mean, (grad,), found, (), (tuple(grad.shape), label, given))
+    return found
+
+
+def _divided(name: str, n: int, x, output_size):
+    """The input as (planes, *sizes), and how many parts each dimension has."""
+    given = (output_size,) * n if isinstance(output_size, int) or output_size is None else tuple(output_size)
+    given = given * n if len(given) == 1 else given
+    flat = x.reshape(planes(name, x.shape, n))
+    if len(given) != n or any(s is not None and s < 0 for s in given):
+        raise RuntimeError(f"{name}(): output_size must be {n} non-negative ints, got {output_size}")
+    wanted = [flat.shape[1 + d] if s is None else int(s) for d, s in enumerate(given)]
+    return flat, wanted
+
+
+def _equal(sizes, parts) -> bool:
+    """Whether the parts of each dimension are of one length."""
+    return all(p and s % p == 0 for s, p in zip(sizes, parts))
+
+
+@functools.lru_cache(maxsize=512)
+def _longest(sizes: tuple[int, ...], parts: tuple[int, ...]) -> dict[str, int]:
+    """The length of the longest part of each dimension; with the arguments exchanged, the most parts that hold an
+    element.
+    """
+    lengths = []
+    for s, p in zip(sizes, parts):
+        whole, rest = divmod(s, p) if p else (0, 0)
+        uneven = (
+            rest // math.gcd(rest, p) if rest else 0
+        )  # parts begin between elements where this is above 1
+        lengths.append(whole + min(uneven, 2))
+    return {f"longest{d}": n for d, n in enumerate(lengths)}
+
+
+def _parts_reach(sizes: Sequence[int], parts: Sequence[int]) -> int:
+    """The largest number that `_parts` computes; RuntimeError where 64 bits do not hold it."""
+    most = max((p + 1) * s + p for s, p in zip(sizes, parts))
+    if most >= 1 << 63:
+        raise RuntimeError(
+            f"adaptive pooling: {list(parts)} parts of sizes {list(sizes)} are more than 64 bits count"
+        )
+    return most
+
+
+def _part_means(x, shape) -> TensorBase:
+    with unrecorded():
+        found = parts_mean(
+            shape,
+            x,
+            most=_parts_reach(x.shape[1:], shape[1:]),
+            **_longest(tuple(x.shape[1:]), tuple(shape[1:])),
+        )
+    if tape.recording(x):
+        tape.record("AdaptiveAvgPoolBackward0", _part_means_back, (x,), found, (), (tuple(x.shape),))
+    return found
+
+
+def _part_means_back(grad, shape):
+    with unrecorded():
+        found = parts_mean_back(
+            shape,
+            grad,
+            most=_parts_reach(shape[1:], grad.shape[1:]),
+            **_longest(tuple(grad.shape[1:]), tuple(shape[1:])),
+        )
+    if tape.recording(grad):
+        tape.record("AdaptiveAvgPoolBackwardBackward0", _part_means, (grad,), found, (), (tuple(grad.shape),))
+    return found
+
+
+def _adaptive_mean(n: int, input, output_size) -> TensorBase:
+    flat, wanted = _divided(f"adaptive_avg_pool{n}d", n, input, output_size)
+    if _equal(flat.shape[1:], wanted):
+        split = [m for s, p in zip(flat.shape[1:], wanted) for m in (p, s // p)]
+        found = flat.reshape(flat.shape[0], *split).mean([2 + 2 * d for d in range(n)])
+    else:
+        found = _part_means(flat, (flat.shape[0], *wanted))
+    return found.reshape(*input.shape[:-n], *wanted)
+
+
+def _declare_means(n: int) -> None:
+    def avg_pool(
+        input,
+        kernel_size,
+        stride=None,
+        padding=0,
+        ceil_mode=False,
+        count_include_pad=True,
+        divisor_override=None,
+    ):
+        return _avg_pool(
+            n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+
+    def adaptive(input, output_size):
+        return _adaptive_mean(n, input, output_size)
+
+    def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+        kernel = spread(f"lp_pool{n}d", "kernel_size", kernel_size, n)
+        powers = _avg_pool(n, input**norm_type, kernel, stride, 0, ceil_mode, True, None)
+        return (powers.sign() * powers.abs() * math.prod(kernel)) ** (1.0 / norm_type)
+
+    _enter(n, f"avg_pool{n}d", avg_pool, "The mean of each window")
+    _enter(n, f"adaptive_avg_pool{n}d", adaptive, "The means of `output_size` equal parts")
+    _enter(n, f"lp_pool{n}d", lp_pool, "The p-th root of the sum of p-th powers of each window")
+
+
+def _enter(n: int, name: str, function, what: str) -> None:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"{what} of an input {'(N, C, L)' if n == 1 else '(N, C, *)'} or {'(C, L)' if n == 1 else '(C, *)'}."
+    )
+    register(name, "composite", function, places=(f"nn.functional.{name}",))
+
+
+for _n in (1, 2, 3):
+    _declare_maxima(_n)
+    _declare_means(_n)

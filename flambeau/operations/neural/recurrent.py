@@ -1,0 +1,150 @@
+"""What recurrent layers compute from their gates, as one kernel a step."""
+
+from __future__ import annotations
+
+from ...autograd import grad as gradients
+from ...autograd.grad_mode import unrecorded
+from ...codegen import functions as fn
+from ...core.base.tensor import TensorBase
+from ...core.lib.products import addmm
+from ...core.tape import tape
+from ..declare.pointwise import FLOATING, pointwise
+from ..declare.registry import library
+from ..moving.joining import cat, stack
+
+
+@pointwise(places=("_lstm_state",), dtypes=FLOATING, in_place=False)
+def lstm_state(input, forget, candidate, cell):
+    """c' = σ(forget)·c + σ(input)·tanh(candidate)."""
+    return fn.sigmoid(forget) * cell + fn.sigmoid(input) * fn.tanh(candidate)
+
+
+@pointwise(places=("_lstm_output",), dtypes=FLOATING, in_place=False)
+def lstm_output(output, cell):
+    """h' = σ(output)·tanh(c')."""
+    return fn.sigmoid(output) * fn.tanh(cell)
+
+
+@pointwise(places=("_lstm_cell",), results=6, dtypes=FLOATING, in_place=False, differentiable=False)
+def lstm_cell(input, forget, candidate, output, cell):
+    """h', c' and the gates behind their nonlinearities, for a long short-term memory (Hochreiter and Schmidhuber,
+    1997), from the gates before them.
+    """
+    i, f, g, o = fn.sigmoid(input), fn.sigmoid(forget), fn.tanh(candidate), fn.sigmoid(output)
+    new = f * cell + i * g
+    return o * fn.tanh(new), new, i, f, g, o
+
+
+@pointwise(places=("_lstm_cell_gradients",), results=5, dtypes=FLOATING, in_place=False, differentiable=False)
+def lstm_cell_gradients(grad_hidden, grad_cell, i, f, g, o, cell, new):
+    """The gradients of `lstm_cell`'s operands from those of h' and c'; i, f, g, o and `new` are its results."""
+    squashed = fn.tanh(new)
+    flow = grad_cell + grad_hidden * o * (1.0 - squashed * squashed)
+    return (
+        flow * g * i * (1.0 - i),
+        flow * cell * f * (1.0 - f),
+        flow * i * (1.0 - g * g),
+        grad_hidden * squashed * o * (1.0 - o),
+        flow * f,
+    )
+
+
+def lstm_step(gates: TensorBase, cell: TensorBase) -> tuple[TensorBase, TensorBase]:
+    """h' and c' from all gates of a step, (N, 4H), and the cell, (N, H); differentiates any number of times."""
+    input, forget, candidate, output = gates.chunk(4, 1)
+    cell = lstm_state(input, forget, candidate, cell)
+    return lstm_output(output, cell), cell
+
+
+def _lstm_steps(gates, hidden, cell, weight):
+    outputs = []
+    for share in gates.unbind(0):
+        hidden, cell = lstm_step(addmm(share, hidden, weight.t()), cell)
+        outputs.append(hidden)
+    return stack(outputs), cell
+
+
+@library("library", "_lstm_layer")
+def lstm_layer(gates: TensorBase, hidden: TensorBase, cell: TensorBase, weight: TensorBase):
+    """Run an LSTM over a sequence: outputs (L, N, H) and the last cell (N, H), from the input's share of the gates
+    (L, N, 4H), the state to begin with (N, H) and the state's weight (4H, H).
+
+    The whole sequence is one node on the tape, which multiplies out the weight's gradient once, not once a step.
+    """
+    if tape.is_forward_open():  # tangents step by step
+        return _lstm_steps(gates, hidden, cell, weight)
+    outputs, cells, activated = _lstm_kept(gates, hidden, cell, weight)
+    last = cells[len(cells) - 1].clone()
+    if tape.recording(gates, hidden, cell, weight):
+        saved = (gates, hidden, cell, weight, outputs, cells, activated)
+        tape.record("LstmLayerBackward0", _lstm_gradients, saved[:4], (outputs, last), saved)
+    return outputs, last
+
+
+@unrecorded()
+def _lstm_kept(gates, hidden, cell, weight):
+    """All outputs, cells and activated gates."""
+    activated, length = gates.new_empty(gates.shape), len(gates)
+    outputs, cells = (gates.new_empty((length, *cell.shape)) for _ in range(2))
+    weight = weight.t().contiguous()
+    for share, gate, output, new, i, f, g, o in zip(
+        *(x.unbind(0) for x in (gates, activated, outputs, cells, *activated.chunk(4, 2)))
+    ):
+        addmm(share, hidden, weight, out=gate)
+        lstm_cell.foreach([[i], [f], [g], [o], [cell]], out=[[output], [new], [i], [f], [g], [o]])
+        hidden, cell = output, new
+    return outputs, cells, activated
+
+
+def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, cells, activated):
+    if tape.recording(*grads, gates, hidden, cell, weight):  # to be differentiated again: step by step
+        return _recorded_gradients(grads, (gates, hidden, cell, weight))
+    grad_outputs, grad_cell = grads
+    grad_cell = cell.new_zeros(cell.shape) if grad_cell is None else grad_cell
+    grad_hidden = hidden.new_zeros(hidden.shape)
+    flow = activated.new_empty(activated.shape)
+    steps = [x.unbind(0) for x in (*activated.chunk(4, 2), cells, *flow.chunk(4, 2))]
+    befores = [cell, *steps[4]]
+    for t in reversed(range(len(cells))):
+        if grad_outputs is not None:
+            grad_hidden = grad_hidden + grad_outputs[t]
+        i, f, g, o, new, *flows = ([x[t]] for x in steps)
+        before, grad_cell = [grad_cell], cell.new_empty(cell.shape)
+        lstm_cell_gradients.foreach(
+            [[grad_hidden], before, i, f, g, o, [befores[t]], new], out=[*flows, [grad_cell]]
+        )
+        grad_hidden = flow[t] @ weight
+    states = cat([hidden.unsqueeze(0), outputs[: len(outputs) - 1]])
+    grad_weight = flow.flatten(0, 1).t() @ states.flatten(0, 1)
+    return flow, grad_hidden, grad_cell, grad_weight
+
+
+def _recorded_gradients(grads, inputs):
+    wanted = [x for x in inputs if x.requires_grad]
+    pairs = [(out, g) for out, g in zip(_lstm_steps(*inputs), grads) if g is not None]
+    found = iter(
+        gradients(
+            [out for out, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True
+        )
+    )
+    return tuple(next(found) if x.requires_grad else None for x in inputs)
+
+
+@pointwise(places=("_gru_candidate",), dtypes=FLOATING, in_place=False)
+def gru_candidate(x_reset, h_reset, x_new, h_new):
+    """n = tanh(x_new + σ(x_reset + h_reset)·h_new)."""
+    return fn.tanh(x_new + fn.sigmoid(x_reset + h_reset) * h_new)
+
+
+@pointwise(places=("_gru_mixture",), dtypes=FLOATING, in_place=False)
+def gru_mixture(x_update, h_update, new, hidden):
+    """h' = n + σ(x_update + h_update)·(h - n)."""
+    return new + fn.sigmoid(x_update + h_update) * (hidden - new)
+
+
+def gru_step(from_input: TensorBase, from_state: TensorBase, hidden: TensorBase) -> TensorBase:
+    """h' of the gated recurrent unit (Cho et al., 2014) from the shares of its gates, (N, 3H), and h, (N, H)."""
+    x_reset, x_update, x_new = from_input.chunk(3, 1)
+    h_reset, h_update, h_new = from_state.chunk(3, 1)
+    new = gru_candidate(x_reset, h_reset, x_new, h_new)
+    return gru_mixture(x_update, h_update, new, hidden)

@@ -1,0 +1,352 @@
+"""Resizing images and sampling them at given places."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import product
+
+from ...core.base.dtypes import by_name
+from ...core.base.tensor import TensorBase
+from ...core.make.create import arange, ones
+from ..declare.registry import REGISTRY, library
+from ..declare.results import copied
+
+_RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
+_MODES = ("nearest", "nearest-exact", "area", *_RANKS)
+
+
+# --- interpolation, one dimension at a time ------------------------------
+def _cubic(x: TensorBase, a: float) -> TensorBase:
+    """The cubic convolution kernel (Keys 1981)."""
+    from ..pointwise.arithmetic import where
+
+    x = x.abs()
+    inner = ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+    outer = ((x - 5.0) * x + 8.0) * x * a - 4.0 * a
+    return where(x <= 1.0, inner, where(x < 2.0, outer, x * 0.0))
+
+
+def _places(out: int, size: int, scale: float, aligned: bool, like: TensorBase) -> TensorBase:
+    """Where the centre of each output element lies in the input (float64)."""
+    at = arange(out, dtype=by_name["float64"], device=like.device)
+    if aligned:
+        return at * ((size - 1) / (out - 1) if out > 1 else 0.0)
+    return (at + 0.5) * scale - 0.5
+
+
+def _column(weights: TensorBase, dim: int, like: TensorBase) -> TensorBase:
+    """Weights of one dimension, to broadcast over the others."""
+    return weights.to(like.dtype).reshape([-1 if d == dim else 1 for d in range(like.ndim)])
+
+
+def _nearest(x: TensorBase, dim: int, out: int, scale: float, exact: bool) -> TensorBase:
+    # The places are rounded to float32 as everybody does, because the floor shows it.
+    at = arange(out, dtype=by_name["float32"], device=x.device)
+    index = ((at + (0.5 if exact else 0.0)) * scale).floor().to(by_name["int64"]).clamp(0, x.shape[dim] - 1)
+    return x.index_select(dim, index)
+
+
+def _linear(x: TensorBase, dim: int, out: int, scale: float, aligned: bool) -> TensorBase:
+    last = x.shape[dim] - 1
+    at = _places(out, last + 1, scale, aligned, x).clamp(0, last)
+    first = at.floor()
+    index, weight = first.to(by_name["int64"]), _column(at - first, dim, x)
+    left, right = x.index_select(dim, index), x.index_select(dim, (index + 1).clamp(0, last))
+    return left * (1.0 - weight) + right * weight
+
+
+def _bicubic(x: TensorBase, dim: int, out: int, scale: float, aligned: bool) -> TensorBase:
+    last = x.shape[dim] - 1
+    at = _places(out, last + 1, scale, aligned, x)
+    first = at.floor()
+    found = None
+    for tap in (-1, 0, 1, 2):
+        weight = _column(_cubic(at - first - tap, -0.75), dim, x)
+        term = x.index_select(dim, (first + tap).clamp(0, last).to(by_name["int64"])) * weight
+        found = term if found is None else found + term
+    return found
+
+
+def _antialiased(x: TensorBase, dim: int, out: int, scale: float, aligned: bool, cubic: bool) -> TensorBase:
+    """The kernel widened by `scale` when shrinking, its weights normalised: a product with a matrix."""
+    from ..pointwise.arithmetic import where
+
+    size = x.shape[dim]
+    if aligned:
+        scale = (size - 1) / (out - 1) if out > 1 else 0.0
+    stretch = max(scale, 1.0)
+    support = (2.0 if cubic else 1.0) * stretch
+    centre = ((arange(out, dtype=by_name["float64"], device=x.device) + 0.5) * scale).unsqueeze(1)
+    low, high = (
+        (centre - support + 0.5).trunc().clamp(min=0),
+        (centre + support + 0.5).trunc().clamp(max=size),
+    )
+    at = arange(size, dtype=by_name["float64"], device=x.device)
+    offset = (at - centre + 0.5) / stretch
+    weights = _cubic(offset, -0.5) if cubic else (1.0 - offset.abs()).clamp(min=0)
+    weights = where((at >= low) & (at < high), weights, weights * 0.0)
+    weights = (weights / weights.sum(1, True)).to(x.dtype)
+    return (x.transpose(dim, -1) @ weights.t()).transpose(dim, -1)
+
+
+def _output_sizes(x: TensorBase, size, scale_factor, recompute: bool | None) -> tuple[list[int], list[float]]:
+    """The size of each dimension after resizing, and how many input elements an output element covers."""
+    given = list(x.shape[2:])
+    rank = len(given)
+    if (size is None) == (scale_factor is None):
+        raise ValueError(
+            "only one of size or scale_factor should be defined"
+            if size is not None
+            else "either size or scale_factor should be defined"
+        )
+    if size is not None:
+        if recompute:
+            raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+        wanted = [int(s) for s in size] if isinstance(size, Sequence) else [int(size)] * rank
+    else:
+        factors = [float(f) for f in scale_factor] if isinstance(scale_factor, Sequence) else None
+        factors = [float(scale_factor)] * rank if factors is None else factors
+        wanted = [math.floor(n * f) for n, f in zip(given, factors)]
+        if len(factors) == rank and not recompute and min(wanted, default=1) > 0:
+            return wanted, [1.0 / f for f in factors]
+        size = factors
+    if len(size if isinstance(size, Sequence) else wanted) != rank:
+        raise ValueError(
+            f"Input and output must have the same number of spatial dimensions, but got input with spatial dimensions of {given} "
+            f"and output size (or scale_factor) of {list(size)}. Please provide input tensor in (N, C, d1, d2, ...,dK) format "
+            "and output size in (o1, o2, ...,oK) format."
+        )
+    if min(wanted, default=1) <= 0:
+        raise RuntimeError(
+            f"interpolate(): Input and output sizes should be greater than 0, but got input {given} and output {wanted}"
+        )
+    return wanted, [n / w for n, w in zip(given, wanted)]
+
+
+@library("composite", "nn.functional.interpolate")
+def interpolate(
+    input: TensorBase,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> TensorBase:
+    """Resize (N, C, d1, …) to `size`, or by `scale_factor`.
+
+    Modes: "nearest", "nearest-exact" and "area" for 1 to 3 spatial dimensions, "linear" (1), "bilinear" and "bicubic" (2; with
+    `antialias` if wanted), "trilinear" (3).  `align_corners` lays the centres of the corner elements upon each other.
+    ValueError for a size that does not fit, NotImplementedError for an input that the mode does not take.
+
+    >>> import flambeau
+    >>> flambeau.nn.functional.interpolate(flambeau.tensor([[[1., 3.]]]), scale_factor=2, mode="linear")
+    tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
+    """
+    if mode not in _MODES:
+        raise NotImplementedError(f"interpolate(): mode must be one of {_MODES}, got {mode!r}")
+    if mode not in _RANKS and align_corners is not None:
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+        )
+    if not 3 <= input.ndim <= 5 or (mode in _RANKS and input.ndim != _RANKS[mode]):
+        raise NotImplementedError(
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.ndim}D) for the modes: {' | '.join(_MODES)} "
+            f"(got {mode})"
+        )
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+        )
+    sizes, scales = _output_sizes(input, size, scale_factor, recompute_scale_factor)
+    if mode == "area":
+        return REGISTRY[f"adaptive_avg_pool{input.ndim - 2}d"].function(input, sizes)
+    aligned = bool(align_corners)
+    whole = input.dtype.name == "uint8" and mode in _RANKS
+    found = input.to(by_name["float32"]) if whole else input
+    for d, (out, scale) in enumerate(zip(sizes, scales)):
+        dim = d + 2
+        if mode in ("nearest", "nearest-exact"):
+            found = _nearest(found, dim, out, scale, mode == "nearest-exact")
+        elif antialias:
+            found = _antialiased(found, dim, out, scale, aligned, mode == "bicubic")
+        elif out == input.shape[dim] and (aligned or scale == 1.0):
+            continue
+        else:
+            step: Callable = _bicubic if mode == "bicubic" else _linear
+            found = step(found, dim, out, scale, aligned)
+    if whole:
+        return found.round().clamp(0, 255).to(by_name["uint8"])
+    return found.clone() if found is input else found
+
+
+@library("composite", "nn.functional.upsample")
+def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
+    """`interpolate` under its old name."""
+    warnings.warn(
+        "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2
+    )
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+@library("composite", "nn.functional.upsample_nearest")
+def upsample_nearest(input, size=None, scale_factor=None):
+    """`interpolate` to the nearest elements."""
+    warnings.warn(
+        "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=2,
+    )
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+@library("composite", "nn.functional.upsample_bilinear")
+def upsample_bilinear(input, size=None, scale_factor=None):
+    """Bilinear `interpolate` with aligned corners."""
+    warnings.warn(
+        "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=2,
+    )
+    return interpolate(input, size, scale_factor, "bilinear", True)
+
+
+@library("composite", "nn.functional.channel_shuffle", "channel_shuffle")
+def channel_shuffle(input: TensorBase, groups: int) -> TensorBase:
+    """(N, C, *) with the channels of `groups` groups dealt out in turn (Zhang et al. 2018)."""
+    if input.ndim < 3:
+        raise RuntimeError(
+            f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}"
+        )
+    if groups <= 0:
+        raise RuntimeError(
+            f"Number of groups to divide channels in must be positive. Value of groups:{groups}"
+        )
+    n, c, *rest = input.shape
+    if c % groups:
+        raise RuntimeError(
+            f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
+        )
+    return copied(input.reshape(n, groups, c // groups, *rest).transpose(1, 2), input.shape)
+
+
+# --- sampling ------------------------------
+@library("composite", "nn.functional.affine_grid")
+def affine_grid(theta: TensorBase, size: Sequence[int], align_corners: bool | None = None) -> TensorBase:
+    """Places for `grid_sample`, (N, H, W, 2) or (N, D, H, W, 3), moved by the affine maps `theta`, (N, 2, 3) or (N, 3, 4)
+    (Jaderberg et al. 2015).
+    """
+    n, _, *shape = size
+    rank = len(shape)
+    if rank not in (2, 3):
+        raise NotImplementedError(
+            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {tuple(size)}."
+        )
+    if tuple(theta.shape) != (n, rank, rank + 1):
+        raise ValueError(
+            f"Expected a batch of {rank}D affine matrices of shape Nx{rank}x{rank + 1} for size {tuple(size)}. Got "
+            f"{tuple(theta.shape)}."
+        )
+    from ..moving.joining import stack
+
+    axes = []
+    for d in reversed(range(rank)):  # x first
+        s = shape[d]
+        at = arange(s, dtype=by_name["float64"], device=theta.device)
+        at = (at * (2.0 / (s - 1)) - 1.0 if s > 1 else at) if align_corners else (at * 2.0 + 1.0) / s - 1.0
+        axes.append(at.reshape([-1 if k == d else 1 for k in range(rank)]).expand(shape))
+    base = stack([*axes, ones(shape, dtype=by_name["float64"], device=theta.device)], -1).to(theta.dtype)
+    return (base.reshape(1, -1, rank + 1) @ theta.transpose(1, 2)).reshape(n, *shape, rank)
+
+
+def _reflected(x: TensorBase, low: float, high: float) -> TensorBase:
+    """Places outside [low, high] mirrored at its ends, as often as needed."""
+    span = high - low
+    if span <= 0:
+        return x * 0.0
+    away = (x - low).abs().remainder(2.0 * span)
+    return low + away.minimum(2.0 * span - away)
+
+
+def _inside(x: TensorBase, size: int, padding: str, aligned: bool) -> TensorBase:
+    """Places after the padding rule; those of "zeros" stay as they are."""
+    if padding == "reflection":
+        x = _reflected(x, 0.0, size - 1.0) if aligned else _reflected(x, -0.5, size - 0.5)
+    return x if padding == "zeros" else x.clamp(0, size - 1)
+
+
+def _taps(x: TensorBase, size: int, mode: str, padding: str, aligned: bool) -> list:
+    """For one dimension: (whole place, weight) of every element that a sample reads."""
+    if mode == "nearest":
+        return [(_inside(x, size, padding, aligned).round(), None)]
+    if mode == "bilinear":
+        x = _inside(x, size, padding, aligned)
+        first = x.detach().floor()
+        return [(first, 1.0 - (x - first)), (first + 1.0, x - first)]
+    first = x.detach().floor()
+    return [
+        (_inside(first + tap, size, padding, aligned), _cubic(x - first - tap, -0.75))
+        for tap in (-1.0, 0.0, 1.0, 2.0)
+    ]
+
+
+@library("composite", "nn.functional.grid_sample")
+def grid_sample(
+    input: TensorBase,
+    grid: TensorBase,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> TensorBase:
+    """`input`, (N, C, H, W) or (N, C, D, H, W), at the places `grid`, (N, …, 2) or (N, …, 3) with x first, in [-1, 1]
+    (Jaderberg et al. 2015).
+
+    Modes "bilinear", "nearest" and, in two dimensions, "bicubic"; outside the image by `padding_mode`: "zeros", "border" or
+    "reflection".  With `align_corners` -1 and 1 are the centres of the corner elements, else their outer edges.  ValueError for
+    an unknown mode, RuntimeError for shapes that do not fit.
+    """
+    if mode not in ("bilinear", "nearest", "bicubic"):
+        raise ValueError(
+            f"grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
+        )
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(
+            f"grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'"
+        )
+    rank = input.ndim - 2
+    if rank not in (2, 3) or grid.ndim != input.ndim or (mode == "bicubic" and rank == 3):
+        raise RuntimeError(
+            "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions (bicubic: 4D), but got input with "
+            f"sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if grid.shape[0] != input.shape[0] or grid.shape[-1] != rank:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid to have batch size {input.shape[0]} and size {rank} in last dimension, but got grid "
+            f"with sizes {list(grid.shape)}"
+        )
+    n, c, *shape = input.shape
+    if 0 in shape:
+        raise RuntimeError(
+            f"grid_sampler(): expected input to have non-empty spatial dimensions, but got {list(input.shape)}"
+        )
+    aligned = bool(align_corners)
+    flat, places = input.reshape(n, c, -1), list(grid.shape[1:-1])
+    taps = []
+    for d, size in enumerate(shape):
+        at = grid.select(-1, rank - 1 - d).reshape(n, -1)
+        at = (at + 1.0) * ((size - 1) / 2.0) if aligned else ((at + 1.0) * size - 1.0) * 0.5
+        taps.append(_taps(at, size, mode, padding_mode, aligned))
+    found = None
+    for chosen in product(*taps):
+        index, weight, outside = 0, None, None
+        for (place, share), size in zip(chosen, shape):
+            place = place.detach()
+            beyond = ~((place >= 0) & (place <= size - 1))
+            outside = beyond if outside is None else outside | beyond
+            index = index * size + place.masked_fill(beyond, 0.0).to(by_name["int64"])
+            if share is not None:
+                weight = share if weight is None else weight * share
+        value = flat.gather(2, index.unsqueeze(1).expand(n, c, -1)).masked_fill(outside.unsqueeze(1), 0.0)
+        value = value if weight is None else value * weight.unsqueeze(1)
+        found = value if found is None else found + value
+    return found.reshape(n, c, *places)

@@ -1,0 +1,885 @@
+"""Arithmetic, rounding, comparisons, logic: pointwise operations of one or two lines."""
+
+from __future__ import annotations
+
+import math
+
+from ...codegen import expr as ex
+from ...codegen import functions as fn
+from ...codegen.differentiate import sign as sign_of
+from ...core.call.dispatch import PointwiseOp, rename
+from ..declare.pointwise import ALL, BOOL, COMPLEX, EVERY, FLOATING, INTEGRAL, NUMBERS, NUMERIC, pointwise
+from ..declare.registry import library, register
+from ..declare.results import into
+
+SPECIAL = ("special.", "Tensor.")
+
+
+@pointwise(rounded=True, reference="numpy.add", dtypes=EVERY)
+def add(input, other, *, alpha=1):
+    """input + alpha · other, element by element.
+
+    >>> import flambeau
+    >>> flambeau.add(flambeau.tensor([1, 2]), 10, alpha=2)
+    tensor([21, 22])
+    """
+    if input.dtype == "bool":
+        return input | (other if ex.is_const(alpha, 1) else other & fn.cast(alpha, "bool"))
+    return input + (other if ex.is_const(alpha, 1) else other * alpha)
+
+
+_NO_BOOLS = [
+    (
+        BOOL,
+        RuntimeError,
+        "Subtraction and negation, the `-` operator, of a bool tensor is not supported. If you are trying to invert a mask, "
+        "use the `~` or `logical_not()` operator instead",
+    )
+]
+
+
+@pointwise(
+    rounded=True,
+    reference="numpy.subtract",
+    dtypes=NUMBERS,
+    also=("subtract", "Tensor.subtract"),
+    refused=_NO_BOOLS,
+)
+def sub(input, other, *, alpha=1):
+    """input - alpha · other, element by element."""
+    return input - other * alpha
+
+
+@pointwise(rounded=True, places=("rsub",), in_place=False, dtypes=NUMBERS, refused=_NO_BOOLS)
+def rsub(input, other, *, alpha=1):
+    """other - alpha · input."""
+    return other - input * alpha
+
+
+@pointwise(reference="numpy.multiply", dtypes=EVERY, also=("multiply", "Tensor.multiply"))
+def mul(input, other):
+    """Product, element by element.
+
+    >>> import flambeau
+    >>> flambeau.mul(flambeau.tensor([1., 2.]), 3)
+    tensor([3., 6.])
+    """
+    return input & other if input.dtype == "bool" else input * other
+
+
+@pointwise(
+    int_to_float=True,
+    reference="numpy.true_divide",
+    places=("true_divide", "Tensor.true_divide"),
+    dtypes=EVERY,
+)
+def true_divide(input, other):
+    """Quotient in floating point, element by element."""
+    return input / other
+
+
+@pointwise(rounded=True, dtypes=NUMERIC, places=("_floor_quotient",), in_place=False)
+def floor_quotient(input, other):
+    """Quotient rounded down; the caller has ruled out integer zeros."""
+    if not fn.is_float(input.dtype):
+        quotient = input / other
+        if not fn.is_signed(input.dtype):
+            return quotient
+        inexact = quotient * other != input
+        below = inexact & ((input < 0) ^ (other < 0))
+        return fn.where(below, quotient - 1, quotient)
+    # As CPython's float_divmod: exact where the quotient is an integer.
+    modulus = fn.fmod(input, other)
+    quotient = (input - modulus) / other
+    adjusted = fn.where((modulus != 0) & ((modulus < 0) ^ (other < 0)), quotient - 1.0, quotient)
+    nearest = fn.floor(adjusted)
+    nearest = fn.where(adjusted - nearest > 0.5, nearest + 1.0, nearest)
+    rounded = fn.where(adjusted == 0, fn.copysign(fn.like(input, 0.0), input / other), nearest)
+    return fn.where(other == 0, input / other, rounded)
+
+
+@floor_quotient.derivative
+def _(grad):
+    return None, None
+
+
+@pointwise(dtypes=NUMERIC, places=("_trunc_quotient",), in_place=False)
+def trunc_quotient(input, other):
+    """Quotient rounded towards zero."""
+    return fn.trunc(input / other) if fn.is_float(input.dtype) else input / other
+
+
+@trunc_quotient.derivative
+def _(grad):
+    return None, None
+
+
+@pointwise(rounded=True, dtypes=NUMERIC, places=("_remainder",), in_place=False)
+def remainder_of(input, other):
+    """input - other · ⌊input / other⌋: of other's sign."""
+    if fn.is_float(input.dtype):
+        return fn.remainder(input, other)
+    rest = fn.rem(input, other)
+    if not fn.is_signed(input.dtype):
+        return rest
+    return fn.where((rest != 0) & ((rest < 0) ^ (other < 0)), rest + other, rest)
+
+
+@remainder_of.derivative
+def _(grad, input, other):
+    return grad, -(grad * fn.floor(input / other))
+
+
+@pointwise(rounded=True, dtypes=NUMERIC, places=("_fmod",), in_place=False)
+def fmod_of(input, other):
+    """input - other · trunc(input / other): of input's sign."""
+    return fn.fmod(input, other) if fn.is_float(input.dtype) else fn.rem(input, other)
+
+
+@fmod_of.derivative
+def _(grad, input, other):
+    return grad, -(grad * fn.trunc(input / other))
+
+
+@pointwise(
+    reference="numpy.negative", dtypes=NUMBERS, also=("negative", "Tensor.negative"), refused=_NO_BOOLS
+)
+def neg(input):
+    """-input, element by element."""
+    return -input
+
+
+@pointwise(name="abs", reference="numpy.abs", also=("absolute", "Tensor.absolute"), dtypes=EVERY)
+def absolute(input):
+    """Absolute value, element by element, a real number; its derivative at 0 is 0."""
+    return input if input.dtype == "bool" else fn.absolute(input)
+
+
+@pointwise(reference="numpy.sign")
+def sign(input):
+    """-1, 0 or 1 by the sign of each element."""
+    if input.dtype == "bool":
+        return input
+    found = sign_of(input)
+    return fn.where(fn.isnan(input), fn.like(input, 0.0), found) if fn.is_float(input.dtype) else found
+
+
+@sign.derivative
+def _(grad):
+    return grad * 0.0
+
+
+@pointwise(name="sgn", dtypes=EVERY)
+def sgn(input):
+    """The sign of each element; of a complex number, the one of length 1 in its direction, or 0."""
+    return sign_of(input) if fn.is_complex(input.dtype) else sign.declaration.body(input)
+
+
+@sgn.derivative
+def _(grad, input):
+    if not fn.is_complex(input.dtype):
+        return grad * 0.0
+    length, g = fn.absolute(input), fn.conj(grad)
+    safe = fn.where(length == 0, fn.like(length, 1.0), length)
+    turn = input / fn.cast(safe, input.dtype)
+    across = (g - turn * fn.real(fn.conj(g) * turn)) / fn.cast(safe, input.dtype)
+    return fn.conj(fn.where(length == 0, fn.like(g, 0.0), across))
+
+
+@pointwise(reference="numpy.signbit", in_place=False, differentiable=False)
+def signbit(input):
+    """Whether the sign bit is set: true for -0.0 too."""
+    if input.dtype == "bool":
+        return fn.const(False, "bool") & input
+    if not fn.is_float(input.dtype):
+        return input < 0 if fn.is_signed(input.dtype) else input != input
+    return fn.copysign(fn.like(input, 1.0), input) < 0
+
+
+@pointwise(int_to_float=True, reference="numpy.reciprocal", domain=(0.5, 3.0), dtypes=EVERY)
+def reciprocal(input):
+    """1 / input."""
+    return 1.0 / input
+
+
+@reciprocal.derivative
+def _(grad, out):
+    return -(grad * (out * out))
+
+
+@pointwise(reference="numpy.square", dtypes=EVERY)
+def square(input):
+    """input², element by element; int64 for bool."""
+    if input.dtype == "bool":
+        return fn.cast(input, "int64")
+    return input * input
+
+
+@pointwise(places=("_pow",), in_place=False, dtypes=EVERY, domain=(0.2, 3.0))
+def power(input, exponent):
+    """input ** exponent, element by element."""
+    if input.dtype == "bool":
+        return input | ~exponent
+    if fn.is_float(input.dtype) or fn.is_complex(input.dtype):
+        return fn.pow(input, exponent)
+    result, factor, one = fn.like(input, 1), input, fn.like(exponent, 1)
+    for bit in range(ex.BITS[input.dtype] - fn.is_signed(input.dtype)):  # square and multiply
+        chosen = ((exponent >> fn.like(exponent, bit)) & one) == one
+        result = fn.where(chosen, result * factor, result)
+        factor = factor * factor
+    negative = fn.where(input == 1, one, fn.like(input, 0))
+    if fn.is_signed(input.dtype):
+        even = (exponent & one) == fn.like(exponent, 0)
+        negative = fn.where(input == -1, fn.where(even, one, fn.like(input, -1)), negative)
+        return fn.where(exponent < 0, negative, result)
+    return result
+
+
+@pointwise(places=("_cube",), in_place=False, dtypes=FLOATING | COMPLEX)
+def cube(input):
+    """input³, element by element: rounded once where it is computed in a wider type."""
+    return input * input * input
+
+
+@pointwise(int_to_float=True, reference="numpy.sqrt", domain=(0.1, 4.0), dtypes=EVERY)
+def sqrt(input):
+    """Square root; NaN below 0."""
+    return fn.sqrt(input)
+
+
+@pointwise(int_to_float=True, domain=(0.1, 4.0), dtypes=EVERY)
+def rsqrt(input):
+    """1 / √input."""
+    return fn.rsqrt(input)
+
+
+# Powers that are cheaper than `power`.  Their derivatives read the input, as that of any power: sqrt, rsqrt and reciprocal
+# read the result, which a program may then not overwrite.
+def _power(name: str, value, slope) -> PointwiseOp:
+    op = pointwise(
+        name=name, places=(f"_{name}",), in_place=False, dtypes=FLOATING | COMPLEX, domain=(0.2, 3.0)
+    )(value)
+
+    @op.derivative
+    def _(grad, input):
+        return grad * slope(input)
+
+    rename(op, "pow")
+    return op
+
+
+def _root(input):
+    """input ** 0.5"""
+    return fn.sqrt(input)
+
+
+def _inverse(input):
+    """input ** -1"""
+    return 1.0 / input
+
+
+def _inverse_root(input):
+    """input ** -0.5"""
+    return fn.rsqrt(input)
+
+
+root = _power("root", _root, lambda x: 0.5 / fn.sqrt(x))
+inverse = _power("inverse", _inverse, lambda x: -1.0 / (x * x))
+inverse_root = _power("inverse_root", _inverse_root, lambda x: -0.5 * fn.rsqrt(x) / x)
+
+
+# --- rounding: derivatives are zero ------------------------------
+def _rounding(name: str, function, reference: str, *also: str):
+    def body(input):
+        if not fn.is_float(input.dtype):
+            return input
+        return function(input)
+
+    body.__name__, body.__doc__ = (
+        name,
+        f"{name} of each element, as a floating-point number; its derivative is 0.",
+    )
+    op = pointwise(reference=reference, also=also, dtypes=NUMERIC)(body)
+
+    @op.derivative
+    def _(grad):
+        return grad * 0.0
+
+    return op
+
+
+floor = _rounding("floor", fn.floor, "numpy.floor")
+ceil = _rounding("ceil", fn.ceil, "numpy.ceil")
+trunc = _rounding("trunc", fn.trunc, "numpy.trunc", "fix", "Tensor.fix")
+
+
+@pointwise(places=("_round",), in_place=False, dtypes=NUMERIC)
+def rounded(input):
+    """Nearest integer, ties to even."""
+    return fn.rint(input) if fn.is_float(input.dtype) else input
+
+
+@rounded.derivative
+def _(grad):
+    return grad * 0.0
+
+
+@library("composite", reference="numpy.round")
+def round(input, *, decimals=0, out=None):  # noqa: A001
+    """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
+    if decimals == 0:
+        return rounded(input, out=out)
+    scale = 10.0 ** abs(decimals) if abs(decimals) < 309 else math.inf
+    found = rounded(input * scale) / scale if decimals > 0 else rounded(input / scale) * scale
+    return into(out, found, "round")
+
+
+@pointwise(dtypes=FLOATING)
+def frac(input):
+    """The part after the point, with input's sign."""
+    return input - fn.trunc(input)
+
+
+@frac.derivative
+def _(grad):
+    return grad
+
+
+# --- extremes ------------------------------
+@pointwise(reference="numpy.maximum", in_place=False)
+def maximum(input, other):
+    """The larger of the two, NaN where either is; at a tie the gradient is halved."""
+    return input | other if input.dtype == "bool" else fn.maximum(input, other)
+
+
+@pointwise(reference="numpy.minimum", in_place=False)
+def minimum(input, other):
+    """The smaller of the two, NaN where either is; at a tie the gradient is halved."""
+    return input & other if input.dtype == "bool" else fn.minimum(input, other)
+
+
+def _number_of(pick, input, other):
+    if not fn.is_float(input.dtype):
+        return pick(input, other)
+    return fn.where(fn.isnan(input), other, fn.where(fn.isnan(other), input, pick(input, other)))
+
+
+@pointwise(reference="numpy.fmax", in_place=False)
+def fmax(input, other):
+    """The larger of the two; a NaN loses to a number."""
+    if input.dtype == "bool":
+        return input | other
+    return _number_of(fn.maximum, input, other)
+
+
+@fmax.derivative
+def _(grad, input, other):
+    first = (input >= other) | fn.isnan(other)
+    return fn.where(first, grad, fn.like(grad, 0.0)), fn.where(first, fn.like(grad, 0.0), grad)
+
+
+@pointwise(reference="numpy.fmin", in_place=False)
+def fmin(input, other):
+    """The smaller of the two; a NaN loses to a number."""
+    if input.dtype == "bool":
+        return input & other
+    return _number_of(fn.minimum, input, other)
+
+
+@fmin.derivative
+def _(grad, input, other):
+    first = (input <= other) | fn.isnan(other)
+    return fn.where(first, grad, fn.like(grad, 0.0)), fn.where(first, fn.like(grad, 0.0), grad)
+
+
+@pointwise()
+def clamp_min(input, min):
+    """input, raised to min where it is less."""
+    return input | min if input.dtype == "bool" else fn.maximum(input, min)
+
+
+@clamp_min.derivative
+def _(grad, input, min):
+    zero, inside = fn.like(grad, 0.0), input >= min
+    return fn.where(inside, grad, zero), fn.where(inside, zero, grad)
+
+
+@pointwise()
+def clamp_max(input, max):
+    """input, lowered to max where it is more."""
+    return input & max if input.dtype == "bool" else fn.minimum(input, max)
+
+
+@clamp_max.derivative
+def _(grad, input, max):
+    zero, inside = fn.like(grad, 0.0), input <= max
+    return fn.where(inside, grad, zero), fn.where(inside, zero, grad)
+
+
+@pointwise(places=("_clamp",), dtypes=NUMERIC)
+def clamp_both(input, min, max):
+    """input, kept between min and max; max wins where they cross."""
+    return fn.minimum(fn.maximum(input, min), max)
+
+
+@clamp_both.derivative
+def _(grad, input, min, max):
+    zero = fn.like(grad, 0.0)
+    return (
+        fn.where((input >= min) & (input <= max), grad, zero),
+        fn.where((min < max) & (input < min), grad, zero),
+        fn.where((input > max) | (max < min), grad, zero),
+    )
+
+
+# --- comparisons and tests: bool results ------------------------------
+def _comparison(name: str, reference: str, *also: str):
+    def body(input, other):
+        return ex.compare(name, input, other)
+
+    body.__name__ = name
+    body.__doc__ = f"Whether input {name} other, element by element (bool)."
+    dtypes = EVERY if name in ("eq", "ne") else ALL
+    return pointwise(rounded=True, reference=reference, differentiable=False, also=also, dtypes=dtypes)(body)
+
+
+eq = _comparison("eq", "numpy.equal")
+ne = _comparison("ne", "numpy.not_equal", "not_equal", "Tensor.not_equal")
+lt = _comparison("lt", "numpy.less", "less", "Tensor.less")
+le = _comparison("le", "numpy.less_equal", "less_equal", "Tensor.less_equal")
+gt = _comparison("gt", "numpy.greater", "greater", "Tensor.greater")
+ge = _comparison("ge", "numpy.greater_equal", "greater_equal", "Tensor.greater_equal")
+
+
+@pointwise(reference="numpy.isnan", in_place=False, differentiable=False, dtypes=EVERY)
+def isnan(input):
+    """Whether each element is not a number."""
+    return ex.compare("ne", input, input)
+
+
+@pointwise(reference="numpy.isinf", in_place=False, differentiable=False, dtypes=EVERY)
+def isinf(input):
+    """Whether each element is infinite."""
+    if fn.is_complex(input.dtype):
+        return isinf.declaration.body(fn.real(input)) | isinf.declaration.body(fn.imag(input))
+    if not fn.is_float(input.dtype):
+        return ex.compare("ne", input, input)
+    return fn.absolute(input) == float("inf")
+
+
+@pointwise(reference="numpy.isfinite", in_place=False, differentiable=False, dtypes=EVERY)
+def isfinite(input):
+    """Whether each element is a finite number."""
+    if fn.is_complex(input.dtype):
+        return isfinite.declaration.body(fn.real(input)) & isfinite.declaration.body(fn.imag(input))
+    if not fn.is_float(input.dtype):
+        return ex.compare("eq", input, input)
+    return fn.absolute(input) < float("inf")
+
+
+@pointwise(reference="numpy.isposinf", in_place=False, differentiable=False)
+def isposinf(input):
+    """Whether each element is +inf."""
+    return input == float("inf") if fn.is_float(input.dtype) else ex.compare("ne", input, input)
+
+
+@pointwise(reference="numpy.isneginf", in_place=False, differentiable=False)
+def isneginf(input):
+    """Whether each element is -inf."""
+    return input == float("-inf") if fn.is_float(input.dtype) else ex.compare("ne", input, input)
+
+
+@pointwise(in_place=False, places=("_isclose",), differentiable=False, dtypes=FLOATING | COMPLEX)
+def close_to(input, other, *, rtol=1e-5, atol=1e-8, equal_nan=0):
+    """|input - other| <= atol + rtol · |other|, or equal."""
+    near = fn.absolute(input - other) <= atol + fn.absolute(rtol * other)
+    finite = (fn.absolute(input) < float("inf")) & (fn.absolute(other) < float("inf"))
+    both = (equal_nan != 0) & fn.isnan(input) & fn.isnan(other)
+    return (input == other) | (near & finite) | both
+
+
+def _logical(name: str, function, reference: str):
+    def body(input, other):
+        return function(fn.cast(input, "bool"), fn.cast(other, "bool"))
+
+    body.__name__, body.__doc__ = name, f"{name} of the elements taken as truth values (bool)."
+    return pointwise(rounded=True, reference=reference, differentiable=False, dtypes=EVERY)(body)
+
+
+logical_and = _logical("logical_and", lambda a, b: a & b, "numpy.logical_and")
+logical_or = _logical("logical_or", lambda a, b: a | b, "numpy.logical_or")
+logical_xor = _logical("logical_xor", lambda a, b: a ^ b, "numpy.logical_xor")
+
+
+@pointwise(reference="numpy.logical_not", differentiable=False, dtypes=EVERY)
+def logical_not(input):
+    """Whether each element is zero (bool)."""
+    return ~fn.cast(input, "bool")
+
+
+def _bits(name: str, function, reference: str, dtypes=INTEGRAL | BOOL):
+    def body(input, other):
+        return function(input, other)
+
+    body.__name__, body.__doc__ = name, f"{name} of the bits of integers, or of bools."
+    return pointwise(reference=reference, differentiable=False, dtypes=dtypes)(body)
+
+
+bitwise_and = _bits("bitwise_and", lambda a, b: a & b, "numpy.bitwise_and")
+bitwise_or = _bits("bitwise_or", lambda a, b: a | b, "numpy.bitwise_or")
+bitwise_xor = _bits("bitwise_xor", lambda a, b: a ^ b, "numpy.bitwise_xor")
+
+
+def _shifted(input, other, shift, far):
+    """A shift by the width or more, or by a negative count, leaves what `far` says."""
+    width = ex.BITS[input.dtype]
+    outside = other >= fn.like(other, width)
+    if fn.is_signed(input.dtype):
+        outside = outside | (other < 0)
+    return fn.where(outside, far, shift(input, fn.where(outside, fn.like(other, 0), other)))
+
+
+@pointwise(differentiable=False, dtypes=INTEGRAL)
+def bitwise_left_shift(input, other):
+    """input · 2^other, wrapping."""
+    return _shifted(input, other, lambda a, b: a << b, fn.like(input, 0))
+
+
+@pointwise(differentiable=False, dtypes=INTEGRAL)
+def bitwise_right_shift(input, other):
+    """⌊input / 2^other⌋."""
+    far = (
+        fn.where(input < 0, fn.like(input, -1), fn.like(input, 0))
+        if fn.is_signed(input.dtype)
+        else fn.like(input, 0)
+    )
+    return _shifted(input, other, lambda a, b: a >> b, far)
+
+
+@pointwise(
+    reference="numpy.invert",
+    differentiable=False,
+    dtypes=INTEGRAL | BOOL,
+    refused=[(FLOATING, TypeError, "~ (operator.invert) is only implemented on integer and bool tensors")],
+)
+def bitwise_not(input):
+    """The complement of each element's bits; of bools, the opposite."""
+    return ~input
+
+
+# --- choice ------------------------------
+@pointwise(places=("_where",), in_place=False, raw=("condition",), dtypes=EVERY)
+def where_of(condition, input, other):
+    """input where the condition holds, else other."""
+    return fn.where(fn.cast(condition, "bool"), input, other)
+
+
+@pointwise(places=("_masked_fill",), raw=("mask", "value"), keeps=(0,), dtypes=EVERY)
+def masked_value(input, mask, value):
+    """input, with value where the mask holds."""
+    return fn.where(mask, fn.cast(value, input.dtype), input)
+
+
+@masked_value.derivative
+def _(grad, mask):
+    zero = fn.like(grad, 0.0)
+    return fn.where(mask, zero, grad), None, fn.where(mask, grad, zero)
+
+
+@pointwise(places=("_is_counted",), in_place=False, dtypes=FLOATING | COMPLEX)
+def is_counted(input):
+    """1 where the element is not zero, else 0: what the 0-norm adds up."""
+    size = fn.absolute(input)
+    return fn.where(size != 0, fn.like(size, 1.0), fn.like(size, 0.0))
+
+
+@is_counted.derivative
+def _(grad):
+    return grad * 0.0
+
+
+@pointwise(places=("_identity",), in_place=False, dtypes=EVERY)
+def identity(input):
+    """A copy: `clone`, `to`, `copy_`, `contiguous`."""
+    return input
+
+
+# --- several operands ------------------------------
+@pointwise(dtypes=NUMBERS)
+def addcmul(input, tensor1, tensor2, *, value=1):
+    """input + value · tensor1 · tensor2."""
+    return input + value * (tensor1 * tensor2)
+
+
+@pointwise(dtypes=FLOATING | COMPLEX)
+def addcdiv(input, tensor1, tensor2, *, value=1):
+    """input + value · tensor1 / tensor2."""
+    return input + value * (tensor1 / tensor2)
+
+
+@pointwise(dtypes=FLOATING | COMPLEX)
+def lerp(input, end, weight):
+    """input + weight · (end - input), computed from the nearer end."""
+    return fn.where(
+        fn.absolute(weight) < 0.5, input + weight * (end - input), end - (end - input) * (1.0 - weight)
+    )
+
+
+@lerp.derivative
+def _(grad, input, end, weight):
+    return grad * (1.0 - weight), grad * weight, grad * (end - input)
+
+
+@pointwise(reference="numpy.copysign", int_to_float=True)
+def copysign(input, other):
+    """|input| with other's sign."""
+    return fn.copysign(input, other)
+
+
+@copysign.derivative
+def _(grad, input, out):
+    ratio = fn.where(input == 0, fn.like(grad, 0.0), sign_of(input) * sign_of(out))
+    return grad * ratio, fn.like(grad, 0.0) * grad
+
+
+@pointwise(reference="numpy.heaviside", domain=(-2.0, 2.0))
+def heaviside(input, values):
+    """0 below zero and for NaN, 1 above zero, `values` at it."""
+    return fn.where(input == 0, values, fn.where(input > 0, fn.like(input, 1), fn.like(input, 0)))
+
+
+@heaviside.derivative
+def _(grad):
+    return None, None
+
+
+@library("composite")
+def positive(input):
+    """The tensor itself; RuntimeError for bool."""
+    if input.dtype.name == "bool":
+        raise RuntimeError("positive(): The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+def _no_integer_zero(name: str, input, other) -> None:
+    """Integers have no quotient by zero: RuntimeError, before any kernel runs."""
+    from ...core.base.tensor import TensorBase
+    from ...core.call.dispatch import result_type
+
+    if result_type(input, other).name in INTEGRAL:
+        zero = bool((other == 0).any()) if isinstance(other, TensorBase) else other == 0
+        if zero:
+            raise RuntimeError(f"{name}(): ZeroDivisionError: an element of argument 'other' is 0")
+
+
+def _checked(name: str, op, reference: str | None):
+    def function(input, other, *, out=None):
+        _no_integer_zero(name, input, other)
+        return op(input, other) if out is None else op(input, other, out=out)
+
+    def in_place(input, other):
+        _no_integer_zero(name, input, other)
+        return overwrite(input, op, other)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = op.__doc__ + "  Of integers: RuntimeError where a divisor is 0."
+    register(
+        name,
+        "composite",
+        function,
+        in_place=in_place,
+        reference=reference,
+        domain=(0.5, 3.0),
+        thin=True,
+    )
+    return function, in_place
+
+
+def overwrite(input, operation, *others, **options):
+    """`operation(input, …)` written over the input.  Where that is recorded it works on a copy, which its derivative
+    can still read afterwards.
+    """
+    from ...core.tape.tape import recording
+
+    result = operation(input.clone() if recording(input, *others) else input, *others, **options)
+    if tuple(result.shape) != tuple(input.shape):
+        raise RuntimeError(
+            f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(result.shape)}"
+        )
+    return input.copy_(result)
+
+
+floor_divide, floor_divide_ = _checked("floor_divide", floor_quotient, "numpy.floor_divide")
+remainder, remainder_ = _checked("remainder", remainder_of, "numpy.remainder")
+fmod, fmod_ = _checked("fmod", fmod_of, "numpy.fmod")
+
+
+def div(input, other, *, rounding_mode=None, out=None):
+    """Quotient, element by element: in floating point, or rounded by `rounding_mode` "trunc" or "floor".
+
+    RuntimeError for another mode, and for integer zeros where the quotient is rounded.
+    """
+    if rounding_mode is None:
+        return true_divide(input, other) if out is None else true_divide(input, other, out=out)
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(
+            f"div(): expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
+        )
+    _no_integer_zero("div", input, other)
+    op = trunc_quotient if rounding_mode == "trunc" else floor_quotient
+    return op(input, other) if out is None else op(input, other, out=out)
+
+
+def div_(input, other, *, rounding_mode=None):
+    """`div` in place."""
+    if rounding_mode is None:
+        return DIVIDE_IN_PLACE(input, other)
+    return overwrite(input, div, other, rounding_mode=rounding_mode)
+
+
+SHORT_POWERS = {0.5: root, -0.5: inverse_root, -1: inverse, 3: cube}  # of floating-point and complex numbers
+
+
+def pow(input, exponent, *, out=None):  # noqa: A001
+    """input ** exponent, element by element; RuntimeError for a negative integer exponent of integers."""
+    from ...core.base.tensor import TensorBase
+
+    given = {} if out is None else {"out": out}
+    if type(exponent) in (int, float) and isinstance(input, TensorBase):
+        if exponent == 2:
+            return square(input, **given)
+        if input.is_floating_point() or input.is_complex():
+            if exponent == 1:
+                return mul(input, 1.0, **given)
+            if exponent in SHORT_POWERS:
+                return SHORT_POWERS[exponent](input, **given)
+        elif type(exponent) is int and exponent < 0:
+            raise RuntimeError("pow(): Integers to negative integer powers are not allowed.")
+    return power(input, exponent, **given)
+
+
+def pow_(input, exponent):
+    """`pow` in place."""
+    return overwrite(input, pow, exponent)
+
+
+def clamp(input, min=None, max=None, *, out=None):
+    """input, kept between min and max (numbers or tensors; either may be None, not both)."""
+    given = {} if out is None else {"out": out}
+    if min is None:
+        if max is None:
+            raise RuntimeError("clamp(): At least one of 'min' or 'max' must not be None")
+        return clamp_max(input, max, **given)
+    return clamp_min(input, min, **given) if max is None else clamp_both(input, min, max, **given)
+
+
+def clamp_(input, min=None, max=None):
+    """`clamp` in place."""
+    return overwrite(input, clamp, min, max)
+
+
+def where(condition, input=None, other=None, *, out=None):
+    """input where the condition (bool) holds, else other; with the condition alone, its true indices as a
+    tuple.
+
+    >>> import flambeau
+    >>> flambeau.where(flambeau.tensor([True, False]), 1.0, flambeau.tensor([5., 6.]))
+    tensor([1., 6.])
+    """
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    if condition.dtype.name not in ("bool", "uint8"):
+        raise RuntimeError(
+            f"where(): expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
+        )
+    return where_of(condition, input, other) if out is None else where_of(condition, input, other, out=out)
+
+
+def _where_method(input, condition, other):
+    """input where the condition holds, else other."""
+    return where(condition, input, other)
+
+
+def masked_fill(input, mask, value):
+    """input, with `value` (a number or a 0-dim tensor) where the mask (bool) holds."""
+    _check_mask(mask, value)
+    return masked_value(input, mask, value)
+
+
+def masked_fill_(input, mask, value):
+    """`masked_fill` in place."""
+    _check_mask(mask, value)
+    return MASKED_IN_PLACE(input, mask, value)
+
+
+def _check_mask(mask, value) -> None:
+    if mask.dtype.name != "bool":
+        raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}")
+    if getattr(value, "ndim", 0):
+        raise RuntimeError(
+            f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+        )
+
+
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether |input - other| <= atol + rtol · |other|, element by element (bool)."""
+    if input.dtype != other.dtype:
+        raise RuntimeError(f"isclose(): {input.dtype} did not match {other.dtype}")
+    if rtol < 0 or atol < 0:
+        raise RuntimeError(f"isclose(): rtol and atol must be at least 0, got {rtol} and {atol}")
+    if input.dtype.name in INTEGRAL | BOOL:
+        if rtol == 0 and atol == 0:
+            return input == other
+        input, other = input.double(), other.double()
+    return close_to(input, other, rtol=rtol, atol=atol, equal_nan=float(equal_nan))
+
+
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False) -> bool:
+    """Whether all elements are close; see `isclose`."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+def equal(input, other) -> bool:
+    """Whether both tensors have the same shape and elements."""
+    return tuple(input.shape) == tuple(other.shape) and bool((input == other).all())
+
+
+def _in_place_of(op):
+    from ...core.call.dispatch import InPlaceOp
+
+    return InPlaceOp(op, op.name + "_")
+
+
+DIVIDE_IN_PLACE = _in_place_of(true_divide)
+MASKED_IN_PLACE = _in_place_of(masked_value)
+register(
+    "div",
+    "composite",
+    div,
+    places=("div", "Tensor.div", "divide", "Tensor.divide"),
+    in_place=div_,
+    reference="numpy.true_divide",
+    domain=(0.5, 3.0),
+    thin=True,
+)
+register("pow", "composite", pow, in_place=pow_, reference="numpy.power", domain=(0.2, 3.0), thin=True)
+register(
+    "clamp",
+    "composite",
+    clamp,
+    places=("clamp", "Tensor.clamp", "clip", "Tensor.clip"),
+    in_place=clamp_,
+    thin=True,
+)
+register("where", "composite", where, places=("where",), thin=True)
+register("where_method", "composite", _where_method, places=("Tensor.where",), thin=True)
+register("masked_fill", "composite", masked_fill, in_place=masked_fill_, thin=True)
+register("isclose", "composite", isclose, differentiable=False, thin=True)
+register("allclose", "composite", allclose, differentiable=False, thin=True)
+register("equal", "composite", equal, differentiable=False, thin=True)
+
+
+@library("composite", "Tensor.__rdiv__", thin=True)
+def __rdiv__(self, other):
+    """other / self."""
+    return true_divide(other, self)

@@ -1,0 +1,81 @@
+"""Complex numbers: making them, taking them apart, conjugates."""
+
+from __future__ import annotations
+
+from ...codegen import functions as fn
+from ...core.base.tensor import TensorBase
+from ..declare.pointwise import EVERY, pointwise
+from ..declare.registry import library
+
+_MAKERS = frozenset(("float32", "float64"))
+
+
+@pointwise(places=("complex",), in_place=False, dtypes=_MAKERS, name="complex")
+def complex_of(real, imag):
+    """The complex numbers real + i·imag.
+
+    >>> import flambeau
+    >>> flambeau.complex(flambeau.tensor([1.0]), flambeau.tensor([2.0]))
+    tensor([1.+2.j])
+    """
+    return fn.pair(real, imag)
+
+
+@pointwise(places=("polar",), in_place=False, dtypes=_MAKERS)
+def polar(abs, angle):
+    """The complex numbers of that length and angle: abs · (cos angle + i·sin angle)."""
+    return fn.pair(abs * fn.cos(angle), abs * fn.sin(angle))
+
+
+@pointwise(int_to_float=True, in_place=False, reference="numpy.angle", dtypes=EVERY)
+def angle(input):
+    """The angle of each complex number in radians, in (-π, π]; of real ones, 0 or π, and NaN for NaN."""
+    if fn.is_complex(input.dtype):
+        return fn.atan2(fn.imag(input), fn.real(input))
+    zero = fn.like(input, 0.0)
+    return fn.where(input < 0, fn.like(input, 3.141592653589793), fn.where(fn.isnan(input), input, zero))
+
+
+@angle.derivative
+def _(grad, input):
+    if not fn.is_complex(input.dtype):
+        return grad * 0.0
+    x, y = fn.real(input), fn.imag(input)
+    square = x * x + y * y
+    safe = fn.where(square == 0, fn.like(square, 1.0), square)
+    return fn.conj(fn.pair(grad * (-y / safe), grad * (x / safe)))
+
+
+@pointwise(dtypes=EVERY, reference="numpy.conjugate")
+def conj_physical(input):
+    """The complex conjugate, element by element; of real numbers, themselves."""
+    return fn.conj(input)
+
+
+@library("composite")
+def conj(input: TensorBase) -> TensorBase:
+    """The complex conjugate, in memory of its own; a real tensor itself.
+
+    >>> import flambeau
+    >>> flambeau.conj(flambeau.tensor([1 + 2j]))
+    tensor([1.-2.j])
+    """
+    return conj_physical(input) if input.is_complex() else input
+
+
+@library("composite")
+def resolve_conj(input: TensorBase) -> TensorBase:
+    """The tensor itself: conjugates are never put off."""
+    return input
+
+
+@library("composite")
+def resolve_neg(input: TensorBase) -> TensorBase:
+    """The tensor itself: negatives are never put off."""
+    return input
+
+
+@pointwise(dtypes=EVERY, reference="numpy.isreal", in_place=False, differentiable=False)
+def isreal(input):
+    """Whether the imaginary part is 0, element by element; True for real numbers."""
+    return fn.imag(input) == 0 if fn.is_complex(input.dtype) else fn.like(input, 0) == 0

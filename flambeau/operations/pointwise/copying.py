@@ -1,0 +1,164 @@
+"""Copies and conversions: one kernel, the identity, in different clothes."""
+
+from __future__ import annotations
+
+from ...core.base import dtypes
+from ...core.base.dtypes import by_name, dtype
+from ...core.base.tensor import TensorBase
+from ...core.call import dispatch
+from ...core.call.dispatch import clone, contiguous, copy_, to_dtype
+from ...core.loops.launch import is_pinned, pin_memory, to_device
+from ...devices.cuda import record_stream as record_use
+from ..declare.registry import library, register
+from .arithmetic import identity
+
+dispatch.set_identity(identity)
+
+
+def to(self, *args, **kwargs):
+    """The tensor in another dtype or on another device: `to(dtype)`, `to(device)`, `to(device, dtype)`,
+    `to(other)`.
+
+    The tensor itself where nothing changes and `copy` is not asked for.
+
+    >>> import flambeau
+    >>> flambeau.tensor([1.7, -1.7]).to(flambeau.int64)
+    tensor([ 1, -1])
+    """
+    if len(args) == 1 and not kwargs and type(args[0]) is dtype:
+        return to_dtype(self, args[0])
+    wanted = kwargs.pop("dtype", None)
+    place = kwargs.pop("device", None)
+    copy = kwargs.pop("copy", False)
+    non_blocking = bool(kwargs.pop("non_blocking", False))
+    layout = kwargs.pop("memory_format", None)
+    other = kwargs.pop("other", None)
+    if kwargs:
+        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    rest = list(args)
+    if rest and isinstance(rest[0], TensorBase):
+        other = rest.pop(0)
+    elif rest and isinstance(rest[0], dtype):
+        wanted = rest.pop(0)
+    elif rest and (rest[0] is None or isinstance(rest[0], (str, int, dtypes.device))):
+        place = rest.pop(0)
+        if rest and (rest[0] is None or isinstance(rest[0], dtype)):
+            wanted = rest.pop(0)
+    elif rest:
+        raise TypeError(f"to(): a dtype, a device or a Tensor expected, got {type(rest[0]).__name__}")
+    if rest:  # non_blocking, copy
+        non_blocking, copy = bool(rest[0]), bool(rest[1]) if len(rest) > 1 else copy
+    if other is not None:
+        wanted = other.dtype
+    if place is None and other is not None:
+        place = other.device
+    if place is not None:
+        moved = to_device(self, place, "to", False, non_blocking)
+        copy = copy and moved is self
+        self = moved
+    if layout is not None and str(layout) != "flambeau.preserve_format" and not self.is_contiguous(layout):
+        self, copy = clone(self, memory_format=layout), False
+    return to_dtype(self, self.dtype if wanted is None else wanted, bool(copy))
+
+
+def _conversion(name: str, target: str):
+    d = by_name[target]
+
+    def convert(self, memory_format=None):
+        return to_dtype(self, d) if memory_format is None else to(self, d, memory_format=memory_format)
+
+    convert.__name__ = convert.__qualname__ = name
+    convert.__doc__ = f"The tensor as {target}; itself where it is that already."
+    register(f"as_{target}", "copy", convert, places=(f"Tensor.{name}",))
+
+
+for _name, _target in {
+    "float": "float32",
+    "double": "float64",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "int": "int32",
+    "long": "int64",
+    "short": "int16",
+    "char": "int8",
+    "byte": "uint8",
+    "bool": "bool",
+}.items():
+    _conversion(_name, _target)
+
+_LEGACY = {
+    "FloatTensor": "float32",
+    "DoubleTensor": "float64",
+    "HalfTensor": "float16",
+    "BFloat16Tensor": "bfloat16",
+    "IntTensor": "int32",
+    "LongTensor": "int64",
+    "ShortTensor": "int16",
+    "CharTensor": "int8",
+    "ByteTensor": "uint8",
+    "BoolTensor": "bool",
+}
+_LEGACY_NAMES = {v: k for k, v in _LEGACY.items()}
+
+
+def legacy_type(self, dtype=None, non_blocking=False):
+    """The legacy name of the tensor's type, or the tensor as another dtype (a dtype or such a name)."""
+    if dtype is None:
+        return "flambeau." + _LEGACY_NAMES[self.dtype.name]
+    if isinstance(dtype, str):
+        name = dtype.rsplit(".", 1)[-1]
+        if name not in _LEGACY:
+            raise ValueError(f"type(): invalid type: '{dtype}'")
+        return to_dtype(self, by_name[_LEGACY[name]])
+    return to_dtype(self, dtype)
+
+
+def type_as(self, other):
+    """The tensor in other's dtype."""
+    return to_dtype(self, other.dtype)
+
+
+def cpu(self, memory_format=None):
+    """The tensor in the CPU's memory; itself where it is there."""
+    return to_device(self, "cpu", "cpu")
+
+
+def cuda(self, device=None, non_blocking=False, memory_format=None):
+    """The tensor on a CUDA device, by default the current one; RuntimeError where there is none."""
+    return to_device(self, "cuda" if device is None else device, "cuda", False, non_blocking)
+
+
+def opencl(self, device=None, non_blocking=False, memory_format=None):
+    """The tensor on an OpenCL device, by default the current one; RuntimeError where there is none."""
+    return to_device(self, "opencl" if device is None else device, "opencl", False, non_blocking)
+
+
+register("to", "copy", to, places=("Tensor.to",))
+register("type", "copy", legacy_type, places=("Tensor.type",))
+register("type_as", "copy", type_as, places=("Tensor.type_as",))
+register("cpu", "copy", cpu, places=("Tensor.cpu",))
+
+
+def record_stream(self, stream):
+    """Keep the tensor's memory, once freed, from others until the work that `stream` (a `flambeau.cuda.Stream`)
+    holds by then has run.  RuntimeError for a tensor that is not on a CUDA device.
+    """
+    record_use(self, stream.cuda_stream)
+
+
+register("cuda", "copy", cuda, places=("Tensor.cuda",))
+register("record_stream", "copy", record_stream, places=("Tensor.record_stream",))
+register("opencl", "copy", opencl, places=("Tensor.opencl",))
+register("pin_memory", "copy", pin_memory, places=("Tensor.pin_memory",))
+register("is_pinned", "copy", is_pinned, places=("Tensor.is_pinned",))
+register("clone", "copy", clone)
+register("contiguous", "copy", contiguous, places=("Tensor.contiguous",))
+register("copy_", "copy", copy_, places=("Tensor.copy_",))
+
+
+@library("copy", "fill")
+def fill(input, value):
+    """A tensor of the same shape and dtype with `value` (a number or a 0-dim tensor) everywhere."""
+    return clone(input).fill_(value)

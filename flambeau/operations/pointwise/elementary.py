@@ -1,0 +1,289 @@
+"""Elementary and special functions, element by element."""
+
+from __future__ import annotations
+
+import math
+
+from ...codegen import functions as fn
+from ...codegen.complex import FORMULAS
+from ..declare.pointwise import ALL, COMPLEX, EVERY, FLOATING, pointwise
+
+_EVERYWHERE, _POSITIVE, _UNIT = (-3.0, 3.0), (0.1, 4.0), (-0.9, 0.9)
+
+
+def _function(name: str, what: str, domain=_EVERYWHERE, reference: str | None = None, also=()):
+    """A math function of the compiler as an operation: value and derivative come from there."""
+    function = getattr(fn, name)
+
+    def body(input):
+        return function(input)
+
+    body.__name__ = name
+    body.__doc__ = f"{what}, element by element; integers become the default dtype."
+    return pointwise(
+        int_to_float=True,
+        domain=domain,
+        reference=reference or f"numpy.{name}",
+        also=also,
+        dtypes=EVERY if name in FORMULAS else ALL,
+    )(body)
+
+
+exp = _function("exp", "e to the power of the input")
+exp2 = _function("exp2", "2 to the power of the input", also=("special.exp2",))
+expm1 = _function("expm1", "exp(input) - 1, exact for small inputs", also=("special.expm1",))
+log = _function("log", "Natural logarithm", _POSITIVE)
+log2 = _function("log2", "Logarithm to base 2", _POSITIVE)
+log10 = _function("log10", "Logarithm to base 10", _POSITIVE)
+log1p = _function("log1p", "log(1 + input), exact for small inputs", (-0.5, 3.0), also=("special.log1p",))
+sin = _function("sin", "Sine of radians")
+cos = _function("cos", "Cosine of radians")
+tan = _function("tan", "Tangent of radians", (-1.2, 1.2))
+asin = _function("asin", "Arc sine in radians", _UNIT, "numpy.arcsin", ("arcsin", "Tensor.arcsin"))
+acos = _function("acos", "Arc cosine in radians", _UNIT, "numpy.arccos", ("arccos", "Tensor.arccos"))
+atan = _function("atan", "Arc tangent in radians", _EVERYWHERE, "numpy.arctan", ("arctan", "Tensor.arctan"))
+sinh = _function("sinh", "Hyperbolic sine")
+cosh = _function("cosh", "Hyperbolic cosine")
+tanh = _function("tanh", "Hyperbolic tangent")
+asinh = _function(
+    "asinh", "Inverse hyperbolic sine", _EVERYWHERE, "numpy.arcsinh", ("arcsinh", "Tensor.arcsinh")
+)
+acosh = _function(
+    "acosh", "Inverse hyperbolic cosine", (1.1, 4.0), "numpy.arccosh", ("arccosh", "Tensor.arccosh")
+)
+atanh = _function(
+    "atanh", "Inverse hyperbolic tangent", _UNIT, "numpy.arctanh", ("arctanh", "Tensor.arctanh")
+)
+sigmoid = _function(
+    "sigmoid",
+    "Logistic function, 1 / (1 + exp(-input))",
+    _EVERYWHERE,
+    "scipy.special.expit",
+    ("special.expit", "nn.functional.sigmoid"),
+)
+erf = _function(
+    "erf", "Error function, 2/√π ∫₀ˣ exp(-t²) dt", _EVERYWHERE, "scipy.special.erf", ("special.erf",)
+)
+erfc = _function(
+    "erfc", "1 - erf(input), exact for large inputs", _EVERYWHERE, "scipy.special.erfc", ("special.erfc",)
+)
+erfinv = _function("erfinv", "Inverse of erf", _UNIT, "scipy.special.erfinv", ("special.erfinv",))
+
+
+@erfinv.derivative
+def _(grad, input):  # the input is what is saved, so that a program may scale the result in place
+    found = fn.erfinv(input)
+    return grad * (fn.exp(found * found) * (math.sqrt(math.pi) / 2.0))
+
+
+lgamma = _function(
+    "lgamma", "Logarithm of |Γ(input)|", (0.3, 4.0), "scipy.special.gammaln", ("special.gammaln",)
+)
+
+
+@pointwise(
+    int_to_float=True,
+    domain=(0.3, 4.0),
+    reference="scipy.special.digamma",
+    also=("special.digamma", "special.psi"),
+)
+def digamma(input):
+    """Logarithmic derivative of Γ, element by element."""
+    return fn.digamma(input)
+
+
+@pointwise(rounded=True, int_to_float=True, reference="numpy.arctan2", also=("arctan2", "Tensor.arctan2"))
+def atan2(input, other):
+    """Angle of the point (other, input) in radians, in (-π, π]."""
+    return fn.atan2(input, other)
+
+
+@pointwise(rounded=True, dtypes=FLOATING, reference="numpy.hypot")
+def hypot(input, other):
+    """√(input² + other²) without overflow."""
+    return fn.hypot(input, other)
+
+
+@pointwise(
+    rounded=True,
+    int_to_float=True,
+    reference="scipy.special.xlogy",
+    domain=_POSITIVE,
+    also=("special.xlogy",),
+)
+def xlogy(input, other):
+    """input · log(other), 0 where input is 0 and other is a number."""
+    zero = fn.like(input, 0.0)
+    return fn.where(fn.isnan(other), other, fn.where(input == 0, zero, input * fn.log(other)))
+
+
+@xlogy.derivative
+def _(grad, input, other):
+    zero = fn.like(grad, 0.0)
+    to_input = fn.where((input == 0) & (other <= 0), zero, grad * fn.log(other))
+    return to_input, grad * (input / other)
+
+
+@pointwise(
+    rounded=True,
+    int_to_float=True,
+    places=("special.xlog1py",),
+    reference="scipy.special.xlog1py",
+    domain=_POSITIVE,
+    in_place=False,
+)
+def xlog1py(input, other):
+    """input · log(1 + other), 0 where input is 0 and other is a number."""
+    zero = fn.like(input, 0.0)
+    return fn.where(fn.isnan(other), other, fn.where(input == 0, zero, input * fn.log1p(other)))
+
+
+@xlog1py.derivative
+def _(grad, input, other):
+    zero = fn.like(grad, 0.0)
+    to_input = fn.where((input == 0) & (other <= -1.0), zero, grad * fn.log1p(other))
+    return to_input, grad * (input / (other + 1.0))
+
+
+@pointwise(rounded=True, dtypes=FLOATING | COMPLEX, reference="numpy.logaddexp", in_place=False)
+def logaddexp(input, other):
+    """log(exp(input) + exp(other)) without overflow."""
+    if fn.is_complex(input.dtype):
+        swap = fn.real(other) > fn.real(input)
+        larger, smaller = fn.where(swap, other, input), fn.where(swap, input, other)
+        endless = fn.absolute(fn.real(larger)) == math.inf
+        return fn.where(endless, larger, larger + fn.log1p(fn.exp(smaller - larger)))
+    larger = fn.maximum(input, other)
+    difference = fn.absolute(input - other)
+    return fn.where(input == other, input + math.log(2.0), larger + fn.log1p(fn.exp(-difference)))
+
+
+@logaddexp.derivative
+def _(grad, input, other):
+    first = fn.where(input == other, fn.like(grad, 0.5), fn.sigmoid(input - other))
+    return grad * first, grad * (1.0 - first)
+
+
+@pointwise(rounded=True, dtypes=FLOATING, reference="numpy.logaddexp2", in_place=False)
+def logaddexp2(input, other):
+    """log₂(2^input + 2^other) without overflow."""
+    larger = fn.maximum(input, other)
+    difference = fn.absolute(input - other)
+    spread = fn.log1p(fn.exp2(-difference)) * (1.0 / math.log(2.0))
+    return fn.where(input == other, input + 1.0, larger + spread)
+
+
+@logaddexp2.derivative
+def _(grad, input, other):
+    first = fn.where(input == other, fn.like(grad, 0.5), fn.sigmoid((input - other) * math.log(2.0)))
+    return grad * first, grad * (1.0 - first)
+
+
+@pointwise(int_to_float=True, reference="numpy.sinc", also=("special.sinc",), dtypes=EVERY)
+def sinc(input):
+    """sin(πx) / (πx), 1 at 0."""
+    x = input * math.pi
+    return fn.where(input == 0, fn.like(input, 1.0), fn.sin(x) / x)
+
+
+@sinc.derivative
+def _(grad, input):
+    x = input * math.pi
+    slope = (fn.cos(x) * x - fn.sin(x)) / (x * input)
+    return fn.where(input == 0, fn.like(grad, 0.0), grad * slope)
+
+
+@pointwise(int_to_float=True, reference="numpy.deg2rad")
+def deg2rad(input):
+    """Degrees to radians."""
+    return input * (math.pi / 180.0)
+
+
+@pointwise(int_to_float=True, reference="numpy.rad2deg")
+def rad2deg(input):
+    """Radians to degrees."""
+    return input * (180.0 / math.pi)
+
+
+@pointwise(places=("_nan_to_num",), in_place=False, dtypes=FLOATING | COMPLEX)
+def numbers_only(input, *, nan=0.0, posinf=0.0, neginf=0.0):
+    """NaN and infinities replaced, in both parts of a complex number."""
+
+    def number(x):
+        found = fn.where(x == math.inf, posinf, fn.where(x == -math.inf, neginf, x))
+        return fn.where(fn.isnan(x), nan, found)
+
+    if fn.is_complex(input.dtype):
+        return fn.pair(number(fn.real(input)), number(fn.imag(input)))
+    return number(input)
+
+
+@numbers_only.derivative
+def _(grad, input):
+    def kept(g, x):
+        return fn.where(fn.absolute(x) < math.inf, g, fn.like(g, 0.0))
+
+    if fn.is_complex(input.dtype):
+        return fn.pair(kept(fn.real(grad), fn.real(input)), kept(fn.imag(grad), fn.imag(input)))
+    return kept(grad, input)
+
+
+@pointwise(int_to_float=True, places=("_scaled_by_power",), in_place=False)
+def scaled_by_power(input, other):
+    """input · 2^other, in three steps, so that no power of two overflows where the result does not."""
+    third = fn.trunc(other * (1.0 / 3.0))
+    step = fn.exp2(third)
+    return input * step * step * fn.exp2(other - third - third)
+
+
+@scaled_by_power.derivative
+def _(grad, input, other):
+    third = fn.trunc(other * (1.0 / 3.0))
+    step = fn.exp2(third)
+    slope = grad * step * step * fn.exp2(other - third - third)
+    return slope, slope * input * math.log(2.0)
+
+
+@pointwise(
+    places=("_logit",), int_to_float=True, in_place=False, reference="scipy.special.logit", domain=(0.1, 0.9)
+)
+def log_odds(input):
+    """log(x / (1 - x))."""
+    return fn.log(input / (1.0 - input))
+
+
+@log_odds.derivative
+def _(grad, input):
+    return grad / (input * (1.0 - input))
+
+
+@pointwise(
+    int_to_float=True,
+    places=("special.entr",),
+    reference="scipy.special.entr",
+    domain=_POSITIVE,
+    in_place=False,
+)
+def entr(input):
+    """-x · log(x), 0 at 0, -inf below."""
+    inside = -(input * fn.log(input))
+    return fn.where(
+        input > 0,
+        inside,
+        fn.where(input == 0, fn.like(input, 0.0), fn.where(input < 0, fn.like(input, -math.inf), input)),
+    )
+
+
+@entr.derivative
+def _(grad, input):
+    return grad * fn.where(
+        input > 0,
+        -fn.log(input) - 1.0,
+        fn.where(input == 0, fn.like(grad, math.inf), fn.like(grad, math.nan)),
+    )
+
+
+@pointwise(int_to_float=True, places=("_trigamma",), domain=(0.3, 4.0), in_place=False)
+def trigamma(input):
+    """Derivative of digamma."""
+    return fn.trigamma(input)

@@ -1,0 +1,143 @@
+"""Element-wise functions that NumPy or SciPy computes on the CPU, with the rules of a pointwise operation around them.
+
+    @hosted("special.erfcx")
+    def erfcx(x):
+        "Scaled complementary error function, exp(x²) · erfc(x)."
+        return scipy_special().erfcx(x)
+
+    @erfcx.derivative
+    def _(grad, out, x):
+        return grad * (2.0 * x * out - 2.0 / math.sqrt(math.pi))
+
+The body sees NumPy arrays, the derivative sees tensors.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ...core.base.dtypes import by_name, dtype, get_default_dtype
+from ...core.base.tensor import TensorBase
+from ...core.call.dispatch import common_dtype, to_dtype
+from ...core.make.bridge import from_numpy
+from ...core.tape import tape
+from ..declare.registry import register
+from ..declare.results import category, into
+from ..moving.shaping import broadcast_shapes
+from .arithmetic import overwrite
+
+
+class Hosted:
+    """An element-wise function of arrays with the rules of a pointwise operation around it."""
+
+    def __init__(self, name: str, body: Callable, *, floating: bool, excluded: tuple[str, ...] = ()):
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = body.__doc__
+        self.__signature__ = inspect.signature(body)
+        self.body, self.floating, self.excluded = body, floating, excluded
+        self.formula: Callable | None = None
+        self.reads_out = self.reads_inputs = False
+
+    def derivative(self, formula: Callable) -> Callable:
+        """Declare the gradients: `formula(grad, out, *inputs)` gives one for each input (None: it has none).
+
+        Its parameters say what is read, and so what is saved: `out` may be left out, and so may the inputs.
+        """
+        names = list(inspect.signature(formula).parameters)
+        self.formula, self.reads_out = formula, "out" in names
+        self.reads_inputs = len(names) > 1 + self.reads_out
+        return formula
+
+    def working(self, given: tuple) -> dtype:
+        """The dtype of the result."""
+        found = common_dtype(given)
+        if found.is_complex or found.name in self.excluded or (not self.floating and category(found) != 1):
+            raise NotImplementedError(
+                f"{self.__name__}(): \"{self.__name__}\" not implemented for '{found.name}'"
+            )
+        return get_default_dtype() if self.floating and category(found) < 2 else found
+
+    def __call__(self, *args: Any, out: TensorBase | None = None, **named: Any) -> TensorBase:
+        try:
+            given = tuple(self.__signature__.bind(*args, **named).arguments.values())
+        except TypeError as e:
+            raise TypeError(f"{self.__name__}(): {e}") from None
+        if not any(isinstance(g, TensorBase) for g in given):
+            raise TypeError(
+                f"{self.__name__}(): argument '{next(iter(self.__signature__.parameters))}' (position 1) must be Tensor, "
+                f"not {type(given[0]).__name__}"
+            )
+        kind = self.working(given)
+        tensors = [to_dtype(g, kind) for g in given if isinstance(g, TensorBase)]
+        if len(tensors) > 1:
+            shape = broadcast_shapes(*[tuple(t.shape) for t in tensors])
+            tensors = [t.expand(shape) for t in tensors]
+        rest = iter(tensors)
+        operands = [next(rest) if isinstance(g, TensorBase) else g for g in given]
+        found = to_dtype(host(self.body, *operands), kind)
+        if tape.recording(*tensors):
+            tape.record(
+                f"{self.__name__.capitalize()}Backward0",
+                self.gradients,
+                tuple(tensors),
+                found,
+                ((found,) if self.reads_out else ()) + (tuple(tensors) if self.reads_inputs else ()),
+                (tuple(None if isinstance(g, TensorBase) else g for g in given),),
+            )
+        return into(out, found, self.__name__)
+
+    def gradients(self, grad: TensorBase, *rest: Any) -> tuple:
+        *saved, given = rest
+        if self.formula is None:
+            raise NotImplementedError(f"the derivative for '{self.__name__}' is not implemented.")
+        read = [saved.pop(0)] if self.reads_out else []
+        if self.reads_inputs:
+            read += [saved.pop(0) if g is None else g for g in given]
+        found = self.formula(grad, *read)
+        found = found if isinstance(found, tuple) else (found,)
+        return tuple(f for f, g in zip(found, given) if g is None)
+
+
+def host(body: Callable, *operands: Any) -> TensorBase:
+    """What `body` makes of the operands as arrays; half types are computed in float32."""
+    import numpy as np
+
+    def array(x: Any):
+        if not isinstance(x, TensorBase):
+            return x
+        x = x.detach()
+        return (to_dtype(x, by_name["float32"]) if x.dtype.name in ("float16", "bfloat16") else x).numpy()
+
+    with np.errstate(all="ignore"):
+        return from_numpy(np.array(body(*map(array, operands))))
+
+
+def hosted(
+    *places: str,
+    floating: bool = True,
+    excluded: tuple[str, ...] = (),
+    in_place: bool = False,
+    **details: Any,
+) -> Callable:
+    """Declare an element-wise function from one of NumPy arrays; its public names are `places` (default: the flat
+    namespace and a method).  `floating`: integers become the default dtype; else the function is of integers only.
+    `excluded` are dtypes that it does not take.
+    """
+
+    def make(body: Callable) -> Hosted:
+        name = details.pop("name", body.__name__)
+        function = Hosted(name, body, floating=floating, excluded=excluded)
+        written = None
+        if in_place:
+
+            def written(self: TensorBase, *others: Any) -> TensorBase:
+                return overwrite(self, function, *others)
+
+            written.__name__ = written.__qualname__ = name + "_"
+            written.__doc__ = f"`{name}` in place."
+        register(name, "hosted", function, places=places or None, in_place=written, **details)
+        return function
+
+    return make

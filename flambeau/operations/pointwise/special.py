@@ -1,0 +1,335 @@
+"""Special functions that SciPy computes: Bessel functions, polynomials, incomplete gamma functions, tails of the
+normal distribution.
+
+Derivatives are those of the NIST Digital Library of Mathematical Functions (DLMF), whose equations are named.
+SciPy is imported when one of them is first called.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...codegen import functions as fn
+from ...core.base.tensor import TensorBase
+from ...core.make.create import arange
+from ..declare.pointwise import pointwise
+from ..declare.registry import library
+from ..declare.results import into
+from .arithmetic import overwrite
+from .elementary import digamma, lgamma
+from .hosted import Hosted, hosted
+
+_POSITIVE = (0.1, 4.0)
+
+
+def _scipy(name: str, what: str, *also: str, function: str | None = None, **details: Any) -> Hosted:
+    """The function of that name in scipy.special, public in `flambeau.special` (and at `also`)."""
+    source = function or name
+
+    def body(x):
+        import scipy.special
+
+        return getattr(scipy.special, source)(x)
+
+    body.__name__, body.__doc__ = name, f"{what}, element by element; integers become the default dtype."
+    return hosted(f"special.{name}", *also, reference=f"scipy.special.{source}", **details)(body)
+
+
+# --- Bessel and Airy functions -----------------------------------------------------------------------------------------------
+i0 = _scipy("i0", "Modified Bessel function of the first kind, order 0", "i0", "Tensor.i0", in_place=True)
+i0e = _scipy("i0e", "exp(-|x|) · i0(x)")
+i1 = _scipy("i1", "Modified Bessel function of the first kind, order 1")
+i1e = _scipy("i1e", "exp(-|x|) · i1(x)")
+bessel_j0 = _scipy("bessel_j0", "Bessel function of the first kind, order 0", function="j0")
+bessel_j1 = _scipy("bessel_j1", "Bessel function of the first kind, order 1", function="j1")
+bessel_y0 = _scipy(
+    "bessel_y0", "Bessel function of the second kind, order 0", function="y0", domain=_POSITIVE
+)
+bessel_y1 = _scipy(
+    "bessel_y1", "Bessel function of the second kind, order 1", function="y1", domain=_POSITIVE
+)
+modified_bessel_i0 = _scipy(
+    "modified_bessel_i0", "Modified Bessel function of the first kind, order 0", function="i0"
+)
+modified_bessel_i1 = _scipy(
+    "modified_bessel_i1", "Modified Bessel function of the first kind, order 1", function="i1"
+)
+_SECOND = "odified Bessel function of the second kind, order"
+modified_bessel_k0 = _scipy("modified_bessel_k0", f"M{_SECOND} 0", function="k0", domain=_POSITIVE)
+modified_bessel_k1 = _scipy("modified_bessel_k1", f"M{_SECOND} 1", function="k1", domain=_POSITIVE)
+scaled_modified_bessel_k0 = _scipy(
+    "scaled_modified_bessel_k0", f"exp(x) · m{_SECOND} 0", function="k0e", domain=_POSITIVE
+)
+scaled_modified_bessel_k1 = _scipy(
+    "scaled_modified_bessel_k1", f"exp(x) · m{_SECOND} 1", function="k1e", domain=_POSITIVE
+)
+
+
+def _over(numerator: TensorBase, x: TensorBase, at_zero: float) -> TensorBase:
+    """numerator / x, and its limit where x is 0."""
+    zero = x == 0
+    return (numerator / x.masked_fill(zero, 1.0)).masked_fill(zero, at_zero)
+
+
+def _derivatives() -> None:
+    """DLMF 10.6.2 and 10.6.3, 10.29.2 and 10.29.3."""
+    for one in (i0, modified_bessel_i0):
+        one.derivative(lambda grad, x: grad * i1(x))
+    i0e.derivative(lambda grad, out, x: grad * (i1e(x) - x.sign() * out))
+    for one in (i1, modified_bessel_i1):
+        one.derivative(lambda grad, out, x: grad * (i0(x) - _over(out, x, 0.5)))
+    i1e.derivative(lambda grad, out, x: grad * (i0e(x) - x.sign() * out - _over(out, x, 0.5)))
+    bessel_j0.derivative(lambda grad, x: -grad * bessel_j1(x))
+    bessel_j1.derivative(lambda grad, out, x: grad * (bessel_j0(x) - _over(out, x, 0.5)))
+    bessel_y0.derivative(lambda grad, x: -grad * bessel_y1(x))
+    bessel_y1.derivative(lambda grad, out, x: grad * (bessel_y0(x) - out / x))
+    modified_bessel_k0.derivative(lambda grad, x: -grad * modified_bessel_k1(x))
+    modified_bessel_k1.derivative(lambda grad, out, x: -grad * (modified_bessel_k0(x) + out / x))
+    scaled_modified_bessel_k0.derivative(lambda grad, out, x: grad * (out - scaled_modified_bessel_k1(x)))
+    scaled_modified_bessel_k1.derivative(
+        lambda grad, out, x: grad * (out - scaled_modified_bessel_k0(x) - out / x)
+    )
+
+
+_derivatives()
+
+
+@hosted("special.spherical_bessel_j0")
+def spherical_bessel_j0(x):
+    """Spherical Bessel function of the first kind, order 0: sin(x) / x, 1 at 0."""
+    import scipy.special
+
+    return scipy.special.spherical_jn(0, x)
+
+
+@spherical_bessel_j0.derivative
+def _(grad, out, x):
+    return grad * _over(x.cos() - out, x, 0.0)
+
+
+@hosted("special.airy_ai")
+def airy_ai(x):
+    """Airy function Ai."""
+    import scipy.special
+
+    return scipy.special.airy(x)[0]
+
+
+# --- normal distribution -------------------------------------------------------------------------------------------------------
+@pointwise(int_to_float=True, places=("special.ndtr",), in_place=False, reference="scipy.special.ndtr")
+def ndtr(input):
+    """Area under the density of the standard normal distribution up to input: erfc(-input / √2) / 2."""
+    return fn.erfc(input * -math.sqrt(0.5)) * 0.5
+
+
+@ndtr.derivative
+def _(grad, input):
+    return grad * (fn.exp(input * input * -0.5) * math.sqrt(0.5 / math.pi))
+
+
+erfcx = _scipy("erfcx", "Scaled complementary error function, exp(x²) · erfc(x)")
+ndtri = _scipy("ndtri", "Inverse of `ndtr`", domain=(0.1, 0.9))
+log_ndtr = _scipy("log_ndtr", "Logarithm of `ndtr`, exact for very negative inputs")
+erfcx.derivative(lambda grad, out, x: grad * (2.0 * x * out - 2.0 / math.sqrt(math.pi)))
+ndtri.derivative(lambda grad, out: grad * ((out * out) * 0.5).exp() * math.sqrt(2.0 * math.pi))
+log_ndtr.derivative(lambda grad, x: grad * math.sqrt(2.0 / math.pi) / erfcx(x * -math.sqrt(0.5)))
+
+
+# --- gamma functions ---------------------------------------------------------------------------------------------------------
+@hosted("special.zeta", domain=(1.5, 4.0), reference="scipy.special.zeta")
+def zeta(input, other):
+    """Hurwitz zeta function, Σ 1 / (k + other)^input over k = 0, 1, …; no derivative with respect to `input`."""
+    import scipy.special
+
+    return scipy.special.zeta(input, other)
+
+
+@zeta.derivative
+def _(grad, input, other):  # DLMF 25.11.17
+    if isinstance(input, TensorBase) and input.requires_grad:
+        raise NotImplementedError("the derivative for 'zeta' with respect to 'input' is not implemented.")
+    return None, grad * -input * zeta(input + 1, other)
+
+
+@hosted(
+    "igamma",
+    "Tensor.igamma",
+    "special.gammainc",
+    in_place=True,
+    domain=_POSITIVE,
+    reference="scipy.special.gammainc",
+)
+def igamma(input, other):
+    """Regularised lower incomplete gamma function, 1/Γ(a) ∫₀ˣ t^(a-1) e^(-t) dt with a = input, x = other.
+
+    No derivative with respect to `input`.
+    """
+    import scipy.special
+
+    return scipy.special.gammainc(input, other)
+
+
+@hosted(
+    "igammac",
+    "Tensor.igammac",
+    "special.gammaincc",
+    in_place=True,
+    domain=_POSITIVE,
+    reference="scipy.special.gammaincc",
+)
+def igammac(input, other):
+    """Regularised upper incomplete gamma function, 1 - igamma(input, other)."""
+    import scipy.special
+
+    return scipy.special.gammaincc(input, other)
+
+
+def _density(input, other):
+    """x^(a-1) e^(-x) / Γ(a): DLMF 8.8.13."""
+    if isinstance(input, TensorBase) and input.requires_grad:
+        raise NotImplementedError("the derivative for 'igamma' with respect to 'input' is not implemented.")
+    return ((input - 1) * other.log() - other - lgamma(input)).exp()
+
+
+igamma.derivative(lambda grad, input, other: (None, grad * _density(input, other)))
+igammac.derivative(lambda grad, input, other: (None, -grad * _density(input, other)))
+
+
+@library("hosted", "polygamma", "special.polygamma")
+def polygamma(n: int, input: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
+    """The n-th derivative of `digamma`.  RuntimeError where n is negative.
+
+    >>> import flambeau
+    >>> flambeau.polygamma(1, flambeau.tensor([1.0]))
+    tensor([1.6449])
+    """
+    if not isinstance(n, int):
+        raise TypeError(f"polygamma(): argument 'n' (position 1) must be int, not {type(n).__name__}")
+    if n < 0:
+        raise RuntimeError(f"polygamma(n, x) does not support negative n, got {n}")
+    if n == 0:
+        return digamma(input) if out is None else digamma(input, out=out)
+    return _derivative_of_digamma(n)(input, out=out)
+
+
+_known: dict[int, Hosted] = {}
+
+
+def _derivative_of_digamma(n: int) -> Hosted:
+    def body(x):
+        import scipy.special
+
+        return scipy.special.polygamma(n, x)
+
+    if n not in _known:
+        _known[n] = function = Hosted("polygamma", body, floating=True)
+        function.derivative(lambda grad, x: grad * polygamma(n + 1, x))
+    return _known[n]
+
+
+@library("hosted", "Tensor.polygamma", name="polygamma_method")
+def _polygamma_method(self: TensorBase, n: int) -> TensorBase:
+    """The n-th derivative of `digamma`."""
+    return polygamma(n, self)
+
+
+@library("hosted", "Tensor.polygamma_", name="polygamma_in_place")
+def _polygamma_in_place(self: TensorBase, n: int) -> TensorBase:
+    """`polygamma` in place."""
+    return overwrite(self, _polygamma_method, n)
+
+
+@library("composite", "mvlgamma", "Tensor.mvlgamma", "special.multigammaln")
+def mvlgamma(input: TensorBase, p: int, *, out: TensorBase | None = None) -> TensorBase:
+    """Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p.
+
+    RuntimeError unless p is at least 1.
+    """
+    if p < 1:
+        raise RuntimeError(f"mvlgamma(): p has to be greater than or equal to 1, got {p}")
+    x = input if input.is_floating_point() else input * 1.0
+    found = lgamma(x.unsqueeze(-1) - arange(p, dtype=x.dtype, device=x.device) / 2).sum(-1)
+    found = found + p * (p - 1) / 4 * math.log(math.pi)
+    return into(out, found, "mvlgamma")
+
+
+# --- orthogonal polynomials ----------------------------------------------------------------------------------------------------
+def _polynomial(name: str, what: str, function: Callable) -> Hosted:
+    """A polynomial of degree n (rounded towards zero; a negative one gives 0)."""
+
+    def body(input, n):
+        import numpy as np
+
+        degree = np.trunc(n)
+        return np.where(degree < 0, 0.0, function(np.maximum(degree, 0), input))
+
+    body.__name__ = name
+    body.__doc__ = f"{what} of degree n at input, element by element; 0 where n is negative."
+    return hosted(f"special.{name}")(body)
+
+
+def _by_recurrence(first: Callable, step: Callable) -> Callable:
+    """p₀ = 1, p₁ = first(x), p_{k+1} = step(x, k, p_k, p_{k-1}): for all elements at once, up to the largest degree."""
+
+    def values(degree, x):
+        import numpy as np
+
+        degree, x = np.broadcast_arrays(degree, np.asarray(x))
+        before, here = np.ones_like(x), first(x)
+        found = np.where(degree == 0, before, here)
+        for k in range(1, int(degree.max(initial=0))):
+            before, here = here, step(x, k, here, before)
+            found = np.where(degree == k + 1, here, found)
+        return found
+
+    return values
+
+
+def _chebyshev(first: Callable) -> Callable:
+    return _by_recurrence(first, lambda x, k, here, before: 2 * x * here - before)
+
+
+def _shifted(first: Callable) -> Callable:
+    plain = _chebyshev(first)
+    return lambda degree, x: plain(degree, 2 * x - 1)
+
+
+_FIRST = {
+    "t": ("first", lambda x: x),
+    "u": ("second", lambda x: 2 * x),
+    "v": ("third", lambda x: 2 * x - 1),
+    "w": ("fourth", lambda x: 2 * x + 1),
+}
+for _letter, (_kind, _start) in _FIRST.items():  # DLMF 18.9.1 with the values of 18.6
+    _polynomial(
+        f"chebyshev_polynomial_{_letter}", f"Chebyshev polynomial of the {_kind} kind", _chebyshev(_start)
+    )
+    _polynomial(
+        f"shifted_chebyshev_polynomial_{_letter}",
+        f"Chebyshev polynomial of the {_kind} kind, shifted to [0, 1],",
+        _shifted(_start),
+    )
+_polynomial(
+    "hermite_polynomial_h",
+    "Physicists' Hermite polynomial",
+    _by_recurrence(lambda x: 2 * x, lambda x, k, here, before: 2 * x * here - 2 * k * before),
+)
+_polynomial(
+    "hermite_polynomial_he",
+    "Probabilists' Hermite polynomial",
+    _by_recurrence(lambda x: x, lambda x, k, here, before: x * here - k * before),
+)
+_polynomial(
+    "laguerre_polynomial_l",
+    "Laguerre polynomial",
+    _by_recurrence(
+        lambda x: 1 - x, lambda x, k, here, before: ((2 * k + 1 - x) * here - k * before) / (k + 1)
+    ),
+)
+_polynomial(
+    "legendre_polynomial_p",
+    "Legendre polynomial",
+    _by_recurrence(lambda x: x, lambda x, k, here, before: ((2 * k + 1) * x * here - k * before) / (k + 1)),
+)

@@ -1,0 +1,117 @@
+"""Dropout: elements or channels zeroed at random, the others scaled so that means stay."""
+
+from __future__ import annotations
+
+import warnings
+
+from ...core.base.tensor import TensorBase
+from ..declare.registry import library, register
+
+
+def _check(name: str, p: float) -> None:
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"{name}(): dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _mask(name: str, input: TensorBase, p: float, lead: int | None) -> TensorBase:
+    """Zeros with chance p, else ones: for each element, or for each slice that the first `lead` indices choose."""
+    if lead is None:
+        return input.new_empty(input.shape).bernoulli_(1.0 - p)
+    if input.ndim < lead:
+        raise RuntimeError(
+            f"{name}(): Feature dropout requires at least 2 dimensions in the input, got {input.ndim}"
+        )
+    return input.new_empty([s if d < lead else 1 for d, s in enumerate(input.shape)]).bernoulli_(1.0 - p)
+
+
+def _dropped(
+    name: str, input: TensorBase, p: float, training: bool, inplace: bool, lead: int | None = None
+) -> TensorBase:
+    """Elements, or slices of them (see `_mask`), zeroed with chance p, the others scaled by 1 / (1 - p)."""
+    _check(name, p)
+    if not training or p == 0.0 or input.numel() == 0:
+        return input
+    found = input * 0.0 if p == 1.0 else input * _mask(name, input, p, lead).mul_(1.0 / (1.0 - p))
+    return input.copy_(found) if inplace else found
+
+
+def dropout(input: TensorBase, p: float = 0.5, training: bool = True, inplace: bool = False) -> TensorBase:
+    """Zero elements with chance p and scale the others by 1 / (1 - p) (Srivastava et al. 2014); identity unless training."""
+    return _dropped("dropout", input, p, training, inplace)
+
+
+def _flat_dropout(input: TensorBase, p: float, train: bool) -> TensorBase:
+    """`flambeau.dropout(input, p, train)`."""
+    return dropout(input, p, train)
+
+
+register("dropout_function", "random", dropout, places=("nn.functional.dropout",))
+register("dropout", "random", _flat_dropout, places=("dropout",))
+
+
+@library("random", "nn.functional.dropout1d")
+def dropout1d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: bool = False) -> TensorBase:
+    """Zero whole channels of (N, C, L) or (C, L) with chance p and scale the others by 1 / (1 - p) (Tompson et al. 2014)."""
+    if input.ndim not in (2, 3):
+        raise RuntimeError(f"dropout1d(): Expected 2D or 3D input, but received a {input.ndim}D input")
+    return _dropped("dropout1d", input, p, training, inplace, lead=input.ndim - 1)
+
+
+@library("random", "nn.functional.dropout2d")
+def dropout2d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: bool = False) -> TensorBase:
+    """Zero whole channels of (N, C, H, W) with chance p and scale the others by 1 / (1 - p) (Tompson et al. 2014).
+
+    The channel is the second dimension of inputs of other ranks, too; these are a warning.
+    """
+    if input.ndim == 3:
+        _warn("dropout2d", "a 3D input, read as (N, C, L); for that use dropout1d")
+    elif input.ndim != 4:
+        _warn("dropout2d", f"a {input.ndim}-D input, which is deprecated; for single elements use dropout")
+    return _dropped("dropout2d", input, p, training, inplace, lead=2)
+
+
+@library("random", "nn.functional.dropout3d")
+def dropout3d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: bool = False) -> TensorBase:
+    """Zero whole channels of (N, C, D, H, W) or (C, D, H, W) with chance p and scale the others by 1 / (1 - p).
+
+    The channel is the first dimension of inputs of other ranks, too; these are a warning.
+    """
+    if input.ndim not in (4, 5):
+        _warn("dropout3d", f"a {input.ndim}-D input, which is deprecated; for single elements use dropout")
+    return _dropped("dropout3d", input, p, training, inplace, lead=2 if input.ndim == 5 else 1)
+
+
+def _warn(name: str, what: str) -> None:
+    warnings.warn(f"{name}: Received {what}", stacklevel=3)
+
+
+def _alpha(
+    name: str, input: TensorBase, p: float, training: bool, inplace: bool, lead: int | None = None
+) -> TensorBase:
+    """Self-normalising dropout: dropped elements become -α'; mean and variance stay (Klambauer et al. 2017)."""
+    _check(name, p)
+    if not training or p == 0.0:
+        return input
+    if p == 1.0:
+        return input.mul_(0.0) if inplace else input * 0.0
+    low = -1.7580993408473766
+    scale = (1.0 / ((1.0 - p) * (1.0 + p * low * low))) ** 0.5
+    mask = _mask(name, input, p, lead)
+    found = input * (mask * scale) + ((1.0 - mask) * (low * scale) - scale * low * p)
+    return input.copy_(found) if inplace else found
+
+
+@library("random", "nn.functional.alpha_dropout")
+def alpha_dropout(
+    input: TensorBase, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> TensorBase:
+    """Dropout that keeps mean and variance of self-normalising networks (Klambauer et al. 2017)."""
+    return _alpha("alpha_dropout", input, p, training, inplace)
+
+
+@library("random", "nn.functional.feature_alpha_dropout")
+def feature_alpha_dropout(
+    input: TensorBase, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> TensorBase:
+    """`alpha_dropout` of whole channels."""
+    return _alpha("feature_alpha_dropout", input, p, training, inplace, lead=2)

@@ -1,0 +1,638 @@
+"""Random tensors.
+
+Numbers come in groups of 256 elements, in row-major order.  A group takes 64 consecutive counters of the generator's Philox
+stream for float32 and narrower dtypes and for integers below 2^20: word w of its counter c gives element 64 w + c.  Float64
+and wider integers take two words an element: the words 2 w and 2 w + 1 of its counter c, of 128, give element 128 w + c.
+A tensor's numbers so depend on the generator's state and on its dtype alone, and shorter tensors hold the first numbers of
+longer ones.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ...autograd.grad_mode import unrecorded
+from ...codegen import expr as ex
+from ...codegen import functions as fn
+from ...codegen import philox
+from ...core.base.dtypes import by_name
+from ...core.base.tensor import TensorBase
+from ...core.make.create import empty, empty_like
+from ...core.make.random import Generator, _reserve
+from ...core.tape import tape
+from ...core.views.views import view_as_real
+from ..declare.pointwise import Pointwise
+from ..declare.registry import library, register
+from ..moving.searching import searchsorted
+from ..pointwise.copying import to_dtype
+
+GROUP = 256
+NARROW = 1 << 20  # integers below it take one word
+FLOAT16_BITS = {"float16": 11, "bfloat16": 8}  # what fits in [0, 1) without being rounded to 1
+
+
+# --- kernels -----------------------------------------------------------------------------------------------------------
+def _kernel(name: str, per_counter: int, draw: Callable, params: tuple[str, ...] = ()):
+    """An operation of `per_counter` results that are `draw(words, dtype, *params)` of the counter's words."""
+    state = [f"state{k}" for k in range(2 * philox.PIECES)]
+
+    def body(like: ex.Expr, **scalars: ex.Expr):
+        given = list(scalars.values())
+        key, first = philox.joined(given[:3]), philox.joined(given[3:6])
+        drawn = draw(philox.words(key, fn.cast(fn.index(), "uint64") + first), like.dtype, *given[6:])
+        return [fn.cast(d, like.dtype) for d in drawn]
+
+    return Pointwise(name, body, ["like"], [*state, *params], results=per_counter).make_op(
+        differentiable=False
+    )
+
+
+def _uniform_words(words, dtype, low, span, bits):
+    found = []
+    for w in words:
+        u = fn.floor(philox.fraction(philox.word(w), dtype) * bits) * (1.0 / bits)
+        found.append(u * span + low)
+    return found
+
+
+def _wide_uniform_words(words, dtype, low, span, bits):
+    return [philox.fraction(philox.both(words[k + 1], words[k]), dtype) * span + low for k in range(0, 4, 2)]
+
+
+def _normal_words(words, dtype, mean, std):
+    a, b, c, d = map(philox.word, words)
+    return [z * std + mean for z in (*philox.normal_pair(a, b, dtype), *philox.normal_pair(c, d, dtype))]
+
+
+def _wide_normal_words(words, dtype, mean, std):
+    radius, angle = philox.both(words[1], words[0]), philox.both(words[3], words[2])
+    return [z * std + mean for z in philox.normal_pair(radius, angle, dtype)]
+
+
+def _exponential_words(words, dtype, rate):
+    return [_exponential_of(philox.positive(philox.word(w), dtype), rate, 2.0**-25) for w in words]
+
+
+def _wide_exponential_words(words, dtype, rate):
+    found = (philox.positive(philox.both(words[k + 1], words[k]), dtype) for k in range(0, 4, 2))
+    return [_exponential_of(u, rate, 2.0**-54) for u in found]
+
+
+def _exponential_of(u, rate, least):
+    """-log u, never 0, so that it may divide."""
+    return fn.maximum(-fn.log(u), least) / rate
+
+
+def _bernoulli_words(words, dtype, high, low):
+    """Whether the word is below p · 2^32, which comes in two halves."""
+    limit = fn.cast(fn.cast(high, "int64"), "uint64") << 16 | fn.cast(fn.cast(low, "int64"), "uint64")
+    return [fn.cast((w & philox.LOW) < limit, dtype) for w in words]
+
+
+def _narrow_integer_words(words, dtype, span, low):
+    reach = fn.cast(fn.cast(span, "int64"), "uint64")
+    return [_shifted((w & philox.LOW) * reach >> 32, fn.cast(low, "int64")) for w in words]
+
+
+def _wide_integer_words(words, dtype, *given):
+    span, low = philox.joined(given[:3]), fn.bitcast(philox.joined(given[3:]), "int64")
+    return [_shifted(philox.bounded(words[k + 1], words[k], span), low) for k in range(0, 4, 2)]
+
+
+def _full_integer_words(words, dtype, *given):
+    span, low = philox.joined(given[:3]), fn.bitcast(philox.joined(given[3:]), "int64")
+    drawn = (philox.both(words[k + 1], words[k]) for k in range(0, 4, 2))
+    return [_shifted(fn.where(span == 0, d, fn.rem(d, span)), low) for d in drawn]
+
+
+def _shifted(drawn, low):
+    return fn.bitcast(drawn, "int64") + low
+
+
+_SIX = tuple(f"bound{k}" for k in range(6))
+uniform_kernel = _kernel("random_uniform", 4, _uniform_words, ("low", "span", "bits"))
+wide_uniform_kernel = _kernel("random_uniform64", 2, _wide_uniform_words, ("low", "span", "bits"))
+normal_kernel = _kernel("random_normal", 4, _normal_words, ("mean", "std"))
+wide_normal_kernel = _kernel("random_normal64", 2, _wide_normal_words, ("mean", "std"))
+exponential_kernel = _kernel("random_exponential", 4, _exponential_words, ("rate",))
+wide_exponential_kernel = _kernel("random_exponential64", 2, _wide_exponential_words, ("rate",))
+bernoulli_kernel = _kernel("random_bernoulli", 4, _bernoulli_words, ("high", "low"))
+narrow_integer_kernel = _kernel("random_integer20", 4, _narrow_integer_words, ("span", "low"))
+wide_integer_kernel = _kernel("random_integer32", 2, _wide_integer_words, _SIX)
+full_integer_kernel = _kernel("random_integer64", 2, _full_integer_words, _SIX)
+
+
+def _draw(t: TensorBase, kernel, generator: Generator | None, *params: float) -> None:
+    """Write a contiguous tensor's elements, unrecorded."""
+    n, per_counter = t.numel(), kernel.declaration.results
+    groups, rest = divmod(n, GROUP)
+    counters = GROUP // per_counter
+    seed, first = _reserve(generator, (groups + (rest > 0)) * counters)
+    key, flat = philox.pieces(seed), t.view(-1)
+    if groups:
+        parts = flat[: groups * GROUP].view(groups, per_counter, counters).unbind(1)
+        kernel(parts[0], *key, *philox.pieces(first), *params, out=parts)
+    if rest:
+        tail, parts = _scratch(t, per_counter)
+        kernel(parts[0], *key, *philox.pieces(first + groups * counters), *params, out=parts)
+        (flat[groups * GROUP :] if groups else flat).copy_(tail[:rest])
+
+
+_scratches = threading.local()
+
+
+def _scratch(t: TensorBase, per_counter: int) -> tuple[TensorBase, tuple[TensorBase, ...]]:
+    """Room for one group of t's dtype, whole and by words; every thread has its own."""
+    known: dict = _scratches.__dict__
+    key = (t.dtype.name, per_counter)
+    found = known.get(key)
+    if found is None:
+        tail = empty(GROUP, dtype=t.dtype)
+        found = known[key] = (tail, tail.view(per_counter, GROUP // per_counter).unbind(0))
+    return found
+
+
+def _fill(
+    t: TensorBase, who: str, draw: Callable[[TensorBase], None], dtype: str | None = None
+) -> TensorBase:
+    """Overwrite a tensor by what `draw` writes into a contiguous one; on the tape, its history ends here."""
+    tape._check_in_place(t, who)
+    direct = t.is_contiguous() and dtype is None and not tape.recording(t)
+    if direct:
+        draw(t)
+        return t
+    with unrecorded():
+        drawn = empty(t.shape, dtype=by_name[dtype or t.dtype.name])
+        draw(drawn)
+    return t.copy_(drawn)
+
+
+def _floating(t: TensorBase, who: str) -> None:
+    if not t.is_floating_point():
+        raise NotImplementedError(f"{who}(): not implemented for {t.dtype}: a floating-point dtype is needed")
+
+
+# --- in place ----------------------------------------------------------------------------------------------------------
+def uniform_(
+    self: TensorBase,
+    from_: float = 0.0,
+    to: float = 1.0,
+    *,
+    generator: Generator | None = None,
+    **named: float,
+) -> TensorBase:
+    """Overwrite with numbers that are uniform in [from, to).
+
+    Real and imaginary parts of complex numbers are drawn alike.  RuntimeError where from > to, NotImplementedError for
+    integer dtypes.
+    """
+    low = named.pop("from", from_)
+    if named:
+        raise TypeError(f"uniform_() got an unexpected keyword argument '{next(iter(named))}'")
+    if self.is_complex():
+        uniform_(view_as_real(self), low, to, generator=generator)
+        return self
+    _floating(self, "uniform_")
+    if not low <= to:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
+    kernel = wide_uniform_kernel if self.dtype.name == "float64" else uniform_kernel
+    bits = 2.0 ** FLOAT16_BITS.get(self.dtype.name, 24)
+    return _fill(self, "uniform_", lambda t: _draw(t, kernel, generator, low, to - low, bits))
+
+
+def normal_(
+    self: TensorBase, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
+) -> TensorBase:
+    """Overwrite with normal numbers of that mean and standard deviation.
+
+    Real and imaginary parts of complex numbers have half the variance each.  RuntimeError for a negative std,
+    NotImplementedError for integer dtypes.
+    """
+    if not std >= 0:
+        raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
+    if self.is_complex():
+        normal_(view_as_real(self), mean, std / math.sqrt(2), generator=generator)
+        return self
+    _floating(self, "normal_")
+    kernel = wide_normal_kernel if self.dtype.name == "float64" else normal_kernel
+    return _fill(self, "normal_", lambda t: _draw(t, kernel, generator, mean, std))
+
+
+def exponential_(self: TensorBase, lambd: float = 1.0, *, generator: Generator | None = None) -> TensorBase:
+    """Overwrite with exponentially distributed numbers of rate `lambd`, all above 0."""
+    _floating(self, "exponential_")
+    if not lambd > 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    kernel = wide_exponential_kernel if self.dtype.name == "float64" else exponential_kernel
+    return _fill(self, "exponential_", lambda t: _draw(t, kernel, generator, lambd))
+
+
+def _from_uniform(self: TensorBase, who: str, generator: Generator | None, shape_of: Callable) -> TensorBase:
+    """Overwrite with a function of numbers in (0, 1)."""
+    wide = self.dtype.name == "float64" or not self.is_floating_point()
+    kernel, dtype = (wide_exponential_kernel, "float64") if wide else (exponential_kernel, "float32")
+
+    def draw(t: TensorBase) -> None:
+        base = t if t.dtype.name == dtype else empty(t.shape, dtype=by_name[dtype])
+        _draw(base, kernel, generator, 1.0)
+        t.copy_(shape_of(base))
+
+    return _fill(self, who, draw)
+
+
+def geometric_(self: TensorBase, p: float, *, generator: Generator | None = None) -> TensorBase:
+    """Overwrite with the number of trials up to the first success, each of probability p in (0, 1)."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    scale = -1.0 / math.log1p(-p)
+    return _from_uniform(self, "geometric_", generator, lambda e: (e * scale).ceil().clamp(min=1.0))
+
+
+def cauchy_(
+    self: TensorBase, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
+) -> TensorBase:
+    """Overwrite with Cauchy numbers of that median and scale."""
+    _floating(self, "cauchy_")
+    if not sigma > 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    return _from_uniform(
+        self, "cauchy_", generator, lambda e: ((-e).exp() * math.pi - 0.5 * math.pi).tan() * sigma + median
+    )
+
+
+def log_normal_(
+    self: TensorBase, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
+) -> TensorBase:
+    """Overwrite with numbers whose logarithm is normal with that mean and standard deviation."""
+    _floating(self, "log_normal_")
+    if not std > 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    kernel = wide_normal_kernel if self.dtype.name == "float64" else normal_kernel
+
+    def draw(t: TensorBase) -> None:
+        _draw(t, kernel, generator, mean, std)
+        t.exp_()
+
+    return _fill(self, "log_normal_", draw)
+
+
+def _integers(t: TensorBase, generator: Generator | None, low: int, high: int) -> None:
+    """Integers in [low, high) over a contiguous int32, int64 or floating-point tensor."""
+    span = high - low
+    if span <= NARROW and abs(low) < 1 << philox.PIECE:
+        _draw(t, narrow_integer_kernel, generator, span, low)
+    elif span < 1 << 32:
+        _draw(t, wide_integer_kernel, generator, *philox.pieces(span), *philox.pieces(low))
+    else:
+        _draw(t, full_integer_kernel, generator, *philox.pieces(span), *philox.pieces(low))
+
+
+LIMITS = {"bool": (0, 2), "uint8": (0, 1 << 8), "int8": (-(1 << 7), 1 << 7), "int16": (-(1 << 15), 1 << 15),
+          "int32": (-(1 << 31), 1 << 31), "int64": (-(1 << 63), 1 << 63)}  # fmt: skip
+WHOLE = {
+    "float16": 1 << 11,
+    "bfloat16": 1 << 8,
+    "float32": 1 << 24,
+    "float64": 1 << 53,
+}  # integers up to it are exact
+
+
+def _fill_integers(t: TensorBase, who: str, low: int, high: int, generator: Generator | None) -> TensorBase:
+    name = t.dtype.name
+    if not low < high:
+        raise RuntimeError(f"{who} expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    least, most = LIMITS.get(name, (-(1 << 63), 1 << 63))
+    for which, value in (("from", low), ("to - 1", high - 1)):
+        if not least <= value < most:
+            raise RuntimeError(f"{who}(): {which} is out of bounds for {t.dtype}, got {value}")
+    stand_in = "int32" if name in ("bool", "uint8", "int8", "int16") else None
+    return _fill(t, who, lambda x: _integers(x, generator, low, high), stand_in)
+
+
+_UNSAID: Any = object()
+
+
+def random_(
+    self: TensorBase,
+    from_: int | None = None,
+    to: int | None = _UNSAID,
+    *,
+    generator: Generator | None = None,
+    **named: int,
+) -> TensorBase:
+    """Overwrite with integers: `random_(to)` in [0, to), `random_(from, to)` in [from, to).
+
+    Without `to`, or where it is None, they go up to the dtype's largest integer that all smaller ones are exact with.
+    RuntimeError where the range is empty or leaves the dtype.
+    """
+    if from_ is not None and to is _UNSAID:
+        from_, to = 0, from_
+    low = named.pop("from", 0 if from_ is None else from_)
+    if named:
+        raise TypeError(f"random_() got an unexpected keyword argument '{next(iter(named))}'")
+    name = self.dtype.name
+    if to is None or to is _UNSAID:
+        to = WHOLE[name] + 1 if name in WHOLE else LIMITS[name][1]
+    low, high = int(low), int(to)
+    return _fill_integers(self, "random_", low, high, generator)
+
+
+def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = None) -> TensorBase:
+    """Overwrite with 1 of probability p, a number or a tensor that broadcasts, else 0.
+
+    RuntimeError where a number p lies outside [0, 1], or a tensor's does.
+    """
+    if isinstance(p, TensorBase):
+        drawn = _successes(p.detach().expand(self.shape), generator, "bernoulli_")
+        tape._check_in_place(self, "bernoulli_")
+        return self.copy_(drawn)
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    limit = round(p * (1 << 32))
+    stand_in = self.dtype.name if self.dtype.name not in ("bool", "int8", "uint8", "int16") else "int32"
+    return _fill(
+        self, "bernoulli_", lambda t: _draw(t, bernoulli_kernel, generator, limit >> 16, limit & 0xFFFF),
+        None if stand_in == self.dtype.name else stand_in,
+    )  # fmt: skip
+
+
+def _successes(p: TensorBase, generator: Generator | None, who: str) -> TensorBase:
+    """1.0 with the probability that each element gives."""
+    _floating(p, who)
+    if not bool(((p >= 0) & (p <= 1)).all()):
+        raise RuntimeError(f"{who}(): Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    dtype = p.dtype if p.dtype.name == "float64" else by_name["float32"]
+    u = empty(p.shape, dtype=dtype)
+    return (uniform_(u, generator=generator) < p).to(p.dtype)
+
+
+for _function in (
+    uniform_, normal_, exponential_, geometric_, cauchy_, log_normal_, random_, bernoulli_,
+):  # fmt: skip
+    register(
+        _function.__name__,
+        "random",
+        _function,
+        places=(f"Tensor.{_function.__name__}",),
+        differentiable=False,
+    )
+
+
+# --- new tensors ---------------------------------------------------------------------------------------------------------
+def _made(who: str, size: tuple, options: dict[str, Any]) -> TensorBase:
+    """An empty tensor; what `empty` objects to is said in the function's own name."""
+    try:
+        return empty(*size, **options)
+    except (TypeError, RuntimeError) as error:
+        raise type(error)(str(error).replace("empty()", f"{who}()")) from None
+
+
+def _new(who: str, size: tuple, options: dict[str, Any], generator, fill: Callable) -> TensorBase:
+    """What `rand` and `randn` share: the tensor, the numbers, then `out` and `requires_grad`."""
+    requires = options.pop("requires_grad", False)
+    out = options.pop("out", None)
+    if out is not None and options.get("dtype") is None:
+        options["dtype"] = out.dtype
+    made = _made(who, size, options)
+    if not made.is_complex():
+        _floating(made, who)
+    fill(made)
+    if out is not None:
+        return out.resize_(made.shape).copy_(made)
+    return made.requires_grad_() if requires else made
+
+
+def rand(*size: Any, generator: Generator | None = None, **options: Any) -> TensorBase:
+    """rand(*size, generator=None, out=None, dtype=None, requires_grad=False): numbers uniform in [0, 1).
+
+    The default dtype unless another floating-point or complex one is given; NotImplementedError for integers.
+
+    >>> import flambeau
+    >>> _ = flambeau.manual_seed(0)
+    >>> x = flambeau.rand(2, 3)
+    >>> x.shape, bool(((x >= 0) & (x < 1)).all())
+    (flambeau.Size([2, 3]), True)
+    """
+    return _new("rand", size, options, generator, lambda t: uniform_(t, generator=generator))
+
+
+def randn(*size: Any, generator: Generator | None = None, **options: Any) -> TensorBase:
+    """randn(*size, generator=None, out=None, dtype=None, requires_grad=False): standard normal numbers.
+
+    The default dtype unless another floating-point or complex one is given (complex numbers have variance 1);
+    NotImplementedError for integers.
+
+    >>> import flambeau
+    >>> _ = flambeau.manual_seed(0)
+    >>> flambeau.randn(2, 3).shape
+    flambeau.Size([2, 3])
+    """
+    return _new("randn", size, options, generator, lambda t: normal_(t, generator=generator))
+
+
+def randint(*given: Any, generator: Generator | None = None, **options: Any) -> TensorBase:
+    """randint(low=0, high, size, *, generator=None, out=None, dtype=int64): integers in [low, high).
+
+    RuntimeError where low >= high or the dtype cannot hold them.
+
+    >>> import flambeau
+    >>> x = flambeau.randint(3, 10, (4,))
+    >>> x.dtype, bool(((x >= 3) & (x < 10)).all())
+    (flambeau.int64, True)
+    """
+    bounds, size = _bounds("randint", list(given), options)
+    requires, out = options.pop("requires_grad", False), options.pop("out", None)
+    if options.get("dtype") is None:
+        options["dtype"] = by_name["int64"] if out is None else out.dtype
+    made = _fill_integers(_made("randint", (size,), options), "random_", *bounds, generator)
+    if out is not None:
+        return out.resize_(made.shape).copy_(made)
+    return made.requires_grad_() if requires else made
+
+
+def _bounds(who: str, given: list, options: dict[str, Any]) -> tuple[tuple[int, int], Any]:
+    """(low, high) and the size, by position or by name; low may be left out."""
+    size = options.pop("size", None)
+    if size is None and given and isinstance(given[-1], (tuple, list)):
+        size = given.pop()
+    if "high" in options:
+        high = options.pop("high")
+        low = options.pop("low", given[0] if given else 0)
+        given = given[1:]
+    elif given:
+        high = given.pop()
+        low = options.pop("low", given.pop() if given else 0)
+    else:
+        raise TypeError(f'{who}() missing 1 required positional arguments: "high"')
+    if given:
+        raise TypeError(f"{who}() takes low, high and size, but more were given")
+    if size is None and who == "randint":
+        raise TypeError(f'{who}() missing 1 required positional arguments: "size"')
+    for value in (low, high):
+        if not hasattr(value, "__index__") and not isinstance(value, TensorBase):
+            raise TypeError(f"{who}(): argument 'high' must be int, not {type(value).__name__}")
+    return (int(low), int(high)), size
+
+
+def _like(who: str, input: TensorBase, options: dict[str, Any]) -> TensorBase:
+    if not isinstance(input, TensorBase):
+        raise TypeError(f"{who}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    options.pop("requires_grad", None)
+    try:
+        return empty_like(input, **options)
+    except (TypeError, RuntimeError) as error:
+        raise type(error)(str(error).replace("empty_like()", f"{who}()")) from None
+
+
+def rand_like(input: TensorBase, *, generator: Generator | None = None, **options: Any) -> TensorBase:
+    """Numbers uniform in [0, 1), in the shape and, unless another is given, the dtype of `input`."""
+    requires = options.pop("requires_grad", False)
+    made = uniform_(_like("rand_like", input, options), generator=generator)
+    return made.requires_grad_() if requires else made
+
+
+def randn_like(input: TensorBase, *, generator: Generator | None = None, **options: Any) -> TensorBase:
+    """Standard normal numbers, in the shape and, unless another is given, the dtype of `input`."""
+    requires = options.pop("requires_grad", False)
+    made = normal_(_like("randn_like", input, options), generator=generator)
+    return made.requires_grad_() if requires else made
+
+
+def randint_like(
+    input: TensorBase, *given: Any, generator: Generator | None = None, **options: Any
+) -> TensorBase:
+    """randint_like(input, low=0, high): integers in [low, high), in the shape and dtype of `input`."""
+    bounds, _ = _bounds("randint_like", list(given), options)
+    requires = options.pop("requires_grad", False)
+    made = _fill_integers(_like("randint_like", input, options), "random_", *bounds, generator)
+    return made.requires_grad_() if requires else made
+
+
+for _made_by in (rand, randn, randint, rand_like, randn_like, randint_like):
+    register(_made_by.__name__, "random", _made_by, places=(_made_by.__name__,), differentiable=False)
+
+
+@library("random", "normal", differentiable=False)
+def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None,
+           out: TensorBase | None = None, **options: Any) -> TensorBase:  # fmt: skip
+    """Normal numbers whose mean and standard deviation are tensors, which broadcast, or numbers with a `size`.
+
+    RuntimeError where a standard deviation is negative.
+
+    >>> import flambeau
+    >>> flambeau.normal(flambeau.zeros(3), 0.0)
+    tensor([0., 0., 0.])
+    """
+    if isinstance(mean, TensorBase) or isinstance(std, TensorBase):
+        if isinstance(std, TensorBase) and std.numel() and bool((std < 0).any()):
+            raise RuntimeError("normal(): normal expects all elements of std >= 0.0")
+        if not isinstance(std, TensorBase) and not std >= 0:
+            raise RuntimeError(f"normal(): normal expects std >= 0.0, but found std {std}")
+        with unrecorded():
+            shape = mean + std * 0 if isinstance(mean, TensorBase) else std * 0 + mean
+            _floating(shape, "normal")
+            made = normal_(empty(shape.shape, dtype=shape.dtype), generator=generator) * std + mean
+    else:
+        if size is None:
+            raise TypeError('normal() missing 1 required positional arguments: "size"')
+        requires = options.pop("requires_grad", False)
+        made = normal_(_made("normal", (size,), options), mean, std, generator=generator)
+        made = made.requires_grad_() if requires else made
+    return made if out is None else out.resize_(made.shape).copy_(made)
+
+
+@library("random", "bernoulli", "Tensor.bernoulli", differentiable=False)
+def bernoulli(input: TensorBase, p: float | None = None, *, generator: Generator | None = None,
+              out: TensorBase | None = None) -> TensorBase:  # fmt: skip
+    """1 with the probability that the element of `input` gives (or `p`, where it is given), else 0, in input's dtype.
+
+    RuntimeError where a probability lies outside [0, 1].  The gradient is 0.
+
+    >>> import flambeau
+    >>> flambeau.bernoulli(flambeau.tensor([0., 1.]))
+    tensor([0., 1.])
+    """
+    if p is not None:
+        made = bernoulli_(empty_like(input.detach()), p, generator=generator)
+    else:
+        made = _successes(input.detach(), generator, "bernoulli")
+    if out is not None:
+        return out.resize_(made.shape).copy_(made)
+    if tape.recording(input):
+        tape.record("BernoulliBackward0", lambda g: g * 0.0, (input,), made)
+    return made
+
+
+@library("random", "poisson", differentiable=False)
+def poisson(input: TensorBase, generator: Generator | None = None) -> TensorBase:
+    """Poisson numbers with the rates that `input` gives; RuntimeError where one is negative.  The gradient is 0.
+
+    Rates below 10 count exponential intervals (Knuth, TAOCP 2, 3.4.1); larger ones are drawn by rejection (Hörmann, "The
+    transformed rejection method for generating Poisson random variables", 1993), as NumPy has it, from a stream that the
+    generator seeds.
+    """
+    import numpy as np
+
+    _floating(input, "poisson")
+    rates = input.detach()
+    if rates.numel() and not bool((rates >= 0).all()):
+        raise RuntimeError("poisson(): invalid Poisson rate, expected rate to be non-negative")
+    seed, first = _reserve(generator, 1)
+    stream = np.random.Generator(np.random.Philox(key=seed, counter=[first, 1, 0, 0]))
+    drawn = stream.poisson(to_dtype(rates, by_name["float64"]).contiguous().numpy())
+    from ...core.make.bridge import from_numpy
+
+    made = from_numpy(np.asarray(drawn, dtype="float64")).to(input.dtype)
+    if tape.recording(input):
+        tape.record("PoissonBackward0", lambda g: g * 0.0, (input,), made)
+    return made
+
+
+@library("random", "multinomial", "Tensor.multinomial", differentiable=False)
+def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, *, generator: Generator | None = None,
+                out: TensorBase | None = None) -> TensorBase:  # fmt: skip
+    """Indices (int64) drawn from each row of weights, which need not sum to 1: shape [num_samples] or [rows, num_samples].
+
+    Without replacement, indices are those of the largest weight / exponential (Efraimidis and Spirakis, 2006).
+    RuntimeError for negative, infinite or all-zero weights, and for more samples than there are to draw.
+
+    >>> import flambeau
+    >>> flambeau.multinomial(flambeau.tensor([0., 1., 0.]), 2, replacement=True)
+    tensor([1, 1])
+    """
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"multinomial(): prob_dist must be 1 or 2 dim, got {input.ndim}")
+    _floating(input, "multinomial")
+    if num_samples <= 0:
+        raise RuntimeError(f"multinomial(): cannot sample n_sample <= 0 samples, got {num_samples}")
+    if not replacement and num_samples > input.shape[-1]:
+        raise RuntimeError(
+            "multinomial(): cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+        )
+    weights = to_dtype(
+        input.detach(), by_name["float64"] if input.dtype.name == "float64" else by_name["float32"]
+    )
+    if not bool(((weights >= 0) & (weights < math.inf)).all()):
+        raise RuntimeError("multinomial(): probability tensor contains either `inf`, `nan` or element < 0")
+    if bool((weights.sum(-1) <= 0).any()):
+        raise RuntimeError("multinomial(): invalid multinomial distribution (sum of probabilities <= 0)")
+    with unrecorded():
+        if replacement:
+            drawn = _with_replacement(weights, num_samples, generator)
+        else:
+            found = weights / exponential_(empty(weights.shape, dtype=weights.dtype), generator=generator)
+            drawn = found.topk(num_samples, -1).indices
+    return drawn if out is None else out.resize_(drawn.shape).copy_(drawn)
+
+
+def _with_replacement(weights: TensorBase, n: int, generator: Generator | None) -> TensorBase:
+    """Where uniform numbers fall among the cumulative weights; never on a weight of zero."""
+    bounds = weights.to(by_name["float64"]).cumsum(-1)
+    u = uniform_(empty((*weights.shape[:-1], n), dtype=bounds.dtype), generator=generator)
+    total = bounds[..., -1:].contiguous()
+    return searchsorted(bounds, u * total, right=True).minimum(
+        searchsorted(bounds, total)
+    )  # a product may round up to it

@@ -1,0 +1,1 @@
+"""Reductions, scans and what is made of them."""

@@ -1,0 +1,243 @@
+"""Reductions and normalisations of the elements where a mask is true: the others count as what changes nothing.
+
+Every function takes `mask` (bool, broadcast against the input; None for all elements).  A row without a true element gives the
+value of an empty one: 0 for a sum, 1 for a product, NaN for a mean, the lowest value of the dtype for a maximum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...core.base.dtypes import by_name, dtype
+from ...core.base.tensor import TensorBase
+from ..declare.registry import library
+from ..declare.results import category
+from ..moving.shaping import _wrapped
+from ..pointwise import arithmetic as a
+from . import reductions, scans
+from . import summaries as reduced
+
+FLOAT32, INT64 = by_name["float32"], by_name["int64"]
+
+
+def _dims(dim: Any, input: TensorBase) -> tuple[int, ...]:
+    """The dimensions to reduce, counted from the front; all without `dim`."""
+    if dim is None or dim == ():
+        return tuple(range(input.ndim))
+    given = (dim,) if isinstance(dim, int) else tuple(dim)
+    found = tuple(_wrapped(d, input, "masked") for d in given)
+    if len(set(found)) != len(found):
+        raise RuntimeError(f"masked: dim {list(given)} appears multiple times in the list of dims")
+    return found if input.ndim else ()
+
+
+def _filled(input: TensorBase, mask: TensorBase | None, value: Any) -> TensorBase:
+    """The input with `value` where the mask is not true."""
+    if mask is None:
+        return input
+    if mask.dtype.name != "bool":
+        raise RuntimeError(f"masked: mask must be a bool tensor, got {mask.dtype}")
+    return input.masked_fill(~mask, value)
+
+
+def _widened(input: TensorBase, given: dtype | None) -> TensorBase:
+    """In the dtype given, or int64 for integers and bools."""
+    if given is None:
+        given = INT64 if category(input.dtype) < 2 else input.dtype
+    return input.to(given)
+
+
+def _as(input: TensorBase, given: dtype | None) -> TensorBase:
+    return input if given is None else input.to(given)
+
+
+def _lowest(d: dtype) -> Any:
+    return _limit(d, "min", -math.inf)
+
+
+def _limit(d: dtype, name: str, infinite: float) -> Any:
+    from ..._typeinfo import iinfo
+
+    if category(d) == 0:
+        return name == "max"
+    return getattr(iinfo(d), name) if category(d) == 1 else infinite
+
+
+def _enter(function: Callable) -> Callable:
+    return library("masked", f"masked.{function.__name__}", name=f"masked.{function.__name__}")(function)
+
+
+def _over(op: Any, x: TensorBase, dim: Any, keepdim: bool) -> TensorBase:
+    dims = _dims(dim, x)
+    return op(x, dims, keepdim) if dims else op(x)
+
+
+@_enter
+def sum(input, dim=None, *, keepdim=False, dtype=None, mask=None):  # noqa: A001
+    """Sum over `dim`."""
+    return _over(reductions.sum_, _widened(_filled(input, mask, 0), dtype), dim, keepdim)
+
+
+@_enter
+def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """Product over `dim`."""
+    x = _widened(_filled(input, mask, 1), dtype)
+    dims = _dims(dim, x)
+    for d in sorted(dims, reverse=True):
+        x = reduced.prod(x, d, keepdim)
+    return x if dims else reduced.prod(x)
+
+
+@_enter
+def cumsum(input, dim, *, dtype=None, mask=None):
+    """Running sum along `dim`."""
+    return scans.cumsum(_filled(input, mask, 0), dim, dtype=dtype)
+
+
+@_enter
+def cumprod(input, dim, *, dtype=None, mask=None):
+    """Running product along `dim`."""
+    return scans.cumprod(_filled(input, mask, 1), dim, dtype=dtype)
+
+
+@_enter
+def amax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """Largest element over `dim`."""
+    x = _as(input, dtype)
+    return _over(reductions.amax, _filled(x, mask, _lowest(x.dtype)), dim, keepdim)
+
+
+@_enter
+def amin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """Smallest element over `dim`."""
+    x = _as(input, dtype)
+    return _over(reductions.amin, _filled(x, mask, _limit(x.dtype, "max", math.inf)), dim, keepdim)
+
+
+@_enter
+def argmax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """Where the largest element stands, along `dim` or in the flattened tensor; in the dtype of the input, as PyTorch
+    has it.
+    """
+    x = _as(input, dtype)
+    return reductions.argmax(_filled(x, mask, _lowest(x.dtype)), dim, keepdim).to(x.dtype)
+
+
+@_enter
+def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """Where the smallest element stands, along `dim` or in the flattened tensor; in the dtype of the input, as PyTorch
+    has it.
+    """
+    x = _as(input, dtype)
+    return reductions.argmin(_filled(x, mask, _limit(x.dtype, "max", math.inf)), dim, keepdim).to(x.dtype)
+
+
+def _count(x: TensorBase, dim: Any, keepdim: bool, mask: TensorBase | None) -> TensorBase:
+    """How many elements each row has, in the dtype of `x`."""
+    return sum(x.new_ones(x.shape), dim, keepdim=keepdim, mask=mask)
+
+
+@_enter
+def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """Mean over `dim`.  ValueError unless the result's dtype is a floating-point or complex one."""
+    x = _as(input, dtype)
+    if category(x.dtype) < 2:
+        raise ValueError(
+            "masked.mean(): Could not infer output dtype. dtype must be either a floating point or complex dtype. Got: "
+            f"{x.dtype}"
+        )
+    return sum(x, dim, keepdim=keepdim, mask=mask) / _count(x, dim, keepdim, mask)
+
+
+@_enter
+def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
+    """The median along `dim`; NaN for a row without a true element.  ValueError for integers."""
+    x = _as(input, dtype)
+    if category(x.dtype) < 2:
+        raise ValueError(f"masked.median(): expects a floating point dtype, got {x.dtype}")
+    if bool(x.detach().isnan().any()):
+        raise ValueError("masked.median(): input must not hold NaN, which marks what the mask leaves out")
+    return _filled(x, mask, math.nan).nanmedian(dim, keepdim).values
+
+
+@_enter
+def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """log Σ exp(input) over `dim`, without overflow; of integers cut to an integer, as PyTorch has it."""
+    x = _as(input, dtype)
+    filled = _filled(x, mask, _lowest(x.dtype))
+    filled = filled if category(x.dtype) > 1 else filled.to(FLOAT32)
+    return reduced.logsumexp(filled, _dims(dim, x), keepdim).to(x.dtype)
+
+
+@_enter
+def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
+    """log(exp(input) + exp(other)), with a mask for each."""
+    from ..pointwise.elementary import logaddexp as of_all
+
+    x, y = _as(input, dtype), _as(other, dtype)
+    return of_all(_filled(x, input_mask, -math.inf), _filled(y, other_mask, -math.inf))
+
+
+@_enter
+def norm(input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """The norm of order `ord` over `dim`."""
+    order = float(ord) if ord is not None else 2.0
+    x = _filled(_as(input, dtype), mask, math.inf if order < 0 else 0)
+    return reduced.vector_norm(x, order, _dims(dim, x) or None, keepdim)
+
+
+def _spread(input, dim, unbiased, correction, keepdim, dtype, mask):
+    x = _as(input, dtype)
+    x = x if category(x.dtype) > 1 else x.to(FLOAT32)
+    free = correction if correction is not None else int(unbiased is None or unbiased)
+    count = _count(x, dim, True, mask)
+    deviations = _filled(x - sum(x, dim, keepdim=True, mask=mask) / count, mask, 0)
+    squares = deviations * (deviations.conj() if x.is_complex() else deviations)
+    total = sum(squares, dim, keepdim=keepdim)
+    count = count.real if x.is_complex() else count  # the result is complex too, as PyTorch has it
+    count = count if keepdim else count.reshape(total.shape)
+    return total / (count - free).clamp(min=0)
+
+
+@_enter
+def var(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None):
+    """Variance over `dim`: squared deviations over n - correction (default 1)."""
+    return _spread(input, dim, unbiased, correction, keepdim, dtype, mask)
+
+
+@_enter
+def std(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None):
+    """Standard deviation over `dim`, the root of `var`."""
+    return _spread(input, dim, unbiased, correction, keepdim, dtype, mask).sqrt()
+
+
+@_enter
+def softmax(input, dim, *, dtype=None, mask=None):
+    """Exponentials divided by their sum along `dim`."""
+    return _filled(_floating(input, dtype), mask, -math.inf).softmax(dim)
+
+
+@_enter
+def log_softmax(input, dim, *, dtype=None, mask=None):
+    """Logarithm of `softmax`."""
+    return _filled(_floating(input, dtype), mask, -math.inf).log_softmax(dim)
+
+
+@_enter
+def softmin(input, dim, *, dtype=None, mask=None):
+    """`softmax` of the negated input."""
+    return (-_filled(_floating(input, dtype), mask, math.inf)).softmax(dim)
+
+
+def _floating(input: TensorBase, given: dtype | None) -> TensorBase:
+    x = _as(input, given)
+    return x if category(x.dtype) > 1 else x.to(FLOAT32)
+
+
+@_enter
+def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
+    """input / max(norm(input, ord, dim), eps)."""
+    x = _filled(_as(input, dtype), mask, 0)
+    return x / a.clamp(norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask), min=eps)

@@ -1,0 +1,429 @@
+"""Discrete Fourier transforms by SciPy, over any number of dimensions, with derivatives of any order.
+
+Three transforms are on the tape; all others are one of them between changes of shape:
+
+    c2c   y_k = scale · Σ x_j e^(∓2πi jk/n)
+    r2c   the same of real numbers, the first n/2 + 1 values of the last dimension, which determine the others
+    c2r   of such values, the real result
+
+The gradient of a linear map is its Hermitian transpose, which is again one of the three.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.base.dtypes import by_name, get_default_dtype
+from ...core.base.tensor import TensorBase
+from ...core.make.create import arange
+from ...core.tape import tape
+from ...core.views.views import view_as_real
+from ..declare.registry import library
+from ..declare.results import into
+from ..moving.joining import cat
+from ..moving.shaping import _spread, _wrapped, roll
+from ..moving.viewing import real
+from ..pointwise.complex_numbers import conj
+from ..pointwise.hosted import host
+
+COMPLEX_OF = {"float32": "complex64", "float64": "complex128"}
+
+
+# --- the three transforms ---------------------------------------------------------------------------------------------------
+def c2c(x: TensorBase, dims: tuple[int, ...], scale: float, forward: bool) -> TensorBase:
+    """The transform of complex numbers along `dims`, of e^(-2πi jk/n) where `forward`, else of e^(2πi jk/n)."""
+
+    def transform(a: Any) -> Any:
+        import scipy.fft
+
+        if not a.size or not dims:
+            return a * scale
+        function, norm = (scipy.fft.fftn, "backward") if forward else (scipy.fft.ifftn, "forward")
+        return function(a, axes=dims, norm=norm) * a.real.dtype.type(scale)
+
+    found = host(transform, x)
+    if tape.recording(x):
+        tape.record("FftC2CBackward0", lambda grad: (c2c(grad, dims, scale, not forward),), (x,), found)
+    return found
+
+
+def r2c(x: TensorBase, dims: tuple[int, ...], scale: float) -> TensorBase:
+    """The forward transform of real numbers, its last dimension (of `dims`) cut to n/2 + 1 values."""
+
+    def transform(a: Any) -> Any:
+        import scipy.fft
+
+        return scipy.fft.rfftn(a, axes=dims) * a.dtype.type(scale)
+
+    found = host(transform, x)
+    if tape.recording(x):
+        tape.record("FftR2CBackward0", _r2c_gradient, (x,), found, (), (dims, scale, x.shape[dims[-1]]))
+    return found
+
+
+def _r2c_gradient(grad: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> tuple:
+    return (real(c2c(resized(grad, dims[-1], n), dims, scale, False)),)
+
+
+def c2r(x: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> TensorBase:
+    """The inverse of r2c but for its scale, where the last of `dims` gets n values."""
+
+    def transform(a: Any) -> Any:
+        import scipy.fft
+
+        sizes = [a.shape[d] for d in dims[:-1]] + [n]
+        return scipy.fft.irfftn(a, sizes, axes=dims, norm="forward") * a.real.dtype.type(scale)
+
+    found = host(transform, x)
+    if tape.recording(x):
+        tape.record("FftC2RBackward0", _c2r_gradient, (x,), found, (), (dims, scale))
+    return found
+
+
+def _c2r_gradient(grad: TensorBase, dims: tuple[int, ...], scale: float) -> tuple:
+    """Values that stand for their conjugates too count twice: all but the first and, for even n, the last."""
+    n, axis = grad.shape[dims[-1]], dims[-1]
+    half = r2c(grad, dims, scale)
+    count = half.shape[axis]
+    twice = (n - 1) // 2
+    parts = [
+        half.narrow(axis, 0, 1),
+        half.narrow(axis, 1, twice) * 2.0,
+        half.narrow(axis, 1 + twice, count - 1 - twice),
+    ]
+    return (cat([p for p in parts if p.shape[axis]], axis),)
+
+
+def resized(x: TensorBase, dim: int, n: int) -> TensorBase:
+    """The dimension cut or filled with zeros to n elements."""
+    have = x.shape[dim]
+    if n <= have:
+        return x if n == have else x.narrow(dim, 0, n)
+    sizes = list(x.shape)
+    sizes[dim] = n - have
+    return cat([x, x.new_zeros(sizes)], dim)
+
+
+# --- arguments ----------------------------------------------------------------------------------------------------------------
+def _floating(who: str, x: TensorBase) -> TensorBase:
+    """Integers as the default dtype.  RuntimeError for half types."""
+    if not isinstance(x, TensorBase):
+        raise TypeError(f"{who}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
+    if x.dtype.name in ("float16", "bfloat16"):
+        raise RuntimeError(f"{who}(): Unsupported dtype {x.dtype}")
+    return x if x.is_floating_point() or x.is_complex() else x.to(get_default_dtype())
+
+
+def _complex(who: str, x: TensorBase) -> TensorBase:
+    x = _floating(who, x)
+    return x if x.is_complex() else x.to(by_name[COMPLEX_OF[x.dtype.name]])
+
+
+def _real(who: str, x: TensorBase) -> TensorBase:
+    if isinstance(x, TensorBase) and x.is_complex():
+        raise RuntimeError(f"{who}() expects a real input tensor, but got {x.dtype}")
+    return _floating(who, x)
+
+
+def _scale(who: str, norm: str | None, count: int, forward: bool) -> float:
+    """1, 1/n or 1/√n, where the norm puts it."""
+    if norm not in (None, "backward", "ortho", "forward"):
+        raise RuntimeError(f'{who}(): Invalid normalization mode: "{norm}"')
+    if norm == "ortho":
+        return 1.0 / math.sqrt(count) if count else 1.0
+    return 1.0 / count if count and (norm == "forward") == forward else 1.0
+
+
+def _sized(who: str, x: TensorBase, s: Any, dim: Any) -> tuple[list[int], tuple[int, ...]]:
+    """Sizes to transform and dimensions, as PyTorch derives one from the other where only one is given."""
+    if dim is None:
+        if s is None:
+            axes = tuple(range(x.ndim))
+        else:
+            if len(s) > x.ndim:
+                raise RuntimeError(
+                    f"{who}(): Got shape with {len(s)} values but input tensor only has {x.ndim} dimensions."
+                )
+            axes = tuple(range(x.ndim - len(s), x.ndim))
+    else:
+        given = (dim,) if isinstance(dim, int) else tuple(dim)
+        axes = tuple(_wrapped(d, x, who) for d in given)
+        if len(set(axes)) != len(axes):
+            raise RuntimeError(f"{who}(): FFT dims must be unique, got {list(given)}")
+        if s is not None and len(s) != len(axes):
+            raise RuntimeError(
+                f"{who}(): When given, dim and shape arguments must have the same length, got {len(axes)} and {len(s)}"
+            )
+    sizes = [x.shape[a] if s is None or s[k] == -1 else s[k] for k, a in enumerate(axes)]
+    for n in sizes:
+        if n < 1:
+            raise RuntimeError(f"{who}(): Invalid number of data points ({n}) specified")
+    return sizes, axes
+
+
+def _fitted(x: TensorBase, sizes: Sequence[int], axes: tuple[int, ...]) -> TensorBase:
+    for n, a in zip(sizes, axes):
+        x = resized(x, a, n)
+    return x
+
+
+# --- transforms over several dimensions -----------------------------------------------------------------------------------------
+def _complex_to_complex(
+    who: str, input: TensorBase, s: Any, dim: Any, norm: str | None, forward: bool
+) -> TensorBase:
+    x = _complex(who, input)
+    sizes, axes = _sized(who, x, s, dim)
+    return c2c(_fitted(x, sizes, axes), axes, _scale(who, norm, math.prod(sizes), forward), forward)
+
+
+def _real_to_complex(
+    who: str, input: TensorBase, s: Any, dim: Any, norm: str | None, forward: bool
+) -> TensorBase:
+    """The forward transform of real numbers; the inverse one, their conjugate."""
+    x = _real(who, input)
+    sizes, axes = _sized(who, x, s, dim)
+    if not axes:
+        raise RuntimeError(f"{who}() must transform at least one axis")
+    found = r2c(_fitted(x, sizes, axes), axes, _scale(who, norm, math.prod(sizes), forward))
+    return found if forward else conj(found)
+
+
+def _complex_to_real(
+    who: str, input: TensorBase, s: Any, dim: Any, norm: str | None, forward: bool
+) -> TensorBase:
+    """The inverse transform of half of Hermitian values; the forward one is that of their conjugates."""
+    x = _complex(who, input)
+    last = -1 if s is None else tuple(s)[-1]
+    halves = None if s is None else (*tuple(s)[:-1], 1 if last == -1 else last // 2 + 1)
+    if last != -1 and last < 1:
+        raise RuntimeError(f"{who}(): Invalid number of data points ({last}) specified")
+    _, axes = _sized(who, x, halves, dim)
+    if not axes:
+        raise RuntimeError(f"{who}() must transform at least one axis")
+    n = 2 * (x.shape[axes[-1]] - 1) if last == -1 else last
+    if n < 1:
+        raise RuntimeError(f"{who}(): Invalid number of data points ({n}) specified")
+    sizes = [x.shape[a] if s is None or s[k] == -1 else s[k] for k, a in enumerate(axes[:-1])] + [n // 2 + 1]
+    x = _fitted(x, sizes, axes)
+    scale = _scale(who, norm, math.prod([*sizes[:-1], n]), forward)
+    return c2r(conj(x) if forward else x, axes, scale, n)
+
+
+def _transform(name: str, compute: Any, forward: bool, what: str) -> None:
+    """The public functions of one kind: over one dimension, two (`…2`) and any number (`…n`)."""
+
+    def one(input, n=None, dim=-1, norm=None, *, out=None):
+        return into(
+            out, compute(f"fft.{name}", input, None if n is None else (n,), dim, norm, forward), f"fft.{name}"
+        )
+
+    def two(input, s=None, dim=(-2, -1), norm=None, *, out=None):
+        return into(out, compute(f"fft.{name}2", input, s, dim, norm, forward), f"fft.{name}2")
+
+    def several(input, s=None, dim=None, norm=None, *, out=None):
+        return into(out, compute(f"fft.{name}n", input, s, dim, norm, forward), f"fft.{name}n")
+
+    ends = (
+        ("", one, "`n` elements (cut or filled with zeros) along `dim`"),
+        ("2", two, "the last two dimensions, or those in `dim`, with `s` elements"),
+        ("n", several, "all dimensions, or those in `dim`, with `s` elements"),
+    )
+    for end, function, where in ends:
+        function.__name__ = function.__qualname__ = f"{name}{end}"
+        function.__doc__ = (
+            f'{what}, over {where}.\n\n`norm`: "backward" (the default) divides the inverse transform by n, "forward" the '
+            'forward one, "ortho" both by √n.'
+        )
+        library("spectral", f"fft.{name}{end}", name=f"fft.{name}{end}")(function)
+
+
+_transform("fft", _complex_to_complex, True, "Discrete Fourier transform")
+_transform("ifft", _complex_to_complex, False, "Inverse discrete Fourier transform")
+_transform(
+    "rfft", _real_to_complex, True, "Discrete Fourier transform of real numbers, the half that determines all"
+)
+_transform("irfft", _complex_to_real, False, "Inverse of `rfft`: real numbers, n even unless it is given")
+_transform("hfft", _complex_to_real, True, "Discrete Fourier transform, real, of half of a Hermitian signal")
+_transform("ihfft", _real_to_complex, False, "Inverse of `hfft`: half of the Hermitian signal")
+
+
+# --- frequencies and shifts -----------------------------------------------------------------------------------------------------
+@library("spectral", "fft.fftfreq", differentiable=False)
+def fftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    out: TensorBase | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> TensorBase:
+    """The frequencies of the n values of `fft` for samples at distance d: zero, positive, negative.
+
+    >>> import flambeau
+    >>> flambeau.fft.fftfreq(4)
+    tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
+    """
+    made = {"dtype": dtype or get_default_dtype(), "layout": layout, "device": device}
+    found = cat([arange((n + 1) // 2, **made), arange(-(n // 2), 0, **made)]) * (1.0 / (n * d))
+    return into(out, found, "fftfreq").requires_grad_(requires_grad)
+
+
+@library("spectral", "fft.rfftfreq", differentiable=False)
+def rfftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    out: TensorBase | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> TensorBase:
+    """The frequencies of the n/2 + 1 values of `rfft` for samples at distance d."""
+    made = {"dtype": dtype or get_default_dtype(), "layout": layout, "device": device}
+    found = arange(n // 2 + 1, **made) * (1.0 / (n * d))
+    return into(out, found, "rfftfreq").requires_grad_(requires_grad)
+
+
+@library("spectral", "fft.fftshift", reference="numpy.fft.fftshift")
+def fftshift(input: TensorBase, dim: Any = None) -> TensorBase:
+    """The frequency zero moved to the middle, along `dim` (all by default)."""
+    axes = tuple(range(input.ndim)) if dim is None else _spread((dim,))
+    return roll(input, [input.shape[a] // 2 for a in axes], axes) if axes else input.clone()
+
+
+@library("spectral", "fft.ifftshift", reference="numpy.fft.ifftshift")
+def ifftshift(input: TensorBase, dim: Any = None) -> TensorBase:
+    """The inverse of `fftshift`."""
+    axes = tuple(range(input.ndim)) if dim is None else _spread((dim,))
+    return roll(input, [-(input.shape[a] // 2) for a in axes], axes) if axes else input.clone()
+
+
+# --- short-time transforms ------------------------------------------------------------------------------------------------------
+def _window(who: str, window: TensorBase | None, length: int, n_fft: int, like: TensorBase) -> TensorBase:
+    """The window, or ones, with zeros on both sides up to n_fft."""
+    if not 0 < length <= n_fft:
+        raise RuntimeError(f"{who}(): expected 0 < win_length <= n_fft, but got win_length={length}")
+    if window is None:
+        kind = by_name[{v: k for k, v in COMPLEX_OF.items()}.get(like.dtype.name, like.dtype.name)]
+        window = like.new_ones(length, dtype=kind)
+    elif tuple(window.shape) != (length,):
+        raise RuntimeError(
+            f"{who}(): expected a 1D window tensor of size equal to win_length={length}, but got window with size {list(window.shape)}"
+        )
+    left = (n_fft - length) // 2
+    parts = [window.new_zeros(left), window, window.new_zeros(n_fft - length - left)]
+    return cat(parts) if length < n_fft else window
+
+
+@library("spectral", "stft", "Tensor.stft")
+def stft(
+    input: TensorBase,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: TensorBase | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+) -> TensorBase:
+    """Fourier transforms of windows of n_fft elements, at every hop_length-th place: (batch, frequency, place).
+
+    With `center` the first window stands around the first element: the signal is padded on both sides.  `onesided` (usual
+    for real signals) leaves n_fft/2 + 1 frequencies.  RuntimeError for arguments that do not fit, and unless `return_complex`
+    is given for a real signal.
+    """
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"stft(): expected a 1D or 2D tensor, but got {input.ndim}D")
+    complex_input = input.is_complex() or (window is not None and window.is_complex())
+    if return_complex is None:
+        if not complex_input:
+            raise RuntimeError("stft(): requires the return_complex parameter be given for real inputs")
+        return_complex = True
+    hop = n_fft // 4 if hop_length is None else hop_length
+    if hop <= 0:
+        raise RuntimeError(f"stft(): expected hop_length > 0, but got hop_length={hop}")
+    x = input.unsqueeze(0) if input.ndim == 1 else input
+    if center:
+        from ..moving.padding import pad
+
+        x = pad(x.unsqueeze(1), (n_fft // 2, n_fft // 2), mode=pad_mode).squeeze(1)
+    if not 0 < n_fft <= x.shape[-1]:
+        raise RuntimeError(f"stft(): expected 0 < n_fft <= {x.shape[-1]}, but got n_fft={n_fft}")
+    onesided = not complex_input if onesided is None else onesided
+    if onesided and complex_input:
+        raise RuntimeError("stft(): Cannot have onesided output if window or input is complex")
+    frames = x.unfold(-1, n_fft, hop) * _window("stft", window, win_length or n_fft, n_fft, x)
+    scale = 1.0 / math.sqrt(n_fft) if normalized else 1.0
+    found = r2c(frames, (2,), scale) if onesided else c2c(_complex("stft", frames), (2,), scale, True)
+    found = found.mT
+    found = found.squeeze(0) if input.ndim == 1 else found
+    return found if return_complex else view_as_real(found.contiguous())
+
+
+@library("spectral", "istft", "Tensor.istft")
+def istft(
+    input: TensorBase,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: TensorBase | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> TensorBase:
+    """The signal with the least squared distance to these short-time transforms: D. W. Griffin and J. S. Lim, "Signal
+    estimation from modified short-time Fourier transform" (1984).
+
+    Windows are added up where they stand, divided by the sum of the squared windows.  RuntimeError where that is 0 somewhere.
+    """
+    if not input.is_complex():
+        raise RuntimeError(
+            "istft(): requires a complex-valued input tensor matching the output from stft(return_complex=True)"
+        )
+    if input.ndim not in (2, 3) or not input.numel():
+        raise RuntimeError(
+            f"istft(): expected a tensor with 2 or 3 dimensions and elements, but got {list(input.shape)}"
+        )
+    hop = n_fft // 4 if hop_length is None else hop_length
+    size = n_fft if win_length is None else win_length
+    if not 0 < hop <= size:
+        raise RuntimeError(f"istft(): expected 0 < hop_length <= win_length, got {hop} and {size}")
+    x = input.unsqueeze(0) if input.ndim == 2 else input
+    frequencies, places = x.shape[-2:]
+    if onesided is None:
+        onesided = frequencies != n_fft
+    if frequencies != (n_fft // 2 + 1 if onesided else n_fft):
+        raise RuntimeError(f"istft(): the frequency dimension does not fit n_fft={n_fft}: got {frequencies}")
+    weights = _window("istft", window, size, n_fft, x)
+    scale = 1.0 / math.sqrt(n_fft) if normalized else 1.0 / n_fft
+    frames = x.mT
+    if return_complex:
+        frames = c2c(frames, (2,), scale, False)
+    else:
+        if weights.is_complex():
+            raise RuntimeError("istft(): Complex windows are incompatible with return_complex=False")
+        frames = c2r(frames.narrow(-1, 0, n_fft // 2 + 1), (2,), scale, n_fft)
+    total = n_fft + hop * (places - 1)
+    where = (arange(places).unsqueeze(1) * hop + arange(n_fft)).reshape(-1)
+    batch = frames.shape[0]
+    signal = (frames * weights).reshape(batch, -1)
+    signal = signal.new_zeros((batch, total)).index_add(1, where, signal)
+    squares = (weights * weights).unsqueeze(0).expand(places, n_fft).reshape(-1)
+    envelope = squares.new_zeros(total).index_add(0, where, squares)
+    start = n_fft // 2 if center else 0
+    end = start + length if length is not None else total - (n_fft // 2 if center else 0)
+    kept = min(end, total) - start
+    signal, envelope = signal.narrow(1, start, kept), envelope.narrow(0, start, kept)
+    if not bool((envelope.detach().abs() > 1e-11).all()):
+        raise RuntimeError("istft(): window overlap add min: the windows leave places uncovered")
+    signal = resized(signal / envelope, 1, end - start)
+    return signal.squeeze(0) if input.ndim == 2 else signal

@@ -1,0 +1,182 @@
+"""Window functions: symmetric ones of `signal.windows`, and the older names of the flat namespace, periodic by default."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core.base.dtypes import by_name, get_default_dtype
+from ...core.base.tensor import TensorBase
+from ...core.make.create import arange, empty
+from ..declare.registry import library
+from ..pointwise.special import i0
+
+DOUBLE = by_name["float64"]
+
+
+def _made(
+    who: str, M: int, sym: bool, shape: Callable, dtype: Any, layout: Any, device: Any, requires_grad: bool
+) -> TensorBase:
+    """`shape(k, n)` for k = 0 … M-1, in float64 on the CPU and then rounded and moved; n is the distance of the first and last
+    element of a period.
+
+    ValueError for a negative M, RuntimeError where the dtype is not a floating-point one.
+    """
+    if not isinstance(M, int):
+        raise TypeError(f"{who}(): argument 'M' (position 1) must be int, not {type(M).__name__}")
+    if M < 0:
+        raise ValueError(f"{who}(): requires non-negative window length, got M={M}")
+    dtype = get_default_dtype() if dtype is None else dtype
+    if not dtype.is_floating_point:
+        raise ValueError(f"{who}(): expects floating point dtypes, got: {dtype}")
+    found = empty(0, dtype=dtype, layout=layout, device=device)
+    if M == 1:
+        found = arange(1, 2, dtype=dtype, device=device)
+    elif M > 1:
+        found = shape(arange(M, dtype=DOUBLE), M - 1 if sym else M).to(found.device, dtype)
+    return found.requires_grad_(requires_grad)
+
+
+def _window(name: str, what: str, shape: Callable, **given: float) -> None:
+    """Declare `signal.windows.name(M, *, …given, sym=True)`."""
+
+    def function(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False, **options):
+        unknown = set(options) - set(given)
+        if unknown:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{sorted(unknown)[0]}'")
+        values = {**given, **options}
+        return _made(name, M, sym, lambda k, n: shape(k, n, **values), dtype, layout, device, requires_grad)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"{what}: M values, symmetric, or `sym=False` a period of length M.\n\nOptions: "
+        + (", ".join(f"{k}={v}" for k, v in given.items()) or "none")
+        + "."
+    )
+    library("window", f"signal.windows.{name}", name=f"window.{name}", differentiable=False)(function)
+
+
+def _cosines(k: TensorBase, n: int, a: Sequence[float]) -> TensorBase:
+    """Σ (-1)^j a_j cos(2πjk/n)."""
+    found = k * 0.0
+    for j, weight in enumerate(a):
+        found = found + (-1) ** j * weight * (k * (2 * math.pi * j / n)).cos()
+    return found
+
+
+def _kaiser(k: TensorBase, n: int, beta: float) -> TensorBase:
+    x = k * (2.0 / n) - 1.0
+    return i0(beta * (1.0 - x * x).clamp(min=0.0).sqrt()) / float(i0(k.new_tensor(beta)))
+
+
+def _gaussian(k: TensorBase, n: int, std: float) -> TensorBase:
+    if std <= 0:
+        raise ValueError(f"gaussian(): Standard deviation must be positive, got: {std} instead.")
+    x = (k - n / 2) / std
+    return (x * x * -0.5).exp()
+
+
+def _exponential(k: TensorBase, n: int, center: float | None, tau: float) -> TensorBase:
+    if tau <= 0:
+        raise ValueError(f"exponential(): Tau must be positive, got: {tau} instead.")
+    return ((k - (n / 2 if center is None else center)).abs() / -tau).exp()
+
+
+NUTTALL = (0.3635819, 0.4891775, 0.1365995, 0.0106411)
+_window("bartlett", "Triangle", lambda k, n: 1.0 - (k * (2.0 / n) - 1.0).abs())
+_window("blackman", "Blackman window", lambda k, n: _cosines(k, n, (0.42, 0.5, 0.08)))
+_window("cosine", "Half a period of the sine", lambda k, n: ((k + 0.5) * (math.pi / (n + 1))).sin())
+_window("exponential", "exp(-|k - center| / tau)", _exponential, center=None, tau=1.0)  # type: ignore[arg-type]
+_window("gaussian", "exp(-((k - n/2) / std)² / 2)", _gaussian, std=1.0)
+_window("hamming", "Hamming window", lambda k, n: _cosines(k, n, (0.54, 0.46)))
+_window("hann", "Hann window", lambda k, n: _cosines(k, n, (0.5, 0.5)))
+_window("kaiser", "Kaiser window", _kaiser, beta=12.0)
+_window("nuttall", "Nuttall window with continuous first derivative", lambda k, n: _cosines(k, n, NUTTALL))
+
+
+@library("window", "signal.windows.general_cosine", differentiable=False)
+def general_cosine(
+    M: int,
+    *,
+    a: Sequence[float],
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> TensorBase:
+    """Σ (-1)^j a_j cos(2πjk/n).  TypeError unless `a` is a sequence, ValueError where it is empty."""
+    if not isinstance(a, (list, tuple)):
+        raise TypeError("general_cosine(): Coefficients must be a list/tuple")
+    if not a:
+        raise ValueError("general_cosine(): Coefficients cannot be empty")
+    return _made(
+        "general_cosine", M, sym, lambda k, n: _cosines(k, n, a), dtype, layout, device, requires_grad
+    )
+
+
+@library("window", "signal.windows.general_hamming", differentiable=False)
+def general_hamming(
+    M: int,
+    *,
+    alpha: float = 0.54,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> TensorBase:
+    """alpha - (1 - alpha) cos(2πk/n)."""
+    weights = (alpha, 1.0 - alpha)
+    return _made(
+        "general_hamming", M, sym, lambda k, n: _cosines(k, n, weights), dtype, layout, device, requires_grad
+    )
+
+
+def _old(name: str, what: str, shape: Callable, *parameters: tuple[str, float]) -> None:
+    """Declare `flambeau.name(window_length, periodic=True, …parameters)`."""
+
+    def function(
+        window_length,
+        periodic=True,
+        *values,
+        dtype=None,
+        layout=None,
+        device=None,
+        requires_grad=False,
+        **named,
+    ):
+        given = dict(parameters)
+        given.update({n: v for (n, _), v in zip(parameters, values)})
+        unknown = set(named) - set(given)
+        if unknown or len(values) > len(parameters):
+            raise TypeError(
+                f"{name}() got unexpected arguments {[*sorted(unknown), *values[len(parameters) :]]}"
+            )
+        given.update(named)
+        if window_length < 0:
+            raise RuntimeError(
+                f"{name} requires non-negative window_length, got window_length={window_length}"
+            )
+        if dtype is not None and not dtype.is_floating_point:
+            raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
+        values = lambda k, n: shape(k, n, **given)
+        return _made(name, window_length, not periodic, values, dtype, layout, device, requires_grad)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{what}: a period of that length or, unless `periodic`, symmetric."
+    library("window", name, name=name, differentiable=False)(function)
+
+
+_old("hann_window", "Hann window", lambda k, n: _cosines(k, n, (0.5, 0.5)))
+_old(
+    "hamming_window",
+    "alpha - beta · cos(2πk/n)",
+    lambda k, n, alpha, beta: _cosines(k, n, (alpha, beta)),
+    ("alpha", 0.54),
+    ("beta", 0.46),
+)
+_old("blackman_window", "Blackman window", lambda k, n: _cosines(k, n, (0.42, 0.5, 0.08)))
+_old("bartlett_window", "Triangle", lambda k, n: 1.0 - (k * (2.0 / n) - 1.0).abs())
+_old("kaiser_window", "Kaiser window", _kaiser, ("beta", 12.0))
