@@ -35,16 +35,11 @@ if [ -n "$WHEELS" ]; then
     PYTHONPATH=$SITE:$PYTHONPATH
 fi
 
-build() {
-    [ -f "$BUILD/build.ninja" ] || meson setup "$BUILD" -Dbuildtype=release -Db_ndebug=if-release || return 1
-    ninja -C "$BUILD" || return 1
-    ln -sf "$BUILD"/flambeau/core/*.so flambeau/core/
-}
-part build build || exit 1
+part build "$PYTHON" tools/develop.py "$BUILD" || exit 1
 
 part device "$PYTHON" -c '
 import flambeau
-from flambeau.core import cublas, cuda
+from flambeau.devices import cublas, cuda
 assert flambeau.cuda.is_available(), "no device"
 print(flambeau.cuda.get_device_properties(), "driver", cuda.driver_version())
 a = flambeau.ones(10, 10, device="cuda")

@@ -38,7 +38,7 @@ def warm(dtypes: Sequence[str] = ("float32",), workers: int | None = None) -> di
     for worker in started:
         said, _ = worker.communicate()
         if worker.returncode:
-            raise RuntimeError(f"compiler.warm(): a worker ended with status {worker.returncode}")
+            raise RuntimeError(f"codegen.warm(): a worker ended with status {worker.returncode}")
         counts.append([int(word) for word in said.split()])
     stats = cache.cache_stats()
     calls, refused = (sum(column) for column in zip(*counts))

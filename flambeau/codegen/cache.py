@@ -202,8 +202,8 @@ def cache_stats() -> dict:
 
     A folder that is not trusted counts as empty.
 
-    >>> from flambeau import compiler
-    >>> sorted(compiler.cache_stats())
+    >>> from flambeau import codegen
+    >>> sorted(codegen.cache_stats())
     ['bytes', 'entries', 'folder', 'limit']
     """
     with _opened() as at:
