@@ -16,7 +16,9 @@ from .blas cimport (
 )
 from ..base.dtypes cimport U8, I8, I16, I32, F16, BF16, F32, F64, C64, C128, CATEGORY, size_from
 from ..base.device cimport Product as DeviceProduct
-from ..call.dispatch cimport away, copied, fits, one_device, sum_to
+from ..call.kernels cimport away, one_device
+from ..call.pointwise cimport copied, sum_to
+from ..call.layout cimport fits
 from ..base.parallel cimport parallel_for
 from ..tape.tape cimport Node, Slot, attach, clear_slot, grad_enabled, keep, kept, rebase, set_grad, wants_grad
 from ..base.tensor cimport MAX_DIMS, OP_MUL, TensorBase, late, new_tensor, new_tensor_on, operator_for, place_of, pointer, wrote

@@ -1,7 +1,8 @@
 """Reductions and row programs: which loops, in what order, in how many stages."""
 from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
-from ..call.dispatch cimport Op, Table, kernel_t, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS
+from ..call.operation cimport Op
+from ..call.kernels cimport Table, kernel_t, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS
 from ..base.tensor cimport MAX_DIMS
 
 cdef enum:

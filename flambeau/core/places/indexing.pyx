@@ -13,7 +13,7 @@ from ..tape.tape cimport grad_enabled, set_grad, own
 from ..views.geometry cimport Shape, load, select_cut, slice_cut, unsqueeze_cut
 from .places cimport as_index, get, get_checked, put_checked, put_into
 from ..views.strided cimport clear, compact, cut, expanded, reshaped, view_of, viewed
-from ..call.dispatch import clone, copy_, to_dtype
+from ..call.copies import clone, copy_, to_dtype
 from ..make.elements import fill_
 from ..make.literal import tensor as tensor_of
 from .scatter import (

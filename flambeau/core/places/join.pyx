@@ -15,7 +15,10 @@ from ..views.strided cimport put
 from ..views.views cimport cut
 from ..base.device cimport Device
 from ..base.sizes cimport add_overflow
-from ..call.dispatch cimport Op, copied, one_device, make_callable, prepare_op
+from ..call.signature cimport MAX_BOUND, Signature
+from ..call.operation cimport Op, make_callable, prepare_op
+from ..call.pointwise cimport copied
+from ..call.kernels cimport one_device
 cimport cython
 
 cdef extern from "Python.h":
@@ -233,36 +236,16 @@ cdef class JoinOp(Op):
     def __cinit__(self, str name, bint new, str doc):
         prepare_op(self, name, call_join)
         self.new = new
+        self.signature = Signature(("tensors", "dim", "out"), 2, 1, defaults={"dim": 0})
         setattr(self, "__doc__", doc)
 
 
 cdef object call_join(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef JoinOp op = <JoinOp>callable
-    cdef Py_ssize_t given = PyVectorcall_NARGS(flagged), k
-    cdef object tensors = None, dim = 0, out = None
-    cdef bint found = given > 0
-    if given > 2:
-        raise TypeError(f"{op.name}() takes at most 2 positional arguments but {given} were given")
-    if given:
-        tensors = <object>args[0]
-    if given > 1:
-        dim = <object>args[1]
-    if names != NULL:
-        for k in range(len(<tuple>names)):
-            key, value = (<tuple>names)[k], <object>args[given + k]
-            if key == "tensors" and not found:
-                tensors, found = value, True
-            elif (key == "dim" or key == "axis") and given < 2:
-                dim = value
-            elif key == "out":
-                out = value
-            elif key in ("tensors", "dim", "axis"):
-                raise TypeError(f"{op.name}() got multiple values for argument '{key}'")
-            else:
-                raise TypeError(f"{op.name}() got an unexpected keyword argument '{key}'")
-    if not found:
-        raise TypeError(f'{op.name}() missing 1 required positional arguments: "tensors"')
-    result = joined(tensors, dim, op.new, op.name)
+    cdef PyObject* found[MAX_BOUND]
+    op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), names, found)
+    result = joined(<object>found[0], 0 if found[1] == NULL else <object>found[1], op.new, op.name)
+    out = None if found[2] == NULL else <object>found[2]
     return result if out is None else into(result, out, op.name)
 
 

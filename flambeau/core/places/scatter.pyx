@@ -16,7 +16,7 @@ from ..base.tensor cimport (
 from ..tape.tape cimport check_in_place, grad_enabled, set_grad, wants_grad
 from ..base.parallel cimport parallel_for
 from ..views.strided cimport expanded, reshaped, taped
-from ..call.dispatch import clone, copy_, to_dtype
+from ..call.copies import clone, copy_, to_dtype
 from ..make.elements import fill_
 from ..tape.tape import record
 

@@ -13,7 +13,8 @@ from ..base.tensor cimport (
     MAX_DIMS, ON_TAPE, OP_ADD, OP_DIV, OP_EQ, UNRECORDED, TensorBase, alias, late, new_tensor_on, operator_for, pointer,
 )
 from ..tape.tape cimport REVERSE, Node, attach, check_refresh, grad_enabled, part_of, set_grad, wants_grad
-from ..call.dispatch cimport away, sum_to
+from ..call.kernels cimport away
+from ..call.pointwise cimport sum_to
 from .geometry cimport Shape, add_strided, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
 cimport cython
 

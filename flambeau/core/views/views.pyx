@@ -9,13 +9,13 @@ from ..base.tensor cimport (
     MAX_DIMS, ON_TAPE, TensorBase, alias, as_int, as_size, beyond, find_contiguous, uncountable, new_tensor_on, parse_sizes, wrap_dim, wrote,
 )
 from ..tape.tape cimport Node, attach, check_in_place, fitted, grad_enabled, wants_grad
-from ..call.dispatch cimport Op, make_callable, prepare_op
+from ..call.signature cimport signature_of
+from ..call.operation cimport Op, make_callable, prepare_op
 from ..base.sizes cimport add_overflow, mul_overflow, product_of, row_major, scaled, span_of
 from .geometry cimport compact_strides, diagonal_cut, load, unfold_cut
 from .strided cimport copy_as, permuted, read_dim, same_elements, strided, swapped, taped, view_of
 from ..tape.tape import record, set_complex_views as _set_complex_views
 from .split import chunk, dsplit, hsplit, split, split_with_sizes, tensor_split, unbind, vsplit
-from inspect import signature as _signature
 import warnings
 cimport cython
 
@@ -996,7 +996,7 @@ cdef SizesOp sizes_op(object general, TensorBase (*quick)(TensorBase, int, int64
     prepare_op(op, general.__name__, call_sizes)
     op.general, op.quick = general, quick
     setattr(op, "__doc__", general.__doc__)
-    setattr(op, "__signature__", _signature(general))
+    op.signature = signature_of(general)
     return op
 
 

@@ -11,7 +11,7 @@ from ...codegen import functions as fn
 from ...core.base.dtypes import Size, by_name
 from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
-from ...core.call.dispatch import InPlaceOp
+from ...core.call.pointwise import InPlaceOp
 from ...core.make.bridge import from_numpy
 from ...core.make.create import arange, zeros
 from ...core.places.join import flipped

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 
 from ...core.base.tensor import TensorBase
-from ...core.call.dispatch import InPlaceOp
+from ...core.call.pointwise import InPlaceOp
 from ..declare.registry import library, register
 from ..declare.results import into
 from ..pointwise.elementary import tanh

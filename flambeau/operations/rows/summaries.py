@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from ...core.base.tensor import TensorBase
-from ...core.call import dispatch
+from ...core.call.operands import result_type
+from ...core.call.pointwise import set_sum_to
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, category, into, named_result
 from ..pointwise.arithmetic import clamp as _clamp
@@ -35,7 +36,7 @@ def sum_to_size(input, *size):
     return r.sum_(input, dims, True).reshape(sizes) if lead else r.sum_(input, dims, True)
 
 
-dispatch.set_sum_to(sum_to_size)
+set_sum_to(sum_to_size)
 
 
 def _extreme(name: str, all_of, pair, best):
@@ -116,7 +117,7 @@ def logsumexp(input, dim, keepdim=False, *, out=None):
         top = top.masked_fill(top.abs() == math.inf, 0.0)
         logs = (input - top).exp().sum(dim, keepdim).log()
         return into(out, logs + top.reshape(logs.shape), "logsumexp")
-    x = input if input.is_floating_point() else input.to(dispatch.result_type(input, 1.0))
+    x = input if input.is_floating_point() else input.to(result_type(input, 1.0))
     return r.log_sum_exp.over((x,), dim, keepdim, out=out)
 
 
