@@ -16,6 +16,7 @@ from .core.call.operands import result_type
 from .core.base.dtypes import Size, device, dtype, get_default_dtype, promote_types, set_default_dtype
 from .core.base.memory import OutOfMemoryError
 from .core.base.memory import Storage as UntypedStorage
+from .core.base.tensor import inherit_operators as _inherit_operators
 from .core.base.parallel import get_num_threads, set_num_threads
 from ._tensor import Tensor
 from ._constants import (
@@ -43,6 +44,7 @@ from .operations.declare.registry import published as _published
 globals().update(_published(""))
 for _name, _function in _published("Tensor.").items():
     setattr(Tensor, _name, _function)
+_inherit_operators(Tensor)
 
 from . import _operators  # noqa: F401
 from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils
@@ -55,5 +57,5 @@ from ._serialization import load, save
 
 Tensor.backward = _backward
 
-from . import func, nn, optim, return_types
+from . import _C, func, nn, optim, overrides, return_types
 from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel

@@ -7,6 +7,7 @@ from typing import Any
 
 from .core.base.dtypes import by_name
 from .core.base.memory import Storage
+from .core.call.modes import is_asked, set_plain_class, torch_function, watch_class
 from .core.base.tensor import TensorBase, inherit_operators, set_tensor_class
 from .core.tape import tape
 
@@ -46,8 +47,12 @@ class Tensor(TensorBase):
             made = tensor(*args, **kwargs).to(get_default_dtype())
         return made if cls is Tensor else made.as_subclass(cls)
 
+    __torch_function__ = classmethod(torch_function)
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if is_asked(cls):
+            watch_class(cls)
         if not any(name in vars(cls) for name in _OPERATORS):
             inherit_operators(cls)
 
@@ -185,4 +190,5 @@ copyreg.pickle(Storage, lambda storage: (_storage_of, (bytes(memoryview(storage)
 
 
 set_tensor_class(Tensor)
+set_plain_class(Tensor)
 inherit_operators(Tensor)

@@ -7,6 +7,8 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
+from ..core.call.modes import _disabled_torch_function_impl
+
 __all__ = ["Buffer", "Parameter"]
 
 
@@ -29,6 +31,8 @@ class Parameter(Tensor):
     Parameter containing:
     tensor([1., 1.], requires_grad=True)
     """
+
+    __torch_function__ = _disabled_torch_function_impl  # what operations return for it is a plain tensor
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -72,6 +76,7 @@ class Buffer(Tensor):
     """
 
     persistent: bool
+    __torch_function__ = _disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:

@@ -26,7 +26,7 @@ cdef class FunctionOp(Op):
         self.function, self.owns = function, owns
         self.signature = signature_of(function)
         vars(self).update(getattr(function, "__dict__", {}))
-        setattr(self, "__module__", function.__module__)
+        setattr(self, "__module__", getattr(function, "__module__", None))
         setattr(self, "__doc__", function.__doc__)
 
     @property

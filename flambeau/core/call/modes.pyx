@@ -109,6 +109,11 @@ cdef bint asks(object cls):
     return protocol is not None and protocol is not _disabled_torch_function_impl
 
 
+def is_asked(cls) -> bool:
+    """Whether instances of that class are asked."""
+    return asks(cls)
+
+
 cdef object plain_tensor = None     # the class that is never asked
 
 
@@ -185,10 +190,11 @@ cdef object answered(object op, list who, tuple args, dict named):
     raise TypeError(f"no implementation found for '{op.__name__}' on types that implement __torch_function__: {list(types)}")
 
 
-def ask_classes(op, args, named) -> object:
-    """The answer of the classes of those arguments to the operation, NotImplemented where none of them is asked."""
-    who = to_ask(tuple(args), dict(named))
-    return answered(op, who, tuple(args), dict(named)) if who else NotImplemented
+def handed_on(function, relevant, args, named):
+    """The answer of modes and of the classes of the relevant arguments to `function(*args, **named)`, which is no operation."""
+    if flambeau_upper:
+        return shown(True, function, tuple(args), dict(named))
+    return answered(function, to_ask(tuple(relevant), {}), tuple(args), dict(named))
 
 
 cdef object unasked(object op, object args, object named):
@@ -253,3 +259,46 @@ cdef object watch(PyObject* callable, PyObject** args, size_t flagged, PyObject*
 
 
 door.watch = watch
+
+
+# --- for classes in Python ------------------------------
+class Mode:
+    """Sees the operations that this thread calls while it is on (`with mode:`), from the innermost mode outwards.
+
+    A class of modes defines `handle`.  What `handle` calls goes to the modes outside of this one.
+    """
+
+    upper = False    # whether it sees operations before the classes of their arguments do, and nothing of backward passes
+
+    def handle(self, operation, types, args, kwargs):
+        """The answer to `operation(*args, **kwargs)`; `types` are the classes of tensors among the arguments that are asked, too.
+
+        >>> from flambeau.overrides import Mode
+        >>> import flambeau
+        >>> class Names(Mode):
+        ...     def handle(self, operation, types, args, kwargs):
+        ...         print(operation.__name__)
+        ...         return operation(*args, **kwargs)
+        >>> with Names():
+        ...     x = flambeau.ones(2) + 1
+        ones
+        add
+        """
+        raise NotImplementedError(f"{type(self).__name__} is a mode without `handle`")
+
+    def decompose(self, operation, args, kwargs):
+        """Run the operations that a composite is made of, each of which comes to this mode; NotImplemented for an operation of one
+        piece.
+        """
+        parts = getattr(operation, "composite", None)
+        if parts is None:
+            return NotImplemented
+        with self:
+            return parts(*args, **kwargs)
+
+    def __enter__(self):
+        push_mode(self, type(self).upper)
+        return self
+
+    def __exit__(self, *exception):
+        pop_mode(type(self).upper)

@@ -126,7 +126,7 @@ cdef object perform(ProductOp op, PyObject** found, str label, TensorBase a, int
     cdef Scale alpha = ONE, beta = ONE
     cdef TensorBase into = None
     cdef Node node
-    cdef int last = op.positional
+    cdef int last = op.signature.positional
     if a.code == BOOL:
         raise NotImplementedError(f'{op.name}(): "{op.name}" not implemented for \'{SCALAR_NAMES.get(a.code, dtype_of(a.code))}\'')
     if addend is not None:

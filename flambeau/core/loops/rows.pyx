@@ -19,6 +19,8 @@ from ..call.operation cimport Op, make_callable, prepare_op
 from ..call.kernels cimport Operand, Kernel, Table, kernel_t, look_up, insert, away, one_device, insert_family, AWAY, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, CONTIGUOUS, BROADCAST, STRIDED
 from ..call.operands cimport common_code
 from ..call.layout cimport layout, broadcast, fits, fit_out
+from ..call.function import FunctionOp
+from ..call.operation cimport door
 from ..call.signature cimport BOOL, DTYPE, MAX_BOUND, NOTHING, TENSOR, Signature
 from ..base.parallel cimport parallel_in_parts, num_threads
 from libc.stdlib cimport calloc
@@ -613,13 +615,20 @@ cdef class RowOp(Op):
 
     def over(self, tuple tensors, dim=None, keepdim=False, dtype=None, params=(), out=None):
         """The operation on tensors that broadcast to one shape, along `dim` (None: all dimensions)."""
+        if len(tensors) != self.inputs:
+            raise TypeError(f"{self.name}.over(): {self.inputs} tensors expected, got {len(tensors)}")
+        if not door.watched:
+            return self.along(tensors, dim, keepdim, dtype, params, out)
+        if self.shown is None:
+            self.shown = FunctionOp(self.along, self.name, owns=False)
+        return self.shown(tensors, dim, keepdim, dtype, params, out)
+
+    def along(self, tuple tensors, dim, keepdim, dtype, params, out):
+        """`over` past the door."""
         cdef int dims[MAX_DIMS]
         cdef double values[MAX_PARAMS]
         cdef int n, k
-        cdef TensorBase first
-        if len(tensors) != self.inputs:
-            raise TypeError(f"{self.name}.over(): {self.inputs} tensors expected, got {len(tensors)}")
-        first = <TensorBase?>tensors[0]
+        cdef TensorBase first = <TensorBase?>tensors[0]
         n = read_dims(self, dim, first, dims)
         for k in range(self.params):
             values[k] = params[k] if k < len(params) else self.defaults[k]

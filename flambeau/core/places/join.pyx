@@ -11,7 +11,7 @@ from ..base.dtypes cimport CATEGORY, PROMOTED, dtype_of, size_from
 from ..base.tensor cimport TensorBase, MAX_DIMS, alias, as_int, new_tensor_on, new_strided_on, pointer, wrap_dim
 from ..tape.tape cimport Node, attach, grad_enabled, wants_grad
 from ..views.geometry cimport Shape, copy_strided, select_cut, slice_cut
-from ..views.strided cimport put
+from ..views.strided cimport GeometryNode, put
 from ..views.views cimport cut
 from ..base.device cimport Device
 from ..base.sizes cimport add_overflow
@@ -34,7 +34,7 @@ cdef enum: BY_RUNS = 1 << 16         # bytes up to which copying run by run is b
 @cython.no_gc
 @cython.freelist(16)
 @cython.binding(False)
-cdef class JoinNode(Node):
+cdef class JoinNode(GeometryNode):
     """A recorded `cat` or `stack`: every input's gradient is its part of the result's."""
 
     cdef bint new
@@ -44,7 +44,7 @@ cdef class JoinNode(Node):
     def name(self) -> str:
         return "StackBackward0" if self.new else "CatBackward0"
 
-    cdef list run(self, list grads):
+    cdef list through(self, list grads):
         cdef TensorBase g = <TensorBase>grads[0]
         cdef int64_t arguments[4]
         cdef int k

@@ -10,7 +10,7 @@ from ..base.tensor cimport MAX_DIMS, TensorBase, as_int, new_tensor_on, parse_si
 from ..base.dtypes cimport size_from
 from ..tape.tape cimport Node, attach
 from .geometry cimport Shape, load, load_compact, select_cut, slice_cut
-from .strided cimport clear, cut, put, read_dim, taped, view_of
+from .strided cimport GeometryNode, clear, cut, put, read_dim, taped, view_of
 from ..tape.tape import record
 cimport cython
 
@@ -28,7 +28,7 @@ cdef enum:
 # --- several parts at once ------------------------------
 @cython.no_gc
 @cython.binding(False)
-cdef class SplitNode(Node):
+cdef class SplitNode(GeometryNode):
     """A tensor taken apart along a dimension; the pieces' gradients are put together in one pass."""
 
     cdef str label
@@ -40,7 +40,7 @@ cdef class SplitNode(Node):
     def name(self) -> str:
         return self.label
 
-    cdef list run(self, list grads):
+    cdef list through(self, list grads):
         for g in grads:
             if g is not None:
                 return [joined(grads, self)]

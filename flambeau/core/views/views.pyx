@@ -13,7 +13,7 @@ from ..call.signature cimport signature_of
 from ..call.operation cimport Op, make_callable, prepare_op
 from ..base.sizes cimport add_overflow, mul_overflow, product_of, row_major, scaled, span_of
 from .geometry cimport compact_strides, diagonal_cut, load, unfold_cut
-from .strided cimport copy_as, permuted, read_dim, same_elements, strided, swapped, taped, view_of
+from .strided cimport GeometryNode, copy_as, permuted, read_dim, same_elements, strided, swapped, taped, view_of
 from ..tape.tape import record, set_complex_views as _set_complex_views
 from .split import chunk, dsplit, hsplit, split, split_with_sizes, tensor_split, unbind, vsplit
 import warnings
@@ -776,7 +776,7 @@ cdef TensorBase become(TensorBase input, TensorBase made):
 
 @cython.no_gc
 @cython.binding(False)
-cdef class FitNode(Node):
+cdef class FitNode(GeometryNode):
     """The history of a tensor that got another geometry unrecorded: gradients take the shape that its history is of."""
 
     cdef object sizes
@@ -784,7 +784,7 @@ cdef class FitNode(Node):
     def name(self) -> str:
         return (<Node><object>self.targets[0]).name()
 
-    cdef list run(self, list grads):
+    cdef list through(self, list grads):
         return [None if grads[0] is None else fitted(<TensorBase>grads[0], self.sizes, self.name())]
 
 

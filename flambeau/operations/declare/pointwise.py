@@ -357,7 +357,8 @@ def pointwise(
     """Declare a pointwise operation from a function of scalars.
 
     Positional arguments of the function are operands (tensors or numbers, which take part in type promotion
-    unless they are `raw`); keyword-only arguments are scalar parameters.  Only the operands in `numbers` may be Python numbers.  `int_to_float`: integer inputs
+    unless they are `raw`); keyword-only arguments are scalar parameters.  Only the operands in `numbers` may be
+    Python numbers where users call the operation.  `int_to_float`: integer inputs
     become the default dtype.  `rounded`: numbers and tensors of other dtypes are rounded to the common dtype first, so that
     a float16 0.1 equals the number 0.1; else half types are computed in float32 with what was given.  `places` are the
     dotted public names (default: the flat namespace and a method), `also` adds to them.

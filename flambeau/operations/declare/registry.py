@@ -132,6 +132,8 @@ def register(
         function = through_host(function)
     owns = isinstance(function, types.FunctionType) and kind not in HANDED_ON and not thin
     function, in_place = as_operation(function, owns), as_operation(in_place, False)
+    if kind == "composite" and isinstance(function, FunctionOp):
+        function.composite = function.function  # what a mode may ask for instead
     for place in places[:1]:
         call_as(function, place)
     for place in [p for p in places if p.rpartition(".")[0] in _IN_PLACE][:1]:
