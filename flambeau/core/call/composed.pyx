@@ -6,7 +6,7 @@ a fresh tensor another shape; as `_unsafe_view` in PyTorch, that is no view then
 """
 from cpython.object cimport PyObject
 from .dispatch cimport Op, make_callable, prepare_op
-from ..tape.tape cimport lies_in
+from ..tape.history cimport lies_in
 from ..base.tensor cimport ON_TAPE, TensorBase
 
 cdef extern from "Python.h":

@@ -2,7 +2,8 @@
 from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
 from ..base.tensor cimport TensorBase, MAX_DIMS
-from ..tape.tape cimport Node, Slot
+from ..tape.nodes cimport Node
+from ..tape.saved cimport Slot
 from ..base.device cimport Device
 
 cdef enum:

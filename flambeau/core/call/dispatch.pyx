@@ -14,7 +14,11 @@ from ..base.dtypes cimport BOOL, I64, F32, F64, C64, C128, CODES, NO_CODE, dtype
     default_code
 from ..base.device cimport Device
 from ..base.tensor cimport TensorBase, MAX_DIMS, alias, bare, set_rank, new_tensor, new_strided, new_tensor_on, new_strided_on, pointer, place_of, wrote, same_shape, late, read_item, check_apart, check_writable
-from ..tape.tape cimport Node, Slot, keep, kept, clear_slot, grad_enabled, set_grad, wants_grad, attach, rebase, check_in_place, before_write, after_write
+from ..tape.modes cimport grad_enabled, set_grad, wants_grad
+from ..tape.nodes cimport Node
+from ..tape.history cimport attach
+from ..tape.saved cimport Slot, keep, kept, clear_slot
+from ..tape.inplace cimport rebase, check_in_place, before_write, after_write
 from ..base.parallel cimport parallel_for, num_threads
 cimport cython
 

@@ -11,7 +11,9 @@ from .contraction cimport (
 )
 from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
 from ..call.dispatch cimport Op, Operand, copied, fits, make_callable, prepare_op, read_operand
-from ..tape.tape cimport Node, check_in_place, grad_enabled, wants_grad
+from ..tape.modes cimport grad_enabled, wants_grad
+from ..tape.nodes cimport Node
+from ..tape.inplace cimport check_in_place
 from ..base.tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, check_apart, check_writable, late, operator_for
 from ..views.geometry cimport unsqueeze_cut
 from ..views.views cimport cut, reshaped

@@ -15,8 +15,8 @@ from ..base.sizes cimport mul_overflow
 from ..base.tensor cimport beyond, TensorBase, MAX_DIMS, alias, find_contiguous, new_strided_on, place_of, wrote
 from ..call.dispatch cimport Plan, Launch, Family, PointwiseOp, Operand, copied, away, layout, one_device
 from .rows cimport Rows
-from ..tape.tape cimport grad_enabled, wants_grad
-from ..tape.tape import record
+from ..tape.modes cimport grad_enabled, wants_grad
+from ..tape.formulas import record
 
 cdef enum:
     BLOCK = 256               # schedule_gpu.BLOCK: threads a block
