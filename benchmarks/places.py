@@ -13,6 +13,7 @@ import argparse
 import re
 import timeit
 from collections.abc import Callable, Iterator
+from time import process_time
 
 import flambeau
 from flambeau.operations.moving import places
@@ -29,7 +30,10 @@ def cases(n: int) -> Iterator[tuple[str, Callable, Callable]]:
         x = flambeau.zeros(n, dtype=dtype)
         values = flambeau.ones(n, dtype=dtype)
         apart = flambeau.randint(0, n, (n, 2), generator=generator)
-        grid, columns = x.view(-1, width), flambeau.randint(0, width, (n,), generator=generator).view(-1, width)
+        grid, columns = (
+            x.view(-1, width),
+            flambeau.randint(0, width, (n,), generator=generator).view(-1, width),
+        )
         for how, index in (("contiguous", apart[:, 0].contiguous()), ("strided", apart[:, 0])):
             end = f"{kind}, {how} index"
             yield (
@@ -87,10 +91,10 @@ def cases(n: int) -> Iterator[tuple[str, Callable, Callable]]:
         )
 
 
-def time(call: Callable) -> float:
+def microseconds(call: Callable) -> float:
     """Microseconds a call."""
     call()
-    timer = timeit.Timer(call)
+    timer = timeit.Timer(call, timer=process_time)  # others may use the machine
     number = 1
     while (taken := timer.timeit(number)) < 0.01:
         number *= 4
@@ -99,7 +103,9 @@ def time(call: Callable) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="a pattern that the name of a case contains")
     options = parser.parse_args()
     flambeau.set_num_threads(1)
@@ -109,7 +115,7 @@ def main() -> None:
     for n in SIZES:
         for name, loop, kernel in cases(n):
             if re.search(options.only, name):
-                a, b = time(loop), time(kernel)
+                a, b = microseconds(loop), microseconds(kernel)
                 found.setdefault(name, []).append(f"| {name} | {n} | {a:.2f} | {b:.2f} | {b / a:.2f} |")
     for lines in found.values():
         print("\n".join(lines), flush=True)
