@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .core.call.modes import _disabled_torch_function_impl
+from .core.call.watching import _disabled_torch_function_impl
 from .overrides import _DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 
 __all__ = ["DisableTorchFunctionSubclass", "_disabled_torch_function_impl"]

@@ -49,7 +49,7 @@ _inherit_operators(Tensor)
 from . import _operators  # noqa: F401
 from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from .core.tape.tape import tensor_backward as _backward
+from .core.tape import tensor_backward as _backward
 from .autograd.grad_mode import is_inference_mode_enabled
 from ._typeinfo import finfo, iinfo
 from ._printing import set_printoptions

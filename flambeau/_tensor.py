@@ -5,11 +5,11 @@ from __future__ import annotations
 import copyreg
 from typing import Any
 
+from .core import tape
 from .core.base.dtypes import by_name
 from .core.base.memory import Storage
-from .core.call.modes import is_asked, set_plain_class, torch_function, watch_class
+from .core.call.watching import is_asked, set_plain_class, torch_function, watch_class
 from .core.base.tensor import TensorBase, inherit_operators, set_tensor_class
-from .core.tape import tape
 
 _OPERATORS = frozenset(n for n in vars(TensorBase) if n.startswith("__") and n not in ("__doc__", "__new__"))
 

@@ -12,8 +12,8 @@ from functools import wraps
 from typing import Any
 
 from ._tensor import Tensor
-from .core.call.modes import Mode, handed_on, is_plain, modes_on, set_plain
-from .core.call.modes import _disabled_torch_function_impl as _disabled
+from .core.call.watching import Mode, handed_on, is_plain, modes_on, set_plain
+from .core.call.watching import _disabled_torch_function_impl as _disabled
 from .core.call.operation import Op
 from .operations.declare.registry import REGISTRY, published
 

@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ..core import tape as _tape
 from ..core.base.tensor import TensorBase
 from ..core.places.join import stack
-from ..core.tape import tape as _tape
-from ..core.tape.tape import is_grad_enabled
+from ..core.tape import is_grad_enabled
 from . import anomaly_mode, forward_ad, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function

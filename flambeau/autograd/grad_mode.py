@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..core.base.memory import _set_inference, is_inference_mode_enabled
-from ..core.tape.tape import _set_grad_enabled, _set_recording, is_grad_enabled
+from ..core.tape import _set_grad_enabled, _set_recording, is_grad_enabled
 
 __all__ = [
     "enable_grad",

@@ -7,7 +7,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
-from ..core.call.modes import _disabled_torch_function_impl
+from ..core.call.watching import _disabled_torch_function_impl
 
 __all__ = ["Buffer", "Parameter"]
 

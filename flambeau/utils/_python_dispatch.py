@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.call.modes import Mode, modes_on
+from ..core.call.watching import Mode, modes_on
 from ..core.call.operation import Op
 
 __all__ = ["TorchDispatchMode"]

@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from ..base.dtypes cimport dtype
 from ..base.tensor cimport TensorBase
-from ..tape.tape cimport grad_enabled, wants_grad
+from ..tape.modes cimport grad_enabled, wants_grad
 from .kernels cimport Operand, away
 from .operands cimport common_code, read_operand
 from .pointwise cimport copied, identity, run_general, run_given

@@ -6,7 +6,7 @@ a fresh tensor another shape; as `_unsafe_view` in PyTorch, that is no view then
 """
 from cpython.object cimport PyObject
 from ..base.tensor cimport ON_TAPE, TensorBase
-from ..tape.tape cimport lies_in
+from ..tape.history cimport lies_in
 from .operation cimport Op, make_callable, prepare_op
 from .signature cimport Signature, signature_of
 

@@ -13,7 +13,8 @@ from ..base.dtypes cimport CATEGORY, NO_CODE, dtype_of, size_from
 from ..base.tensor cimport (
     MAX_DIMS, TensorBase, check_writable, late, new_strided_on, new_tensor, new_tensor_on, place_of, pointer, same_shape, wrote,
 )
-from ..tape.tape cimport check_in_place, grad_enabled, set_grad, wants_grad
+from ..tape.inplace cimport check_in_place
+from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from .kernels cimport (
     AWAY, BROADCAST, CONTIGUOUS, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, MAX_SLOTS, NUMBER, PARALLEL_FROM, STRIDED, Family, Kernel, Launch,
     Operand, Plan, away, insert, insert_family, kernel_t, look_up, one_device,

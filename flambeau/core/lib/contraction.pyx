@@ -22,7 +22,11 @@ from ..call.kernels cimport away, one_device
 from ..call.pointwise cimport copied, sum_to
 from ..call.layout cimport fits
 from ..base.parallel cimport parallel_for
-from ..tape.tape cimport Node, Slot, attach, clear_slot, grad_enabled, keep, kept, rebase, set_grad, wants_grad
+from ..tape.modes cimport grad_enabled, set_grad, wants_grad
+from ..tape.nodes cimport Node
+from ..tape.history cimport attach
+from ..tape.saved cimport Slot, clear_slot, keep, kept
+from ..tape.inplace cimport rebase
 from ..base.tensor cimport MAX_DIMS, OP_MUL, TensorBase, late, new_tensor, new_tensor_on, operator_for, place_of, pointer, wrote
 from ..views.geometry cimport copy_strided
 from ..views.views cimport compact

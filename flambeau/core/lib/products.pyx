@@ -16,7 +16,9 @@ from ..call.kernels cimport Operand
 from ..call.pointwise cimport copied
 from ..call.layout cimport fits
 from ..call.operands cimport read_operand
-from ..tape.tape cimport Node, check_in_place, grad_enabled, wants_grad
+from ..tape.nodes cimport Node
+from ..tape.inplace cimport check_in_place
+from ..tape.modes cimport grad_enabled, wants_grad
 from ..base.tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, check_apart, check_writable, late, operator_for
 from ..views.geometry cimport unsqueeze_cut
 from ..views.views cimport cut, reshaped

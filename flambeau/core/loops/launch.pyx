@@ -17,8 +17,8 @@ from ..call.kernels cimport Plan, Launch, Family, Operand, away, one_device
 from ..call.pointwise cimport PointwiseOp, copied
 from ..call.layout cimport layout
 from .rows cimport Rows
-from ..tape.tape cimport grad_enabled, wants_grad
-from ..tape.tape import record
+from ..tape.modes cimport grad_enabled, wants_grad
+from ..tape.formulas import record
 
 cdef enum:
     BLOCK = 256               # schedule_gpu.BLOCK: threads a block

@@ -14,7 +14,11 @@ cimport cython
 from ..base.dtypes cimport NO_CODE, dtype, as_dtype, dtype_of, CATEGORY, ITEMSIZE, size_from
 from ..base.tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor_on, new_strided_on, place_of, parse_dims, wrap_dim, as_int, wrote
 from ..base.device cimport Device
-from ..tape.tape cimport Node, FormulaNode, Slot, keep, grad_enabled, wants_grad, attach
+from ..tape.nodes cimport Node
+from ..tape.formulas cimport FormulaNode
+from ..tape.saved cimport Slot, keep
+from ..tape.modes cimport grad_enabled, wants_grad
+from ..tape.history cimport attach
 from ..call.operation cimport Op, make_callable, prepare_op
 from ..call.kernels cimport Operand, Kernel, Table, kernel_t, look_up, insert, away, one_device, insert_family, AWAY, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, CONTIGUOUS, BROADCAST, STRIDED
 from ..call.operands cimport common_code

@@ -11,8 +11,9 @@ from ..base.dtypes cimport (
     BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, ITEMSIZE, dtype_of, default_code,
 )
 from ..base.tensor cimport TensorBase, MAX_DIMS, check_writable, pointer, place_of, wrote
-from ..tape.tape cimport grad_enabled, wants_grad, check_in_place
-from ..tape.tape import record
+from ..tape.modes cimport grad_enabled, wants_grad
+from ..tape.inplace cimport check_in_place
+from ..tape.formulas import record
 from ..base.parallel cimport parallel_for
 from ..call.signature cimport MAX_BOUND, TENSOR, Signature
 from ..call.operation cimport Op, prepare_op, make_callable

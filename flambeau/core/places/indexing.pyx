@@ -10,7 +10,8 @@ from ..base.dtypes cimport BOOL, U8, I32, I64, CATEGORY, dtype_of
 from ..base.tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, check_apart, late, new_tensor, new_tensor_on, operator_for, pointer, same_shape, wrap_dim
 from ..call.operation cimport door
 from ..loops.launch cimport moved
-from ..tape.tape cimport grad_enabled, set_grad, own
+from ..tape.modes cimport grad_enabled, set_grad
+from ..tape.history cimport own
 from ..views.geometry cimport Shape, load, select_cut, slice_cut, unsqueeze_cut
 from .places cimport as_index, get, get_checked, put_checked, put_into
 from ..views.strided cimport clear, compact, cut, expanded, reshaped, view_of, viewed

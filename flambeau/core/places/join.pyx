@@ -9,7 +9,9 @@ from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, PROMOTED, dtype_of, size_from
 from ..base.tensor cimport TensorBase, MAX_DIMS, alias, as_int, new_tensor_on, new_strided_on, pointer, wrap_dim
-from ..tape.tape cimport Node, attach, grad_enabled, wants_grad
+from ..tape.modes cimport grad_enabled, wants_grad
+from ..tape.nodes cimport Node
+from ..tape.history cimport attach
 from ..views.geometry cimport Shape, copy_strided, select_cut, slice_cut
 from ..views.strided cimport GeometryNode, put
 from ..views.views cimport cut

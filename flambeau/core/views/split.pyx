@@ -8,10 +8,11 @@ from libc.stdlib cimport free
 from ..base.memory cimport scratch
 from ..base.tensor cimport MAX_DIMS, TensorBase, as_int, new_tensor_on, parse_sizes
 from ..base.dtypes cimport size_from
-from ..tape.tape cimport Node, attach
+from ..tape.nodes cimport Node
+from ..tape.history cimport attach
 from .geometry cimport Shape, load, load_compact, select_cut, slice_cut
 from .strided cimport GeometryNode, clear, cut, put, read_dim, taped, view_of
-from ..tape.tape import record
+from ..tape.formulas import record
 cimport cython
 
 cdef extern from "Python.h":

@@ -1,7 +1,7 @@
 """Views on the tape."""
 from libc.stdint cimport int64_t
 from .geometry cimport Shape, cut_t
-from ..tape.tape cimport Node
+from ..tape.nodes cimport Node
 from ..base.tensor cimport TensorBase, as_int, wrap_dim
 
 cdef class GeometryNode(Node):

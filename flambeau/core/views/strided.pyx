@@ -12,7 +12,10 @@ from ..base.dtypes cimport F16, BF16, F32, CATEGORY, dtype_of, size_from
 from ..base.tensor cimport (
     MAX_DIMS, ON_TAPE, OP_ADD, OP_DIV, OP_EQ, UNRECORDED, TensorBase, alias, late, new_tensor_on, operator_for, pointer,
 )
-from ..tape.tape cimport REVERSE, Node, attach, check_refresh, grad_enabled, part_of, set_grad, wants_grad
+from ..tape.modes cimport REVERSE, grad_enabled, set_grad, wants_grad
+from ..tape.nodes cimport Node
+from ..tape.history cimport attach
+from ..tape.inplace cimport check_refresh, part_of
 from ..call.function import FunctionOp
 from ..call.operation cimport door
 from ..call.kernels cimport away

@@ -8,13 +8,18 @@ from ..base.dtypes cimport F32, F64, C64, C128, CATEGORY, as_dtype, dtype as DTy
 from ..base.tensor cimport (
     MAX_DIMS, ON_TAPE, TensorBase, alias, as_int, as_size, beyond, find_contiguous, uncountable, new_tensor_on, parse_sizes, wrap_dim, wrote,
 )
-from ..tape.tape cimport Node, attach, check_in_place, fitted, grad_enabled, wants_grad
+from ..tape.nodes cimport Node
+from ..tape.history cimport attach
+from ..tape.inplace cimport check_in_place
+from ..tape.gradients cimport fitted
+from ..tape.modes cimport grad_enabled, wants_grad
 from ..call.signature cimport signature_of
 from ..call.operation cimport Op, make_callable, prepare_op
 from ..base.sizes cimport add_overflow, mul_overflow, product_of, row_major, scaled, span_of
 from .geometry cimport compact_strides, diagonal_cut, load, unfold_cut
 from .strided cimport GeometryNode, copy_as, permuted, read_dim, same_elements, strided, swapped, taped, view_of
-from ..tape.tape import record, set_complex_views as _set_complex_views
+from ..tape.formulas import record
+from ..tape.inplace import set_complex_views as _set_complex_views
 from .split import chunk, dsplit, hsplit, split, split_with_sizes, tensor_split, unbind, vsplit
 import warnings
 cimport cython

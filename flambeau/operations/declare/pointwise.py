@@ -24,7 +24,7 @@ from ...codegen import expr as ex
 from ...codegen import kernels as kn
 from ...codegen.expr import Expr
 from ...core.base import dtypes
-from ...core.call.gradients import Derivation
+from ...core.call.derivatives import Derivation
 from ...core.call.pointwise import InPlaceOp, PointwiseOp
 from .registry import register
 

@@ -308,7 +308,7 @@ def eigvalsh(A: TensorBase, UPLO: str = "L", *, out: TensorBase | None = None) -
     """Eigenvalues (real, ascending) of Hermitian matrices, of which one triangle is read."""
     import numpy as np
 
-    from ...core.tape import tape
+    from ...core import tape
 
     checked("linalg.eigvalsh", A)
     triangle = _check_triangle("linalg.eigvalsh", UPLO)
@@ -372,7 +372,7 @@ def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """Eigenvalues of square matrices, always complex, in no certain order."""
     import numpy as np
 
-    from ...core.tape import tape
+    from ...core import tape
 
     checked("linalg.eigvals", A)
     if tape.recording(A):
@@ -452,7 +452,7 @@ def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None 
     """Singular values in descending order."""
     import numpy as np
 
-    from ...core.tape import tape
+    from ...core import tape
 
     checked("linalg.svdvals", A, square=False)
     if tape.recording(A):

@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterator
 
 from ...autograd.grad_mode import enable_grad, unrecorded
+from ...core import tape
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
-from ...core.tape import tape
 from ..declare.registry import library
 from ..moving.joining import cat
 from ..moving.shaping import broadcast_shapes

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...core import tape
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ...core.make.bridge import from_numpy
-from ...core.tape import tape
 from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result
 from ..pointwise.complex_numbers import conj

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ...autograd.grad_mode import unrecorded
 from ...codegen import expr as ex
+from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import zeros
-from ...core.tape import tape
 from ..declare.indexed import indexed, scatter
 from ..declare.registry import library
 from ..declare.results import each_part

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ...autograd.grad_mode import unrecorded
 from ...codegen import expr as ex
+from ...core import tape
 from ...core.base.tensor import TensorBase
-from ...core.tape import tape
 from ..declare.indexed import indexed
 from ..declare.registry import library
 from ..declare.results import each_part

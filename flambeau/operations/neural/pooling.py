@@ -15,9 +15,9 @@ from ...autograd.grad_mode import unrecorded
 from ...codegen import expr as ex
 from ...codegen import indexed as ix
 from ...codegen.kernels import lowest
+from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.tape import tape
 from ..declare.indexed import indexed
 from ..declare.registry import register
 

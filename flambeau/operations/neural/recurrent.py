@@ -5,9 +5,9 @@ from __future__ import annotations
 from ...autograd import grad as gradients
 from ...autograd.grad_mode import unrecorded
 from ...codegen import functions as fn
+from ...core import tape
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import addmm
-from ...core.tape import tape
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..moving.joining import cat, stack

@@ -710,7 +710,7 @@ def overwrite(input, operation, *others, **options):
     """`operation(input, …)` written over the input.  Where that is recorded it works on a copy, which its derivative
     can still read afterwards.
     """
-    from ...core.tape.tape import recording
+    from ...core.tape import recording
 
     result = operation(input.clone() if recording(input, *others) else input, *others, **options)
     if tuple(result.shape) != tuple(input.shape):

@@ -18,11 +18,11 @@ from ...autograd.grad_mode import unrecorded
 from ...codegen import expr as ex
 from ...codegen import functions as fn
 from ...codegen import philox
+from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import empty, empty_like
 from ...core.make.random import Generator, _reserve
-from ...core.tape import tape
 from ...core.views.views import view_as_real
 from ..declare.pointwise import Pointwise
 from ..declare.registry import library, register

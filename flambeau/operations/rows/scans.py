@@ -8,9 +8,9 @@ from typing import Any
 from ...autograd.grad_mode import unrecorded
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
+from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
-from ...core.tape import tape
 from ..declare.pointwise import COMPLEX, FLOATING, NUMBERS
 from ..declare.registry import library, register
 from ..declare.results import into, named_result

@@ -144,7 +144,7 @@ def _others(x, dim):
 @library("composite", reference="numpy.prod")
 def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
     """Product over one `dim`, or of all elements; integers and bools give int64."""
-    from ...core.tape import tape
+    from ...core import tape
 
     if dtype is not None and dtype.name == "bool":
         return r.all_(input, dim, keepdim, out=out)

@@ -5,7 +5,10 @@ from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, size_from
 from ..base.tensor cimport TensorBase, same_shape
-from ..tape.tape cimport Node, Slot, after_write, attach, before_write, clear_slot, keep, kept, rebase
+from ..tape.nodes cimport Node
+from ..tape.saved cimport Slot, clear_slot, keep, kept
+from ..tape.inplace cimport after_write, before_write, rebase
+from ..tape.history cimport attach
 from .kernels cimport MAX_OPERANDS, MAX_PARAMS, Operand
 from .operation cimport door
 from .pointwise cimport PointwiseOp, copied, recorder, run, sum_to

@@ -10,7 +10,7 @@ do; those of the lower one come last, and see also what a backward pass calls.
 """
 from cpython.object cimport PyObject
 from ..base.tensor cimport TensorBase
-from ..tape.tape import current_pass
+from ..tape.engine import current_pass
 from .operation cimport Op, door
 import threading
 import weakref
