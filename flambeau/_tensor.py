@@ -8,8 +8,8 @@ from typing import Any
 from .core import tape
 from .core.base.dtypes import by_name
 from .core.base.memory import Storage
-from .core.call.watching import is_asked, set_plain_class, torch_function, watch_class
 from .core.base.tensor import TensorBase, inherit_operators, set_tensor_class
+from .core.call.watching import is_asked, set_plain_class, torch_function, watch_class
 
 _OPERATORS = frozenset(n for n in vars(TensorBase) if n.startswith("__") and n not in ("__doc__", "__new__"))
 

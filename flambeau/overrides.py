@@ -12,9 +12,9 @@ from functools import wraps
 from typing import Any
 
 from ._tensor import Tensor
+from .core.call.operation import Op
 from .core.call.watching import Mode, handed_on, is_plain, modes_on, set_plain
 from .core.call.watching import _disabled_torch_function_impl as _disabled
-from .core.call.operation import Op
 from .operations.declare.registry import REGISTRY, published
 
 __all__ = [
@@ -52,7 +52,9 @@ class TorchFunctionMode(Mode):
 
     upper = True
 
-    def __torch_function__(self, func: Callable, types: Sequence, args: tuple = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Callable, types: Sequence, args: tuple = (), kwargs: Any = None
+    ) -> Any:
         raise NotImplementedError(f"{type(self).__name__} is a TorchFunctionMode without __torch_function__")
 
     def handle(self, operation: Op, types: tuple, args: tuple, kwargs: dict) -> Any:
@@ -68,7 +70,9 @@ class TorchFunctionMode(Mode):
 class BaseTorchFunctionMode(TorchFunctionMode):
     """The mode that passes every call on."""
 
-    def __torch_function__(self, func: Callable, types: Sequence, args: tuple = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Callable, types: Sequence, args: tuple = (), kwargs: Any = None
+    ) -> Any:
         return func(*args, **(kwargs or {}))
 
 
@@ -105,7 +109,9 @@ def has_torch_function_variadic(*args: Any) -> bool:
     return has_torch_function(args)
 
 
-def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+def handle_torch_function(
+    public_api: Callable, relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
     """The answer of modes and classes to `public_api(*args, **kwargs)`, for functions made of operations.
 
     TypeError where nobody has an answer.

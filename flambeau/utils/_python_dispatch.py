@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.call.watching import Mode, modes_on
 from ..core.call.operation import Op
+from ..core.call.watching import Mode, modes_on
 
 __all__ = ["TorchDispatchMode"]
 
@@ -29,7 +29,9 @@ class TorchDispatchMode(Mode):
     exp
     """
 
-    def __torch_dispatch__(self, func: Callable, types: Sequence, args: tuple = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Callable, types: Sequence, args: tuple = (), kwargs: Any = None
+    ) -> Any:
         raise NotImplementedError(f"{type(self).__name__} is a TorchDispatchMode without __torch_dispatch__")
 
     def handle(self, operation: Op, types: tuple, args: tuple, kwargs: dict) -> Any:

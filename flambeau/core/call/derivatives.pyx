@@ -4,13 +4,12 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, size_from
-from ..base.tensor cimport TensorBase, same_shape
+from ..base.tensor cimport TensorBase, same_shape, late
 from ..tape.nodes cimport Node
 from ..tape.saved cimport Slot, clear_slot, keep, kept
 from ..tape.inplace cimport after_write, before_write, rebase
 from ..tape.history cimport attach
 from .kernels cimport MAX_OPERANDS, MAX_PARAMS, Operand
-from .operation cimport door
 from .pointwise cimport PointwiseOp, copied, recorder, run, sum_to
 cimport cython
 
@@ -81,7 +80,7 @@ cdef class PointwiseNode(Node):
                     operands[k].tensor = <PyObject*>t
             for k in range(how.op.params):
                 params[k] = self.params[how.params[k]]
-            results = shown(how.op, operands, params) if door.watched else run(how.op, operands, params, NULL, False)
+            results = shown(how.op, operands, params) if late.watched else run(how.op, operands, params, NULL, False)
         for k in range(self.op.operands):
             number = <int>how.direct[k]
             if number == -2:
@@ -143,7 +142,7 @@ cdef class PointwiseNode(Node):
             n += 1
         for k in range(op.params):
             params[k] = self.params[how.params[k]]
-        t = <TensorBase>(shown(op, operands, params) if door.watched else run(op, operands, params, NULL, False))
+        t = <TensorBase>(shown(op, operands, params) if late.watched else run(op, operands, params, NULL, False))
         if t.code != out.code:
             t = copied(t, out.code, False)
         if not same_shape(t, out):

@@ -7,6 +7,7 @@ a fresh tensor another shape; as `_unsafe_view` in PyTorch, that is no view then
 from cpython.object cimport PyObject
 from ..base.tensor cimport ON_TAPE, TensorBase
 from ..tape.history cimport lies_in
+from ..tape.formulas import set_shown
 from .operation cimport Op, make_callable, prepare_op
 from .signature cimport Signature, signature_of
 
@@ -70,3 +71,13 @@ cdef int release(TensorBase t, PyObject** args, size_t flagged, PyObject* names)
 
 
 make_callable(FunctionOp, FunctionOp(lambda: None))
+
+
+def derivative(label, formula, *arguments):
+    """The gradients of an operation's inputs: `formula` of the gradients of its results, what it keeps, and constants."""
+    return formula(*arguments)
+
+
+shown_derivative = FunctionOp(derivative, owns=False)
+vars(shown_derivative)["composite"] = derivative
+set_shown(shown_derivative)

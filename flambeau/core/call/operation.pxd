@@ -15,8 +15,7 @@ cdef class Op:
     cdef object __weakref__
 
 cdef struct Door:
-    int watched               # how many modes are on, in all threads, and classes of tensors that want to be asked
-    vectorcall_t watch        # what `modes` supplies for that case
+    vectorcall_t watch        # the way in while somebody watches, which `watching` supplies
 
 cdef Door door
 

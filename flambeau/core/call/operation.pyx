@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Operations as objects: a name, a signature, a compiled call."""
 from cpython.object cimport PyObject, PyTypeObject
+from ..base.tensor cimport late
 cimport cython
 
 cdef extern from "Python.h":
@@ -64,7 +65,7 @@ cdef void prepare_op(Op op, str name, vectorcall_t run):
 
 cdef object enter(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """The door: where somebody watches, they are asked first."""
-    if door.watched:
+    if late.watched:
         return door.watch(callable, args, flagged, names)
     return (<Op>callable).run(callable, args, flagged, names)
 

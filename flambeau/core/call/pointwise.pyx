@@ -21,7 +21,7 @@ from .kernels cimport (
 )
 from .layout cimport broadcast, fit_out, fits, launch_plan, layout, make_plan, new_geometry
 from .operands cimport bring_scalars, common_code, pack, read_operand
-from .operation cimport Op, door, make_callable, prepare_op
+from .operation cimport Op, make_callable, prepare_op
 from .signature cimport MAX_BOUND, TENSOR, NUMBER as NUMBER_KIND, Signature, mistaken
 from .overlap cimport check_overlap, meet, same_steps, shares
 cimport cython
@@ -84,7 +84,7 @@ cdef class PointwiseOp(Op):
         set_grad(False)
         try:
             for i in range(len(inputs[0])):
-                if door.watched:
+                if late.watched:
                     self(*[column[i] for column in inputs], out=tuple([column[i] for column in out]), **params)
                     continue
                 for k in range(self.operands):
@@ -529,7 +529,7 @@ cdef object binary_operator(object op, object a, object b):
     cdef PyObject* given[1]
     cdef PointwiseOp pointwise
     cdef int k
-    if door.watched:
+    if late.watched:
         return op(a, b) if read_operand(a, &operands[0]) and read_operand(b, &operands[1]) else NotImplemented
     if isinstance(op, PointwiseOp):
         pointwise = <PointwiseOp>op
@@ -553,7 +553,7 @@ cdef object binary_operator(object op, object a, object b):
 
 cdef object unary_operator(object op, object a):
     cdef Operand operand
-    if isinstance(op, PointwiseOp) and not door.watched:
+    if isinstance(op, PointwiseOp) and not late.watched:
         operand.tensor = <PyObject*>a
         return run(<PointwiseOp>op, &operand, (<PointwiseOp>op).defaults, NULL, False)
     return op(a)

@@ -9,7 +9,7 @@ Modes stand on two levels.  Those of the upper one see the calls that a program 
 do; those of the lower one come last, and see also what a backward pass calls.
 """
 from cpython.object cimport PyObject
-from ..base.tensor cimport TensorBase
+from ..base.tensor cimport TensorBase, late
 from ..tape.engine import current_pass
 from .operation cimport Op, door
 import threading
@@ -51,7 +51,7 @@ cdef int set_stack(bint upper, list modes) except -1:
 def push_mode(mode, bint upper) -> None:
     """Put a mode on this thread's stack."""
     set_stack(upper, stack_of(upper) + [mode])
-    door.watched += 1
+    late.watched += 1
 
 
 def pop_mode(bint upper):
@@ -60,7 +60,7 @@ def pop_mode(bint upper):
     if not modes:
         raise RuntimeError("no mode is on")
     set_stack(upper, modes[:len(modes) - 1])
-    door.watched -= 1
+    late.watched -= 1
     return modes[len(modes) - 1]
 
 
@@ -92,7 +92,7 @@ def watch_class(cls) -> None:
     """Ask a class of tensors from now on, for as long as it lives."""
     global asking
     asking += 1
-    door.watched += 1
+    late.watched += 1
     weakref.finalize(cls, forget_class)
 
 
@@ -100,7 +100,7 @@ def forget_class() -> None:
     """One class less to ask."""
     global asking
     asking -= 1
-    door.watched -= 1
+    late.watched -= 1
 
 
 cdef bint asks(object cls):

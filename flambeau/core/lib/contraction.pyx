@@ -17,7 +17,6 @@ from .blas cimport (
 from ..base.dtypes cimport U8, I8, I16, I32, F16, BF16, F32, F64, C64, C128, CATEGORY, size_from
 from ..base.device cimport Product as DeviceProduct
 from ..call.function import FunctionOp
-from ..call.operation cimport door
 from ..call.kernels cimport away, one_device
 from ..call.pointwise cimport copied, sum_to
 from ..call.layout cimport fits
@@ -545,7 +544,7 @@ cdef class ProductNode(Node):
             return found
         if left and self.targets[0] != NULL:
             found[0] = self.addend_gradient(g)
-        if not door.watched and not usable(g, self.form):   # once for both; who watches sees g itself
+        if not late.watched and not usable(g, self.form):   # once for both; who watches sees g itself
             g = compact(g)
         if self.targets[left] != NULL:
             b = conjugate(kept(&self.b, self))
@@ -566,7 +565,7 @@ cdef class ProductNode(Node):
         if not fits(g, self.addend_rank, self.sizes):
             if self.addend_rank == 1 and g.sizes[g.rank - 1] == self.sizes[0] and F32 <= g.code <= F64 and (
                     not grad_enabled() and g.storage.on is None):
-                found = shown_column_sums(g) if door.watched else column_sums(compact(g))
+                found = shown_column_sums(g) if late.watched else column_sums(compact(g))
             else:
                 found = sum_to(g, size_from(self.addend_rank, self.sizes))
         if self.beta.imag != 0:
@@ -644,8 +643,8 @@ cdef object shown_column_sums = FunctionOp(columns_summed, owns=False)
 
 cdef TensorBase contract(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
                          const Scale* alpha):
-    if door.watched:
-        return shown_product(a, a_form, b, b_form, size_from(rank, sizes), form, (alpha.real, alpha.imag, alpha.whole))
+    if late.watched:
+        return shown_product(a, a_form, b, b_form, tuple(size_from(rank, sizes)), form, (alpha.real, alpha.imag, alpha.whole))
     return contracted(a, a_form, b, b_form, rank, sizes, form, alpha)
 
 

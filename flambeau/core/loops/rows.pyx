@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.object cimport PyObject
 cimport cython
 from ..base.dtypes cimport NO_CODE, dtype, as_dtype, dtype_of, CATEGORY, ITEMSIZE, size_from
-from ..base.tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor_on, new_strided_on, place_of, parse_dims, wrap_dim, as_int, wrote
+from ..base.tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor_on, new_strided_on, place_of, parse_dims, wrap_dim, as_int, wrote, late
 from ..base.device cimport Device
 from ..tape.nodes cimport Node
 from ..tape.formulas cimport FormulaNode
@@ -24,7 +24,6 @@ from ..call.kernels cimport Operand, Kernel, Table, kernel_t, look_up, insert, a
 from ..call.operands cimport common_code
 from ..call.layout cimport layout, broadcast, fits, fit_out
 from ..call.function import FunctionOp
-from ..call.operation cimport door
 from ..call.signature cimport BOOL, DTYPE, MAX_BOUND, NOTHING, TENSOR, Signature
 from ..base.parallel cimport parallel_in_parts, num_threads
 from libc.stdlib cimport calloc
@@ -621,7 +620,7 @@ cdef class RowOp(Op):
         """The operation on tensors that broadcast to one shape, along `dim` (None: all dimensions)."""
         if len(tensors) != self.inputs:
             raise TypeError(f"{self.name}.over(): {self.inputs} tensors expected, got {len(tensors)}")
-        if not door.watched:
+        if not late.watched:
             return self.along(tensors, dim, keepdim, dtype, params, out)
         if self.shown is None:
             self.shown = FunctionOp(self.along, self.name, owns=False)

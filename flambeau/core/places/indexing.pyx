@@ -8,7 +8,6 @@ from libc.string cimport memset
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from ..base.dtypes cimport BOOL, U8, I32, I64, CATEGORY, dtype_of
 from ..base.tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, check_apart, late, new_tensor, new_tensor_on, operator_for, pointer, same_shape, wrap_dim
-from ..call.operation cimport door
 from ..loops.launch cimport moved
 from ..tape.modes cimport grad_enabled, set_grad
 from ..tape.history cimport own
@@ -360,11 +359,11 @@ def set_operations(read, write) -> None:
 
 
 cdef object get_by_key(TensorBase t, object key):
-    return seen_read(t, key) if door.watched else getitem(t, key)
+    return seen_read(t, key) if late.watched else getitem(t, key)
 
 
 cdef int set_by_key(TensorBase t, object key, object value) except -1:
-    if door.watched:
+    if late.watched:
         seen_write(t, key, value)
         return 0
     return setitem(t, key, value)

@@ -2,12 +2,21 @@
 """Operations whose derivative is a Python function over operations."""
 from libc.stdlib cimport calloc, free
 from ..base.dtypes cimport CATEGORY
-from ..base.tensor cimport TensorBase
+from ..base.tensor cimport TensorBase, late
 from .nodes cimport Node
 from .history cimport attach, own
 from .saved cimport Slot, clear_slot, keep, kept
 from .inplace cimport after_write, before_write, rebase
 cimport cython
+
+
+cdef object shown = None     # `formula_of_gradients` as an operation
+
+
+def set_shown(operation) -> None:
+    """The operation that those who watch see in place of what a formula calls."""
+    global shown
+    shown = operation
 
 
 @cython.binding(False)
@@ -25,7 +34,7 @@ cdef class FormulaNode(Node):
         for k in range(self.slots):
             arguments.append(kept(&self.slot[k], self))
         arguments.extend(self.extra)
-        found = self.formula(*arguments)
+        found = shown(self.label, self.formula, *arguments) if late.watched else self.formula(*arguments)
         return list(found) if isinstance(found, (tuple, list)) else [found]
 
     cdef void drop(self):

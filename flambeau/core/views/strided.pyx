@@ -17,7 +17,6 @@ from ..tape.nodes cimport Node
 from ..tape.history cimport attach
 from ..tape.inplace cimport check_refresh, part_of
 from ..call.function import FunctionOp
-from ..call.operation cimport door
 from ..call.kernels cimport away
 from ..call.pointwise cimport sum_to
 from .geometry cimport Shape, add_strided, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
@@ -64,7 +63,7 @@ cdef class GeometryNode(Node):
     """A node whose gradients follow from those that arrive and from shapes alone; it is shown as one operation."""
 
     cdef list run(self, list grads):
-        return list(shown_through(self, *grads)) if door.watched else self.through(grads)
+        return list(shown_through(self, *grads)) if late.watched else self.through(grads)
 
     cdef list through(self, list grads):
         raise NotImplementedError(self.name())

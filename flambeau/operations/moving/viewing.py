@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..._tensor import Tensor
+from ...core.base.tensor import TensorBase
 from ...core.call.function import FunctionOp
 from ...core.places import indexing, scatter
 from ...core.views import views
@@ -35,9 +36,26 @@ for _module, _names in ((indexing, _INDEXING), (scatter, _SCATTER)):
 for _name in ("T", "mT", "H", "mH"):
     setattr(Tensor, _name, property(FunctionOp(getattr(views, f"get_{_name}"), _name, owns=False)))
 indexing.set_operations(
-    register("__getitem__", "indexing", indexing.read_at, places=("Tensor.__getitem__",)),
-    register("__setitem__", "indexing", indexing.write_at, places=("Tensor.__setitem__",)),
+    register(
+        "__getitem__",
+        "indexing",
+        FunctionOp(indexing.read_at, "__getitem__", owns=False),
+        places=("Tensor.__getitem__",),
+    ),
+    register(
+        "__setitem__",
+        "indexing",
+        FunctionOp(indexing.write_at, "__setitem__", owns=False),
+        places=("Tensor.__setitem__",),
+    ),
 )
+for _name in ("item", "tolist"):
+    register(
+        _name,
+        "question",
+        FunctionOp(getattr(TensorBase, _name), _name, owns=False),
+        places=(f"Tensor.{_name}",),
+    )
 
 
 @library("view", "real")
