@@ -17,7 +17,7 @@ from ..tape.nodes cimport Node
 from ..tape.history cimport attach
 from ..tape.inplace cimport check_refresh, part_of
 from ..call.dispatch cimport away, sum_to
-from .geometry cimport Shape, add_strided, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
+from .geometry cimport Shape, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
 cimport cython
 
 cdef enum:                     # how the gradient of a view becomes that of its source
@@ -152,11 +152,9 @@ cdef TensorBase put_in_place(TensorBase g, int rank, const int64_t* sizes, const
     out = new_tensor_on(g.storage.on, rank, sizes, g.code)
     clear(out)
     if g.count:
-        if adds and out.storage.on is not None:
-            from ...operations.moving.places import add_strided as on_device
-            on_device(out, g, [strides[k] for k in range(g.rank)], offset)
-        elif adds:
-            add_strided(pointer(out) + offset * g.width, strides, pointer(g), g.strides, g.rank, g.sizes, g.code)
+        if adds:
+            from ...operations.moving.places import add_strided
+            add_strided(out, g, [strides[k] for k in range(g.rank)], offset)
         else:
             put(out, offset, strides, g)
     if taped(g):
