@@ -265,13 +265,9 @@ class Frame:
 
     def coordinates(self, number: Value, axes: range) -> list[Value]:
         """Where element `number` (i64) of the dimensions `axes` stands in each of them."""
-        rest, inner = self.narrow(number), []
-        for d in reversed(axes[1:]):
-            size = self.narrow(self.given[f"size{d}"])
-            outer = self.f.binary("udiv", rest, size)
-            inner.append(self.f.binary("sub", rest, self.f.binary("mul", outer, size)))
-            rest = outer
-        return [rest, *reversed(inner)]
+        return self.f.coordinates(
+            self.narrow(number), [self.narrow(self.given[f"size{d}"]) for d in axes[1:]]
+        )
 
     def distance(self, coordinates: Sequence[Value], strides: Sequence[Value]) -> Value:
         terms = [self.f.mul(c, s) for c, s in zip(coordinates, strides)]

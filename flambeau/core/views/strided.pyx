@@ -20,6 +20,8 @@ from ..call.dispatch cimport away, sum_to
 from .geometry cimport Shape, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
 cimport cython
 
+cdef enum: ALONE_FROM = 1 << 16    # elements from which a copy lets other threads of Python run
+
 cdef enum:                     # how the gradient of a view becomes that of its source
     RESHAPE, PERMUTE, EXPAND
     PLACE                      # put it in its place among zeros
@@ -45,7 +47,11 @@ cdef int put(TensorBase out, int64_t offset, const int64_t* strides, TensorBase 
     if out.storage.on is not None:
         return away.copy(alias(out, g.rank, g.sizes, strides, out.offset + offset), g)
     to, source = pointer(out) + offset * out.width, pointer(g)
-    copy_strided(to, strides, source, g.strides, g.rank, g.sizes, g.width)
+    if g.count < ALONE_FROM:
+        copy_strided(to, strides, source, g.strides, g.rank, g.sizes, g.width)
+    else:
+        with nogil:
+            copy_strided(to, strides, source, g.strides, g.rank, g.sizes, g.width)
     return 0
 
 
