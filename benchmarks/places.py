@@ -66,6 +66,7 @@ def cases(n: int) -> Iterator[tuple[str, Callable, Callable]]:
                 lambda x=x, i=index, v=values: x.index_put_((i,), v, accumulate=True),
                 lambda x=x, i=index, v=values: places.put(x, [i], v, True, True),
             )
+        shaped = values.view(-1, width)
         rows = flambeau.randint(0, len(grid), (len(grid),), generator=generator)
         for dim in (0, 1):
             i = columns % len(grid) if dim == 0 else columns
@@ -76,8 +77,8 @@ def cases(n: int) -> Iterator[tuple[str, Callable, Callable]]:
             )
             yield (
                 f"scatter add along {dim} of a matrix, {kind}",
-                lambda x=grid, i=i, d=dim, v=values.view(-1, width): x.scatter_add_(d, i, v),
-                lambda x=grid, i=i, d=dim, v=values.view(-1, width): places.write_at(x, v, i, d, "add"),
+                lambda x=grid, i=i, d=dim, v=shaped: x.scatter_add_(d, i, v),
+                lambda x=grid, i=i, d=dim, v=shaped: places.write_at(x, v, i, d, "add"),
             )
         yield (
             f"index, rows of a matrix, {kind}",
@@ -86,8 +87,8 @@ def cases(n: int) -> Iterator[tuple[str, Callable, Callable]]:
         )
         yield (
             f"index_put add, rows of a matrix, {kind}",
-            lambda x=grid, i=rows, v=values.view(-1, width): x.index_put_((i,), v, accumulate=True),
-            lambda x=grid, i=rows, v=values.view(-1, width): places.put(x, [i], v, True, True),
+            lambda x=grid, i=rows, v=shaped: x.index_put_((i,), v, accumulate=True),
+            lambda x=grid, i=rows, v=shaped: places.put(x, [i], v, True, True),
         )
 
 

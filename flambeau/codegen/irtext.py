@@ -123,6 +123,15 @@ class Function:
     def branch_if(self, condition: Value, yes: str, no: str) -> None:
         self.do(f"br {condition}, label %{yes}, label %{no}")
 
+    def coordinates(self, number: Value, sizes: Sequence[Value]) -> list[Value]:
+        """Where an element, counted in row-major order, stands in each dimension; `sizes` are those of all but the first."""
+        rest, inner = number, []
+        for size in reversed(sizes):
+            outer = self.binary("udiv", rest, size)
+            inner.append(self.binary("sub", rest, self.binary("mul", outer, size)))
+            rest = outer
+        return [rest, *reversed(inner)]
+
     def loop(
         self,
         begin: Value,

@@ -13,7 +13,7 @@ one value a row; a scan is one whose outputs hold prefixes, the folds of each el
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from . import expr as ex
@@ -53,8 +53,17 @@ class Row(NamedTuple):
     params: tuple[str, ...]
     lanes_along: str
 
+    def varying(self) -> dict[int, bool]:
+        """`varies` for these operands: an input's access tells where lanes run along the row; elsewhere assume that it does."""
+        return varies(self.outputs, [o.access != BROADCAST or self.lanes_along != "r" for o in self.inputs])
+
     def text(self) -> str:
         return f"row {self.lanes_along} {self.output_access} {self.inputs} {self.params}\n{ex.text(self.outputs)}"
+
+
+def operands(kernel: Pointwise | Row) -> list[Operand]:
+    """All of a kernel's operands, outputs first."""
+    return [Operand(e.dtype, a) for e, a in zip(kernel.outputs, kernel.output_access)] + list(kernel.inputs)
 
 
 # --- folds ------------------------------
@@ -102,6 +111,14 @@ def _combining(op: str, combine: Callable, init: Sequence, elements: Sequence[Ex
 def fold_key(e: Expr) -> tuple:
     """Folds that share elements and rule are the states of one fold."""
     return (tuple(map(id, e.args)), tuple(map(id, e.value.combine)))
+
+
+def grouped(folds: Iterable[Expr]) -> list[list[Expr]]:
+    """The folds, or prefixes, those that are states of one together."""
+    groups: dict[tuple, list[Expr]] = {}
+    for e in folds:
+        groups.setdefault(fold_key(e), []).append(e)
+    return list(groups.values())
 
 
 def length() -> Expr:
@@ -216,8 +233,8 @@ def highest(dtype: str):
     return (1 << (ex.BITS[dtype] - 1 if ex.is_signed(dtype) else ex.BITS[dtype])) - 1
 
 
-def folds_by_depth(outputs: Sequence[Expr]) -> list[list[Expr]]:
-    """The folds that each pass over the row computes: a fold comes after those its elements need."""
+def folds_by_depth(outputs: Sequence[Expr]) -> list[list[list[Expr]]]:
+    """The folds that each pass over the row computes, `grouped`: a fold comes after those its elements need."""
     depth: dict[int, int] = {}
     levels: list[list[Expr]] = []
     for e in ex.walk(outputs):
@@ -227,7 +244,7 @@ def folds_by_depth(outputs: Sequence[Expr]) -> list[list[Expr]]:
             while len(levels) <= below:
                 levels.append([])
             levels[below].append(e)
-    return levels
+    return [grouped(folds) for folds in levels]
 
 
 def _max(values, default):
@@ -254,11 +271,7 @@ def varies(outputs: Sequence[Expr], row_inputs: Sequence[bool]) -> dict[int, boo
 
 def prefixes(outputs: Sequence[Expr]) -> list[list[Expr]]:
     """The prefixes that the outputs read, those of one rule over the same elements together."""
-    groups: dict[tuple, list[Expr]] = {}
-    for e in ex.walk(outputs):
-        if e.op == "prefix":
-            groups.setdefault(fold_key(e), []).append(e)
-    return list(groups.values())
+    return grouped(e for e in ex.walk(outputs) if e.op == "prefix")
 
 
 class ScanStages(NamedTuple):
@@ -323,10 +336,7 @@ def stages(outputs: Sequence[Expr]) -> Stages | None:
         return None
     states: list[Expr] = []
     replace: dict[Expr, Expr] = {}
-    groups: dict[tuple, list[Expr]] = {}
-    for e in levels[0]:
-        groups.setdefault(fold_key(e), []).append(e)
-    for members in groups.values():
+    for members in levels[0]:
         rule = members[0].value
         elements = [ex.input(len(states) + k, s.dtype) for k, s in enumerate(rule.combine)]
         for k, s in enumerate(rule.combine):

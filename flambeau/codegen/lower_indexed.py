@@ -64,6 +64,17 @@ class Evaluation:
         self.scopes: list[dict[Expr, Form]] = []
         self.moving: dict[int, frozenset] = {}
 
+    def serially(self, at: list[Form], ends: Sequence[Value], mask: Value | None) -> list[Value]:
+        """The axes in which `at` has no place yet, in order, up to their ends; at each place the stores."""
+        if len(at) < self.kernel.axes:
+            turn = lambda i, _: self.serially([*at, Uniform(self.narrow(i))], ends, mask)
+            self.f.loop(i64(0), ends[len(at)], i64(1), [], turn)
+            return []
+        self.place(at, mask)
+        for number, store in enumerate(self.kernel.stores):
+            self.store(number, store)
+        return []
+
     def place(self, coordinates: Sequence[Form], mask: Value | None) -> None:
         """Begin a place (or a vector of them): `mask` tells the lanes that are places, None where all are."""
         self.mask = mask

@@ -11,6 +11,7 @@ one vector instruction each way, and a sum groups its terms by the lane count al
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from . import expr as ex
 from .complex import written_out
@@ -21,15 +22,14 @@ from .kernels import (
     BROADCAST,
     CONTIGUOUS,
     STRIDED,
-    Operand,
     Pointwise,
     Row,
-    fold_key,
     folds_by_depth,
+    operands,
     prefixes,
-    varies,
 )
 from .lower import ITEMSIZE, MEMORY, Lowering, walk_until
+from .passes import Together, combined, rounds
 
 SIGNATURE = (
     "void @kernel(ptr noalias readonly %data, ptr noalias readonly %geometry, ptr noalias readonly %scalars)"
@@ -75,9 +75,7 @@ class Frame:
 
     def __init__(self, f: Function, kernel):
         self.f, self.kernel = f, kernel
-        self.operands = [Operand(o.dtype, a) for o, a in zip(kernel.outputs, kernel.output_access)] + list(
-            kernel.inputs
-        )
+        self.operands = operands(kernel)
         self.outputs = len(kernel.outputs)
         pointer = Value("ptr", "%data")
         self.base = [f.load("ptr", f.gep("ptr", pointer, i64(k)), 8) for k in range(len(self.operands))]
@@ -340,10 +338,7 @@ class RowSchedule:
             if operand.access != STRIDED:
                 strides[k][lane_axis] = i64(1 if operand.access == CONTIGUOUS else 0)
         self.strides = strides
-        inputs = frame.operands[frame.outputs :]
-        # Whether an input changes along the row is known where lanes run along it; elsewhere assume that it
-        # does.
-        self.varying = varies(self.kernel.outputs, [o.access != BROADCAST or not self.along for o in inputs])
+        self.varying = self.kernel.varying()
         self.lanes = lanes_for(self.kernel.outputs, [o.access for o in frame.operands])
         self.levels = folds_by_depth(self.kernel.outputs)
         self.scans = prefixes(self.kernel.outputs)
@@ -358,7 +353,7 @@ class RowSchedule:
         """
         for k, out in enumerate(self.kernel.outputs):
             for level in reversed(range(len(self.levels))):
-                seen = {id(e) for e in ex.walk([x for fold in self.levels[level] for x in fold.args])}
+                seen = {id(e) for e in ex.walk(Together(self.levels[level]).elements)}
                 for e in reversed(list(ex.walk([out]))):
                     costly = e.op.startswith("call:") and id(e) in seen and self.varying[id(e)]
                     if costly and e.dtype == out.dtype and e is not out:
@@ -429,16 +424,10 @@ class RowSchedule:
                 )
         return []
 
-    def fold_pass(self, folds: list[Expr], known: dict[Expr, Value], scalar: Lowering) -> None:
+    def fold_pass(self, folds: list[list[Expr]], known: dict[Expr, Value], scalar: Lowering) -> None:
         """All folds of one depth in one walk over the row; adds their results to `known`."""
-        groups: dict[tuple, list[Expr]] = {}
-        for e in folds:
-            groups.setdefault(fold_key(e), []).append(e)
-        rules = [members[0].value for members in groups.values()]
-        elements = [members[0].args for members in groups.values()]
+        together = Together(folds)
         low = Lowering(self.f, self.lanes) if self.along else scalar
-        start = [low.constant(v.value, v.dtype) for rule in rules for v in rule.init]
-
         stashed = self.stashed if self.stashed and folds is self.levels[self.stashed[0]] else None
 
         def turn(low: Lowering, at, mask, leaves, carried):
@@ -446,61 +435,39 @@ class RowSchedule:
                 _, k, e = stashed
                 leaves[e] = low.values([e], leaves)[0]
                 self.frame.store(low, k, leaves[e], at[k], self.strides[k][2 if self.along else 0], mask)
-            values = low.values([x for xs in elements for x in xs], leaves)
-            new, position = [], 0
-            for rule in rules:
-                n = len(rule.init)
-                new += combined(low, rule, carried[position : position + n], values[position : position + n])
-                position += n
+            new = together.combined(low, carried, low.values(together.elements, leaves))
             if mask is not None and self.along:
                 new = [low.select(mask, a, b) for a, b in zip(new, carried)]
             return new
 
-        roots = [x for xs in elements for x in xs]
-        work = [e.op for e in ex.walk([*roots, *(c for rule in rules for c in rule.combine)]) if e.args]
+        combining = [c for rule in together.rules for c in rule.combine]
+        work = [e.op for e in ex.walk([*together.elements, *combining]) if e.args]
         busy = sum(3 if op in ("max", "min") else 1 for op in work)  # those also compare with NaN
         ahead = self.along and busy <= SHORT_BODY
-
-        def joined(left: list[Value], right: list[Value]) -> list[Value]:
-            new: list[Value] = []
-            for rule in rules:
-                here = slice(len(new), len(new) + len(rule.init))
-                new += combined(low, rule, left[here], right[here])
-            return new
-
-        cascade = joined if any(rounds(rule) for rule in rules) else None
-        states = self.each(scalar, start, turn, roots, known, ahead=ahead, joined=cascade)
-        position = 0
-        for rule, members in zip(rules, groups.values()):
-            n = len(rule.init)
-            final = states[position : position + n]
-            position += n
-            if self.along:
-                final = self.across_lanes(rule, final)
-            for e in members:
-                known[e] = final[e.value.which]
+        cascade = partial(together.combined, low) if any(map(rounds, together.rules)) else None
+        states = self.each(
+            scalar, together.start(low), turn, together.elements, known, ahead=ahead, joined=cascade
+        )
+        if self.along:
+            states = [v for rule, own in together.parts(states) for v in self.across_lanes(rule, own)]
+        known.update(together.values(states))
 
     def scan_pass(self, full: list[Expr], known: dict[Expr, Value], scalar: Lowering) -> None:
         """Prefixes, and the outputs that read them, in one walk that carries the states so far."""
-        rules = [group[0].value for group in self.scans]
-        elements = [group[0].args for group in self.scans]
+        together = Together(self.scans)
         low = Lowering(self.f, self.lanes) if self.along else scalar
-        start = [low.constant(v.value, v.dtype) for rule in rules for v in rule.init]
 
         def turn(low: Lowering, at, mask, leaves, carried):
-            new: list[Value] = []
-            for rule, args, group in zip(rules, elements, self.scans):
-                before = carried[len(new) : len(new) + len(rule.init)]
-                states = low.values(list(args), leaves)
-                if self.along:
-                    states = self.running(low, rule, states, mask)
-                states = combined(low, rule, before, states)
-                leaves.update({e: states[e.value.which] for e in group})
-                new += [self.last_lane(low, s) for s in states] if self.along else states
+            states = low.values(together.elements, leaves)
+            if self.along:
+                parts = together.parts(states)
+                states = [v for rule, own in parts for v in self.running(low, rule, own, mask)]
+            states = together.combined(low, carried, states)
+            leaves.update(together.values(states))
             self.store_pass(low, at, mask, leaves)
-            return new
+            return [self.last_lane(low, s) for s in states] if self.along else states
 
-        self.each(scalar, start, turn, [*(x for xs in elements for x in xs), *full], known)
+        self.each(scalar, together.start(low), turn, [*together.elements, *full], known)
 
     def running(self, low: Lowering, rule, states: list[Value], mask: Value | None) -> list[Value]:
         """Each lane combined with those before it (Hillis and Steele, Data parallel algorithms, 1986)."""
@@ -650,20 +617,6 @@ class RowSchedule:
 
     def smaller(self, a: Value, b: Value) -> Value:
         return self.f.op("i64", f"select {self.f.op('i1', f'icmp slt {a}, {b.name}')}, {a}, {b}")
-
-
-def rounds(rule) -> bool:
-    """Whether combining loses digits: then the order of the terms decides how many."""
-    return any(e.op in ("add", "sub") and ex.is_float(e.dtype) for e in ex.walk(rule.combine))
-
-
-def combined(low: Lowering, rule, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
-    leaves: dict[Expr, Value] = {}
-    for root in rule.combine:
-        for e in ex.walk([root]):
-            if e.op == "state":
-                leaves[e] = (list(left) + list(right))[e.value]
-    return low.values(list(rule.combine), leaves)
 
 
 def _scalar(vector_type: str) -> str:

@@ -67,12 +67,7 @@ class Schedule:
         """All places of the last parallel axis, at one place of the others."""
         f, kernel = self.f, self.kernel
         parallel = kernel.axes - kernel.serial
-        rest, outer = row, []
-        for d in reversed(range(1, parallel - 1)):
-            above = f.binary("udiv", rest, self.extent[d])
-            outer.append(f.binary("sub", rest, f.binary("mul", above, self.extent[d])))
-            rest = above
-        outer = [rest, *reversed(outer)] if parallel > 1 else []
+        outer = f.coordinates(row, self.extent[1 : parallel - 1]) if parallel > 1 else []
         fixed: list[Form] = [Uniform(self.evaluation.narrow(c)) for c in outer]
         if self.lanes is None:
             f.loop(self.low, self.high, i64(1), [], lambda i, _: self.places(fixed, i, None))
@@ -94,19 +89,5 @@ class Schedule:
         """One place (or vector) of the parallel axes, if there are any: the serial axes in order, then the stores."""
         here = self.evaluation.narrow(i)
         form: Form = Uniform(here) if self.lanes is None else Ramp(here, Value(here.type, "1"))
-        self.serially([*outer, form] if self.kernel.axes > self.kernel.serial else [], mask)
-        return []
-
-    def serially(self, at: list[Form], mask: Value | None) -> list[Value]:
-        if len(at) < self.kernel.axes:
-            bound = self.extent[len(at)]
-
-            def turn(i: Value, _) -> list[Value]:
-                return self.serially([*at, Uniform(self.evaluation.narrow(i))], mask)
-
-            self.f.loop(i64(0), bound, i64(1), [], turn)
-            return []
-        self.evaluation.place(at, mask)
-        for number, store in enumerate(self.kernel.stores):
-            self.evaluation.store(number, store)
-        return []
+        at = [*outer, form] if self.kernel.axes > self.kernel.serial else []
+        return self.evaluation.serially(at, self.extent, mask)

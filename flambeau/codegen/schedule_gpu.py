@@ -30,20 +30,16 @@ from .expr import Expr
 from .indexed import Indexed
 from .irtext import Function, Module, Value, i32, i64
 from .kernels import (
-    BROADCAST,
     CONTIGUOUS,
     STRIDED,
-    FoldRule,
-    Operand,
     Pointwise,
     Row,
-    fold_key,
     folds_by_depth,
+    operands,
     prefixes,
-    varies,
 )
 from .lower import ITEMSIZE, MEMORY, Lowering, expanded
-from .schedule_cpu import combined
+from .passes import Together
 
 SYMBOL = "kernel"
 BLOCK = 256  # threads a block
@@ -232,8 +228,7 @@ class Frame:
         self.integer = "i64" if form.wide else "i32"  # what offsets are computed in
 
         self.outputs = len(kernel.outputs)
-        outputs = [Operand(e.dtype, access) for e, access in zip(kernel.outputs, kernel.output_access)]
-        self.operands = outputs + list(kernel.inputs)
+        self.operands = operands(kernel)
         self.base = [
             f.gep(MEMORY[o.dtype], self.given[f"data{k}"], self.given[f"offset{k}"])
             for k, o in enumerate(self.operands)
@@ -270,13 +265,9 @@ class Frame:
 
     def coordinates(self, number: Value, axes: range) -> list[Value]:
         """Where element `number` (i64) of the dimensions `axes` stands in each of them."""
-        rest, inner = self.narrow(number), []
-        for d in reversed(axes[1:]):
-            size = self.narrow(self.given[f"size{d}"])
-            outer = self.f.binary("udiv", rest, size)
-            inner.append(self.f.binary("sub", rest, self.f.binary("mul", outer, size)))
-            rest = outer
-        return [rest, *reversed(inner)]
+        return self.f.coordinates(
+            self.narrow(number), [self.narrow(self.given[f"size{d}"]) for d in axes[1:]]
+        )
 
     def distance(self, coordinates: Sequence[Value], strides: Sequence[Value]) -> Value:
         terms = [self.f.mul(c, s) for c, s in zip(coordinates, strides)]
@@ -374,9 +365,7 @@ class RowSchedule:
         self.width = frame.form.width
         self.rows_a_block = BLOCK // self.width
         self.along = kernel.lanes_along == "r"
-        # Whether an input changes along the row is known where access is along it; elsewhere assume it does.
-        changing = [o.access != BROADCAST or not self.along for o in kernel.inputs]
-        self.varying = varies(kernel.outputs, changing)
+        self.varying = kernel.varying()
         self.scans = prefixes(kernel.outputs)
         if self.scans and self.width not in (1, BLOCK if self.along else 1):
             raise ValueError(
@@ -459,38 +448,29 @@ class RowSchedule:
 
         return frame.every(self.lane, self.count, i64(self.width), carried, turn)
 
-    def fold_pass(self, folds: list[Expr], known: dict[Expr, Value]) -> None:
+    def fold_pass(self, folds: list[list[Expr]], known: dict[Expr, Value]) -> None:
         """All folds of one depth in one walk over the row; adds their results to `known`."""
-        low = self.frame.low
-        members: dict[tuple, list[Expr]] = {}
-        for e in folds:
-            members.setdefault(fold_key(e), []).append(e)
-        rules = [same[0].value for same in members.values()]
-        elements = [x for same in members.values() for x in same[0].args]
+        low, together = self.frame.low, Together(folds)
 
         def turn(some: list, states: list[Value]) -> list[Value]:
-            found = [low.values(elements, leaves) for leaves, _ in some]
+            found = [low.values(together.elements, leaves) for leaves, _ in some]
             while len(found) > 1:  # pairs first: shorter chains, and smaller errors of sums
-                found = [_combine_all(low, rules, a, b) for a, b in zip(found[::2], found[1::2])]
-            return _combine_all(low, rules, states, found[0])
+                found = [together.combined(low, a, b) for a, b in zip(found[::2], found[1::2])]
+            return together.combined(low, states, found[0])
 
-        start = [low.constant(v.value, v.dtype) for rule in rules for v in rule.init]
-        states = self.each(start, elements, known, turn)
+        states = self.each(together.start(low), together.elements, known, turn)
         if self.width > 1:
-            states = self.across_threads(rules, states)
-        for rule, same in zip(rules, members.values()):
-            own, states = states[: len(rule.init)], states[len(rule.init) :]
-            for e in same:
-                known[e] = own[e.value.which]
+            states = self.across_threads(together, states)
+        known.update(together.values(states))
 
-    def across_threads(self, rules: Sequence[FoldRule], states: list[Value]) -> list[Value]:
+    def across_threads(self, together: Together, states: list[Value]) -> list[Value]:
         """Combine the states of the row's threads by halves: a fixed tree, whose result all threads get."""
         f, low, barrier = self.f, self.frame.low, self.frame.threads.barrier
-        write, read = self.exchange([v.dtype for rule in rules for v in rule.init])
+        write, read = self.exchange(together.dtypes)
 
         def meet(half: int) -> list[Value]:
             other = read(f.add(self.thread, i64(half * self.apart)))
-            new = _combine_all(low, rules, states, other)
+            new = together.combined(low, states, other)
             write(new)
             return new
 
@@ -574,19 +554,15 @@ class RowSchedule:
         `BLOCK` elements at a time.
         """
         f, frame, low = self.f, self.frame, self.frame.low
-        rules = [group[0].value for group in self.scans]
-        elements = [x for group in self.scans for x in group[0].args]
-        start = [low.constant(v.value, v.dtype) for rule in rules for v in rule.init]
-        needed = list(ex.walk([*elements, *roots]))
+        together = Together(self.scans)
+        start = together.start(low)
+        needed = list(ex.walk([*together.elements, *roots]))
 
         def element(number: Value) -> tuple[dict[Expr, Value], list[Value]]:
             return self.element(number, needed, known)
 
         def finish(states: list[Value], leaves: dict[Expr, Value], places: list[Value]) -> None:
-            position = 0
-            for rule, group in zip(rules, self.scans):
-                leaves.update({e: states[position + e.value.which] for e in group})
-                position += len(rule.init)
+            leaves.update(together.values(states))
             values = iter(low.values(roots, leaves))
             for k, e in enumerate(self.kernel.outputs):
                 if self.varying[id(e)]:
@@ -594,42 +570,42 @@ class RowSchedule:
 
         def alone(number: Value, carried: list[Value]) -> list[Value]:
             leaves, places = element(number)
-            states = _combine_all(low, rules, carried, low.values(elements, leaves))
+            states = together.combined(low, carried, low.values(together.elements, leaves))
             finish(states, leaves, places)
             return states
 
-        def together(first: Value, carried: list[Value]) -> list[Value]:
+        def by_blocks(first: Value, carried: list[Value]) -> list[Value]:
             number = f.add(first, self.lane)
             inside = f.op("i1", f"icmp slt {number}, {self.count.name}")
             leaves, places = element(low.select(inside, number, first))
-            own = [low.select(inside, v, n) for v, n in zip(low.values(elements, leaves), start)]
-            own, all_of_them = self.running(rules, own)
+            own = [low.select(inside, v, n) for v, n in zip(low.values(together.elements, leaves), start)]
+            own, all_of_them = self.running(together, own)
 
             def write() -> list[Value]:
-                finish(_combine_all(low, rules, carried, own), leaves, places)
+                finish(together.combined(low, carried, own), leaves, places)
                 return []
 
             f.when(inside, write)
-            return _combine_all(low, rules, carried, all_of_them)
+            return together.combined(low, carried, all_of_them)
 
         if self.width == 1:
             f.loop(i64(0), self.count, i64(1), start, alone)
         else:
-            f.loop(i64(0), self.count, i64(BLOCK), start, together)
+            f.loop(i64(0), self.count, i64(BLOCK), start, by_blocks)
 
-    def running(self, rules: Sequence[FoldRule], states: list[Value]) -> tuple[list[Value], list[Value]]:
+    def running(self, together: Together, states: list[Value]) -> tuple[list[Value], list[Value]]:
         """The block's states, each combined with those of the threads before (Hillis and Steele, Data parallel
         algorithms, 1986), and the last of them.
         """
         f, low, barrier = self.f, self.frame.low, self.frame.threads.barrier
-        write, read = self.exchange([v.dtype for rule in rules for v in rule.init])
+        write, read = self.exchange(together.dtypes)
         distance = 1
         while distance < BLOCK:
             write(states)
             barrier()
             later = f.op("i1", f"icmp sge {self.thread}, {distance}")
             back = f.add(self.thread, i64(-distance))
-            states = f.when(later, lambda: _combine_all(low, rules, read(back), states), states)  # noqa: B023
+            states = f.when(later, lambda: together.combined(low, read(back), states), states)  # noqa: B023
             barrier()
             distance *= 2
         write(states)
@@ -637,14 +613,3 @@ class RowSchedule:
         last = read(i64(BLOCK - 1))
         barrier()
         return states, last
-
-
-def _combine_all(
-    low: Lowering, rules: Sequence[FoldRule], left: Sequence[Value], right: Sequence[Value]
-) -> list[Value]:
-    """The states of several folds, side by side, combined with others."""
-    out: list[Value] = []
-    for rule in rules:
-        part = slice(len(out), len(out) + len(rule.init))
-        out += combined(low, rule, left[part], right[part])
-    return out

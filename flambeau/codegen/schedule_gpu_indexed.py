@@ -9,7 +9,7 @@ from . import target as tg
 from .indexed import Indexed
 from .irtext import Function, Module, Value, i64
 from .lower import MEMORY, Lowering
-from .lower_indexed import Evaluation, Form, Uniform, expanded_kernel
+from .lower_indexed import Evaluation, Uniform, expanded_kernel
 
 
 def parameters(kernel: Indexed) -> list[tuple[str, str]]:
@@ -69,23 +69,11 @@ def module_for(kernel: Indexed, target: str) -> Module:
     for d in range(parallel):
         count = f.mul(count, given[f"extent{d}"])
 
-    def serially(at: list[Form]) -> list[Value]:
-        if len(at) < kernel.axes:
-            end = given[f"extent{len(at)}"]
-            f.loop(i64(0), end, i64(1), [], lambda i, _: serially([*at, Uniform(evaluation.narrow(i))]))
-            return []
-        evaluation.place(at, None)
-        for k, store in enumerate(kernel.stores):
-            evaluation.store(k, store)
-        return []
+    ends = [given[f"extent{d}"] for d in range(kernel.axes)]
 
     def place(i: Value, _) -> list[Value]:
-        rest, inner = evaluation.narrow(i), []
-        for d in reversed(range(1, parallel)):
-            above = f.binary("udiv", rest, extents[d])
-            inner.append(Uniform(f.binary("sub", rest, f.binary("mul", above, extents[d]))))
-            rest = above
-        return serially([Uniform(rest), *reversed(inner)] if parallel else [])
+        at = f.coordinates(evaluation.narrow(i), extents[1:parallel]) if parallel else []
+        return evaluation.serially([Uniform(c) for c in at], ends, None)
 
     first = f.add(f.mul(threads.block(), i64(BLOCK)), threads.thread())
     f.loop(first, count, f.mul(threads.blocks(), i64(BLOCK)), [], place)

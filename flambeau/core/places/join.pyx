@@ -12,7 +12,7 @@ from ..base.tensor cimport TensorBase, MAX_DIMS, alias, as_int, new_tensor_on, n
 from ..tape.modes cimport grad_enabled, wants_grad
 from ..tape.nodes cimport Node
 from ..tape.history cimport attach
-from ..views.geometry cimport Shape, copy_strided, select_cut, slice_cut
+from ..views.geometry cimport select_cut, slice_cut
 from ..views.strided cimport GeometryNode, put
 from ..views.views cimport cut
 from ..base.device cimport Device
@@ -181,7 +181,7 @@ cdef int fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new
     cdef int64_t outer = 1, line = out.width, run, i, start = 0
     cdef int d
     cdef Py_ssize_t k
-    cdef char* to = out.storage.data
+    cdef char* to
     cdef const char* source
     for d in range(out.rank):
         if d < axis:
@@ -196,19 +196,14 @@ cdef int fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new
         t = <TensorBase>items[k]
         if t.count == 0:
             continue
-        if out.storage.on is not None:
-            put(out, start, strides, t)
-            start += out.strides[axis] * (1 if new else t.sizes[axis])
-            continue
         run = t.count * t.width // outer
-        if t.contiguous and out.contiguous and (run * outer <= BY_RUNS):
-            source = pointer(t)
+        if t.contiguous and out.contiguous and run * outer <= BY_RUNS and out.storage.on is None:
+            to, source = out.storage.data + start * out.width, pointer(t)
             for i in range(outer):
                 memcpy(to + i * line, source + i * run, run)
         else:
-            with nogil:
-                copy_strided(to, strides, pointer(t), t.strides, t.rank, t.sizes, t.width)
-        to += out.strides[axis] * (1 if new else t.sizes[axis]) * out.width
+            put(out, start, strides, t)
+        start += out.strides[axis] * (1 if new else t.sizes[axis])
     return 0
 
 
@@ -294,7 +289,6 @@ def flipped(TensorBase input not None, tuple dims) -> TensorBase:
     cdef TensorBase out = new_tensor_on(input.storage.on, input.rank, input.sizes, input.code)
     cdef int64_t back[MAX_DIMS]
     cdef int64_t last = input.offset
-    cdef const char* source
     cdef int d
     for d in range(input.rank):
         back[d] = input.strides[d]
@@ -302,10 +296,5 @@ def flipped(TensorBase input not None, tuple dims) -> TensorBase:
         for d in dims:
             last += (input.sizes[d] - 1) * input.strides[d]
             back[d] = -input.strides[d]
-        if out.storage.on is not None:
-            put(out, 0, out.strides, alias(input, input.rank, input.sizes, back, last))
-            return out
-        source = pointer(input) + (last - input.offset) * input.width
-        with nogil:
-            copy_strided(out.storage.data, out.strides, source, back, input.rank, input.sizes, input.width)
+        put(out, 0, out.strides, alias(input, input.rank, input.sizes, back, last))
     return out

@@ -6,20 +6,20 @@ shared over the threads; writing goes in the order of the elements, so that equa
 """
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
+from libc.stdint cimport INT64_MAX, int64_t
+from ..base.dtypes cimport BOOL, I64, F16, BF16, F32, CATEGORY, dtype_of, size_from
 from ..base.tensor cimport MAX_DIMS, TensorBase, check_apart, check_writable, new_tensor, pointer, wrote
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from ..call.pointwise cimport sum_to
 from ..base.memory cimport scratch
 from ..base.parallel cimport parallel_for
-from ..views.geometry cimport copy_strided
 from ..views.strided cimport compact, expanded, reshaped, taped
 from ..call.copies import clone, copy_, to_dtype
+from .lines cimport ADD, SET, read_line, write_line
 from ..tape.formulas import record
 
-cdef enum: PARALLEL_FROM = 1 << 16    # elements from which a gather is shared over the threads
+cdef enum: PARALLEL_FROM = 1 << 16    # elements from which other threads share a gather, or do something else meanwhile
 
 
 cdef TensorBase as_index(TensorBase t):
@@ -176,134 +176,62 @@ cdef inline int64_t outer_offset(Places* p, int64_t row) noexcept nogil:
     return offset
 
 
-ctypedef fused Unit:
-    uint8_t
-    uint16_t
-    uint32_t
-    uint64_t
-
-
-cdef void gather_units(const Unit* source, Unit* to, const int64_t* places, int64_t n) noexcept nogil:
-    cdef int64_t i
-    for i in range(n):
-        to[i] = source[places[i]]
+cdef inline int64_t line_offset(Places* p, int64_t line) noexcept nogil:
+    """Offset of a line of a block: of one position of the dimensions behind but the last."""
+    cdef int64_t offset = 0
+    cdef int d
+    for d in range(p.after - 2, -1, -1):
+        offset += line % p.after_sizes[d] * p.after_strides[d]
+        line //= p.after_sizes[d]
+    return offset
 
 
 cdef void get_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Rows [begin, end) of the result; there are outer × count of them."""
     cdef Places* p = <Places*>context
-    cdef int64_t row = begin, position, n, i, size = p.block * p.width
+    cdef int64_t row = begin, position, n, i, k, lines, length, step
     cdef const char* source
-    cdef char* to
-    cdef int64_t packed[MAX_DIMS]
-    pack(p, packed)
+    cdef char* to = p.rows + begin * p.block * p.width
+    block_lines(p, &lines, &length, &step)
     while row < end:
         position = row % p.count
         n = min(p.count - position, end - row)
         source = p.data + outer_offset(p, row // p.count) * p.width
-        to = p.rows + row * size
-        if p.block == 1 and p.width == 4:
-            gather_units(<const uint32_t*>source, <uint32_t*>to, p.places + position, n)
-        elif p.block == 1 and p.width == 8:
-            gather_units(<const uint64_t*>source, <uint64_t*>to, p.places + position, n)
-        elif p.block == 1 and p.width == 1:
-            gather_units(<const uint8_t*>source, <uint8_t*>to, p.places + position, n)
-        elif p.block == 1 and p.width == 2:
-            gather_units(<const uint16_t*>source, <uint16_t*>to, p.places + position, n)
-        elif p.solid:
-            for i in range(n):
-                memcpy(to + i * size, source + p.places[position + i] * p.width, size)
+        if p.block == 1:
+            read_line(p.width, to, 1, source, 0, p.places + position, 1, 1, INT64_MAX, n)
+            to += n * p.width
         else:
-            for i in range(n):
-                copy_strided(to + i * size, packed, source + p.places[position + i] * p.width, p.after_strides, p.after,
-                             p.after_sizes, p.width)
+            for i in range(position, position + n):
+                for k in range(lines):
+                    read_line(p.width, to, 1, source + line_offset(p, k) * p.width, step, p.places + i, 0, 1, INT64_MAX, length)
+                    to += length * p.width
         row += n
 
 
-cdef void pack(Places* p, int64_t* strides) noexcept nogil:
-    """Strides of a block on the contiguous side."""
-    cdef int64_t n = 1
-    cdef int d
-    for d in range(p.after - 1, -1, -1):
-        strides[d] = n
-        n *= p.after_sizes[d]
+cdef void block_lines(Places* p, int64_t* lines, int64_t* length, int64_t* step) noexcept nogil:
+    """How many lines a block is walked by, how long they are, and how far apart their elements lie."""
+    lines[0], length[0], step[0] = 1, p.block, 1
+    if not p.solid:
+        length[0], step[0] = p.after_sizes[p.after - 1], p.after_strides[p.after - 1]
+        lines[0] = p.block // length[0]
 
 
-cdef void put_rows(Places* p) noexcept nogil:
-    """The other way: rows to their places, in order, so that the last of equal indices wins."""
-    cdef int64_t row, i, size = p.block * p.width
+cdef void put_rows(Places* p, int code, int how) noexcept nogil:
+    """The other way: rows to their places, in order, so that the last of equal indices wins, and sums have always the same bits."""
+    cdef int64_t row, i, k, lines, length, step
     cdef char* to
     cdef const char* source = p.rows
-    cdef int64_t packed[MAX_DIMS]
-    pack(p, packed)
+    block_lines(p, &lines, &length, &step)
     for row in range(p.outer):
         to = p.data + outer_offset(p, row) * p.width
-        for i in range(p.count):
-            if p.solid:
-                memcpy(to + p.places[i] * p.width, source, size)
-            else:
-                copy_strided(to + p.places[i] * p.width, p.after_strides, source, packed, p.after, p.after_sizes, p.width)
-            source += size
-
-
-ctypedef fused Number:
-    uint8_t
-    int8_t
-    int16_t
-    int32_t
-    int64_t
-    float
-    double
-
-
-cdef void add_block(Number* to, const int64_t* strides, const int64_t* sizes, int rank, const Number** source,
-                    int parts) noexcept nogil:
-    cdef int64_t i
-    cdef int k
-    if rank == 0:
-        for k in range(parts):
-            to[k] += source[0][k]
-        source[0] += parts
-        return
-    for i in range(sizes[0]):
-        add_block(to + i * strides[0] * parts, strides + 1, sizes + 1, rank - 1, source, parts)
-
-
-cdef void add_rows(Places* p, const Number* rows, int parts) noexcept nogil:
-    """Rows added at their places, in order: the same bits for any number of threads.  A complex number has two parts."""
-    cdef int64_t row, i, k, size = p.block * parts
-    cdef Number* base
-    cdef Number* to
-    for row in range(p.outer):
-        base = <Number*>p.data + outer_offset(p, row) * parts
-        for i in range(p.count):
-            to = base + p.places[i] * parts
-            if p.solid:
-                for k in range(size):
-                    to[k] += rows[k]
-                rows += size
-            else:
-                add_block(to, p.after_strides, p.after_sizes, p.after, &rows, parts)
-
-
-cdef int add_all(Places* p, int code, str who) except -1:
-    if code == F32 or code == C64:
-        add_rows(p, <const float*>p.rows, 2 if code == C64 else 1)
-    elif code == F64 or code == C128:
-        add_rows(p, <const double*>p.rows, 2 if code == C128 else 1)
-    elif code == I64:
-        add_rows(p, <const int64_t*>p.rows, 1)
-    elif code == I32:
-        add_rows(p, <const int32_t*>p.rows, 1)
-    elif code == I16:
-        add_rows(p, <const int16_t*>p.rows, 1)
-    elif code == I8:
-        add_rows(p, <const int8_t*>p.rows, 1)
-    elif code == U8:
-        add_rows(p, <const uint8_t*>p.rows, 1)
-    else:
-        raise RuntimeError(f"{who}(): cannot accumulate in {dtype_of(code)}")
-    return 0
+        if p.block == 1:
+            write_line(code, p.width, how, to, 0, source, 1, p.places, 1, 1, p.count)
+            source += p.count * p.width
+        else:
+            for i in range(p.count):
+                for k in range(lines):
+                    write_line(code, p.width, how, to + line_offset(p, k) * p.width, step, source, 1, p.places + i, 0, 1, length)
+                    source += length * p.width
 
 
 # --- reading and writing at places -----------------------------------------------------------------------------------------------
@@ -411,12 +339,11 @@ cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumul
             if rows.storage is v.storage:
                 rows = <TensorBase>clone(rows)
             p.rows = pointer(rows)
-            if rows.count:
-                if accumulate:
-                    add_all(&p, v.code, who)
-                else:
-                    with nogil:
-                        put_rows(&p)
+            if rows.count >= PARALLEL_FROM:
+                with nogil:
+                    put_rows(&p, v.code, ADD if accumulate else SET)
+            elif rows.count:
+                put_rows(&p, v.code, ADD if accumulate else SET)
         finally:
             set_grad(before)
             free(p.places)

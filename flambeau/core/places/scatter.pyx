@@ -6,9 +6,8 @@
 
 Both walk over the index tensor with one loop; writing is serial and in order, so equal indices always give the same bits.
 """
-from libc.string cimport memcpy
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of
+from libc.stdint cimport int64_t, uint64_t
+from ..base.dtypes cimport BOOL, I32, I64, F16, BF16, F32, CATEGORY, dtype_of
 from ..base.tensor cimport (
     MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, check_apart, check_writable, late, new_tensor, new_tensor_on,
     operator_for, pointer, wrap_dim, wrote,
@@ -18,34 +17,11 @@ from ..tape.inplace cimport check_in_place
 from ..base.parallel cimport parallel_for
 from ..views.strided cimport expanded, reshaped, taped
 from ..call.copies import clone, copy_, to_dtype
+from .lines cimport SET, ADD, MULTIPLY, LEAST, GREATEST, read_line, write_line
 from ..make.elements import fill_
 from ..tape.formulas import record
 
-cdef enum: PARALLEL_FROM = 1 << 16    # elements from which a gather is shared over the threads
-
-cdef enum:
-    ADD, MULTIPLY, LEAST, GREATEST    # how scatter combines with what is there
-
-cdef struct Wide:
-    uint64_t low
-    uint64_t high
-
-ctypedef fused Unit:
-    uint8_t
-    uint16_t
-    uint32_t
-    uint64_t
-    Wide
-
-ctypedef fused Number:
-    uint8_t
-    int8_t
-    int16_t
-    int32_t
-    int64_t
-    float
-    double
-
+cdef enum: PARALLEL_FROM = 1 << 16    # elements from which other threads share a gather, or do something else meanwhile
 
 cdef struct Walk:             # over an index tensor; dimensions of size 1 in front make the rank at least 1
     int rank
@@ -126,115 +102,26 @@ cdef inline int64_t row_offsets(Walk* w, int64_t row, int64_t* far, int64_t* nea
     return own
 
 
-cdef bint gather_row(Unit* to, int64_t near, const Unit* source, int64_t far, const int64_t* index, int64_t along,
-                     int64_t step, int64_t bound, int64_t n) noexcept nogil:
-    """False, with the rest left out, where an index is out of bounds."""
-    cdef int64_t i, at
-    for i in range(n):
-        at = index[i * along]
-        if <uint64_t>at >= <uint64_t>bound:
-            return False
-        to[i * near] = source[i * far + at * step]
-    return True
-
-
-cdef void scatter_row(Unit* to, int64_t far, const Unit* source, int64_t near, const int64_t* index, int64_t along,
-                      int64_t step, int64_t n) noexcept nogil:
-    cdef int64_t i
-    for i in range(n):
-        to[i * far + index[i * along] * step] = source[i * near]
-
-
 cdef void gather_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Walk* w = <Walk*>context
     cdef int64_t row, far, near, far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1]
-    cdef int64_t along = w.along[w.rank - 1]
     cdef const int64_t* index
-    cdef char* a
-    cdef char* b
-    cdef bint fine
     for row in range(begin, end):
         index = w.index + row_offsets(w, row, &far, &near)
-        a, b = w.indexed + far * w.width, w.other + near * w.width
-        if w.width == 4:
-            fine = gather_row(<uint32_t*>b, near_step, <const uint32_t*>a, far_step, index, along, w.step, w.bound, w.inner)
-        elif w.width == 8:
-            fine = gather_row(<uint64_t*>b, near_step, <const uint64_t*>a, far_step, index, along, w.step, w.bound, w.inner)
-        elif w.width == 1:
-            fine = gather_row(<uint8_t*>b, near_step, <const uint8_t*>a, far_step, index, along, w.step, w.bound, w.inner)
-        elif w.width == 2:
-            fine = gather_row(<uint16_t*>b, near_step, <const uint16_t*>a, far_step, index, along, w.step, w.bound, w.inner)
-        else:
-            fine = gather_row(<Wide*>b, near_step, <const Wide*>a, far_step, index, along, w.step, w.bound, w.inner)
-        if not fine:
+        if not read_line(w.width, w.other + near * w.width, near_step, w.indexed + far * w.width, far_step, index,
+                         w.along[w.rank - 1], w.step, w.bound, w.inner):
             w.outside = True
             return
 
 
-cdef void scatter_all(Walk* w) noexcept nogil:
-    cdef int64_t row, i, far, near, far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1]
-    cdef int64_t along = w.along[w.rank - 1]
+cdef void scatter_all(Walk* w, int code, int how) noexcept nogil:
+    """In the order of the index tensor."""
+    cdef int64_t row, far, near, far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1]
     cdef const int64_t* index
-    cdef char* a
-    cdef char* b
     for row in range(w.rows):
         index = w.index + row_offsets(w, row, &far, &near)
-        a, b = w.indexed + far * w.width, w.other + near * w.width
-        if w.width == 4:
-            scatter_row(<uint32_t*>a, far_step, <const uint32_t*>b, near_step, index, along, w.step, w.inner)
-        elif w.width == 8:
-            scatter_row(<uint64_t*>a, far_step, <const uint64_t*>b, near_step, index, along, w.step, w.inner)
-        else:
-            for i in range(w.inner):
-                memcpy(a + (i * far_step + index[i * along] * w.step) * w.width, b + i * near_step * w.width, w.width)
-
-
-cdef void combine_all(Walk* w, const Number* example, int how, int parts) noexcept nogil:
-    """Combine in the order of the index tensor; NaN wins over every number."""
-    cdef int64_t row, i, k, far, near, far_step = w.far[w.rank - 1], near_step = w.near[w.rank - 1]
-    cdef int64_t along = w.along[w.rank - 1]
-    cdef const int64_t* index
-    cdef Number* to
-    cdef Number value
-    for row in range(w.rows):
-        index = w.index + row_offsets(w, row, &far, &near)
-        for i in range(w.inner):
-            for k in range(parts):
-                to = <Number*>w.indexed + (far + i * far_step + index[i * along] * w.step) * parts + k
-                value = (<const Number*>w.other)[(near + i * near_step) * parts + k]
-                if how == ADD:
-                    to[0] += value
-                elif how == MULTIPLY:
-                    to[0] *= value
-                elif how == LEAST:
-                    if value < to[0] or value != value:
-                        to[0] = value
-                elif value > to[0] or value != value:
-                    to[0] = value
-
-
-cdef int combine(Walk* w, int code, int how, str who) except -1:
-    if code == F32:
-        combine_all(w, <const float*>NULL, how, 1)
-    elif code == F64:
-        combine_all(w, <const double*>NULL, how, 1)
-    elif code == I64:
-        combine_all(w, <const int64_t*>NULL, how, 1)
-    elif code == I32:
-        combine_all(w, <const int32_t*>NULL, how, 1)
-    elif code == I16:
-        combine_all(w, <const int16_t*>NULL, how, 1)
-    elif code == I8:
-        combine_all(w, <const int8_t*>NULL, how, 1)
-    elif code == U8:
-        combine_all(w, <const uint8_t*>NULL, how, 1)
-    elif code == C64 and how == ADD:
-        combine_all(w, <const float*>NULL, how, 2)
-    elif code == C128 and how == ADD:
-        combine_all(w, <const double*>NULL, how, 2)
-    else:
-        raise RuntimeError(f"{who}(): this reduction is not defined for {dtype_of(code)}")
-    return 0
+        write_line(code, w.width, how, w.indexed + far * w.width, far_step, w.other + near * w.width, near_step, index,
+                   w.along[w.rank - 1], w.step, w.inner)
 
 
 # --- arguments -----------------------------------------------------------------------------------------------------------------
@@ -353,7 +240,7 @@ cdef TensorBase from_the_front(TensorBase index, int64_t size):
 
 # --- scatter -------------------------------------------------------------------------------------------------------------------
 cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int how, str who) except -1:
-    """Overwrite (how < 0) or combine; nothing is recorded."""
+    """Overwrite or combine; nothing is recorded."""
     cdef Walk w
     cdef TensorBase alive, wide
     cdef bint before = grad_enabled()
@@ -362,7 +249,7 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
     check_apart(input, who)
     if index.count == 0:
         return 0
-    if how >= 0 and (input.code == F16 or input.code == BF16 or input.code == BOOL):
+    if how != SET and (input.code == F16 or input.code == BF16 or input.code == BOOL):
         # halves are combined in float32 and rounded once; bools as numbers, and stay true
         better = dtype_of(I64 if input.code == BOOL else F32)
         set_grad(False)
@@ -381,15 +268,17 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
             set_grad(before)
     if input.storage.on is not None:
         from ...operations.moving.places import write_at as on_device
-        on_device(input, src, index, d, "set" if how < 0 else ("add", "mul", "min", "max")[how])
+        on_device(input, src, index, d, "set" if how == SET else ("add", "mul", "min", "max")[how])
         return 0
     alive = read_walk(&w, input, src, index, d, who)
     check_inside(&w, d, who)
-    if how < 0:
-        with nogil:
-            scatter_all(&w)
+    if (how == MULTIPLY or how == LEAST or how == GREATEST) and CATEGORY[input.code] == 3:
+        raise RuntimeError(f"{who}(): this reduction is not defined for {dtype_of(input.code)}")
+    if index.count < PARALLEL_FROM:
+        scatter_all(&w, input.code, how)
     else:
-        combine(&w, input.code, how, who)
+        with nogil:
+            scatter_all(&w, input.code, how)
     wrote(input)
     return 0
 
@@ -411,24 +300,23 @@ def scatter_back(grad, index, dim, shape):
     """Derivative of scatter: nothing of what was overwritten; for the source the elements at the places."""
     kept = clone(grad)
     scatter_(kept, dim, index, 0)
-    return kept, source_gradient(grad, index, dim, shape)
+    return kept, source_gradient(gather(grad, dim, index), shape)
 
 
 def scatter_add_back(grad, index, dim, shape):
-    return grad, source_gradient(grad, index, dim, shape)
+    return grad, source_gradient(gather(grad, dim, index), shape)
 
 
-cdef object source_gradient(object grad, TensorBase index, int dim, object shape):
+cdef object source_gradient(object found, object shape):
     """The gradient at the places written, in the source's shape, which may be larger than the index tensor's."""
-    found = gather(grad, dim, index)
     if tuple(shape) == tuple(found.shape):
         return found
     if not shape:
         return found.reshape(())
     whole = found.new_zeros(shape)
     part = whole
-    for k in range(index.rank):
-        part = part.narrow(k, 0, index.sizes[k])
+    for k, n in enumerate(found.shape):
+        part = part.narrow(k, 0, n)
     part.copy_(found)
     return whole
 
@@ -449,7 +337,7 @@ def scatter_(TensorBase input not None, dim, TensorBase index not None, src=None
     if not isinstance(given, TensorBase):
         given = number_like(input, index, given, "scatter_")
     if reduce is None:
-        return scatter_into(input, dim, index, <TensorBase>given, -1, "ScatterBackward0", scatter_back, "scatter_")
+        return scatter_into(input, dim, index, <TensorBase>given, SET, "ScatterBackward0", scatter_back, "scatter_")
     if reduce == "add":
         return scatter_into(input, dim, index, <TensorBase>given, ADD, "ScatterAddBackward0", scatter_add_back, "scatter_")
     if reduce == "multiply":
@@ -509,7 +397,7 @@ def scatter_reduce_(TensorBase input not None, dim, TensorBase index not None, T
         if not include_self:
             start = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
             first = src if start is None else number_like(input, index, start, "scatter_reduce_")
-            write_at(input, <TensorBase>first, index, d, -1, "scatter_reduce_")
+            write_at(input, <TensorBase>first, index, d, SET, "scatter_reduce_")
         how = {"sum": ADD, "mean": ADD, "prod": MULTIPLY, "amin": LEAST, "amax": GREATEST}[reduce]
         write_at(input, src, index, d, how, "scatter_reduce_")
         counts = None
@@ -597,14 +485,7 @@ def scatter_reduce_back(grad, index, *saved):
             own, theirs = mine * shared, chosen * gather(shared, dim, index)
     if not include_self:
         own = scatter(own, dim, index, 0)
-    if tuple(theirs.shape) != tuple(shape):
-        whole = theirs.new_zeros(shape)
-        part = whole
-        for k in range(index.dim()):
-            part = part.narrow(k, 0, index.shape[k])
-        part.copy_(theirs)
-        theirs = whole
-    return own, theirs
+    return own, source_gradient(theirs, shape)
 
 
 cdef tuple product_gradients(grad, dim, index, src, old, result, include_self):

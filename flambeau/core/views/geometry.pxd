@@ -26,7 +26,3 @@ cdef int64_t reach_of(Shape* s) noexcept
 # Every element of a layout to its place in another. Large copies are shared over the thread pool.
 cdef void copy_strided(char* to, const int64_t* to_strides, const char* source, const int64_t* from_strides,
                        int rank, const int64_t* sizes, int width) noexcept nogil
-
-# The same, adding (floating point and complex dtypes), where places of the destination may coincide.
-cdef int add_strided(char* to, const int64_t* to_strides, const char* source, const int64_t* from_strides,
-                     int rank, const int64_t* sizes, int code) except -1

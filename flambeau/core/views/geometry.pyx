@@ -2,7 +2,6 @@
 """Ways of walking over a storage, what views make of them, and copies between them."""
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from ..base.dtypes cimport F32, F64, C64, C128, dtype_of
 from ..base.tensor cimport TensorBase, MAX_DIMS
 from ..base.parallel cimport parallel_for
 from ..base.sizes cimport row_major, scaled
@@ -253,43 +252,3 @@ cdef void copy_units(Unit* to, const Unit* source, int64_t n0, int64_t n1,
                     to[i * a0 + j * a1] = source[i * b0 + j * b1]
             i0 += TILE
         j0 += TILE
-
-
-ctypedef fused Real:
-    float
-    double
-
-
-cdef void add_real(Real* to, const int64_t* to_strides, const Real* source, const int64_t* from_strides,
-                   int rank, const int64_t* sizes) noexcept nogil:
-    """to += source where places of `to` may coincide; in the order of the elements, so always the same bits."""
-    cdef int64_t i
-    if rank == 0:
-        to[0] += source[0]
-        return
-    for i in range(sizes[0]):
-        if rank == 1:
-            to[i * to_strides[0]] += source[i * from_strides[0]]
-        else:
-            add_real(to + i * to_strides[0], to_strides + 1, source + i * from_strides[0], from_strides + 1,
-                     rank - 1, sizes + 1)
-
-
-cdef int add_strided(char* to, const int64_t* to_strides, const char* source, const int64_t* from_strides,
-                     int rank, const int64_t* sizes, int code) except -1:
-    cdef int64_t ahead[MAX_DIMS + 1]
-    cdef int64_t back[MAX_DIMS + 1]
-    cdef int64_t extents[MAX_DIMS + 1]
-    cdef int d, parts = 2 if code == C64 or code == C128 else 1
-    for d in range(rank):
-        extents[d], ahead[d], back[d] = sizes[d], to_strides[d] * parts, from_strides[d] * parts
-    if parts == 2:  # a complex number is two real ones side by side
-        extents[rank], ahead[rank], back[rank] = 2, 1, 1
-        rank += 1
-    if code == F32 or code == C64:
-        add_real(<float*>to, ahead, <const float*>source, back, rank, extents)
-    elif code == F64 or code == C128:
-        add_real(<double*>to, ahead, <const double*>source, back, rank, extents)
-    else:
-        raise RuntimeError(f"a gradient must be floating point or complex, got {dtype_of(code)}")
-    return 0

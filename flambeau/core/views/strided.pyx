@@ -22,6 +22,8 @@ from ..call.pointwise cimport sum_to
 from .geometry cimport Shape, add_strided, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
 cimport cython
 
+cdef enum: ALONE_FROM = 1 << 16    # elements from which a copy lets other threads of Python run
+
 cdef enum:                     # how the gradient of a view becomes that of its source
     RESHAPE, PERMUTE, EXPAND
     PLACE                      # put it in its place among zeros
@@ -47,7 +49,11 @@ cdef int put(TensorBase out, int64_t offset, const int64_t* strides, TensorBase 
     if out.storage.on is not None:
         return away.copy(alias(out, g.rank, g.sizes, strides, out.offset + offset), g)
     to, source = pointer(out) + offset * out.width, pointer(g)
-    copy_strided(to, strides, source, g.strides, g.rank, g.sizes, g.width)
+    if g.count < ALONE_FROM:
+        copy_strided(to, strides, source, g.strides, g.rank, g.sizes, g.width)
+    else:
+        with nogil:
+            copy_strided(to, strides, source, g.strides, g.rank, g.sizes, g.width)
     return 0
 
 
@@ -174,11 +180,9 @@ cdef TensorBase put_in_place(TensorBase g, int rank, const int64_t* sizes, const
     out = new_tensor_on(g.storage.on, rank, sizes, g.code)
     clear(out)
     if g.count:
-        if adds and out.storage.on is not None:
-            from ...operations.moving.places import add_strided as on_device
-            on_device(out, g, [strides[k] for k in range(g.rank)], offset)
-        elif adds:
-            add_strided(pointer(out) + offset * g.width, strides, pointer(g), g.strides, g.rank, g.sizes, g.code)
+        if adds:
+            from ...operations.moving.places import add_strided
+            add_strided(out, g, [strides[k] for k in range(g.rank)], offset)
         else:
             put(out, offset, strides, g)
     if taped(g):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from ...autograd.grad_mode import unrecorded
 from ...core.base.tensor import TensorBase
-from ...core.make.create import arange
+from ...core.views.views import view_as_real
 from ..declare.indexed import Indexed, indexed, scatter
 
 MATRIX, TRANSPOSED, ROW, COLUMN = range(4)  # core/lib/contraction.pxd; otherwise a single number
@@ -102,11 +102,21 @@ def write_at(input: TensorBase, source: TensorBase, index: TensorBase, dim: int,
             _combine_last.into(out, places.shape, places, values, serial=1, how=how)
 
 
+@scatter()
+def _add(at, out, values):
+    """Elements added where they stand; places of `out` may coincide."""
+    return out.store(at, values[at], "add")
+
+
 def add_strided(out: TensorBase, values: TensorBase, strides: Sequence[int], offset: int) -> None:
-    """Add values to the places of `out`, contiguous, that those strides reach; places may be reached more than once."""
+    """Add values to the places of `out`, contiguous, that those strides reach, in the order of the elements; places may be
+    reached more than once.
+    """
     with unrecorded():
-        places = arange(out.numel(), device=out.device).as_strided(values.shape, strides, offset).reshape(-1)
-        write_at(out.view(-1), values.reshape(-1), places, 0, "add")
+        if values.is_complex():  # two real numbers side by side
+            out, values = view_as_real(out), view_as_real(values)
+            strides, offset = [*(2 * s for s in strides), 1], 2 * offset
+        _add.into(out.as_strided(values.shape, strides, offset), values.shape, values, serial=values.ndim)
 
 
 # --- several indices a place ------------------------------
