@@ -12,7 +12,7 @@ from ..base.device import OutOfMemoryError
 from ..base.dtypes cimport BOOL, F32, F64, I8, I16, I32, I64, U8, dtype_of
 from ..base.memory cimport check_room, refusal
 from ..base.parallel cimport parallel_in_parts
-from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer
+from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor_on, pointer
 from ..views.views cimport compact
 
 cdef enum:
@@ -187,8 +187,8 @@ def order(TensorBase input not None, bint descending=False, int64_t wanted=-1) -
     for d in range(x.rank):
         sizes[d] = x.sizes[d]
     sizes[x.rank - 1] = o.wanted
-    out = new_tensor(x.rank, sizes, I64)
-    if out.count == 0:
+    out = new_tensor_on(x.storage.on, x.rank, sizes, I64)
+    if out.count == 0 or (x.storage.on is not None and x.storage.on.blank):
         return out
     o.code, o.width, o.descending, o.failed = x.code, x.width, descending, 0
     o.source, o.to = pointer(x), <int64_t*>out.storage.data

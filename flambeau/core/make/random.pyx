@@ -16,7 +16,7 @@ from ..base.memory cimport scratch
 from ..base.dtypes import cpu_device
 from ..base.tensor cimport TensorBase, new_tensor, pointer, as_int
 from .elements cimport Value, store, check_fits
-from .factory cimport Factory, Options, factory, bind, resolve, check_requires, finish
+from .factory cimport Factory, Options, factory, bind, resolve, check_requires, finish, unfilled
 from ..call.dispatch cimport Op
 import os
 
@@ -274,7 +274,9 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
         raise RuntimeError("randperm(): n cannot be greater than "
                            f"{highest(code) if code != I64 else (1 << 32) - 1} for "
                            f"{dtype_of(code)}, got {n}")
-    t = new_tensor(1, &n, code)
+    t = unfilled(&o, 1, &n, code)
+    if t.storage.data == NULL:
+        return finish(t, &o, "randperm")
     order = <uint32_t*>t.storage.data if code == I32 else <uint32_t*>scratch(n, 4)
     s.key, s.counter, s.used = g.key, g.offset, 4
     with nogil:

@@ -362,6 +362,9 @@ cdef TensorBase coordinates(TensorBase t, bint by_element):
         mask = compact(mask)
     finally:
         set_grad(before)
+    if t.storage.on is not None and t.storage.on.blank:
+        raise NotImplementedError("nonzero(): how many elements are not zero is not known of a tensor on 'meta', which has no data: the "
+                                  "result has no shape")
     if t.storage.on is not None:  # how many there are is for the host to know: it finds them, too
         return moved(coordinates(moved(mask, None), by_element), t.storage.on)
     p = <const uint8_t*>pointer(mask)

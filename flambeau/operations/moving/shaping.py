@@ -607,7 +607,7 @@ def vander(x: TensorBase, N: int | None = None, increasing: bool = False) -> Ten
     n = x.shape[-1] if N is None else N
     if n < 0:
         raise RuntimeError(f"vander(): N must be non-negative, got {n}")
-    powers = arange(n) if increasing else arange(n - 1, -1, -1)
+    powers = arange(n, device=x.device) if increasing else arange(n - 1, -1, -1, device=x.device)
     return x.unsqueeze(-1) ** powers
 
 

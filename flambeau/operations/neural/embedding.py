@@ -9,6 +9,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, ones_like
 from ...core.make.literal import tensor
+from ..declare.host import holds
 from ..declare.registry import library
 
 
@@ -174,12 +175,12 @@ def one_hot(input: TensorBase, num_classes: int = -1) -> TensorBase:
         raise RuntimeError(
             f"one_hot is only applicable to index tensor of type LongTensor, got {input.dtype}"
         )
-    if input.numel() and input.min().item() < 0:
+    if not holds(input >= 0):
         raise RuntimeError("Class values must be non-negative.")
     if num_classes == -1:
         if input.numel() == 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         num_classes = int(input.max().item()) + 1
-    elif input.numel() and input.max().item() >= num_classes:
+    elif not holds(input < num_classes):
         raise RuntimeError("Class values must be smaller than num_classes.")
     return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).to(input.dtype)

@@ -665,9 +665,10 @@ def _no_integer_zero(name: str, input, other) -> None:
     """Integers have no quotient by zero: RuntimeError, before any kernel runs."""
     from ...core.base.tensor import TensorBase
     from ...core.call.dispatch import result_type
+    from ..declare.host import holds
 
     if result_type(input, other).name in INTEGRAL:
-        zero = bool((other == 0).any()) if isinstance(other, TensorBase) else other == 0
+        zero = not holds(other != 0) if isinstance(other, TensorBase) else other == 0
         if zero:
             raise RuntimeError(f"{name}(): ZeroDivisionError: an element of argument 'other' is 0")
 
