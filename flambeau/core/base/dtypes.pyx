@@ -6,6 +6,7 @@ from cpython.ref cimport Py_INCREF
 from cpython.slice cimport PySlice_Check
 from cpython.tuple cimport PyTuple_SET_ITEM
 import functools
+cimport cython
 
 cdef extern from "Python.h":
     ctypedef object (*allocfunc)(PyTypeObject*, Py_ssize_t)
@@ -142,6 +143,8 @@ cdef class device:
             if not number.isdigit() or index is not None:
                 raise RuntimeError(f"device(): invalid device string: '{type}'")
             index = int(number)
+        if index is not None and index < 0:
+            raise RuntimeError(f"device(): Device index must not be negative, got {index}")
         self.type, self.index = name, index
 
     def __repr__(self):
@@ -166,6 +169,7 @@ cdef class device:
     def __call__(self, function):
         """The function, called with this device as the default."""
         @functools.wraps(function)
+        @cython.binding(True)
         def call(*args, **kwargs):
             with self:
                 return function(*args, **kwargs)

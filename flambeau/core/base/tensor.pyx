@@ -907,7 +907,7 @@ cdef class TensorBase:
         if found is NotImplemented and hasattr(other, "__array__"):
             from ..make.literal import as_tensor  # NumPy would compare its array with the tensor as one object
 
-            return late.binary(<object>operators[op], self, as_tensor(other))
+            return late.binary(<object>operators[op], self, as_tensor(other, device=self.device))
         return found
 
     def __neg__(self):

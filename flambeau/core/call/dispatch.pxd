@@ -108,6 +108,7 @@ cdef int pack(Operand* o, int code, uint64_t* slot) noexcept
 cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place)
 cdef void prepare_op(Op op, str name, vectorcall_t call)
 cdef object sum_to(TensorBase grad, object sizes)
+cdef void keep_dense(int64_t* strides, TensorBase source) noexcept
 cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* operands, int n) noexcept
 cdef int broadcast(str who, int64_t* sizes, int* rank, TensorBase t, tuple names) except -1
 cdef void make_callable(type cls, Op example) noexcept

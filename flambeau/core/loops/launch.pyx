@@ -13,7 +13,7 @@ from ..base.dtypes cimport dtype_of
 from ..base.memory import storage_from_address
 from ..base.sizes cimport mul_overflow
 from ..base.tensor cimport beyond, TensorBase, MAX_DIMS, alias, find_contiguous, new_strided_on, place_of, wrote
-from ..call.dispatch cimport Plan, Launch, Family, PointwiseOp, Operand, copied, away, layout, one_device
+from ..call.dispatch cimport Plan, Launch, Family, PointwiseOp, Operand, copied, away, keep_dense, layout, one_device
 from .rows cimport Rows
 from ..tape.tape cimport grad_enabled, wants_grad
 from ..tape.tape import record
@@ -254,6 +254,7 @@ cdef TensorBase moved(TensorBase source, Device device, bint wait=True):
     cdef size_t nbytes = source.count * source.width
     operand.tensor = <PyObject*>source
     layout(strides, source.rank, source.sizes, &operand, 1)
+    keep_dense(strides, source)
     if source.storage.on is not None and source.storage.on.blank:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if device is not None and device.blank:

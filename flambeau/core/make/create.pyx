@@ -327,6 +327,15 @@ cdef void between(const Value* start, const Value* end, int64_t i, int64_t n, Va
         v.imag = end.imag - (end.imag - start.imag) / steps * (n - 1 - i)
 
 
+cdef bint without_data(PyObject* given):
+    """Whether it is a 0-dim tensor on "meta"."""
+    cdef TensorBase t
+    if not isinstance(<object>given, TensorBase):
+        return False
+    t = <TensorBase>given
+    return t.rank == 0 and t.storage.on is not None and t.storage.on.blank
+
+
 cdef TensorBase make_space(Factory op, PyObject** found, Options* o, Value* start, Value* end):
     """Read start, end, steps and the dtype of linspace and logspace; the tensor is not filled yet."""
     cdef Value* ends[2]
@@ -334,7 +343,12 @@ cdef TensorBase make_space(Factory op, PyObject** found, Options* o, Value* star
     cdef int64_t n
     ends[0], ends[1] = start, end
     for k in range(2):
-        if not read_number(<object>found[k], ends[k]):
+        if without_data(found[k]):          # its dtype counts, and its device
+            ends[k].category, ends[k].wide, ends[k].whole = CATEGORY[(<TensorBase>found[k]).code], False, 0
+            ends[k].real, ends[k].imag = 0, 0
+            if not o.placed:
+                o.device = <PyObject*>(<TensorBase>found[k]).storage.on
+        elif not read_number(<object>found[k], ends[k]):
             if isinstance(<object>found[k], TensorBase):
                 raise RuntimeError(f"{op.name}() only supports 0-dimensional start and end tensors, but got "
                                    f"{op.names[k]} with "

@@ -67,8 +67,8 @@ def holds(condition: TensorBase) -> bool:
 
 
 def needs_data(who: str, what: str, *operands: Any) -> None:
-    """NotImplementedError where a tensor has no data, in an operation whose result's shape depends on elements."""
+    """NotImplementedError where a tensor has no data, in an operation whose result's shape, or answer, depends on elements."""
     if without_data(*operands):
         raise NotImplementedError(
-            f"{who}(): {what} depends on the elements, and a tensor on 'meta' has none: the result has no known shape"
+            f"{who}(): {what} depends on the elements, and a tensor on 'meta' has none: Cannot copy out of meta tensor; no data!"
         )

@@ -128,6 +128,7 @@ def _factored(who: str, A: TensorBase) -> tuple[TensorBase, TensorBase, TensorBa
 
 def _order(pivots: TensorBase, m: int) -> TensorBase:
     """Which row of the matrix stands at each place after the exchanges."""
+
     def walk(steps: Any) -> Any:
         import numpy as np
 

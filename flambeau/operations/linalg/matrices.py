@@ -60,7 +60,7 @@ def linalg_vander(x: TensorBase, *, N: int | None = None) -> TensorBase:
     if N is not None and N <= 1:
         raise RuntimeError(f"linalg.vander: N must be greater than 1, got {N}")
     x = atleast_1d(x)
-    return x.unsqueeze(-1) ** arange(x.shape[-1] if N is None else N)
+    return x.unsqueeze(-1) ** arange(x.shape[-1] if N is None else N, device=x.device)
 
 
 @library("composite", "linalg.diagonal", name="linalg_diagonal")
@@ -568,7 +568,7 @@ def svd_lowrank(
         return U, S, V
     from ..random.random import randn
 
-    Q = dec.qr(matmul(A, randn(n, q, dtype=A.dtype)))[0]
+    Q = dec.qr(matmul(A, randn(n, q, dtype=A.dtype, device=A.device)))[0]
     for _ in range(2 if niter is None else niter):
         Q = dec.qr(matmul(A.mH, Q))[0]
         Q = dec.qr(matmul(A, Q))[0]

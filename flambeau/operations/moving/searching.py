@@ -145,7 +145,9 @@ def histc(
     if bins <= 0:
         raise RuntimeError(f"histc(): bins must be > 0, but got {bins}")
     require(8 * bins)
-    found = computed(Result((bins,), input.dtype), lambda a: _counts(a.reshape(-1), bins, float(min), float(max)), input)
+    found = computed(
+        Result((bins,), input.dtype), lambda a: _counts(a.reshape(-1), bins, float(min), float(max)), input
+    )
     return into(out, found, "histc")
 
 

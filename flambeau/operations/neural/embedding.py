@@ -56,6 +56,8 @@ def _shorten(weight, input, max_norm: float, norm_type: float) -> None:
     from ...autograd.grad_mode import unrecorded
     from ..rows.summaries import vector_norm
 
+    if weight.is_meta:
+        return
     with unrecorded():
         used = input.reshape(-1).unique()
         rows = weight.index_select(0, used)
@@ -79,6 +81,8 @@ def _bags(input: TensorBase, offsets: TensorBase | None, include_last_offset: bo
         )
     if offsets is None or offsets.ndim != 1:
         raise ValueError("embedding_bag(): offsets has to be a 1D Tensor, as input is 1D")
+    if offsets.is_meta:  # which number lies in which bag stands in the data
+        return input.new_empty(input.shape), offsets.shape[0] - include_last_offset
     starts = offsets.tolist()
     if starts and (starts[0] != 0 or max(starts) > input.shape[0]):
         raise ValueError(
@@ -93,7 +97,10 @@ def _bags(input: TensorBase, offsets: TensorBase | None, include_last_offset: bo
 
 def _largest(rows: TensorBase, bag: TensorBase, counts: TensorBase) -> TensorBase:
     """The largest of each column in each bag, 0 for empty bags: rows laid out as (bag, number in the bag, column)."""
-    bags, longest = counts.shape[0], int(counts.max().item()) if counts.numel() else 0
+    bags = counts.shape[0]
+    if counts.is_meta:  # how long the longest bag is stands in the data
+        return rows.new_zeros([bags, rows.shape[1]]).index_add(0, bag, rows)
+    longest = int(counts.max().item()) if counts.numel() else 0
     if longest == 0:
         return rows.new_zeros([bags, rows.shape[1]])
     order = bag.argsort(stable=True)
@@ -154,9 +161,10 @@ def embedding_bag(
     if padding_idx is not None:
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
             raise ValueError("embedding_bag(): padding_idx must be within the number of embeddings")
-        used = (flat != padding_idx % weight.shape[0]).nonzero().reshape(-1)
-        flat, bag = flat.index_select(0, used), bag.index_select(0, used)
-        scale = None if scale is None else scale.index_select(0, used)
+        if not flat.is_meta:
+            used = (flat != padding_idx % weight.shape[0]).nonzero().reshape(-1)
+            flat, bag = flat.index_select(0, used), bag.index_select(0, used)
+            scale = None if scale is None else scale.index_select(0, used)
     rows = embedding(flat, weight, None, max_norm, norm_type, scale_grad_by_freq)
     rows = rows if scale is None else rows * scale.unsqueeze(1)
     if mode == "sum":

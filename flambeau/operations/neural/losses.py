@@ -10,8 +10,8 @@ from ...codegen import kernels as kn
 from ...codegen.differentiate import sign
 from ...core.base.tensor import TensorBase
 from ...core.tape import tape
-from ..declare.pointwise import FLOATING, pointwise
 from ..declare.host import holds
+from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import reduction, row
 from ..pointwise.arithmetic import where

@@ -842,7 +842,12 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False) -> bool:
 
 def equal(input, other) -> bool:
     """Whether both tensors have the same shape and elements."""
-    return tuple(input.shape) == tuple(other.shape) and bool((input == other).all())
+    from ..declare.host import needs_data
+
+    if tuple(input.shape) != tuple(other.shape):
+        return False
+    needs_data("equal", "whether tensors of one shape are equal", input, other)
+    return bool((input == other).all())
 
 
 def _in_place_of(op):

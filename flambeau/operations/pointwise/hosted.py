@@ -23,6 +23,7 @@ from typing import Any
 from ...core.base.dtypes import dtype, get_default_dtype
 from ...core.base.tensor import TensorBase
 from ...core.call.dispatch import common_dtype, to_dtype
+from ...core.make.create import empty_like
 from ...core.tape import tape
 from ..declare.host import Result, computed
 from ..declare.registry import register
@@ -108,7 +109,7 @@ def elementwise(body: Callable, kind: dtype, *operands: Any) -> TensorBase:
     found = computed(Result(tensors[0].shape, kind), body, *operands)
     if all(t.is_contiguous() for t in tensors):
         return found
-    strides = functools.reduce(operator.add, [t.to("meta") for t in tensors]).stride()
+    strides = functools.reduce(operator.add, [empty_like(t, device="meta") for t in tensors]).stride()
     return found.new_empty_strided(found.shape, strides).copy_(found)
 
 

@@ -24,8 +24,8 @@ from ...core.make.create import empty, empty_like
 from ...core.make.random import Generator, _reserve
 from ...core.tape import tape
 from ...core.views.views import view_as_real
-from ..declare.pointwise import Pointwise
 from ..declare.host import Result, computed, holds
+from ..declare.pointwise import Pointwise
 from ..declare.registry import library, register
 from ..moving.searching import searchsorted
 from ..pointwise.copying import to_dtype
@@ -537,7 +537,10 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
         with unrecorded():
             shape = mean + std * 0 if isinstance(mean, TensorBase) else std * 0 + mean
             _floating(shape, "normal")
-            made = normal_(empty(shape.shape, dtype=shape.dtype, device=shape.device), generator=generator) * std + mean
+            made = (
+                normal_(empty(shape.shape, dtype=shape.dtype, device=shape.device), generator=generator) * std
+                + mean
+            )
     else:
         if size is None:
             raise TypeError('normal() missing 1 required positional arguments: "size"')

@@ -11,8 +11,8 @@ from ...codegen import kernels as kn
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.tape import tape
-from ..declare.pointwise import COMPLEX, FLOATING, NUMBERS
 from ..declare.host import holds
+from ..declare.pointwise import COMPLEX, FLOATING, NUMBERS
 from ..declare.registry import library, register
 from ..declare.results import into, named_result
 from ..declare.scan import Scan, scan
