@@ -238,7 +238,7 @@ cdef class Blank(Device):
     """
 
     def __cinit__(self, str type, int index):
-        self.blank, self.place = True, device(type)
+        self.blank, self.place, self.index = True, device(type), -1  # as `Tensor.get_device` counts
         self.target = self.fingerprint = type
 
     cdef int copy_in(self, uint64_t to, const void* source, size_t nbytes, bint wait) except -1:
@@ -357,7 +357,7 @@ cdef extern from *:
     """
     PyObject* flambeau_place     # this thread's default Device, borrowed: open devices live as long as the process
 
-cdef bint placing = False
+cdef int placing = 0
 cdef object chosen = threading.local()   # `places`: the devices of this thread's contexts, the innermost last; `fixed`: the one set
 
 
@@ -369,8 +369,7 @@ cdef int place_here(device place) except -1:
     """Make tensors there from now on, in this thread."""
     global placing, flambeau_place
     cdef Device found = None if place is None else device_for(place, "device")
-    if found is not None:
-        placing = True
+    placing += (found is not None) - (flambeau_place != NULL)
     flambeau_place = NULL if found is None else <PyObject*>found
     return 0
 

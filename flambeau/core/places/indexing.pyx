@@ -149,7 +149,7 @@ cdef object plain_item(object item):
     elif isinstance(item, (list, tuple, range)) or hasattr(item, "__array__"):
         if hasattr(item, "__index__") and not hasattr(item, "__len__") and not getattr(item, "ndim", 0):
             return item.__index__()
-        t = <TensorBase>tensor_of(list(item) if isinstance(item, range) else item)
+        t = <TensorBase>tensor_of(list(item) if isinstance(item, range) else item, device="cpu")
         if t.count == 0 and CATEGORY[t.code] == 2:
             t = <TensorBase>to_dtype(t, dtype_of(I64))
     elif hasattr(item, "__index__"):
@@ -206,7 +206,7 @@ cdef tuple read_advanced(TensorBase t, tuple key, int64_t presumed=-1):
                 r.out += t.rank - dims
         elif PyBool_Check(item):  # a new dimension with all or nothing of it
             add_cut(&r, UNSQUEEZE)
-            place_index(indices, r.out, tensor_of([0] if item else [], dtype=dtype_of(I64)))
+            place_index(indices, r.out, tensor_of([0] if item else [], dtype=dtype_of(I64), device="cpu"))
             r.out += 1
             advanced = True
         elif PyLong_Check(item):
