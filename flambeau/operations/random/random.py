@@ -148,12 +148,12 @@ _scratches = threading.local()
 
 
 def _scratch(t: TensorBase, per_counter: int) -> tuple[TensorBase, tuple[TensorBase, ...]]:
-    """Room for one group of t's dtype, whole and by words; every thread has its own."""
+    """Room on the host for one group of t's dtype, whole and by words; every thread has its own."""
     known: dict = _scratches.__dict__
-    key = (t.dtype.name, per_counter, str(t.device))
+    key = (t.dtype.name, per_counter)
     found = known.get(key)
     if found is None:
-        tail = empty(GROUP, dtype=t.dtype, device=t.device)
+        tail = empty(GROUP, dtype=t.dtype, device="cpu")
         found = known[key] = (tail, tail.view(per_counter, GROUP // per_counter).unbind(0))
     return found
 
