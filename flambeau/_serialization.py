@@ -223,10 +223,8 @@ class _Writer:
                 f"flambeau.save: {where} is of type {kind.__name__}, a subclass of Tensor, which cannot be "
                 "saved"
             )
-        if t.device.type == "meta":
-            raise TypeError(f"flambeau.save: {where} is on the device meta and has no data to save")
         storage = t.untyped_storage()
-        data = _bytes_of(_moved(storage, t.device, "cpu"))
+        data = memoryview(b"") if t.is_meta else _bytes_of(_moved(storage, t.device, "cpu"))
         key = (str(t.device), storage.data_ptr(), len(data)) if len(data) else None
         place = self._storage_numbers.get(key)
         if place is None:
@@ -493,7 +491,8 @@ def _check_tensor(spec: Any, storages: list[Any]) -> dict[str, Any]:
     _require(math.prod(max(n, 1) for n in size) < _INT64, "a tensor has more elements than can be counted")
     itemsize = _dtype(_field(spec, "dtype", str)).itemsize
     last = offset + sum((n - 1) * step for n, step in zip(size, stride)) if 0 not in size else offset - 1
-    nbytes = storages[storage].file_size
+    _device(_field(spec, "device", str))
+    nbytes = _INT64 if spec["device"] == "meta" else storages[storage].file_size  # saved without data
     _require(
         (last + 1) * itemsize <= nbytes,
         f"a tensor reaches to byte {(last + 1) * itemsize} of a storage of {nbytes} bytes",
@@ -505,7 +504,6 @@ def _check_tensor(spec: Any, storages: list[Any]) -> dict[str, Any]:
         f"a tensor of {spec['dtype']} requires a gradient",
     )
     _field(spec, "parameter", bool)
-    _device(_field(spec, "device", str))
     return spec
 
 
@@ -561,7 +559,9 @@ def _map(file: BinaryIO) -> memoryview | None:
 
 
 def _locate(storage: Any, device: str, map_location: Any) -> tuple[Any, Any]:
-    """The storage on the device it belongs to, and this device."""
+    """The storage on the device it belongs to, and this device; what was saved without data stays so."""
+    if device == "meta":
+        return storage, device
     wanted: Any = device
     if isinstance(map_location, dict):
         wanted = map_location.get(device, device)
@@ -580,8 +580,11 @@ def _locate(storage: Any, device: str, map_location: Any) -> tuple[Any, Any]:
 
 
 def _make_tensor(spec: dict[str, Any], storage: Any, device: Any) -> Any:
-    empty = flambeau.empty(0, dtype=_dtype(spec["dtype"]), device=device)
-    t = empty.set_(storage, spec["offset"], tuple(spec["size"]), tuple(spec["stride"]))
+    dtype, size, stride = _dtype(spec["dtype"]), tuple(spec["size"]), tuple(spec["stride"])
+    if spec["device"] == "meta":
+        t = flambeau.empty_strided(size, stride, dtype=dtype, device="meta")
+    else:
+        t = flambeau.empty(0, dtype=dtype, device=device).set_(storage, spec["offset"], size, stride)
     if spec["parameter"]:
         return flambeau.nn.Parameter(t, requires_grad=spec["requires_grad"])
     return t.requires_grad_(spec["requires_grad"])

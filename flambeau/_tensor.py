@@ -110,7 +110,7 @@ class Tensor(TensorBase):
     def __reduce_ex__(self, protocol: Any) -> tuple:
         if not self.is_leaf:
             raise RuntimeError("only leaf tensors can be pickled; call detach() first")
-        host = self.detach() if self.device.type == "cpu" else self.detach().cpu()
+        host = self.detach() if self.device.type in ("cpu", "meta") else self.detach().cpu()
         geometry = host.storage_offset(), tuple(host.shape), host.stride()
         where = None if host.device == self.device else str(self.device)
         return _rebuild, (
@@ -155,7 +155,7 @@ class Tensor(TensorBase):
         flat = [function(v) for v in self.reshape(-1).tolist()]
         from .core.make.literal import tensor
 
-        return self.copy_(tensor(flat, dtype=self.dtype).reshape(self.shape))
+        return self.copy_(tensor(flat, dtype=self.dtype, device="cpu").reshape(self.shape))
 
     def storage(self):
         """The bytes under this tensor."""
@@ -169,7 +169,7 @@ class Tensor(TensorBase):
 def _rebuild(cls, storage, dtype, geometry, where, requires_grad, attributes):
     from .core.make.create import empty
 
-    made = empty(0, dtype=dtype).set_(storage, *geometry)
+    made = empty(0, dtype=dtype, device="cpu").set_(storage, *geometry)
     if where is not None:
         made = made.to(where)
     if cls is not Tensor:
@@ -185,8 +185,20 @@ def _storage_of(raw: bytes) -> Storage:
     return made
 
 
+def _storage_without_data(nbytes: int) -> Storage:
+    from .core.make.create import empty
+
+    return empty(nbytes, dtype=by_name["uint8"], device="meta").untyped_storage()
+
+
+def _reduce_storage(storage: Storage) -> tuple:
+    if storage.device.type == "meta":
+        return _storage_without_data, (storage.nbytes(),)
+    return _storage_of, (bytes(memoryview(storage)),)
+
+
 # A storage is pickled once however many tensors lie over it, which then share the new one.
-copyreg.pickle(Storage, lambda storage: (_storage_of, (bytes(memoryview(storage)),)))
+copyreg.pickle(Storage, _reduce_storage)
 
 
 set_tensor_class(Tensor)

@@ -1,4 +1,4 @@
-"""The examples in docstrings and in the README run and print what they say."""
+"""The examples in docstrings, the README and pages of docs/ run and print what they say."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import flambeau
 from flambeau.operations.declare.registry import REGISTRY
 
 MODULES = sorted(m.name for m in pkgutil.walk_packages(flambeau.__path__, "flambeau."))
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+PAGES = {"README.md": 9, "docs/meta.md": 3}  # and at least so many examples in each
 FLAGS = doctest.NORMALIZE_WHITESPACE
 
 
@@ -36,6 +37,7 @@ def test_operations():
     assert tried > 5 and runner.summarize(verbose=False).failed == 0
 
 
-def test_readme():
-    result = doctest.testfile(str(README), module_relative=False, optionflags=FLAGS)
-    assert result.attempted > 8 and result.failed == 0
+@pytest.mark.parametrize("page", PAGES)
+def test_pages(page):
+    result = doctest.testfile(str(ROOT / page), module_relative=False, optionflags=FLAGS)
+    assert result.attempted >= PAGES[page] and result.failed == 0

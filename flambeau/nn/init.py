@@ -298,7 +298,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     with flambeau.no_grad():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            tensor[flambeau.randperm(rows, generator=generator)[:zeros], column] = 0
+            tensor[flambeau.randperm(rows, generator=generator, device=tensor.device)[:zeros], column] = 0
     return tensor
 
 

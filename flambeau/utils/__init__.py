@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from . import _python_dispatch, checkpoint, data, dlpack, hooks
 
-__all__ = ["checkpoint", "data", "dlpack", "hooks"]
+__all__ = ["_python_dispatch", "checkpoint", "data", "dlpack", "hooks"]

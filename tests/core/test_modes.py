@@ -79,13 +79,18 @@ PROGRAMS = {
     "products": lambda x: (x @ x.mT).tanh().sum(),
     "cat": lambda x: flambeau.cat([x, x * 2], 0).std(0).sum(),
     "split": lambda x: x.chunk(2, 1)[1].prod(1).sum(),
-    "index": lambda x: (x[flambeau.tensor([0, 2])] * x[:2]).sum() + x.gather(1, flambeau.zeros(3, 1, dtype=flambeau.int64)).sum(),
+    "index": lambda x: (
+        (x[flambeau.tensor([0, 2])] * x[:2]).sum()
+        + x.gather(1, flambeau.zeros(3, 1, dtype=flambeau.int64)).sum()
+    ),
     "written": lambda x: (x * 1).mul_(2).add_(x).sum(),
     "cumsum": lambda x: x.cumsum(1).amax(0).sum(),
     "expand": lambda x: (x[:1].expand(3, 4) * x).logsumexp(1).sum(),
     "loss": lambda x: nn.functional.cross_entropy(x, flambeau.tensor([0, 3, 1])),
     "conv": lambda x: nn.functional.conv1d(x[None], flambeau.ones(2, 3, 2)).sin().sum(),
-    "pool": lambda x: nn.functional.max_pool1d(x[None], 2).sum() + nn.functional.avg_pool1d(x[None], 2).square().sum(),
+    "pool": lambda x: (
+        nn.functional.max_pool1d(x[None], 2).sum() + nn.functional.avg_pool1d(x[None], 2).square().sum()
+    ),
 }
 
 

@@ -29,6 +29,7 @@ cdef class Device:
     cdef readonly str fingerprint   # device and driver: images in the disk cache are kept apart by it
     cdef readonly device place      # what `tensor.device` answers
     cdef readonly int processors    # how many blocks of threads run side by side
+    cdef readonly bint blank        # holds no data: nothing is allocated, copied or launched ("meta")
     cdef uint64_t stream            # where work is queued now; 0 is the default stream
     cdef dict cached                # stream -> a list for each size class of the addresses of free blocks
     cdef size_t cached_bytes
@@ -70,6 +71,8 @@ cdef int check_fork() except -1
 cdef bint is_forked() noexcept
 cpdef Device find_device(str type, object index)
 cdef Device device_for(object value, str who)
+cdef int placing              # in how many threads tensors are made elsewhere than on the host
+cdef Device default_place()   # where this thread makes tensors that are told nothing else: None for the host
 
 
 cdef extern from *:

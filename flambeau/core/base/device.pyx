@@ -10,9 +10,12 @@ All work is queued on the device's current stream and runs in that order; nothin
 RuntimeError that names the call and the driver's code.
 """
 from libc.stdint cimport int64_t, uint64_t
+from cpython.object cimport PyObject
 from .dtypes cimport device
 from .dtypes import cpu_device
+from . import dtypes as _dtypes
 import os
+import threading
 
 
 class OutOfMemoryError(RuntimeError):
@@ -227,6 +230,42 @@ cdef class Device:
         return (find_device, (self.type, self.index))
 
 
+# --- tensors without data ------------------------------
+cdef class Blank(Device):
+    """The device "meta": its tensors have a shape, a dtype, strides and a history, and no elements.  Storages know how many
+    bytes they would have.  Whoever would launch a kernel asks for `blank` first and does nothing; what needs elements
+    raises NotImplementedError.
+    """
+
+    def __cinit__(self, str type, int index):
+        self.blank, self.place, self.index = True, device(type), -1  # as `Tensor.get_device` counts
+        self.target = self.fingerprint = type
+
+    cdef int copy_in(self, uint64_t to, const void* source, size_t nbytes, bint wait) except -1:
+        return 0
+
+    cdef int copy_out(self, void* to, uint64_t source, size_t nbytes, bint wait) except -1:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+    cdef int copy_within(self, uint64_t to, uint64_t source, size_t nbytes) except -1:
+        return 0
+
+    cdef int fill(self, uint64_t to, unsigned char value, size_t nbytes) except -1:
+        return 0
+
+    cdef bint product(self, Product* p) except -1:
+        return True
+
+    cdef int finish(self) except -1:
+        return 0
+
+    cpdef dict properties(self):
+        return {"name": self.type, "total_memory": 0, "multi_processor_count": 0}
+
+
+cdef Blank the_blank = Blank("meta", 0)
+
+
 # --- which there are ------------------------------
 cdef dict makers = {}          # type -> function of an index that makes the Device, or raises RuntimeError
 cdef dict counters = {}        # type -> function that says how many there are, 0 without a driver
@@ -272,6 +311,8 @@ cpdef Device find_device(str type, object index):
     process that was forked after a device was opened.
     """
     cdef int number = current.get(type, 0) if index is None else index
+    if type == "meta":  # has no driver, which a fork could lose
+        return the_blank
     check_fork()
     found = opened.get((type, number))
     if found is None:
@@ -307,6 +348,85 @@ cdef str first_type():
         if device_count(type):
             return type
     raise RuntimeError("device(): there is no accelerator, so a number is no device")
+
+
+# --- where tensors are made ------------------------------
+cdef extern from *:
+    """
+    static __thread void* flambeau_place = 0;
+    """
+    PyObject* flambeau_place     # this thread's default Device, borrowed: open devices live as long as the process
+
+cdef int placing = 0
+cdef object chosen = threading.local()   # `places`: the devices of this thread's contexts, the innermost last; `fixed`: the one set
+
+
+cdef Device default_place():
+    return None if flambeau_place == NULL else <Device>flambeau_place
+
+
+cdef int place_here(device place) except -1:
+    """Make tensors there from now on, in this thread."""
+    global placing, flambeau_place
+    cdef Device found = None if place is None else device_for(place, "device")
+    placing += (found is not None) - (flambeau_place != NULL)
+    flambeau_place = NULL if found is None else <PyObject*>found
+    return 0
+
+
+def get_default_device() -> device:
+    """Where this thread makes tensors that are told no device: that of the innermost `with device(…)`, else that of
+    `set_default_device`, else the CPU.
+
+    >>> import flambeau
+    >>> with flambeau.device("meta"):
+    ...     flambeau.get_default_device()
+    device(type='meta')
+    >>> flambeau.get_default_device()
+    device(type='cpu')
+    """
+    places = getattr(chosen, "places", None)
+    found = places[len(places) - 1] if places else getattr(chosen, "fixed", None)
+    return cpu_device if found is None else found
+
+
+def set_default_device(device) -> None:
+    """Choose where this thread makes tensors that are told no device: a device, its name, or None for the CPU.  A `with
+    device(…)` around the call goes before it.
+
+    RuntimeError for a device that there is not.
+
+    >>> import flambeau
+    >>> flambeau.set_default_device("meta")
+    >>> flambeau.zeros(2, 3).device
+    device(type='meta')
+    >>> flambeau.set_default_device(None)
+    """
+    cdef object place = None if device is None else as_device(device, "set_default_device")
+    if not getattr(chosen, "places", None):
+        place_here(place)
+    chosen.fixed = place
+
+
+cdef object as_device(object value, str who):
+    """A device, its name or number; RuntimeError where there is none of that kind."""
+    cdef Device found = device_for(value, who)
+    return cpu_device if found is None else found.place
+
+
+def _enter(place) -> None:
+    place_here(place)
+    if not hasattr(chosen, "places"):
+        chosen.places = []
+    chosen.places.append(place)
+
+
+def _leave() -> None:
+    chosen.places.pop()
+    place_here(get_default_device())
+
+
+_dtypes.enter_device, _dtypes.leave_device = _enter, _leave
 
 
 cdef int check_fork() except -1:

@@ -5,6 +5,8 @@ from cpython.object cimport PyObject, PyTypeObject, binaryfunc
 from cpython.ref cimport Py_INCREF
 from cpython.slice cimport PySlice_Check
 from cpython.tuple cimport PyTuple_SET_ITEM
+import functools
+cimport cython
 
 cdef extern from "Python.h":
     ctypedef object (*allocfunc)(PyTypeObject*, Py_ssize_t)
@@ -120,8 +122,13 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
 
 
 # --- devices ------------------------------
+enter_device = leave_device = None     # what `with device(…)` does; `core/base/device.pyx` supplies it
+
+
 cdef class device:
-    """Where a tensor's memory is: a type, such as "cpu", and an index or None."""
+    """Where a tensor's memory is: a type, such as "cpu", and an index or None.  As a context (`with device("meta"):`) it is
+    where this thread makes tensors that are told no device.
+    """
 
     def __init__(self, type, index=None):
         if isinstance(type, device):
@@ -131,11 +138,13 @@ cdef class device:
             raise RuntimeError(f"device(): there is no accelerator, so no device number {type}")
         name, _, number = type.partition(":")
         if name not in ("cpu", "meta", "cuda", "opencl", "rocm"):
-            raise RuntimeError(f"device(): unknown device type '{name}'; expected one of cpu, cuda, opencl, rocm")
+            raise RuntimeError(f"device(): unknown device type '{name}'; expected one of cpu, cuda, opencl, rocm, meta")
         if number:
             if not number.isdigit() or index is not None:
                 raise RuntimeError(f"device(): invalid device string: '{type}'")
             index = int(number)
+        if index is not None and index < 0:
+            raise RuntimeError(f"device(): Device index must not be negative, got {index}")
         self.type, self.index = name, index
 
     def __repr__(self):
@@ -149,6 +158,22 @@ cdef class device:
 
     def __hash__(self):
         return hash((self.type, self.index))
+
+    def __enter__(self):
+        enter_device(self)
+        return self
+
+    def __exit__(self, *error):
+        leave_device()
+
+    def __call__(self, function):
+        """The function, called with this device as the default."""
+        @functools.wraps(function)
+        @cython.binding(True)
+        def call(*args, **kwargs):
+            with self:
+                return function(*args, **kwargs)
+        return call
 
     def __reduce__(self):
         return (device, (self.type, self.index))

@@ -208,6 +208,9 @@ cdef Storage new_storage_on(Device device, size_t nbytes):
     if device is None:
         return new_storage(nbytes)
     s = Storage.__new__(Storage)
+    if device.blank:
+        s.on, s.length = device, nbytes
+        return s
     if nbytes > MOST_BYTES:
         raise OutOfMemoryError(f"flambeau: cannot allocate {nbytes} bytes on {device.place}")
     block = class_of(nbytes)

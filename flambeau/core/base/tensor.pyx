@@ -193,6 +193,9 @@ cdef char nothing[16]         # what an empty tensor without memory points to
 cdef char* not_on_host(TensorBase t) except NULL with gil:
     if t.storage.on is None:
         return nothing
+    if t.storage.on.blank:
+        raise NotImplementedError(f"this operation reads elements, and a tensor on 'meta' has none (of shape {list(t.shape)}): Cannot "
+                                  "copy out of meta tensor; no data!")
     raise NotImplementedError(f"this operation is not implemented for '{t.storage.on.type}': it reads the elements of a tensor "
                               f"of shape {list(t.shape)} on the CPU; move the tensor with .cpu() first")
 
@@ -400,6 +403,8 @@ cdef object element(TensorBase t):
     cdef char room[16]
     if t.storage.on is None:
         return value_at(pointer(t), t.code)
+    if t.storage.on.blank:
+        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     t.storage.on.copy_out(room, <uintptr_t>place_of(t), t.width, True)
     t.storage.on.check_fault()
     return value_at(room, t.code)
@@ -536,7 +541,8 @@ cdef class TensorBase:
 
     @property
     def is_meta(self) -> bool:
-        return False
+        """Whether it has a shape and a dtype, but no elements."""
+        return self.storage.on is not None and self.storage.on.blank
 
     @property
     def is_sparse(self) -> bool:
@@ -901,7 +907,7 @@ cdef class TensorBase:
         if found is NotImplemented and hasattr(other, "__array__"):
             from ..make.literal import as_tensor  # NumPy would compare its array with the tensor as one object
 
-            return late.binary(<object>operators[op], self, as_tensor(other))
+            return late.binary(<object>operators[op], self, as_tensor(other, device=self.device))
         return found
 
     def __neg__(self):

@@ -256,9 +256,13 @@ cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* oper
     cdef int d, i, at, sign
     cdef int64_t step = 1
     if n and one_layout(rank, sizes, operands, n):
+        if (<TensorBase>operands[0].tensor).contiguous:  # row-major, whatever stride a dimension of size 1 has
+            for d in range(rank - 1, -1, -1):
+                strides[d] = step
+                step *= sizes[d] if sizes[d] > 1 else 1
+            return
         memcpy(strides, (<TensorBase>operands[0].tensor).strides, rank * sizeof(int64_t))
-        if (rank == 4 or rank == 5) and not (<TensorBase>operands[0].tensor).contiguous and (
-                channels_last(rank, sizes, strides, True)):
+        if (rank == 4 or rank == 5) and channels_last(rank, sizes, strides, True):
             channels_last(rank, sizes, strides, False)  # dimensions of size 1 get the format's strides, too
         return
     for i in range(rank):

@@ -30,4 +30,5 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
 cdef object run_general(PointwiseOp op, Operand* operands, double* params, int common, PyObject** given)
 cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place, int common, bint taped)
 cdef object sum_to(TensorBase grad, object sizes)
+cdef void keep_dense(int64_t* strides, TensorBase source) noexcept
 cdef TensorBase copied(TensorBase source, int code, bint row_major)

@@ -12,7 +12,7 @@ from ..base.device import OutOfMemoryError
 from ..base.dtypes cimport BOOL, F32, F64, I8, I16, I32, I64, U8, dtype_of
 from ..base.memory cimport check_room, refusal
 from ..base.parallel cimport parallel_in_parts
-from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer
+from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor_on, pointer
 from ..views.views cimport compact
 
 cdef enum:
@@ -176,19 +176,20 @@ def order(TensorBase input not None, bint descending=False, int64_t wanted=-1) -
     cdef int64_t rows, grain
     cdef Order o
     cdef int d
+    cdef bint blank = x.storage.on is not None and x.storage.on.blank
     if x.code not in (BOOL, U8, I8, I16, I32, I64, F32, F64):
         raise TypeError(f"order(): no order of {dtype_of(x.code)}")
     if x.rank == 0:
         raise TypeError("order(): a tensor of at least one dimension expected")
     o.length = x.sizes[x.rank - 1]
     o.wanted = o.length if wanted < 0 or wanted > o.length else wanted
-    if o.length >= <int64_t>1 << 32:
+    if o.length >= <int64_t>1 << 32 and not blank:
         raise RuntimeError(f"order(): rows of {o.length} elements are too long")
     for d in range(x.rank):
         sizes[d] = x.sizes[d]
     sizes[x.rank - 1] = o.wanted
-    out = new_tensor(x.rank, sizes, I64)
-    if out.count == 0:
+    out = new_tensor_on(x.storage.on, x.rank, sizes, I64)
+    if out.count == 0 or blank:
         return out
     o.code, o.width, o.descending, o.failed = x.code, x.width, descending, 0
     o.source, o.to = pointer(x), <int64_t*>out.storage.data

@@ -14,7 +14,7 @@ from ..base.memory import storage_from_address
 from ..base.sizes cimport mul_overflow
 from ..base.tensor cimport beyond, TensorBase, MAX_DIMS, alias, find_contiguous, new_strided_on, place_of, wrote
 from ..call.kernels cimport Plan, Launch, Family, Operand, away, one_device
-from ..call.pointwise cimport PointwiseOp, copied
+from ..call.pointwise cimport copied, keep_dense
 from ..call.layout cimport layout
 from .rows cimport Rows
 from ..tape.modes cimport grad_enabled, wants_grad
@@ -87,7 +87,7 @@ cdef int run_pointwise(Device device, Family family, Launch* launch) except -1:
     cdef bint wide = plan.count >= SHORT
     cdef int k, d, n = launch.operands
     cdef uint64_t handle
-    if plan.count == 0:
+    if plan.count == 0 or device.blank:
         return 0
     for k in range(n):
         reach = 0
@@ -145,6 +145,8 @@ cdef int run_rows(void* given) except -1:
     cdef bint wide
     cdef int k, d, width, dims = rows.outer + 1, folded = 2 if rows.r1 != 1 else 1
     cdef uint64_t handle
+    if device.blank:
+        return 0
     for d in range(rows.outer):
         count *= rows.outer_size[d]
     if count == 0:
@@ -213,6 +215,10 @@ cdef int run_indexed(Family family, tuple operands, int outputs, tuple axes, int
         if axes[k] == 0:
             return 0
         count *= <int64_t>(axes[k] if k < len(axes) - serial else 1)
+    if device.blank:
+        for k in range(outputs):
+            wrote(<TensorBase>operands[k])
+        return 0
     a.count = 0
     for x in operands:
         put(&a, <uintptr_t>place_of(<TensorBase>x), 0)
@@ -250,6 +256,11 @@ cdef TensorBase moved(TensorBase source, Device device, bint wait=True):
     cdef size_t nbytes = source.count * source.width
     operand.tensor = <PyObject*>source
     layout(strides, source.rank, source.sizes, &operand, 1)
+    keep_dense(strides, source)
+    if source.storage.on is not None and source.storage.on.blank:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if device is not None and device.blank:
+        return new_strided_on(device, source.rank, source.sizes, strides, source.code)
     for d in range(source.rank):
         if source.sizes[d] > 1 and source.strides[d] != strides[d]:
             dense = copied(source.detach(), source.code, False)
@@ -363,7 +374,7 @@ cdef int fill_pattern(TensorBase t, const char* pattern) except -1:
     cdef int64_t n = 1
     cdef int k
     cdef bint same = True
-    if t.count == 0:
+    if t.count == 0 or t.storage.on.blank:
         return 0
     for k in range(1, t.width):
         same = same and pattern[k] == pattern[0]

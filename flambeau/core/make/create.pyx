@@ -13,8 +13,9 @@ from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, new_tensor_on, new_
 from .elements cimport Value, read_number, check_fits, code_of, store, fill_with
 from .factory cimport (
     Factory, Options, maker_t, factory, bind, bind_sizes, read_sizes, read_tuple, read_strides, size_at,
-    resolve, check_requires, where, laid_out, like, finish,
+    resolve, check_requires, where, laid_out, like, finish, unfilled,
 )
+from ..base.device cimport placing
 from ..base.device import OutOfMemoryError
 from ..base.parallel cimport parallel_for
 from ..base.sizes cimport add_overflow
@@ -36,7 +37,7 @@ cdef object make_empty(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names
     cdef int64_t sizes[MAX_DIMS]
     cdef Options o
     cdef int rank, code
-    if names == NULL and nargs:
+    if names == NULL and nargs and not placing:
         rank = read_sizes(op.name, args, nargs, sizes)
         return new_tensor(rank, sizes, default_code())
     rank = bind_sizes(<Factory>op, args, nargs, names, &o, sizes)
@@ -301,7 +302,9 @@ cdef object make_arange(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
                 v[k].category, v[k].whole = 1, <int64_t>v[k].real
                 v[k].real = <double>v[k].whole
     n = ramp_length(&v[0], &v[1], &v[2])
-    cdef TensorBase t = new_tensor(1, &n, code)
+    cdef TensorBase t = unfilled(&o, 1, &n, code)
+    if t.storage.data == NULL:
+        return finish(t, &o, "arange")
     ramp.data, ramp.code = t.storage.data, code
     ramp.whole_start, ramp.whole_step, ramp.start, ramp.step = v[0].whole, v[2].whole, v[0].real, v[2].real
     if n < PARALLEL_FROM:
@@ -324,6 +327,15 @@ cdef void between(const Value* start, const Value* end, int64_t i, int64_t n, Va
         v.imag = end.imag - (end.imag - start.imag) / steps * (n - 1 - i)
 
 
+cdef bint without_data(PyObject* given):
+    """Whether it is a 0-dim tensor on "meta"."""
+    cdef TensorBase t
+    if not isinstance(<object>given, TensorBase):
+        return False
+    t = <TensorBase>given
+    return t.rank == 0 and t.storage.on is not None and t.storage.on.blank
+
+
 cdef TensorBase make_space(Factory op, PyObject** found, Options* o, Value* start, Value* end):
     """Read start, end, steps and the dtype of linspace and logspace; the tensor is not filled yet."""
     cdef Value* ends[2]
@@ -331,7 +343,12 @@ cdef TensorBase make_space(Factory op, PyObject** found, Options* o, Value* star
     cdef int64_t n
     ends[0], ends[1] = start, end
     for k in range(2):
-        if not read_number(<object>found[k], ends[k]):
+        if without_data(found[k]):          # its dtype counts, and its device
+            ends[k].category, ends[k].wide, ends[k].whole = CATEGORY[(<TensorBase>found[k]).code], False, 0
+            ends[k].real, ends[k].imag = 0, 0
+            if not o.placed:
+                o.device = <PyObject*>(<TensorBase>found[k]).storage.on
+        elif not read_number(<object>found[k], ends[k]):
             if isinstance(<object>found[k], TensorBase):
                 raise RuntimeError(f"{op.name}() only supports 0-dimensional start and end tensors, but got "
                                    f"{op.signature.names[k]} with "
@@ -354,7 +371,7 @@ cdef TensorBase make_space(Factory op, PyObject** found, Options* o, Value* star
         raise NotImplementedError(f"{op.name}(): not implemented for {dtype_of(code)}")
     if CATEGORY[code] == 1:                # the ends are elements, too
         start.real, end.real = trunc(start.real), trunc(end.real)
-    return new_tensor(1, &n, code)
+    return unfilled(o, 1, &n, code)
 
 
 cdef object make_linspace(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
@@ -364,7 +381,7 @@ cdef object make_linspace(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
     cdef int64_t i
     bind(<Factory>op, args, nargs, names, found, &o)
     cdef TensorBase t = make_space(<Factory>op, found, &o, &start, &end)
-    for i in range(t.count):
+    for i in range(t.count if t.storage.data != NULL else 0):
         between(&start, &end, i, t.count, &v)
         store(t.storage.data + i * t.width, t.code, &v)
     return finish(t, &o, op.name)
@@ -381,7 +398,7 @@ cdef object make_logspace(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
         raise TypeError("logspace(): argument 'base' (position 4) must be float, not "
                         f"{type(<object>found[3]).__name__}")
     cdef TensorBase t = make_space(<Factory>op, found, &o, &start, &end)
-    for i in range(t.count):
+    for i in range(t.count if t.storage.data != NULL else 0):
         between(&start, &end, i, t.count, &v)
         if CATEGORY[t.code] == 3:
             power = complex(base.real) ** complex(v.real, v.imag)
@@ -409,10 +426,10 @@ cdef object make_eye(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
             raise RuntimeError(f"eye(): {'nm'[k]} must be greater or equal to 0, got {<object>found[k]}")
     cdef int code = resolve(&o, default_code())
     check_requires(&o, code, "eye")
-    cdef TensorBase t = new_tensor(2, sizes, code)
+    cdef TensorBase t = unfilled(&o, 2, sizes, code)
     with_number(t, 0)
     one.category, one.wide, one.whole, one.real, one.imag = 1, False, 1, 1, 0
-    for i in range(min(sizes[0], sizes[1])):
+    for i in range(min(sizes[0], sizes[1]) if t.storage.data != NULL else 0):
         store(t.storage.data + i * (sizes[1] + 1) * t.width, code, &one)
     return finish(t, &o, "eye")
 
@@ -441,7 +458,9 @@ cdef object triangle(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names, 
         raise OutOfMemoryError(f"{op.name}(): cannot allocate {total * 2 * ITEMSIZE[code]} bytes on the CPU for {total} places")
     n = total
     sizes[0], sizes[1] = 2, n
-    cdef TensorBase t = new_tensor(2, sizes, code)
+    cdef TensorBase t = unfilled(&o, 2, sizes, code)
+    if t.storage.data == NULL:
+        return finish(t, &o, op.name)
     v.category, v.wide = 1, False
     if lower:                              # rows that have elements: [begin, end)
         begin, end = min(max(-<object>offset, 0), rows), rows

@@ -66,6 +66,8 @@ cdef int read_first(TensorBase t, Value* v) except -1:
     cdef char room[16]
     if t.storage.on is None:
         load(pointer(t), t.code, v)
+    elif t.storage.on.blank:
+        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     else:
         t.storage.on.copy_out(room, <uintptr_t>place_of(t), t.width, True)
         load(room, t.code, v)

@@ -36,12 +36,13 @@ cdef int resolve(Options* o, int code) noexcept
 cdef int check_requires(Options* o, int code, str who) except -1
 cdef object finish(TensorBase t, Options* o, str who)
 cdef int read_sizes(str who, PyObject** args, Py_ssize_t nargs, int64_t* sizes) except -1
-cdef void no_options(Options* o) noexcept
+cdef int no_options(Options* o) except -1
 cdef int bind_sizes(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, Options* o,
                     int64_t* sizes) except -1
 cdef int64_t size_at(str who, object given, Py_ssize_t k, str argument=*) except -1
 cdef int read_tuple(str who, object given, int64_t* sizes) except -1
 cdef int read_strides(str who, object given, int rank, const int64_t* sizes, int64_t* strides) except -1
 cdef Device where(Options* o, TensorBase model)
+cdef TensorBase unfilled(Options* o, int rank, const int64_t* sizes, int code)
 cdef TensorBase laid_out(str who, Device device, int rank, const int64_t* sizes, int code, int format)
 cdef TensorBase like(str who, Device device, TensorBase model, int code, int format)

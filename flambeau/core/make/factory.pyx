@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, as_dtype, size_from
 from ..base.dtypes import cpu_device as _cpu_device
-from ..base.device cimport Device, device_for
+from ..base.device cimport Device, default_place, device_for, placing
 from ..base.tensor cimport TensorBase, MAX_DIMS, as_int, as_size, new_tensor_on, new_strided_on
 from ..call.operation cimport Op, prepare_op, make_callable
 from ..call.signature cimport MAX_BOUND, Signature
@@ -69,10 +69,10 @@ cdef int read_option(str who, object key, object value, Options* o) except -1:
             raise TypeError(f"{who}(): argument 'requires_grad' must be bool, not {type(value).__name__}")
         o.requires = value is True
     elif key == "device":
-        if value is not None and value is not cpu_device:
-            found = device_for(value, who)
+        if value is not None:
+            found = None if value is cpu_device else device_for(value, who)
             o.device = NULL if found is None else <PyObject*>found  # open devices live as long as the process
-        o.placed = value is not None
+            o.placed = True
     elif key == "memory_format":
         o.format = NO_FORMAT if value is None else read_format(who, value)
     elif key == "out":
@@ -92,8 +92,12 @@ cdef int read_option(str who, object key, object value, Options* o) except -1:
     return 1
 
 
-cdef void no_options(Options* o) noexcept:
+cdef int no_options(Options* o) except -1:
     o.code, o.requires, o.format, o.out, o.placed, o.device, o.pinned = -1, False, NO_FORMAT, NULL, False, NULL, False
+    if placing:
+        place = default_place()
+        o.device = NULL if place is None else <PyObject*>place
+    return 0
 
 
 cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found,
@@ -136,10 +140,18 @@ cdef int check_requires(Options* o, int code, str who) except -1:
 
 
 cdef Device where(Options* o, TensorBase model):
-    """The device asked for, else the model's (None: the host)."""
-    if o.placed or model is None:
-        return None if o.device == NULL else <Device>o.device
-    return model.storage.on
+    """The device asked for, else the model's, else this thread's (None: the host)."""
+    if not o.placed and model is not None:
+        o.device = NULL if model.storage.on is None else <PyObject*>model.storage.on
+    return None if o.device == NULL else <Device>o.device
+
+
+cdef TensorBase unfilled(Options* o, int rank, const int64_t* sizes, int code):
+    """A tensor of the host that is filled before `finish` takes it where it belongs; there at once where it stays without
+    elements.
+    """
+    cdef Device device = where(o, None)
+    return new_tensor_on(device if device is not None and device.blank else None, rank, sizes, code)
 
 
 cdef object finish(TensorBase t, Options* o, str who):

@@ -11,6 +11,7 @@ from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer
 from .elements cimport Value, read_value, load, store, check_fits
 from .bridge cimport ARRAY, NOT_NUMPY, numpy_kind, numpy_code, share_array
 from .bridge import from_numpy, from_dlpack, frombuffer
+from ..base.device cimport placing
 from .factory cimport Factory, Options, factory, bind, no_options, read_option, check_requires, where
 from ..call.operation cimport Op
 from ..call.kernels cimport away
@@ -295,7 +296,7 @@ cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
     cdef Options o
     cdef TensorBase t
     cdef object data
-    if names == NULL and nargs == 1:
+    if names == NULL and nargs == 1 and not placing:
         data = <object>args[0]
         if PyList_Check(data) or PyTuple_Check(data):
             t = plain_list(data)
@@ -321,7 +322,8 @@ cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
 
 cdef TensorBase on_device(TensorBase t, Options* o):
     """On the device asked for, if one is."""
-    t = away.moved(t, where(o, None)) if o.placed else t
+    if o.placed or o.device != NULL:
+        t = away.moved(t, where(o, None))
     return away.pinned(t) if o.pinned else t
 
 
@@ -400,7 +402,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
                              f"{dtype_of(o.code)}.")
         t, shared = t.to(dtype_of(o.code)), False
     check_requires(&o, t.code, "asarray")
-    if o.placed and t.storage.on is not where(&o, None):
+    if (o.placed or o.device != NULL) and t.storage.on is not where(&o, None):
         if copy is False:
             raise ValueError(f"asarray(): can't alias a tensor on {t.device} on another device.")
         t, shared = on_device(t, &o), False

@@ -11,12 +11,12 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cpython.object cimport PyObject
 from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY, ITEMSIZE, dtype_of
-from ..base.device cimport device_for
+from ..base.device cimport Device, device_for
 from ..base.memory cimport scratch
 from ..base.dtypes import cpu_device
 from ..base.tensor cimport TensorBase, new_tensor, pointer, as_int
 from .elements cimport Value, store, check_fits
-from .factory cimport Factory, Options, factory, bind, resolve, check_requires, finish
+from .factory cimport Factory, Options, factory, bind, resolve, check_requires, finish, unfilled, where
 from ..call.operation cimport Op
 import os
 
@@ -261,6 +261,7 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
     cdef uint32_t* order
     cdef int64_t n, i
     cdef int code
+    cdef Device device
     bind(<Factory>op, args, nargs, names, found, &o)
     n = as_int(<object>found[0], "randperm", "n")
     g = generator_or_default(None if found[1] == NULL else <object>found[1], "randperm")
@@ -270,11 +271,14 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
         raise RuntimeError(f"randperm(): Trying to create tensor with negative dimension {n}: [{n}]")
     if code == BOOL or CATEGORY[code] == 3:
         raise NotImplementedError(f"randperm(): not implemented for {dtype_of(code)}")
-    if n > highest(code) and code != I64 or n >= <int64_t>1 << 32:
+    device = where(&o, None)
+    if n > highest(code) and code != I64 or (n >= <int64_t>1 << 32 and not (device is not None and device.blank)):
         raise RuntimeError("randperm(): n cannot be greater than "
                            f"{highest(code) if code != I64 else (1 << 32) - 1} for "
                            f"{dtype_of(code)}, got {n}")
-    t = new_tensor(1, &n, code)
+    t = unfilled(&o, 1, &n, code)
+    if t.storage.data == NULL:
+        return finish(t, &o, "randperm")
     order = <uint32_t*>t.storage.data if code == I32 else <uint32_t*>scratch(n, 4)
     s.key, s.counter, s.used = g.key, g.offset, 4
     with nogil:

@@ -150,7 +150,7 @@ cdef object plain_item(object item):
     elif isinstance(item, (list, tuple, range)) or hasattr(item, "__array__"):
         if hasattr(item, "__index__") and not hasattr(item, "__len__") and not getattr(item, "ndim", 0):
             return item.__index__()
-        t = <TensorBase>tensor_of(list(item) if isinstance(item, range) else item)
+        t = <TensorBase>tensor_of(list(item) if isinstance(item, range) else item, device="cpu")
         if t.count == 0 and CATEGORY[t.code] == 2:
             t = <TensorBase>to_dtype(t, dtype_of(I64))
     elif hasattr(item, "__index__"):
@@ -180,7 +180,7 @@ cdef int check_mask(TensorBase t, TensorBase mask, int source, int place) except
     return 0
 
 
-cdef tuple read_advanced(TensorBase t, tuple key):
+cdef tuple read_advanced(TensorBase t, tuple key, int64_t presumed=-1):
     """The view that the key's basic items make, and the index tensors of its dimensions (None where there are none)."""
     cdef Reader r
     cdef list items = [plain_item(item) for item in key], indices = []
@@ -207,7 +207,7 @@ cdef tuple read_advanced(TensorBase t, tuple key):
                 r.out += t.rank - dims
         elif PyBool_Check(item):  # a new dimension with all or nothing of it
             add_cut(&r, UNSQUEEZE)
-            place_index(indices, r.out, tensor_of([0] if item else [], dtype=dtype_of(I64)))
+            place_index(indices, r.out, tensor_of([0] if item else [], dtype=dtype_of(I64), device="cpu"))
             r.out += 1
             advanced = True
         elif PyLong_Check(item):
@@ -223,7 +223,7 @@ cdef tuple read_advanced(TensorBase t, tuple key):
                 r.out += 1
                 continue
             check_mask(t, index, r.source, r.out)
-            places = coordinates(index, False)
+            places = coordinates(index, False, presumed)
             for d in range(index.rank):
                 place_index(indices, r.out, row_of(<TensorBase>places, d))
                 r.source += 1
@@ -271,7 +271,7 @@ cdef object getitem(TensorBase t, object key):
     return v if indices is None else get(<TensorBase>v, <list>indices, "IndexBackward0")
 
 
-cdef tuple positions(TensorBase t, TensorBase mask):
+cdef tuple positions(TensorBase t, TensorBase mask, int64_t presumed=-1):
     """A mask as a vector of positions in t with the masked dimensions made one; as they are where strides forbid that."""
     cdef int64_t sizes[MAX_DIMS]
     cdef TensorBase flat
@@ -284,7 +284,16 @@ cdef tuple positions(TensorBase t, TensorBase mask):
     flat = t if mask.rank == 1 else viewed(t, 1 + rest, sizes, "ViewBackward0")
     if flat is None:
         return mask, t
-    return row_of(coordinates(reshaped(mask, 1, sizes), False), 0), flat
+    return row_of(coordinates(reshaped(mask, 1, sizes), False, presumed), 0), flat
+
+
+cdef int64_t places_for(object value, int rest):
+    """How many places values are for, where `rest` dimensions follow that of the places; 1 where they broadcast."""
+    cdef TensorBase given
+    if not isinstance(value, TensorBase) or (<TensorBase>value).rank <= rest:
+        return 1
+    given = <TensorBase>value
+    return given.sizes[given.rank - 1 - rest]
 
 
 cdef int setitem(TensorBase t, object key, object value) except -1:
@@ -300,8 +309,8 @@ cdef int setitem(TensorBase t, object key, object value) except -1:
             if not isinstance(value, TensorBase) and same_shape(t, <TensorBase>key):
                 (<object>t).masked_fill_(key, value)
                 return 0
-            key, t = positions(t, <TensorBase>key)
-        found = read_advanced(t, <tuple>key if PyTuple_Check(key) else (key,))
+            key, t = positions(t, <TensorBase>key, places_for(value, t.rank - (<TensorBase>key).rank))
+        found = read_advanced(t, <tuple>key if PyTuple_Check(key) else (key,), 1)
         v, indices = <TensorBase>found[0], found[1]
     if not isinstance(value, TensorBase):
         if hasattr(value, "__len__") and getattr(value, "ndim", 1) or isinstance(value, str):
@@ -390,8 +399,10 @@ cdef void list_true(const uint8_t* p, int64_t n, int64_t* to) noexcept nogil:
         i += 1
 
 
-cdef TensorBase coordinates(TensorBase t, bint by_element):
-    """Where t is not zero: shape (elements, rank) if `by_element`, else (rank, elements)."""
+cdef TensorBase coordinates(TensorBase t, bint by_element, int64_t presumed=-1):
+    """Where t is not zero: shape (elements, rank) if `by_element`, else (rank, elements).  Where t has no data and something
+    is only written at those places, there are as many as `presumed`.
+    """
     cdef TensorBase mask = t, out
     cdef const uint8_t* p
     cdef int64_t* to
@@ -407,6 +418,12 @@ cdef TensorBase coordinates(TensorBase t, bint by_element):
         mask = compact(mask)
     finally:
         set_grad(before)
+    if t.storage.on is not None and t.storage.on.blank:
+        if presumed >= 0:
+            shape[0], shape[1] = presumed if by_element else rank, rank if by_element else presumed
+            return new_tensor_on(t.storage.on, 2, shape, I64)
+        raise NotImplementedError("nonzero(): how many elements are not zero is not known of a tensor on 'meta', which has no data: the "
+                                  "result has no shape")
     if t.storage.on is not None:  # how many there are is for the host to know: it finds them, too
         return moved(coordinates(moved(mask, None), by_element), t.storage.on)
     p = <const uint8_t*>pointer(mask)
@@ -476,7 +493,7 @@ def argwhere(TensorBase input not None):
 
 
 # --- operations ---------------------------------------------------------------------------------------------------------------------
-cdef list read_indices(TensorBase t, object indices, str who):
+cdef list read_indices(TensorBase t, object indices, TensorBase values, str who):
     """Index tensors of index_put: masks become coordinates; None takes all of a dimension."""
     cdef list found = []
     cdef TensorBase index, places
@@ -494,7 +511,7 @@ cdef list read_indices(TensorBase t, object indices, str who):
             if len(found) + index.rank > t.rank:
                 raise IndexError(f"{who}(): too many indices for tensor of dimension {t.rank}")
             check_mask(t, index, len(found), 0)
-            places = coordinates(index, False)
+            places = coordinates(index, False, places_for(values, t.rank - index.rank - len(found)))
             for d in range(index.rank):
                 found.append(row_of(places, d))
         elif CATEGORY[index.code] == 1:
@@ -512,7 +529,7 @@ def index_put_(TensorBase input not None, indices, TensorBase values not None, a
     if values.code != input.code:
         raise RuntimeError(f"index_put_(): Index put requires the source and destination dtypes match, got {dtype_of(input.code)} "
                            f"for the destination and {dtype_of(values.code)} for the source.")
-    put_into(input, read_indices(input, indices, "index_put_"), values, accumulate, "index_put_")
+    put_into(input, read_indices(input, indices, values, "index_put_"), values, accumulate, "index_put_")
     return input
 
 
@@ -639,7 +656,7 @@ def index_fill_(TensorBase input not None, dim, TensorBase index not None, value
     # each part once, however often it is named: the value's gradient counts it once
     clear(marks)
     put_into(marks, [indices[d]], <TensorBase>fill_(new_tensor_on(input.storage.on, 0, NULL, BOOL), True), False, "index_fill_")
-    indices[d] = row_of(coordinates(marks, False), 0)
+    indices[d] = row_of(coordinates(marks, False, index.count), 0)
     put_into(input if input.rank else reshaped(input, 1, &one), indices, <TensorBase>value, False, "index_fill_")
     return input
 
@@ -671,8 +688,8 @@ cdef tuple under_mask(TensorBase input, TensorBase mask, str who):
     return expanded(input, rank, sizes), expanded(mask, rank, sizes)
 
 
-cdef list mask_indices(TensorBase mask):
-    cdef TensorBase places = coordinates(mask, False)
+cdef list mask_indices(TensorBase mask, int64_t presumed=-1):
+    cdef TensorBase places = coordinates(mask, False, presumed)
     cdef int d
     return [row_of(places, d) for d in range(mask.rank)]
 
@@ -705,7 +722,7 @@ def masked_scatter_(TensorBase input not None, TensorBase mask not None, TensorB
         raise RuntimeError(f"masked_scatter_(): the mask {list(mask.shape)} must broadcast to the shape {list(input.shape)}")
     if mask.rank == 0:
         target, mask = reshaped(input, 1, &one), reshaped(mask, 1, &one)
-    indices = mask_indices(mask)
+    indices = mask_indices(mask, min(mask.count, source.count))
     n = (<TensorBase>indices[0]).count
     if source.count < n:
         raise RuntimeError(f"masked_scatter_(): Number of elements of source ({source.count}) < number of ones in mask ({n})")

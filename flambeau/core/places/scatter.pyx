@@ -168,11 +168,11 @@ def gather(TensorBase input not None, dim, TensorBase index not None, *, sparse_
     cdef int d = check_index(input, dim, index, None, "gather")
     cdef TensorBase out, alive
     cdef int64_t grain
-    if input.storage.on is not None:
+    if input.storage.on is not None and index.count:
         from ...operations.moving.places import gather as on_device
         out = <TensorBase>on_device(input, d, index)
     else:
-        out = new_tensor(index.rank, index.sizes, input.code)
+        out = new_tensor_on(input.storage.on, index.rank, index.sizes, input.code)
     if index.count and input.storage.on is None:
         alive = read_walk(&w, input, out, index, d, "gather")
         if index.count < PARALLEL_FROM:

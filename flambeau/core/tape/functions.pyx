@@ -19,7 +19,7 @@ cdef class FunctionNode(Node):
     cdef object function, context
     cdef list places          # of the tensors among the arguments
     cdef list sizes           # theirs
-    cdef list shapes          # of the outputs, and dtypes: for zeros where no gradient arrived
+    cdef list shapes          # of the outputs, dtypes and devices: for zeros where no gradient arrived
     cdef int slots
     cdef Slot* slot
     cdef list absent          # which saved entries were None
@@ -71,7 +71,7 @@ cdef class FunctionNode(Node):
                 if grads[k] is None and self.shapes[k] is not None:
                     from ..make.create import zeros
 
-                    grads[k] = zeros(self.shapes[k][0], dtype=self.shapes[k][1])
+                    grads[k] = zeros(self.shapes[k][0], dtype=self.shapes[k][1], device=self.shapes[k][2])
         self.context._node = self
         try:
             found = self.function.backward(self.context, *grads)
@@ -131,7 +131,7 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
             t.base = (<TensorBase>out).base if (<TensorBase>out).base is not None else <TensorBase>out
         if t.base is not None and id(out) not in dirty:
             t.made = IN_FUNCTION
-        node.shapes.append((size_from(t.rank, t.sizes), dtype_of(t.code)))
+        node.shapes.append((size_from(t.rank, t.sizes), dtype_of(t.code), (<object>t).device))
         made.append(t)
     saved = context._to_save
     node.absent = [s is None for s in saved]

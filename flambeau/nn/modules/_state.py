@@ -257,6 +257,13 @@ class StateDictMixin:
                 f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, "
                 f"the shape in current model is {tensor.shape}."
             )
+        if tensor.is_meta and not value.is_meta and not assign:
+            warnings.warn(
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, "
+                "which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary to their "
+                "corresponding key in the module instead of copying them in place?)",
+                stacklevel=4,
+            )
         try:
             with flambeau.no_grad():
                 if not assign:

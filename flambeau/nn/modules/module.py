@@ -563,7 +563,15 @@ class Module(StateDictMixin):
                 wanted["dtype"] = dtype
             if memory_format is not None and tensor.dim() in (4, 5):
                 wanted["memory_format"] = memory_format
-            return tensor.to(**wanted)
+            try:
+                return tensor.to(**wanted)
+            except NotImplementedError as error:
+                if not tensor.is_meta:
+                    raise
+                raise NotImplementedError(
+                    f"{error} Please use Module.to_empty() instead of Module.to() when moving module from meta to a "
+                    "different device."
+                ) from None
 
         return self._apply(convert)
 

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
+from ..declare import host
+from ..declare.host import Result, holds
 from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result
 from ..moving.joining import cat
 from ..moving.viewing import real
 from ..pointwise.complex_numbers import conj
 from .lapack import (
+    INT32,
     LinAlgError,
+    _numpy,
     _triangular,
-    array,
+    by_matrix,
     checked,
     computed,
     diagonal,
     diagonal_matrix,
-    each_matrix,
     identity,
+    real_dtype,
     record,
     same_batch,
     solve_triangular,
-    stacked,
-    tensor,
 )
 
 qr_result = named_result("linalg_qr", "Q", "R")
@@ -47,15 +50,17 @@ def qr(A: TensorBase, mode: str = "reduced") -> tuple:
 
     `mode` "reduced": Q is m by min(m, n); "complete": m by m; "r": R alone, Q is empty.
     """
-    import numpy as np
-
     checked("linalg.qr", A, square=False)
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
             f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
         )
-    found = computed("linalg.qr", lambda a: np.linalg.qr(a, mode), array(A))
-    Q, R = (A.new_empty(0), tensor(found)) if mode == "r" else map(tensor, found)
+    *batch, m, n = A.shape
+    k = m if mode == "complete" else min(m, n)
+    upper = Result((*batch, k, n), A.dtype)
+    rule = upper if mode == "r" else [Result((*batch, m, k), A.dtype), upper]
+    found = computed("linalg.qr", rule, lambda a: _numpy("qr")(a, mode), A)
+    Q, R = (A.new_empty(0), found) if mode == "r" else found
     record("LinalgQr", _qr_gradient, (A,), (Q, R), (Q, R), (mode,))
     return qr_result(Q, R)
 
@@ -102,36 +107,38 @@ def _square_qr_gradient(to_Q: Any, to_R: Any, Q: TensorBase, R: TensorBase) -> T
 # --- LU -------------------------------------------------------------------------------------------------------------------
 def _factored(who: str, A: TensorBase) -> tuple[TensorBase, TensorBase, TensorBase]:
     """L and U in one matrix, the rows exchanged at each step (from 1, int32), and 0 or the first zero pivot's number."""
-    import numpy as np
-    from scipy.linalg import get_lapack_funcs
-
     checked(who, A, square=False)
-    a = array(A)
-    k = min(a.shape[-2:])
-    (factor,) = get_lapack_funcs(("getrf",), dtype=a.dtype)
-    rows = []
-    for (one,) in each_matrix(a):
-        if one.size:
-            lu, pivots, info = factor(one)
-        else:
-            lu, pivots, info = one, np.zeros(k, "int32"), 0
-        rows.append((lu, pivots + 1 if one.size else pivots, np.int32(info)))
-    like = np.zeros(a.shape[-2:], a.dtype), np.zeros(k, "int32"), np.zeros((), "int32")
-    LU, pivots, info = stacked(rows, a.shape[:-2], like)
+    *batch, m, n = A.shape
+    k = min(m, n)
+    rules = [Result(A.shape, A.dtype), Result((*batch, k), INT32), Result(batch, INT32)]
+
+    def factor_one(a: Any) -> Any:
+        import numpy as np
+        from scipy.linalg import get_lapack_funcs
+
+        if not a.size:
+            return a, np.zeros(k, "int32"), 0
+        lu, pivots, info = get_lapack_funcs(("getrf",), (a,))[0](a)
+        return lu, pivots + 1, info
+
+    LU, pivots, info = computed(who, rules, by_matrix(rules, factor_one), A)
     record("LinalgLuFactorEx", _lu_factor_gradient, (A,), LU, (LU, pivots))
     return LU, pivots, info
 
 
 def _order(pivots: TensorBase, m: int) -> TensorBase:
     """Which row of the matrix stands at each place after the exchanges."""
-    import numpy as np
 
-    steps = array(pivots)
-    found = np.broadcast_to(np.arange(m), (*steps.shape[:-1], m)).copy()
-    for place in np.ndindex(steps.shape[:-1]):
-        for k, other in enumerate(steps[place]):
-            found[place][[k, other - 1]] = found[place][[other - 1, k]]
-    return tensor(found)
+    def walk(steps: Any) -> Any:
+        import numpy as np
+
+        found = np.broadcast_to(np.arange(m), (*steps.shape[:-1], m)).copy()
+        for place in np.ndindex(steps.shape[:-1]):
+            for k, other in enumerate(steps[place]):
+                found[place][[k, other - 1]] = found[place][[other - 1, k]]
+        return found
+
+    return host.computed(Result((*pivots.shape[:-1], m), by_name["int64"]), walk, pivots)
 
 
 def _permutation(pivots: TensorBase, m: int, like: TensorBase) -> TensorBase:
@@ -193,7 +200,7 @@ def lu_factor_ex(A: TensorBase, *, pivot: bool = True, check_errors: bool = Fals
     """`lu_factor`, and for each matrix 0 or the number of the first pivot that is 0."""
     _needs_pivot("linalg.lu_factor", pivot)
     LU, pivots, info = _factored("linalg.lu_factor", A)
-    if check_errors and info.any():
+    if check_errors and not holds(info == 0):
         raise LinAlgError(
             f"linalg.lu_factor: U[{int(info.max())},{int(info.max())}] is zero and using it on lu_solve would result in a "
             "division by zero."
@@ -276,11 +283,10 @@ def eigh(A: TensorBase, UPLO: str = "L") -> tuple:
     >>> flambeau.linalg.eigh(flambeau.tensor([[2., 0.], [0., 1.]])).eigenvalues
     tensor([1., 2.])
     """
-    import numpy as np
-
     checked("linalg.eigh", A)
     triangle = _check_triangle("linalg.eigh", UPLO)
-    L, V = map(tensor, computed("linalg.eigh", lambda a: np.linalg.eigh(a, triangle), array(A)))
+    rules = [Result(A.shape[:-1], real_dtype(A)), Result(A.shape, A.dtype)]
+    L, V = computed("linalg.eigh", rules, lambda a: _numpy("eigh")(a, triangle), A)
     record("LinalgEigh", _eigh_gradient, (A,), (L, V), (L, V))
     return eigh_result(L, V)
 
@@ -306,26 +312,23 @@ def _differences(L: TensorBase) -> TensorBase:
 @library("lapack", "linalg.eigvalsh")
 def eigvalsh(A: TensorBase, UPLO: str = "L", *, out: TensorBase | None = None) -> TensorBase:
     """Eigenvalues (real, ascending) of Hermitian matrices, of which one triangle is read."""
-    import numpy as np
-
     from ...core import tape
 
     checked("linalg.eigvalsh", A)
     triangle = _check_triangle("linalg.eigvalsh", UPLO)
     if tape.recording(A):
         return into(out, eigh(A, triangle)[0], "linalg.eigvalsh")
-    found = computed("linalg.eigvalsh", lambda a: np.linalg.eigvalsh(a, triangle), array(A))
-    return into(out, tensor(found), "linalg.eigvalsh")
+    rule = Result(A.shape[:-1], real_dtype(A))
+    found = computed("linalg.eigvalsh", rule, lambda a: _numpy("eigvalsh")(a, triangle), A)
+    return into(out, found, "linalg.eigvalsh")
 
 
-def _complex_of(a: Any) -> Any:
-    import numpy as np
-
-    return np.result_type(a.dtype, "complex64")
+def _complex_of(A: TensorBase) -> dtype:
+    return by_name["complex128" if A.dtype.name in ("float64", "complex128") else "complex64"]
 
 
 def _check_finite(who: str, A: TensorBase) -> None:
-    if not bool(A.detach().isfinite().all()):
+    if not holds(A.detach().isfinite()):
         raise RuntimeError(f"{who}: input tensor should not contain infs or NaNs.")
 
 
@@ -336,13 +339,10 @@ def eig(A: TensorBase) -> tuple:
 
     Gradients of the eigenvectors need distinct eigenvalues.
     """
-    import numpy as np
-
     checked("linalg.eig", A)
     _check_finite("linalg.eig", A)
-    a = array(A)
-    kind = _complex_of(a)
-    L, V = (tensor(x.astype(kind)) for x in computed("linalg.eig", np.linalg.eig, a))
+    rules = [Result(A.shape[:-1], _complex_of(A)), Result(A.shape, _complex_of(A))]
+    L, V = computed("linalg.eig", rules, _numpy("eig"), A)
     record("LinalgEig", _eig_gradient, (A,), (L, V), (L, V), (A.is_complex(),))
     return eig_result(L, V)
 
@@ -370,17 +370,14 @@ def _eig_gradient(grads: tuple, L: TensorBase, V: TensorBase, is_complex: bool) 
 @library("lapack", "linalg.eigvals")
 def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """Eigenvalues of square matrices, always complex, in no certain order."""
-    import numpy as np
-
     from ...core import tape
 
     checked("linalg.eigvals", A)
     if tape.recording(A):
         return into(out, eig(A)[0], "linalg.eigvals")
     _check_finite("linalg.eigvals", A)
-    a = array(A)
-    found = computed("linalg.eigvals", np.linalg.eigvals, a).astype(_complex_of(a))
-    return into(out, tensor(found), "linalg.eigvals")
+    found = computed("linalg.eigvals", Result(A.shape[:-1], _complex_of(A)), _numpy("eigvals"), A)
+    return into(out, found, "linalg.eigvals")
 
 
 # --- singular values ------------------------------------------------------------------------------------------------------
@@ -401,15 +398,19 @@ def svd(
     >>> flambeau.linalg.svd(flambeau.tensor([[0., 2.], [1., 0.]])).S
     tensor([2., 1.])
     """
-    import numpy as np
-
     checked("linalg.svd", A, square=False)
     if driver is not None:
         raise RuntimeError(
             "linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
         )
-    found = computed("linalg.svd", lambda a: np.linalg.svd(a, full_matrices), array(A))
-    U, S, Vh = map(tensor, found)
+    *batch, m, n = A.shape
+    k = min(m, n)
+    rules = [
+        Result((*batch, m, m if full_matrices else k), A.dtype),
+        Result((*batch, k), real_dtype(A)),
+        Result((*batch, n if full_matrices else k, n), A.dtype),
+    ]
+    U, S, Vh = computed("linalg.svd", rules, lambda a: _numpy("svd")(a, full_matrices), A)
     record("LinalgSvd", _svd_gradient, (A,), (U, S, Vh), (U, S, Vh))
     return svd_result(U, S, Vh)
 
@@ -450,15 +451,14 @@ def _svd_gradient(grads: tuple, U: TensorBase, S: TensorBase, Vh: TensorBase) ->
 @library("lapack", "linalg.svdvals")
 def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None = None) -> TensorBase:
     """Singular values in descending order."""
-    import numpy as np
-
     from ...core import tape
 
     checked("linalg.svdvals", A, square=False)
     if tape.recording(A):
         return into(out, svd(A, False)[1], "linalg.svdvals")
-    found = computed("linalg.svdvals", lambda a: np.linalg.svd(a, compute_uv=False), array(A))
-    return into(out, tensor(found), "linalg.svdvals")
+    rule = Result((*A.shape[:-2], min(A.shape[-2:])), real_dtype(A))
+    found = computed("linalg.svdvals", rule, lambda a: _numpy("svd")(a, False, False), A)
+    return into(out, found, "linalg.svdvals")
 
 
 # --- symmetric indefinite matrices ----------------------------------------------------------------------------------------
@@ -466,20 +466,21 @@ def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None 
 @accepts_out
 def ldl_factor_ex(A: TensorBase, *, hermitian: bool = False, check_errors: bool = False) -> tuple:
     """Bunch-Kaufman decomposition A = L D Lᵀ (Lᴴ where `hermitian`) in LAPACK's compact form, and LAPACK's verdict."""
-    import numpy as np
-    from scipy.linalg import get_lapack_funcs
-
     checked("linalg.ldl_factor_ex", A)
-    a = array(A)
     name = "hetrf" if hermitian and A.is_complex() else "sytrf"
-    (factor,) = get_lapack_funcs((name,), dtype=a.dtype)
-    rows = []
-    for (one,) in each_matrix(a):
-        ld, pivots, info = factor(one, lower=1) if one.size else (one, np.zeros(0, "int32"), 0)
-        rows.append((np.tril(ld), pivots, np.int32(info)))
-    like = np.zeros(a.shape[-2:], a.dtype), np.zeros(a.shape[-1], "int32"), np.zeros((), "int32")
-    LD, pivots, info = stacked(rows, a.shape[:-2], like)
-    if check_errors and info.any():
+    rules = [Result(A.shape, A.dtype), Result(A.shape[:-1], INT32), Result(A.shape[:-2], INT32)]
+
+    def factor_one(a: Any) -> Any:
+        import numpy as np
+        from scipy.linalg import get_lapack_funcs
+
+        if not a.size:
+            return a, np.zeros(0, "int32"), 0
+        ld, pivots, info = get_lapack_funcs((name,), (a,))[0](a, lower=1)
+        return np.tril(ld), pivots, info
+
+    LD, pivots, info = computed("linalg.ldl_factor_ex", rules, by_matrix(rules, factor_one), A)
+    if check_errors and not holds(info == 0):
         raise LinAlgError(f"linalg.ldl_factor_ex: D is singular: its element {int(info.max())} is zero")
     return ldl_factor_ex_result(LD, pivots, info)
 
@@ -495,18 +496,20 @@ def ldl_factor(A: TensorBase, *, hermitian: bool = False) -> tuple:
 @accepts_out
 def ldl_solve(LD: TensorBase, pivots: TensorBase, B: TensorBase, *, hermitian: bool = False) -> TensorBase:
     """X with A X = B for A as `ldl_factor` gave it."""
-    import numpy as np
-    from scipy.linalg import get_lapack_funcs
-
     checked("linalg.ldl_solve", LD)
     checked("linalg.ldl_solve", B, "B", square=False)
     LD, B = same_batch("linalg.ldl_solve", LD, B)
-    ld, b = array(LD), array(B)
-    steps = np.broadcast_to(array(pivots), ld.shape[:-1])
     name = "hetrs" if hermitian and LD.is_complex() else "sytrs"
-    (solve_one,) = get_lapack_funcs((name,), dtype=ld.dtype)
-    rows = [
-        (solve_one(one, steps[place], b[place], lower=1)[0] if one.size and b[place].size else b[place],)
-        for place, (one,) in zip(np.ndindex(ld.shape[:-2]), each_matrix(ld))
-    ]
-    return stacked(rows, ld.shape[:-2], (np.zeros(b.shape[-2:], b.dtype),))[0]
+
+    def solve_all(ld: Any, pivots: Any, b: Any) -> Any:
+        import numpy as np
+        from scipy.linalg import get_lapack_funcs
+
+        found, steps = b.copy(), np.broadcast_to(pivots, ld.shape[:-1])
+        if found.size:
+            (solve_one,) = get_lapack_funcs((name,), dtype=ld.dtype)
+            for place in np.ndindex(ld.shape[:-2]):
+                found[place] = solve_one(ld[place], steps[place], b[place], lower=1)[0]
+        return found
+
+    return computed("linalg.ldl_solve", Result(B.shape, B.dtype), solve_all, LD, pivots, B)

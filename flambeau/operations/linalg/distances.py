@@ -130,5 +130,5 @@ def pdist(input: TensorBase, p: float = 2.0) -> TensorBase:
     if n > 1 and n * input.numel() > BLOCK:
         x = input.unsqueeze(0)
         return cat([_distances(x[:, k : k + 1], x[:, k + 1 :], p)[0, 0] for k in range(n - 1)])
-    rows, columns = triu_indices(n, n, 1).unbind(0)
+    rows, columns = triu_indices(n, n, 1, device=input.device).unbind(0)
     return vector_norm(input.index_select(0, rows) - input.index_select(0, columns), p, -1)

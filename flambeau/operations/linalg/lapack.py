@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...core import tape
+from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
-from ...core.make.bridge import from_numpy
+from ..declare import host
+from ..declare.host import Result, holds, without_data
 from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result
 from ..pointwise.complex_numbers import conj
@@ -26,6 +28,7 @@ solve_ex_result = named_result("linalg_solve_ex", "result", "info")
 slogdet_result = named_result("linalg_slogdet", "sign", "logabsdet")
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
+INT32 = by_name["int32"]
 
 
 class LinAlgError(RuntimeError):
@@ -56,18 +59,6 @@ def check_dtype(who: str, given: TensorBase) -> None:
         raise RuntimeError(f"{who}: Expected a floating point or complex tensor as input. Got {given.dtype}")
 
 
-def array(t: TensorBase) -> Any:
-    """The elements as a NumPy array."""
-    return t.detach().numpy()
-
-
-def tensor(a: Any) -> TensorBase:
-    """A tensor of an array's elements, in row-major order."""
-    import numpy as np
-
-    return from_numpy(np.array(a, order="C"))
-
-
 def each_matrix(*arrays: Any) -> Iterator[tuple]:
     """The matrices of stacks with the same batch dimensions, stack beside stack."""
     import numpy as np
@@ -76,29 +67,35 @@ def each_matrix(*arrays: Any) -> Iterator[tuple]:
         yield tuple(a[place] for a in arrays)
 
 
-def stacked(rows: list, batch: tuple[int, ...], like: tuple[Any, ...]) -> tuple[TensorBase, ...]:
-    """What was computed matrix by matrix, each result joined to one tensor; `like` holds results of the right shape and
-    dtype, which stand where there is no matrix.
-    """
-    import numpy as np
+def by_matrix(rules: list[Result], function: Callable) -> Callable:
+    """The function of single matrices, which gives a tuple, as one of stacks; `rules` as in `computed`."""
 
-    if not rows:
-        return tuple(tensor(np.zeros(batch + a.shape, a.dtype)) for a in like)
-    return tuple(
-        tensor(np.stack(column).reshape(batch + column[0].shape).astype(a.dtype, copy=False))
-        for column, a in zip(zip(*rows), like)
-    )
+    def whole(*arrays: Any) -> Any:
+        import numpy as np
+
+        rows = [function(*ones) for ones in each_matrix(*arrays)]
+        if not rows:
+            return [np.zeros(r.shape, r.dtype.name) for r in rules]
+        return [np.stack(column).reshape(r.shape) for column, r in zip(zip(*rows), rules)]
+
+    return whole
 
 
-def computed(who: str, function: Callable, *arrays: Any) -> Any:
-    """What NumPy makes of them; its LinAlgError becomes ours."""
+def computed(who: str, rule: Any, function: Callable, *tensors: TensorBase) -> Any:
+    """What NumPy makes of them, as `host.computed` does; NumPy's LinAlgError becomes ours."""
+    if without_data(*tensors):
+        return host.computed(rule, function, *tensors)
     import numpy as np
 
     try:
-        with np.errstate(all="ignore"):
-            return function(*arrays)
+        return host.computed(rule, function, *tensors)
     except np.linalg.LinAlgError as e:
         raise LinAlgError(f"{who}: {e}") from None
+
+
+def real_dtype(x: TensorBase) -> dtype:
+    """The dtype of the real parts."""
+    return x.dtype.to_real()
 
 
 def diagonal(x: TensorBase) -> TensorBase:
@@ -172,15 +169,17 @@ def same_batch(who: str, a: TensorBase, b: TensorBase) -> tuple[TensorBase, Tens
 
 
 def _triangular(A: TensorBase, B: TensorBase, upper: bool, unit: bool) -> TensorBase:
-    from scipy.linalg import get_lapack_funcs
+    def solve_all(a: Any, b: Any) -> Any:
+        from scipy.linalg import get_lapack_funcs
 
-    a, b = array(A), array(B)
-    found = b.copy()
-    if found.size:
-        (solve_one,) = get_lapack_funcs(("trtrs",), dtype=a.dtype)
-        for x, one, right in each_matrix(found, a, b):
-            x[...] = solve_one(one.T, right, lower=upper, trans=1, unitdiag=unit)[0]
-    X = tensor(found)
+        found = b.copy()
+        if found.size:
+            (solve_one,) = get_lapack_funcs(("trtrs",), dtype=a.dtype)
+            for x, one, right in each_matrix(found, a, b):
+                x[...] = solve_one(one.T, right, lower=upper, trans=1, unitdiag=unit)[0]
+        return found
+
+    X = computed("linalg.solve_triangular", Result(B.shape, B.dtype), solve_all, A, B)
     record("LinalgSolveTriangular", _triangular_gradient, (A, B), X, (A, X), (upper, unit))
     return X
 
@@ -223,9 +222,7 @@ def solve(A: TensorBase, B: TensorBase, *, left: bool = True, out: TensorBase | 
 
 
 def _solve(A: TensorBase, B: TensorBase) -> TensorBase:
-    import numpy as np
-
-    X = tensor(computed("linalg.solve", np.linalg.solve, array(A), array(B)))
+    X = computed("linalg.solve", Result(B.shape, B.dtype), _numpy("solve"), A, B)
     record("LinalgSolveEx", _solve_gradient, (A, B), X, (A, X))
     return X
 
@@ -244,23 +241,27 @@ def inv(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     tensor([[0.5000, 0.0000],
             [0.0000, 0.2500]])
     """
-    import numpy as np
-
     checked("linalg.inv", A)
-    Y = tensor(computed("linalg.inv", np.linalg.inv, array(A)))
+    Y = computed("linalg.inv", Result(A.shape, A.dtype), _numpy("inv"), A)
     record("LinalgInvEx", lambda grad, Y: (-matmul(Y.mH, matmul(grad, Y.mH)),), (A,), Y, (Y,))
     return into(out, Y, "linalg.inv")
 
 
+def _numpy(name: str) -> Callable:
+    """A function of numpy.linalg, which is imported when it is called."""
+
+    def function(*args: Any) -> Any:
+        import numpy as np
+
+        return getattr(np.linalg, name)(*args)
+
+    return function
+
+
 def _infos(A: TensorBase, failed: Callable[[Any], int]) -> TensorBase:
     """A number for each matrix: 0, or what `failed` says of it."""
-    import numpy as np
-
-    a = array(A)
-    found = np.zeros(a.shape[:-2], "int32")
-    for place in np.ndindex(found.shape):
-        found[place] = failed(a[place])
-    return tensor(found)
+    rules = [Result(A.shape[:-2], INT32)]
+    return computed("", rules, by_matrix(rules, lambda a: (failed(a),)), A)[0]
 
 
 def _first_zero_pivot(a: Any) -> int:
@@ -281,7 +282,7 @@ def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
     """`inv`, and for each matrix 0 or (where it is singular) which pivot was 0, instead of an error."""
     checked("linalg.inv_ex", A)
     info = _infos(A, _first_zero_pivot)
-    if check_errors or not info.any():
+    if check_errors or holds(info == 0):
         return inv_ex_result(inv(A), info)
     return inv_ex_result(A * float("nan"), info)
 
@@ -292,7 +293,7 @@ def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: b
     """`solve`, and for each matrix 0 or (where it is singular) which pivot was 0, instead of an error."""
     checked("linalg.solve_ex", A)
     info = _infos(A, _first_zero_pivot)
-    if check_errors or not info.any():
+    if check_errors or holds(info == 0):
         return solve_ex_result(solve(A, B, left=left), info)
     return solve_ex_result(B * float("nan"), info)
 
@@ -306,10 +307,8 @@ def det(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     >>> flambeau.linalg.det(flambeau.tensor([[2., 1.], [0., 4.]]))
     tensor(8.)
     """
-    import numpy as np
-
     checked("linalg.det", A)
-    found = tensor(computed("linalg.det", np.linalg.det, array(A)).astype(array(A).dtype))
+    found = computed("linalg.det", Result(A.shape[:-2], A.dtype), _numpy("det"), A)
     record("LinalgDet", _det_gradient, (A,), found, (A, found))
     return into(out, found, "linalg.det")
 
@@ -318,7 +317,7 @@ def _det_gradient(grad: TensorBase, A: TensorBase, found: TensorBase) -> tuple:
     """grad · (matrix of cofactors)*: det · A⁻ᴴ, or U diag(∏ of the other singular values) Vᴴ where one is singular."""
     if not A.numel():
         return (A * 0.0,)
-    if bool((found.detach() != 0).all()):
+    if holds(found.detach() != 0):
         return ((grad * conj(found)).unsqueeze(-1).unsqueeze(-1) * inv(A).mH,)
     from .decompositions import svd
 
@@ -334,10 +333,9 @@ def _det_gradient(grad: TensorBase, A: TensorBase, found: TensorBase) -> tuple:
 @accepts_out
 def slogdet(A: TensorBase) -> tuple:
     """Sign (of modulus 1, or 0) and logarithm of the modulus of the determinant, as a named tuple (sign, logabsdet)."""
-    import numpy as np
-
     checked("linalg.slogdet", A)
-    sign, logabs = map(tensor, computed("linalg.slogdet", np.linalg.slogdet, array(A)))
+    rules = [Result(A.shape[:-2], A.dtype), Result(A.shape[:-2], real_dtype(A))]
+    sign, logabs = computed("linalg.slogdet", rules, _numpy("slogdet"), A)
     record("LinalgSlogdet", _slogdet_gradient, (A,), (sign, logabs), (A, sign))
     return slogdet_result(sign, logabs)
 
@@ -378,18 +376,14 @@ def _lower(a: Any) -> tuple[Any, int]:
 @accepts_out
 def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = False) -> tuple:
     """`cholesky`, and for each matrix 0 or the order of the first leading minor that is not positive, instead of an error."""
-    import numpy as np
-
     checked("linalg.cholesky_ex", A)
-    a = array(A)
-    a = a.conj().swapaxes(-1, -2) if upper else a
-    found = [_lower(one) for (one,) in each_matrix(a)]
-    L, info = stacked(
-        [(f, np.int32(i)) for f, i in found],
-        a.shape[:-2],
-        (np.zeros(a.shape[-2:], a.dtype), np.zeros((), "int32")),
-    )
-    if check_errors and info.any():
+    rules = [Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)]
+
+    def factor(a: Any) -> Any:
+        return by_matrix(rules, _lower)(a.conj().swapaxes(-1, -2) if upper else a)
+
+    L, info = computed("linalg.cholesky", rules, factor, A)
+    if check_errors and not holds(info == 0):
         order = int(info.reshape(-1).max())
         raise LinAlgError(
             "linalg.cholesky: The factorization could not be completed because the input is not positive-definite "

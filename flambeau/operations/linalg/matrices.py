@@ -12,6 +12,7 @@ from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ...core.make.create import arange
 from ...core.views.views import atleast_1d
+from ..declare.host import Result, holds
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, into, named_result
 from ..moving.joining import cat
@@ -22,17 +23,7 @@ from ..pointwise.complex_numbers import conj
 from ..rows.summaries import sum_to_size, vector_norm
 from . import decompositions as dec
 from . import lapack
-from .lapack import (
-    array,
-    checked,
-    computed,
-    identity,
-    inv,
-    record,
-    same_batch,
-    solve_triangular,
-    tensor,
-)
+from .lapack import checked, computed, identity, inv, record, same_batch, solve_triangular
 
 lstsq_result = named_result("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 triangular_solve_result = named_result("triangular_solve", "solution", "cloned_coefficient")
@@ -69,7 +60,7 @@ def linalg_vander(x: TensorBase, *, N: int | None = None) -> TensorBase:
     if N is not None and N <= 1:
         raise RuntimeError(f"linalg.vander: N must be greater than 1, got {N}")
     x = atleast_1d(x)
-    return x.unsqueeze(-1) ** arange(x.shape[-1] if N is None else N)
+    return x.unsqueeze(-1) ** arange(x.shape[-1] if N is None else N, device=x.device)
 
 
 @library("composite", "linalg.diagonal", name="linalg_diagonal")
@@ -309,7 +300,7 @@ def lstsq(A: TensorBase, B: TensorBase, rcond: float | None = None, *, driver: s
     found = matmul(_pinv(A, False, None, rcond), right)
     rank = A.new_empty(0).long() if driver == "gels" else matrix_rank(A, rtol=rcond)
     values = dec.svdvals(A.detach()) if driver in ("gelsd", "gelss") else real(A.new_empty(0))
-    full = m > n and (driver == "gels" or bool((rank == n).all()))
+    full = m > n and (driver == "gels" or holds(rank == n))
     if full and driver != "gelsy":
         rest = (matmul(A, found) - right).abs()
         residuals = (rest * rest).sum(-2)
@@ -348,14 +339,16 @@ def matrix_exp(A: TensorBase) -> TensorBase:
     The gradient is a block of the exponential of a matrix twice as large: N. J. Higham, "Functions of Matrices" (2008),
     equation 3.16.
     """
-    import scipy.linalg
-
     if isinstance(A, TensorBase) and A.dtype.name in ("float16", "bfloat16"):
         return matrix_exp(A.float()).to(A.dtype)
     checked("linalg.matrix_exp", A)
-    a = array(A)
-    wide = a.astype("complex128" if A.is_complex() else "float64")
-    found = tensor(computed("linalg.matrix_exp", scipy.linalg.expm, wide).astype(a.dtype))
+
+    def exponential(a: Any) -> Any:
+        import scipy.linalg
+
+        return scipy.linalg.expm(a.astype("complex128" if A.is_complex() else "float64"))
+
+    found = computed("linalg.matrix_exp", Result(A.shape, A.dtype), exponential, A)
     record("LinalgMatrixExp", _matrix_exp_gradient, (A,), found, (A,))
     return found
 
@@ -575,7 +568,7 @@ def svd_lowrank(
         return U, S, V
     from ..random.random import randn
 
-    Q = dec.qr(matmul(A, randn(n, q, dtype=A.dtype)))[0]
+    Q = dec.qr(matmul(A, randn(n, q, dtype=A.dtype, device=A.device)))[0]
     for _ in range(2 if niter is None else niter):
         Q = dec.qr(matmul(A.mH, Q))[0]
         Q = dec.qr(matmul(A, Q))[0]

@@ -52,7 +52,7 @@ def fill_diagonal_(self: TensorBase, fill_value: float, wrap: bool = False) -> T
             f"fill_diagonal_(): all dimensions of input must be of equal length, got {list(self.shape)}"
         )
     if self.ndim > 2:
-        place = arange(self.shape[0])
+        place = arange(self.shape[0], device=self.device)
         self[(place,) * self.ndim] = fill_value
         return self
     rows, columns = self.shape

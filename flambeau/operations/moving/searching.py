@@ -11,6 +11,7 @@ from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import result_type
 from ...core.make.bridge import from_numpy
+from ..declare.host import Result, computed, needs_data
 from ..declare.registry import library
 from ..declare.results import accepts_out, into
 from ..pointwise.copying import to_dtype
@@ -50,6 +51,7 @@ def unique(
         raise IndexError(
             f"unique(): Dimension out of range (expected to be in range of [{-input.ndim}, {input.ndim - 1}], but got {dim})"
         )
+    needs_data("unique", "how many elements differ", input)
     a = _host(input)
     found = np.unique(
         a, return_inverse=return_inverse, return_counts=return_counts, axis=dim, equal_nan=False
@@ -83,6 +85,7 @@ def unique_consecutive(
             f"unique_consecutive(): Dimension out of range (expected to be in range of [{-input.ndim}, {input.ndim - 1}], but "
             f"got {dim})"
         )
+    needs_data("unique_consecutive", "how many elements differ from the one before", input)
     a = _host(input)
     lines = a.reshape(-1, 1) if dim is None else np.moveaxis(a, dim, 0).reshape(a.shape[dim], -1)
     new = np.ones(len(lines), dtype=bool)
@@ -108,6 +111,7 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
 
     if input.is_floating_point() or input.dtype.name == "bool":
         raise NotImplementedError(f'bincount(): "bincount_cpu" not implemented for {input.dtype}')
+    needs_data("bincount", "how many counts there are", input)
     a = _host(input)
     if input.ndim != 1 or (a < 0).any():
         raise RuntimeError(
@@ -136,14 +140,21 @@ def histc(
     input: TensorBase, bins: int = 100, min: float = 0, max: float = 0, *, out: TensorBase | None = None
 ) -> TensorBase:
     """How many elements lie in each of `bins` equal parts of [min, max]; of [smallest, largest] where both are equal."""
-    import numpy as np
-
     if not input.is_floating_point():
         raise NotImplementedError(f'histc(): "histogram_cpu" not implemented for {input.dtype}')
     if bins <= 0:
         raise RuntimeError(f"histc(): bins must be > 0, but got {bins}")
-    a = _host(input).reshape(-1)
-    low, high = float(min), float(max)
+    require(8 * bins)
+    found = computed(
+        Result((bins,), input.dtype), lambda a: _counts(a.reshape(-1), bins, float(min), float(max)), input
+    )
+    return into(out, found, "histc")
+
+
+def _counts(a, bins: int, low: float, high: float):
+    """How many elements lie in each part of [low, high], or of [smallest, largest] where both are equal."""
+    import numpy as np
+
     if low == high and a.size:
         low, high = float(a.min()), float(a.max())
     if low == high:
@@ -154,10 +165,7 @@ def histc(
         raise RuntimeError(f"histc(): max must be larger than min, got {low} and {high}")
     a = a[(a >= low) & (a <= high)]
     place = ((a - a.dtype.type(low)) / a.dtype.type(high - low) * bins).astype("int64")
-    require(8 * bins)
-    counts = np.bincount(np.minimum(place, bins - 1), minlength=bins)
-    found = to_dtype(_found(counts, "int64"), input.dtype)
-    return into(out, found, "histc")
+    return np.bincount(np.minimum(place, bins - 1), minlength=bins)
 
 
 @library("search", "searchsorted", differentiable=False)
@@ -188,29 +196,32 @@ def searchsorted(
             "searchsorted(): side and right can't be set to opposites, got side of left while right was True"
         )
     behind = right or side == "right"
-    bounds = _host(sorted_sequence)
-    if sorter is not None:
-        if sorter.shape != sorted_sequence.shape:
-            raise RuntimeError(
-                f"searchsorted(): boundary and sorter must have the same size, but got {list(sorted_sequence.shape)} and "
-                f"{list(sorter.shape)}"
-            )
-        bounds = np.take_along_axis(bounds, _host(sorter), -1)
-    values = _host(
+    if sorter is not None and sorter.shape != sorted_sequence.shape:
+        raise RuntimeError(
+            f"searchsorted(): boundary and sorter must have the same size, but got {list(sorted_sequence.shape)} and "
+            f"{list(sorter.shape)}"
+        )
+    values = (
         input
         if isinstance(input, TensorBase)
         else sorted_sequence.new_tensor(input, dtype=sorted_sequence.dtype)
     )
-    if bounds.ndim != 1 and bounds.shape[:-1] != values.shape[:-1]:
+    if sorted_sequence.ndim != 1 and sorted_sequence.shape[:-1] != values.shape[:-1]:
         raise RuntimeError(
             "searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input "
-            f"value tensor must match, but we got boundaries tensor {list(bounds.shape)} and input value tensor {list(values.shape)}"
+            f"value tensor must match, but we got boundaries tensor {list(sorted_sequence.shape)} and input value tensor "
+            f"{list(values.shape)}"
         )
-    if bounds.ndim == 1:
-        places = np.searchsorted(bounds, values, side="right" if behind else "left")
-    else:
-        places = _search_rows(bounds, values, behind)
-    found = _found(np.asarray(places), "int32" if out_int32 else "int64")
+
+    def search(bounds, values, sorter=None):
+        if sorter is not None:
+            bounds = np.take_along_axis(bounds, sorter, -1)
+        if bounds.ndim == 1:
+            return np.searchsorted(bounds, values, side="right" if behind else "left")
+        return _search_rows(bounds, values, behind)
+
+    given = (sorted_sequence, values) if sorter is None else (sorted_sequence, values, sorter)
+    found = computed(Result(values.shape, by_name["int32" if out_int32 else "int64"]), search, *given)
     return into(out, found, "searchsorted")
 
 
@@ -264,5 +275,9 @@ def isin(
     elif not isinstance(test_elements, TensorBase):
         test_elements = elements.new_tensor(test_elements, dtype=result_type(elements, test_elements))
     common = result_type(elements, test_elements)
-    a, b = (_host(to_dtype(x, common)) for x in (elements, test_elements))
-    return _found(np.asarray(np.isin(a, b, assume_unique=assume_unique, invert=invert)))
+    given = [to_dtype(x, common) for x in (elements, test_elements)]
+    return computed(
+        Result(elements.shape, by_name["bool"]),
+        lambda a, b: np.isin(a, b, assume_unique=assume_unique, invert=invert),
+        *given,
+    )

@@ -16,6 +16,7 @@ from ...core.call.pointwise import InPlaceOp
 from ...core.make.bridge import from_numpy
 from ...core.make.create import arange, zeros
 from ...core.places.join import flipped
+from ..declare.host import holds, needs_data, without_data
 from ..declare.pointwise import EVERY, pointwise
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, copied, into
@@ -183,13 +184,15 @@ def repeat_interleave(
     import numpy as np
 
     if repeats is None:
-        input, repeats, dim = arange(input.numel()), input, 0
+        input, repeats, dim = arange(input.numel(), device=input.device), input, 0
     x = input.reshape(-1) if dim is None else input
     axis = _wrapped(0 if dim is None else dim, x, "repeat_interleave")
     if x.ndim == 0:
         x = x.reshape(1)
     n = x.shape[axis]
-    if isinstance(repeats, TensorBase) and repeats.numel() == 1:
+    if without_data(repeats) and output_size is None:
+        needs_data("repeat_interleave", "without output_size, how many elements there are", repeats)
+    if isinstance(repeats, TensorBase) and repeats.numel() == 1 and not repeats.is_meta:
         repeats = int(repeats)
     if not isinstance(repeats, TensorBase):
         if repeats < 0:
@@ -202,22 +205,24 @@ def repeat_interleave(
         raise RuntimeError(
             f"repeat_interleave(): repeats must be a 1-dim tensor of int32 or int64, got {repeats.ndim}-dim {repeats.dtype}"
         )
-    if repeats.shape[0] != n:
+    if repeats.shape[0] not in (n, 1):
         raise RuntimeError(
             f"repeat_interleave(): repeats must have the same size as input along dim, but got repeats.size(0) = {repeats.shape[0]} "
             f"and input.size({axis}) = {n}"
         )
-    times = repeats.numpy()
+    if repeats.is_meta:
+        return x.index_select(axis, repeats.new_empty(output_size, dtype=INT64))
+    times = repeats.cpu().numpy()
     if (times < 0).any():
         raise RuntimeError("repeat_interleave(): repeats can not be negative")
     ends = list(itertools.accumulate(times.tolist()))
-    places = zeros(ends[-1] if n else 0, dtype=INT64)
+    places = zeros(ends[-1] if n else 0, dtype=INT64, device="cpu")
     steps = (
         places.numpy()
     )  # 1 where the next element begins; of elements that are left out, the number of them
     np.add.at(steps, [e for e in ends if e < len(steps)], 1)
     np.cumsum(steps, out=steps)
-    return x.index_select(axis, places)
+    return x.index_select(axis, places.to(x.device))
 
 
 # --- triangles and diagonals ---------------------------------------------------------------------------------------------------
@@ -440,7 +445,7 @@ def unravel_index(indices: TensorBase, shape: Any) -> tuple[TensorBase, ...]:
     for n in reversed(sizes):
         found.append((indices // step) % max(n, 1))
         step *= n
-    if indices.numel() and (int(indices.min()) < 0 or int(indices.max()) >= step):
+    if not holds((indices >= 0) & (indices < step)):
         raise ValueError(f"unravel_index(): indices must be non-negative and less than {step}")
     return tuple(reversed(found))
 
@@ -537,11 +542,11 @@ def combinations(input: TensorBase, r: int = 2, with_replacement: bool = False) 
         return input.new_empty(0)
     n = input.shape[0]
     if n < (1 if with_replacement else r):
-        return input.index_select(0, arange(0)).reshape(0, r)
+        return input.index_select(0, arange(0, device=input.device)).reshape(0, r)
     _require_combinations(n + r - 1 if with_replacement else n, r)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     places = list(itertools.chain.from_iterable(choose(range(input.shape[0]), r)))
-    chosen = arange(0) if not places else _index_tensor(places)
+    chosen = _index_tensor(places).to(input.device)
     return input.index_select(0, chosen).reshape(-1, r)
 
 
@@ -607,7 +612,7 @@ def vander(x: TensorBase, N: int | None = None, increasing: bool = False) -> Ten
     n = x.shape[-1] if N is None else N
     if n < 0:
         raise RuntimeError(f"vander(): N must be non-negative, got {n}")
-    powers = arange(n) if increasing else arange(n - 1, -1, -1)
+    powers = arange(n, device=x.device) if increasing else arange(n - 1, -1, -1, device=x.device)
     return x.unsqueeze(-1) ** powers
 
 

@@ -12,7 +12,7 @@ from ...autograd.grad_mode import unrecorded
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.order import order
-from ...core.make.bridge import from_numpy
+from ..declare.host import Result, computed, holds
 from ..declare.registry import library, register
 from ..declare.results import into, named_result
 from ..pointwise.copying import to_dtype
@@ -29,23 +29,12 @@ INT64 = by_name["int64"]
 INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
-def _array(x: TensorBase):
-    """The elements as a NumPy array; half types as float32."""
-    return _comparable(x).contiguous().numpy()
-
-
 def _comparable(x: TensorBase) -> TensorBase:
     """The elements without history, in a dtype that has an order."""
     if x.dtype.name.startswith("complex"):
         raise NotImplementedError(f"sort(): not implemented for {x.dtype}")
     x = x.detach()
     return to_dtype(x, by_name["float32"]) if x.dtype.name in ("float16", "bfloat16") else x
-
-
-def _indices(found) -> TensorBase:
-    import numpy as np
-
-    return from_numpy(np.array(found, dtype="int64", order="C"))
 
 
 def _order(x: TensorBase, dim: int, descending: bool, first: int = -1) -> TensorBase:
@@ -82,23 +71,21 @@ def sort(
     """
     axis = _wrapped(dim, input, "sort")
     if input.ndim == 0:
-        return _given(out, sort_result(input.clone(), _zero_place()))
+        return _given(out, sort_result(input.clone(), _zero_place(input)))
     places = _order(input, axis, descending)
     return _given(out, sort_result(input.gather(axis, places), places))
 
 
-def _zero_place() -> TensorBase:
+def _zero_place(input: TensorBase) -> TensorBase:
     """The index of a 0-dim tensor's only element."""
-    from ...core.make.create import zeros
-
-    return zeros((), dtype=INT64)
+    return input.new_zeros((), dtype=INT64)
 
 
 @library("sort", "argsort", "Tensor.argsort", differentiable=False)
 def argsort(input: TensorBase, dim: int = -1, descending: bool = False, stable: bool = False) -> TensorBase:
     """Indices (int64) that sort along `dim`: the second result of `sort`."""
     axis = _wrapped(dim, input, "argsort")
-    return _zero_place() if input.ndim == 0 else _order(input, axis, descending)
+    return _zero_place(input) if input.ndim == 0 else _order(input, axis, descending)
 
 
 @library("sort", "msort", "Tensor.msort")
@@ -133,7 +120,7 @@ def topk(
             f"topk(): selected index k out of range: k is {k}, dimension {dim} has {n} elements"
         )
     if input.ndim == 0:
-        return _given(out, topk_result(input.clone() if k else input.new_zeros(0), _zero_place()))
+        return _given(out, topk_result(input.clone() if k else input.new_zeros(0), _zero_place(input)))
     places = _order(input, axis, largest, k)
     return _given(out, topk_result(input.gather(axis, places), places))
 
@@ -159,26 +146,23 @@ def kthvalue(
             f"kthvalue(): selected number k out of range for dimension {axis}: k is {k} of {n}"
         )
     if input.ndim == 0:
-        return _given(out, kthvalue_result(input.clone(), _zero_place()))
+        return _given(out, kthvalue_result(input.clone(), _zero_place(input)))
     places = _order(input, axis, False, k).narrow(axis, k - 1, 1)
     return _given(out, _pick(input, axis, places, keepdim, kthvalue_result))
 
 
 def _median_places(input: TensorBase, axis: int, skip_nan: bool) -> TensorBase:
     """Where the lower median stands; a NaN is the median unless NaN is skipped."""
-    import numpy as np
-
     n = input.shape[axis]
-    missing = np.isnan(_array(input)) if input.is_floating_point() else None
-    if missing is None or not missing.any():
-        middle = (n - 1) // 2
-        return _order(input, axis, False).narrow(axis, middle, 1)
-    count = missing.sum(axis, keepdims=True)
+    missing = input.detach().isnan() if input.is_floating_point() else None
+    if missing is None or holds(~missing):
+        return _order(input, axis, False).narrow(axis, (n - 1) // 2, 1)
+    count = missing.sum(axis, True)
     if skip_nan:
-        rank = np.maximum(n - count - 1, 0) // 2
+        rank = (n - count - 1).clamp(min=0) // 2
     else:  # NaN stands last in the order: the first of them is the answer
-        rank = np.where(count > 0, n - count, (n - 1) // 2)
-    return _order(input, axis, False).gather(axis, _indices(rank))
+        rank = (n - count).masked_fill(count == 0, (n - 1) // 2)
+    return _order(input, axis, False).gather(axis, rank)
 
 
 def _median(who: str, result: type, skip_nan: bool):
@@ -196,7 +180,7 @@ def _median(who: str, result: type, skip_nan: bool):
             return flat.gather(0, _median_places(flat, 0, skip_nan)).squeeze(0)
         axis = _wrapped(dim, input, who)
         if input.ndim == 0:
-            return _given(out, result(input.clone(), _zero_place()))
+            return _given(out, result(input.clone(), _zero_place(input)))
         if input.shape[axis] == 0:
             raise IndexError(f"{who}(): Expected reduction dim {axis} to have non-zero size.")
         places = _median_places(input, axis, skip_nan)
@@ -216,28 +200,33 @@ median = _median("median", median_result, False)
 nanmedian = _median("nanmedian", nanmedian_result, True)
 
 
+def _most_frequent(a, ranked):
+    """Where the most frequent element of each row last stands; `ranked` puts the rows in order."""
+    import numpy as np
+
+    ordered = np.take_along_axis(a, ranked, -1)
+    place = np.broadcast_to(np.arange(a.shape[-1]), a.shape)
+    starts = np.ones(a.shape, dtype=bool)
+    starts[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    first = np.maximum.accumulate(np.where(starts, place, 0), axis=-1)  # where this run of equal ones begins
+    best = np.argmax(place - first, axis=-1)  # the first of the longest runs ends here
+    return np.take_along_axis(ranked, best[..., None], -1)
+
+
 @library("sort", "mode", "Tensor.mode")
 def mode(
     input: TensorBase, dim: int = -1, keepdim: bool = False, *, out: tuple | None = None
 ) -> tuple[TensorBase, TensorBase]:
     """The most frequent element along `dim`, the smallest of equally frequent ones, and where it last stands."""
-    import numpy as np
-
     axis = _wrapped(dim, input, "mode")
     if input.ndim == 0:
-        return _given(out, mode_result(input.clone(), _zero_place()))
+        return _given(out, mode_result(input.clone(), _zero_place(input)))
     n = input.shape[axis]
     if n == 0:
         raise IndexError(f"mode(): Expected reduction dim {axis} to have non-zero size.")
-    a = np.moveaxis(_array(input), axis, -1)
-    ranked = _order(input.movedim(axis, -1), input.ndim - 1, False).numpy()
-    ordered = np.take_along_axis(a, ranked, -1)
-    place = np.broadcast_to(np.arange(n), a.shape)
-    starts = np.ones(a.shape, dtype=bool)
-    starts[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
-    first = np.maximum.accumulate(np.where(starts, place, 0), axis=-1)  # where this run of equal ones begins
-    best = np.argmax(place - first, axis=-1)  # the first of the longest runs ends here
-    places = _indices(np.moveaxis(np.take_along_axis(ranked, best[..., None], -1), -1, axis))
+    rows = _comparable(input).movedim(axis, -1)
+    ranked = _order(rows, rows.ndim - 1, False)
+    places = computed(Result((*rows.shape[:-1], 1), INT64), _most_frequent, rows, ranked).movedim(-1, axis)
     return _given(out, _pick(input, axis, places, keepdim, mode_result))
 
 
@@ -266,7 +255,7 @@ def _quantile(who: str, skip_nan: bool):
             raise RuntimeError(
                 f"{who}() q tensor must be same dtype as the input tensor, got {points.dtype} and {input.dtype}"
             )
-        if not bool(((points >= 0) & (points <= 1)).all()):
+        if not holds((points >= 0) & (points <= 1)):
             raise RuntimeError(f"{who}() q must be in the range [0, 1] but got {points.tolist()}")
         if input.numel() == 0:
             raise RuntimeError(f"{who}() input tensor must be non-empty")

@@ -25,7 +25,7 @@ from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib import convolution as core
-from ...core.make.create import empty, tensor, zeros
+from ...core.make.create import tensor, zeros
 from ..declare.indexed import indexed
 from ..declare.registry import register
 from ..pointwise.complex_numbers import complex_of
@@ -151,13 +151,14 @@ def _stores(
             masks.append(mask)
             spots.append(spot)
         firsts.append(len(masks))
-    return places, *(tensor(t, dtype=by_name["int64"]) for t in (firsts, masks, spots))
+    return places, *(tensor(t, dtype=by_name["int64"], device="cpu") for t in (firsts, masks, spots))
 
 
 @functools.lru_cache(maxsize=256)
 def _offsets(channels: int, cells: int, shifts: tuple[int, ...]) -> TensorBase:
     """Where the grid is read for each (channel, tap)."""
-    return tensor([c * cells + s for c in range(channels) for s in shifts], dtype=by_name["int64"])
+    found = [c * cells + s for c in range(channels) for s in shifts]
+    return tensor(found, dtype=by_name["int64"], device="cpu")
 
 
 @functools.cache
@@ -174,7 +175,7 @@ def _multiply(grid, weight, bias, shifts, out: Sequence[int], cells: Sequence[in
     """(N, G · O, *out) from a grid and a weight (G, O, C · taps)."""
     groups, filters, depth = weight.shape
     dtype = grid.dtype.name
-    found = empty((grid.shape[0], groups * filters, *out), dtype=grid.dtype)
+    found = grid.new_empty((grid.shape[0], groups * filters, *out))
     if found.numel() == 0:
         return found
     channels = grid.shape[1] // groups
@@ -190,7 +191,7 @@ def _multiply(grid, weight, bias, shifts, out: Sequence[int], cells: Sequence[in
             address = _address(kernel)
             kinds.append((address, size, first, count, part.contiguous()))
             first += count * size
-    bias = zeros(groups * filters, dtype=grid.dtype) if bias is None else bias.contiguous()
+    bias = grid.new_zeros(groups * filters) if bias is None else bias.contiguous()
     vectors = -(-places // lanes)
     chunk = min(max(CACHE_BYTES // (channels * grid.dtype.itemsize * lanes), 24) // 24 * 24, vectors)
     offsets = _offsets(channels, area, shifts)
@@ -287,12 +288,16 @@ def _input(grad, w, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
         return _multiply(grid, turned.reshape(g.groups, channels, -1), None, (0,), line, line).reshape(shape)
     before, cells, parts = _phases(sizes, kernel, g)
     grid = grid_of(grad, (1,) * len(sizes), (1,) * len(sizes), cells, before)
-    found = empty(shape, dtype=grad.dtype)
+    found = grad.new_empty(shape)
     for place, out, taps, shifts in parts:
         if not taps:
-            part = zeros((*shape[:2], *out), dtype=grad.dtype)
+            part = grad.new_zeros((*shape[:2], *out))
         else:
-            weight = turned if len(taps) == math.prod(kernel) else turned.index_select(3, tensor(taps))
+            weight = (
+                turned
+                if len(taps) == math.prod(kernel)
+                else turned.index_select(3, turned.new_tensor(taps, dtype=by_name["int64"]))
+            )
             part = _multiply(grid, weight.reshape(g.groups, channels, -1), None, shifts, out, cells)
         if max(g.stride) == 1:
             return part
@@ -340,7 +345,7 @@ def _weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
     if x.dtype.name not in TILED or x.device.type != "cpu" or _sparse(tuple(x.shape[2:]), kernel, g, out):
         return direct_weight(shape, grad, x, most=_extent(kernel, g, out), **_numbers(g), filters=filters)
     if grad.numel() == 0:
-        return zeros(shape, dtype=x.dtype)
+        return x.new_zeros(shape)
     if _pointlike(kernel, g, x.shape[2:], out):
         grid, shifts, cells, out = x.contiguous(), (0,), (math.prod(out),), (math.prod(out),)
     else:
@@ -358,7 +363,7 @@ def _weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
         block, rows = vectors * lanes, min(depth, most // vectors)
         flat = grad.reshape(images, g.groups, filters, -1).permute(0, 3, 1, 2)
         if padded != filters:
-            wide = zeros((*flat.shape[:3], padded), dtype=grad.dtype)
+            wide = grad.new_zeros((*flat.shape[:3], padded))
             wide.narrow(3, 0, filters).copy_(flat)
             flat = wide
         flat = flat.contiguous()
@@ -369,7 +374,7 @@ def _weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
                 tiles.Inners(dtype, size, lanes) if apart else tiles.Correlations(dtype, size, vectors, lanes)
             )
             kinds.append((_address(kernel_of), size, first, count, None))
-    found = zeros((g.groups, depth, padded), dtype=x.dtype)
+    found = x.new_zeros((g.groups, depth, padded))
     width, lines = out[-1], (out[-2] if len(out) > 1 else 1)
     for plane in product(*map(range, out[:-2])):  # a volume goes plane by plane
         shift = functools.reduce(lambda a, b: a * b[0] + b[1], zip(cells, plane), 0) * math.prod(cells[-2:])

@@ -9,6 +9,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, ones_like
 from ...core.make.literal import tensor
+from ..declare.host import holds
 from ..declare.registry import library
 
 
@@ -55,6 +56,8 @@ def _shorten(weight, input, max_norm: float, norm_type: float) -> None:
     from ...autograd.grad_mode import unrecorded
     from ..rows.summaries import vector_norm
 
+    if weight.is_meta:
+        return
     with unrecorded():
         used = input.reshape(-1).unique()
         rows = weight.index_select(0, used)
@@ -78,6 +81,8 @@ def _bags(input: TensorBase, offsets: TensorBase | None, include_last_offset: bo
         )
     if offsets is None or offsets.ndim != 1:
         raise ValueError("embedding_bag(): offsets has to be a 1D Tensor, as input is 1D")
+    if offsets.is_meta:  # which number lies in which bag stands in the data
+        return input.new_empty(input.shape), offsets.shape[0] - include_last_offset
     starts = offsets.tolist()
     if starts and (starts[0] != 0 or max(starts) > input.shape[0]):
         raise ValueError(
@@ -92,7 +97,10 @@ def _bags(input: TensorBase, offsets: TensorBase | None, include_last_offset: bo
 
 def _largest(rows: TensorBase, bag: TensorBase, counts: TensorBase) -> TensorBase:
     """The largest of each column in each bag, 0 for empty bags: rows laid out as (bag, number in the bag, column)."""
-    bags, longest = counts.shape[0], int(counts.max().item()) if counts.numel() else 0
+    bags = counts.shape[0]
+    if counts.is_meta:  # how long the longest bag is stands in the data
+        return rows.new_zeros([bags, rows.shape[1]]).index_add(0, bag, rows)
+    longest = int(counts.max().item()) if counts.numel() else 0
     if longest == 0:
         return rows.new_zeros([bags, rows.shape[1]])
     order = bag.argsort(stable=True)
@@ -153,9 +161,10 @@ def embedding_bag(
     if padding_idx is not None:
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
             raise ValueError("embedding_bag(): padding_idx must be within the number of embeddings")
-        used = (flat != padding_idx % weight.shape[0]).nonzero().reshape(-1)
-        flat, bag = flat.index_select(0, used), bag.index_select(0, used)
-        scale = None if scale is None else scale.index_select(0, used)
+        if not flat.is_meta:
+            used = (flat != padding_idx % weight.shape[0]).nonzero().reshape(-1)
+            flat, bag = flat.index_select(0, used), bag.index_select(0, used)
+            scale = None if scale is None else scale.index_select(0, used)
     rows = embedding(flat, weight, None, max_norm, norm_type, scale_grad_by_freq)
     rows = rows if scale is None else rows * scale.unsqueeze(1)
     if mode == "sum":
@@ -174,12 +183,12 @@ def one_hot(input: TensorBase, num_classes: int = -1) -> TensorBase:
         raise RuntimeError(
             f"one_hot is only applicable to index tensor of type LongTensor, got {input.dtype}"
         )
-    if input.numel() and input.min().item() < 0:
+    if not holds(input >= 0):
         raise RuntimeError("Class values must be non-negative.")
     if num_classes == -1:
         if input.numel() == 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         num_classes = int(input.max().item()) + 1
-    elif input.numel() and input.max().item() >= num_classes:
+    elif not holds(input < num_classes):
         raise RuntimeError("Class values must be smaller than num_classes.")
     return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).to(input.dtype)

@@ -10,6 +10,7 @@ from ...codegen import kernels as kn
 from ...codegen.differentiate import sign
 from ...core import tape
 from ...core.base.tensor import TensorBase
+from ..declare.host import holds
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import reduction, row
@@ -97,7 +98,7 @@ def _class_entropy(input, target, ignore_index: int, how: str):
     added, kept, wrong = counted_sum.over(
         (losses, column), None, False, params=(*params, float(input.shape[1]))
     )
-    if wrong.item():
+    if not holds(~wrong):
         _refuse_classes("cross_entropy", target, ignore_index, input.shape[1])
     found = losses.squeeze(1) if how == "none" else added if how == "sum" else added / kept
     if tape.recording(input):
@@ -339,7 +340,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         raise ValueError(
             f"binary_cross_entropy(): a target of the input's shape {tuple(input.shape)} expected, got {tuple(target.shape)}"
         )
-    if bool(((input < 0) | (input > 1)).any()):
+    if not holds((input >= 0) & (input <= 1)):
         raise RuntimeError("binary_cross_entropy(): all elements of input should be between 0 and 1")
     loss = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
     return reduced(loss if weight is None else loss * weight, reduction)
@@ -490,7 +491,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     x, y = (t.reshape(-1, classes) for t in (input, target))
     listed = (y < 0).cumsum(1) == 0
     inside = y.masked_fill(~listed, 0)
-    if inside.numel() and int(inside.max().item()) >= classes:
+    if not holds(inside < classes):
         raise RuntimeError(
             f"multilabel_margin_loss(): target {int(inside.max().item())} is no class of {classes}"
         )
@@ -535,7 +536,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
             var = var.unsqueeze(-1)
         elif tuple(var.shape[:-1]) != tuple(input.shape[:-1]) or var.shape[-1] != 1:
             raise ValueError(f"gaussian_nll_loss(): var is of incorrect size {tuple(var.shape)}")
-    if bool((var < 0).any()):
+    if not holds(var >= 0):
         raise ValueError("gaussian_nll_loss(): var has negative entry/entries")
     floor = var.detach().clamp(min=eps)
     bounded = var + (floor - var.detach())

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.make.bridge import from_numpy
+from ..declare.host import Result, computed, holds
 from ..declare.registry import library
 from ..moving.padding import pad
 from ..random.random import rand
@@ -64,7 +65,7 @@ def _unpool(n: int) -> None:
         step = window if stride is None else spread(who, "stride", stride, n)
         sizes = _output_sizes(who, input, n, window, step, spread(who, "padding", padding, n), output_size)
         volume, lead = math.prod(sizes), input.shape[:-n]
-        if indices.numel() and (int(indices.min()) < 0 or int(indices.max()) >= volume):
+        if not holds((indices >= 0) & (indices < volume)):
             wrong = next(k for k in indices.reshape(-1).tolist() if not 0 <= k < volume)
             raise RuntimeError(
                 f"{who}(): Found an invalid max index: {wrong} (output volumes are of size {sizes})"
@@ -97,8 +98,6 @@ def _fractional(n: int) -> None:
         return_indices: bool = False,
         _random_samples: TensorBase | None = None,
     ) -> Any:
-        import numpy as np
-
         if input.ndim not in (n + 1, n + 2):
             raise RuntimeError(f"{who}(): Expected {n + 1}D or {n + 2}D tensor, but got: {list(input.shape)}")
         if (output_size is None) == (output_ratio is None):
@@ -115,19 +114,11 @@ def _fractional(n: int) -> None:
                 raise RuntimeError(f"{who}(): windows of {w} at {o} places do not fit an input of size {s}")
         x = input if input.ndim == n + 2 else input.unsqueeze(0)
         batch, channels = x.shape[:2]
-        drawn = rand(batch, channels, n, dtype=x.dtype) if _random_samples is None else _random_samples
-        samples = drawn.double().numpy()
-        samples = (
-            samples[..., ::-1] if n == 2 else samples
-        )  # PyTorch's order: (width, height), but (depth, height, width)
-        place = np.zeros((batch, channels, *sizes, *window), "int64")
-        for d in range(n):
-            starts = _starts(samples[..., d], spatial[d], sizes[d], window[d])
-            along = starts[..., None] + np.arange(window[d])
-            shape = [batch, channels] + [1] * (2 * n)
-            shape[2 + d], shape[2 + n + d] = sizes[d], window[d]
-            place = place * spatial[d] + along.reshape(shape)
-        places = from_numpy(place.reshape(batch, channels, -1))
+        drawn = _random_samples
+        if drawn is None:
+            drawn = rand(batch, channels, n, dtype=x.dtype, device=x.device)
+        rule = Result((batch, channels, math.prod(sizes) * math.prod(window)), by_name["int64"])
+        places = computed(rule, lambda u: _window_places(u, spatial, sizes, window), drawn.double())
         gathered = x.flatten(2).gather(2, places).reshape(batch, channels, *sizes, math.prod(window))
         values, which = gathered.max(-1)
         values = values if input.ndim == n + 2 else values.squeeze(0)
@@ -143,6 +134,22 @@ def _fractional(n: int) -> None:
         "and channel, decide the places."
     )
     library("composite", f"nn.functional.{who}")(function)
+
+
+def _window_places(u: Any, spatial: tuple, sizes: tuple, window: tuple) -> Any:
+    """Where the elements of all windows stand, one line an image and channel."""
+    import numpy as np
+
+    batch, channels, n = u.shape
+    u = u[..., ::-1] if n == 2 else u  # PyTorch's order: (width, height), but (depth, height, width)
+    place = np.zeros((batch, channels, *sizes, *window), "int64")
+    for d in range(n):
+        starts = _starts(u[..., d], spatial[d], sizes[d], window[d])
+        along = starts[..., None] + np.arange(window[d])
+        shape = [batch, channels] + [1] * (2 * n)
+        shape[2 + d], shape[2 + n + d] = sizes[d], window[d]
+        place = place * spatial[d] + along.reshape(shape)
+    return place.reshape(batch, channels, -1)
 
 
 def _starts(u: Any, size: int, count: int, window: int) -> Any:

@@ -676,9 +676,10 @@ def _no_integer_zero(name: str, input, other) -> None:
     """Integers have no quotient by zero: RuntimeError, before any kernel runs."""
     from ...core.base.tensor import TensorBase
     from ...core.call.operands import result_type
+    from ..declare.host import holds
 
     if result_type(input, other).name in INTEGRAL:
-        zero = bool((other == 0).any()) if isinstance(other, TensorBase) else other == 0
+        zero = not holds(other != 0) if isinstance(other, TensorBase) else other == 0
         if zero:
             raise RuntimeError(f"{name}(): ZeroDivisionError: an element of argument 'other' is 0")
 
@@ -852,7 +853,12 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False) -> bool:
 
 def equal(input, other) -> bool:
     """Whether both tensors have the same shape and elements."""
-    return tuple(input.shape) == tuple(other.shape) and bool((input == other).all())
+    from ..declare.host import needs_data
+
+    if tuple(input.shape) != tuple(other.shape):
+        return False
+    needs_data("equal", "whether tensors of one shape are equal", input, other)
+    return bool((input == other).all())
 
 
 def _in_place_of(op):

@@ -14,16 +14,19 @@ The body sees NumPy arrays, the derivative sees tensors.
 
 from __future__ import annotations
 
+import functools
 import inspect
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from ...core import tape
-from ...core.base.dtypes import by_name, dtype, get_default_dtype
+from ...core.base.dtypes import dtype, get_default_dtype
 from ...core.base.tensor import TensorBase
 from ...core.call.copies import to_dtype
 from ...core.call.operands import common_dtype
-from ...core.make.bridge import from_numpy
+from ...core.make.create import empty_like
+from ..declare.host import Result, computed
 from ..declare.registry import register
 from ..declare.results import category, into
 from ..moving.shaping import broadcast_shapes
@@ -77,7 +80,7 @@ class Hosted:
             tensors = [t.expand(shape) for t in tensors]
         rest = iter(tensors)
         operands = [next(rest) if isinstance(g, TensorBase) else g for g in given]
-        found = to_dtype(host(self.body, *operands), kind)
+        found = elementwise(self.body, kind, *operands)
         if tape.recording(*tensors):
             tape.record(
                 f"{self.__name__.capitalize()}Backward0",
@@ -101,18 +104,14 @@ class Hosted:
         return tuple(f for f, g in zip(found, given) if g is None)
 
 
-def host(body: Callable, *operands: Any) -> TensorBase:
-    """What `body` makes of the operands as arrays; half types are computed in float32."""
-    import numpy as np
-
-    def array(x: Any):
-        if not isinstance(x, TensorBase):
-            return x
-        x = x.detach()
-        return (to_dtype(x, by_name["float32"]) if x.dtype.name in ("float16", "bfloat16") else x).numpy()
-
-    with np.errstate(all="ignore"):
-        return from_numpy(np.array(body(*map(array, operands))))
+def elementwise(body: Callable, kind: dtype, *operands: Any) -> TensorBase:
+    """What `body` makes of arrays of one shape, with the strides that a pointwise operation's result has."""
+    tensors = [x.detach() for x in operands if isinstance(x, TensorBase)]
+    found = computed(Result(tensors[0].shape, kind), body, *operands)
+    if all(t.is_contiguous() for t in tensors):
+        return found
+    strides = functools.reduce(operator.add, [empty_like(t, device="meta") for t in tensors]).stride()
+    return found.new_empty_strided(found.shape, strides).copy_(found)
 
 
 def hosted(

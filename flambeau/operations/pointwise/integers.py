@@ -5,8 +5,7 @@ from __future__ import annotations
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.call.copies import to_dtype
-from ...core.make.bridge import from_numpy
+from ..declare.host import Result, computed
 from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result
 from .arithmetic import overwrite
@@ -61,6 +60,12 @@ def ldexp_(self: TensorBase, other: TensorBase) -> TensorBase:
     return overwrite(self, _scaled, other)
 
 
+def _frexp(x):
+    import numpy as np
+
+    return np.frexp(x)
+
+
 @library("hosted", reference="numpy.frexp")
 @accepts_out
 def frexp(input: TensorBase) -> tuple[TensorBase, TensorBase]:
@@ -70,15 +75,10 @@ def frexp(input: TensorBase) -> tuple[TensorBase, TensorBase]:
     >>> flambeau.frexp(flambeau.tensor([8.0])).mantissa
     tensor([0.5000])
     """
-    import numpy as np
-
     if not input.is_floating_point():
         raise RuntimeError(f"frexp() only supports floating-point dtypes, got {input.dtype}")
-    x = input.detach()
-    x = to_dtype(x, by_name["float32"]) if x.dtype.name in ("float16", "bfloat16") else x
-    parts = np.frexp(x.numpy())
-    mantissa = to_dtype(from_numpy(np.array(parts[0])), input.dtype)
-    exponent = from_numpy(np.array(parts[1], dtype="int32"))
+    rule = [Result(input.shape, input.dtype), Result(input.shape, by_name["int32"])]
+    mantissa, exponent = computed(rule, _frexp, input)
     if tape.recording(input):
         tape.record("FrexpBackward0", lambda grad, e: (grad * 2.0**-e,), (input,), mantissa, (exponent,))
     return frexp_result(mantissa, exponent)

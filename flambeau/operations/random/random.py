@@ -24,6 +24,7 @@ from ...core.base.tensor import TensorBase
 from ...core.make.create import empty, empty_like
 from ...core.make.random import Generator, _reserve
 from ...core.views.views import view_as_real
+from ..declare.host import Result, computed, holds
 from ..declare.pointwise import Pointwise
 from ..declare.registry import library, register
 from ..moving.searching import searchsorted
@@ -126,7 +127,9 @@ full_integer_kernel = _kernel("random_integer64", 2, _full_integer_words, _SIX)
 
 
 def _draw(t: TensorBase, kernel, generator: Generator | None, *params: float) -> None:
-    """Write a contiguous tensor's elements, unrecorded."""
+    """Write a contiguous tensor's elements, unrecorded; without elements, no numbers are drawn."""
+    if t.is_meta:
+        return
     n, per_counter = t.numel(), kernel.declaration.results
     groups, rest = divmod(n, GROUP)
     counters = GROUP // per_counter
@@ -145,12 +148,12 @@ _scratches = threading.local()
 
 
 def _scratch(t: TensorBase, per_counter: int) -> tuple[TensorBase, tuple[TensorBase, ...]]:
-    """Room for one group of t's dtype, whole and by words; every thread has its own."""
+    """Room on the host for one group of t's dtype, whole and by words; every thread has its own."""
     known: dict = _scratches.__dict__
     key = (t.dtype.name, per_counter)
     found = known.get(key)
     if found is None:
-        tail = empty(GROUP, dtype=t.dtype)
+        tail = empty(GROUP, dtype=t.dtype, device="cpu")
         found = known[key] = (tail, tail.view(per_counter, GROUP // per_counter).unbind(0))
     return found
 
@@ -165,7 +168,7 @@ def _fill(
         draw(t)
         return t
     with unrecorded():
-        drawn = empty(t.shape, dtype=by_name[dtype or t.dtype.name])
+        drawn = empty(t.shape, dtype=by_name[dtype or t.dtype.name], device=t.device)
         draw(drawn)
     return t.copy_(drawn)
 
@@ -236,7 +239,7 @@ def _from_uniform(self: TensorBase, who: str, generator: Generator | None, shape
     kernel, dtype = (wide_exponential_kernel, "float64") if wide else (exponential_kernel, "float32")
 
     def draw(t: TensorBase) -> None:
-        base = t if t.dtype.name == dtype else empty(t.shape, dtype=by_name[dtype])
+        base = t if t.dtype.name == dtype else empty(t.shape, dtype=by_name[dtype], device=t.device)
         _draw(base, kernel, generator, 1.0)
         t.copy_(shape_of(base))
 
@@ -362,10 +365,10 @@ def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = 
 def _successes(p: TensorBase, generator: Generator | None, who: str) -> TensorBase:
     """1.0 with the probability that each element gives."""
     _floating(p, who)
-    if not bool(((p >= 0) & (p <= 1)).all()):
+    if not holds((p >= 0) & (p <= 1)):
         raise RuntimeError(f"{who}(): Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     dtype = p.dtype if p.dtype.name == "float64" else by_name["float32"]
-    u = empty(p.shape, dtype=dtype)
+    u = empty(p.shape, dtype=dtype, device=p.device)
     return (uniform_(u, generator=generator) < p).to(p.dtype)
 
 
@@ -527,14 +530,17 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
     tensor([0., 0., 0.])
     """
     if isinstance(mean, TensorBase) or isinstance(std, TensorBase):
-        if isinstance(std, TensorBase) and std.numel() and bool((std < 0).any()):
+        if isinstance(std, TensorBase) and not holds(std >= 0):
             raise RuntimeError("normal(): normal expects all elements of std >= 0.0")
         if not isinstance(std, TensorBase) and not std >= 0:
             raise RuntimeError(f"normal(): normal expects std >= 0.0, but found std {std}")
         with unrecorded():
             shape = mean + std * 0 if isinstance(mean, TensorBase) else std * 0 + mean
             _floating(shape, "normal")
-            made = normal_(empty(shape.shape, dtype=shape.dtype), generator=generator) * std + mean
+            made = (
+                normal_(empty(shape.shape, dtype=shape.dtype, device=shape.device), generator=generator) * std
+                + mean
+            )
     else:
         if size is None:
             raise TypeError('normal() missing 1 required positional arguments: "size"')
@@ -574,18 +580,18 @@ def poisson(input: TensorBase, generator: Generator | None = None) -> TensorBase
     transformed rejection method for generating Poisson random variables", 1993), as NumPy has it, from a stream that the
     generator seeds.
     """
-    import numpy as np
-
     _floating(input, "poisson")
     rates = input.detach()
-    if rates.numel() and not bool((rates >= 0).all()):
+    if not holds(rates >= 0):
         raise RuntimeError("poisson(): invalid Poisson rate, expected rate to be non-negative")
-    seed, first = _reserve(generator, 1)
-    stream = np.random.Generator(np.random.Philox(key=seed, counter=[first, 1, 0, 0]))
-    drawn = stream.poisson(to_dtype(rates, by_name["float64"]).contiguous().numpy())
-    from ...core.make.bridge import from_numpy
 
-    made = from_numpy(np.asarray(drawn, dtype="float64")).to(input.dtype)
+    def draw(rates):
+        import numpy as np
+
+        seed, first = _reserve(generator, 1)
+        return np.random.Generator(np.random.Philox(key=seed, counter=[first, 1, 0, 0])).poisson(rates)
+
+    made = computed(Result(input.shape, input.dtype), draw, to_dtype(rates, by_name["float64"]).contiguous())
     if tape.recording(input):
         tape.record("PoissonBackward0", lambda g: g * 0.0, (input,), made)
     return made
@@ -615,15 +621,15 @@ def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, 
     weights = to_dtype(
         input.detach(), by_name["float64"] if input.dtype.name == "float64" else by_name["float32"]
     )
-    if not bool(((weights >= 0) & (weights < math.inf)).all()):
+    if not holds((weights >= 0) & (weights < math.inf)):
         raise RuntimeError("multinomial(): probability tensor contains either `inf`, `nan` or element < 0")
-    if bool((weights.sum(-1) <= 0).any()):
+    if not holds(weights.sum(-1) > 0):
         raise RuntimeError("multinomial(): invalid multinomial distribution (sum of probabilities <= 0)")
     with unrecorded():
         if replacement:
             drawn = _with_replacement(weights, num_samples, generator)
         else:
-            found = weights / exponential_(empty(weights.shape, dtype=weights.dtype), generator=generator)
+            found = weights / exponential_(empty_like(weights), generator=generator)
             drawn = found.topk(num_samples, -1).indices
     return drawn if out is None else out.resize_(drawn.shape).copy_(drawn)
 
@@ -631,7 +637,7 @@ def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, 
 def _with_replacement(weights: TensorBase, n: int, generator: Generator | None) -> TensorBase:
     """Where uniform numbers fall among the cumulative weights; never on a weight of zero."""
     bounds = weights.to(by_name["float64"]).cumsum(-1)
-    u = uniform_(empty((*weights.shape[:-1], n), dtype=bounds.dtype), generator=generator)
+    u = uniform_(bounds.new_empty((*weights.shape[:-1], n)), generator=generator)
     total = bounds[..., -1:].contiguous()
     return searchsorted(bounds, u * total, right=True).minimum(
         searchsorted(bounds, total)

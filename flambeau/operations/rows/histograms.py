@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.base.tensor import TensorBase
-from ...core.call.copies import to_dtype
+from ..declare.host import Result, computed
 from ..declare.registry import library
 from ..declare.results import accepts_out, named_result
-from ..linalg.lapack import array, tensor
 
 histogram_result = named_result("histogram", "hist", "bin_edges")
 histogramdd_result = named_result("histogramdd", "hist", "bin_edges")
@@ -24,21 +23,28 @@ def _checked(who: str, input: TensorBase, weight: TensorBase | None) -> None:
         )
 
 
-def _edges(who: str, values: Any, bins: Any, low_high: Sequence[float] | None) -> Any:
-    """The ends of the bins: given as a tensor, or equally far from each other over the range or over the values."""
-    import numpy as np
-
+def _bins(who: str, bins: Any, low_high: Sequence[float] | None) -> int:
+    """How many bins there are, given as their number or by their edges."""
     if isinstance(bins, TensorBase):
-        return array(bins)
+        return bins.shape[0] - 1
     if not isinstance(bins, int):
         raise TypeError(f"{who}(): bins must be an int or a tensor, not {type(bins).__name__}")
     if bins <= 0:
         raise RuntimeError(f"{who}(): bins must be > 0, but got {bins}")
+    if low_high is not None and low_high[0] > low_high[1]:
+        raise RuntimeError(f"{who}(): max must be larger than min, got {low_high[0]} and {low_high[1]}")
+    return bins
+
+
+def _edges(values: Any, bins: Any, low_high: Sequence[float] | None) -> Any:
+    """The ends of the bins: given as an array, or equally far from each other over the range or over the values."""
+    import numpy as np
+
+    if not isinstance(bins, int):
+        return bins
     low, high = (
         low_high if low_high is not None else (values.min(), values.max()) if values.size else (0.0, 0.0)
     )
-    if low > high:
-        raise RuntimeError(f"{who}(): max must be larger than min, got {low} and {high}")
     if low == high:
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, bins + 1, dtype=values.dtype)
@@ -58,25 +64,31 @@ def histogramdd(
     `bins` is a number, one for each coordinate, or the edges for each; `range` the least and the largest edge of each
     coordinate one after another.
     """
-    import numpy as np
-
     _checked("histogramdd", input, weight)
     if input.ndim < 2:
         raise RuntimeError(
             f"histogramdd(): input tensor should have at least 2 dimensions, but got {input.ndim}"
         )
-    points = array(input).reshape(-1, input.shape[-1])
-    n = points.shape[1]
+    n = input.shape[-1]
     each = list(bins) if isinstance(bins, (list, tuple)) else [bins] * n
     if len(each) != n:
         raise RuntimeError(
             f"histogramdd(): expected {n} sequences of bin edges or numbers of bins, but got {len(each)}"
         )
     limits = [None] * n if range is None else list(zip(range[::2], range[1::2]))
-    edges = [_edges("histogramdd", points[:, k], b, r) for k, (b, r) in enumerate(zip(each, limits))]
-    weights = None if weight is None else array(weight).reshape(-1)
-    found, _ = np.histogramdd(points, edges, weights=weights, density=density)
-    return histogramdd_result(to_dtype(tensor(found), input.dtype), tuple(tensor(e) for e in edges))
+    counts = [_bins("histogramdd", b, r) for b, r in zip(each, limits)]
+    rules = [Result(counts, input.dtype), *(Result((k + 1,), input.dtype) for k in counts)]
+
+    def count(points: Any, weights: Any, *each: Any) -> Any:
+        import numpy as np
+
+        points = points.reshape(-1, n)
+        edges = [_edges(points[:, k], b, r) for k, (b, r) in enumerate(zip(each, limits))]
+        weights = None if weights is None else weights.reshape(-1)
+        return np.histogramdd(points, edges, weights=weights, density=density)[0], *edges
+
+    hist, *edges = computed(rules, count, input, weight, *each)
+    return histogramdd_result(hist, tuple(edges))
 
 
 @library("search", "histogram", "Tensor.histogram", differentiable=False)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
+from ..declare.host import holds
 from ..declare.registry import library
 from ..declare.results import category
 from ..moving.shaping import _wrapped
@@ -157,7 +158,7 @@ def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
     x = _as(input, dtype)
     if category(x.dtype) < 2:
         raise ValueError(f"masked.median(): expects a floating point dtype, got {x.dtype}")
-    if bool(x.detach().isnan().any()):
+    if not holds(~x.detach().isnan()):
         raise ValueError("masked.median(): input must not hold NaN, which marks what the mask leaves out")
     return _filled(x, mask, math.nan).nanmedian(dim, keepdim).values
 

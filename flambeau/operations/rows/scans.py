@@ -11,6 +11,7 @@ from ...codegen import kernels as kn
 from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
+from ..declare.host import holds
 from ..declare.pointwise import COMPLEX, FLOATING, NUMBERS
 from ..declare.registry import library, register
 from ..declare.results import into, named_result
@@ -152,8 +153,8 @@ def _cumprod_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim: int
     x, out = conj(x), conj(out)
     with unrecorded():
         zero = x == 0
-        any_zero = bool(zero.any())
-    if not any_zero:
+        without_zero = holds(~zero)
+    if without_zero:
         return _reversed_sum(grad * out, dim) / x
     if tape.recording(grad, x):
         return _cumprod_gradient_by_element(grad, x, dim)

@@ -20,15 +20,16 @@ from ...core.base.dtypes import by_name, get_default_dtype
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange
 from ...core.views.views import view_as_real
+from ..declare.host import Result, computed, holds
 from ..declare.registry import library
 from ..declare.results import into
 from ..moving.joining import cat
 from ..moving.shaping import _spread, _wrapped, roll
 from ..moving.viewing import real
 from ..pointwise.complex_numbers import conj
-from ..pointwise.hosted import host
 
 COMPLEX_OF = {"float32": "complex64", "float64": "complex128"}
+REAL_OF = {v: k for k, v in COMPLEX_OF.items()}
 
 
 # --- the three transforms ---------------------------------------------------------------------------------------------------
@@ -43,7 +44,7 @@ def c2c(x: TensorBase, dims: tuple[int, ...], scale: float, forward: bool) -> Te
         function, norm = (scipy.fft.fftn, "backward") if forward else (scipy.fft.ifftn, "forward")
         return function(a, axes=dims, norm=norm) * a.real.dtype.type(scale)
 
-    found = host(transform, x)
+    found = computed(Result(x.shape, x.dtype), transform, x)
     if tape.recording(x):
         tape.record("FftC2CBackward0", lambda grad: (c2c(grad, dims, scale, not forward),), (x,), found)
     return found
@@ -57,7 +58,8 @@ def r2c(x: TensorBase, dims: tuple[int, ...], scale: float) -> TensorBase:
 
         return scipy.fft.rfftn(a, axes=dims) * a.dtype.type(scale)
 
-    found = host(transform, x)
+    shape = _with_size(x, dims[-1], x.shape[dims[-1]] // 2 + 1)
+    found = computed(Result(shape, by_name[COMPLEX_OF[x.dtype.name]]), transform, x)
     if tape.recording(x):
         tape.record("FftR2CBackward0", _r2c_gradient, (x,), found, (), (dims, scale, x.shape[dims[-1]]))
     return found
@@ -76,7 +78,8 @@ def c2r(x: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> TensorBas
         sizes = [a.shape[d] for d in dims[:-1]] + [n]
         return scipy.fft.irfftn(a, sizes, axes=dims, norm="forward") * a.real.dtype.type(scale)
 
-    found = host(transform, x)
+    rule = Result(_with_size(x, dims[-1], n), by_name[REAL_OF[x.dtype.name]])
+    found = computed(rule, transform, x)
     if tape.recording(x):
         tape.record("FftC2RBackward0", _c2r_gradient, (x,), found, (), (dims, scale))
     return found
@@ -101,9 +104,14 @@ def resized(x: TensorBase, dim: int, n: int) -> TensorBase:
     have = x.shape[dim]
     if n <= have:
         return x if n == have else x.narrow(dim, 0, n)
+    return cat([x, x.new_zeros(_with_size(x, dim, n - have))], dim)
+
+
+def _with_size(x: TensorBase, dim: int, n: int) -> list[int]:
+    """The sizes, with n at that dimension."""
     sizes = list(x.shape)
-    sizes[dim] = n - have
-    return cat([x, x.new_zeros(sizes)], dim)
+    sizes[dim] = n
+    return sizes
 
 
 # --- arguments ----------------------------------------------------------------------------------------------------------------
@@ -309,7 +317,7 @@ def _window(who: str, window: TensorBase | None, length: int, n_fft: int, like: 
     if not 0 < length <= n_fft:
         raise RuntimeError(f"{who}(): expected 0 < win_length <= n_fft, but got win_length={length}")
     if window is None:
-        kind = by_name[{v: k for k, v in COMPLEX_OF.items()}.get(like.dtype.name, like.dtype.name)]
+        kind = by_name[REAL_OF.get(like.dtype.name, like.dtype.name)]
         window = like.new_ones(length, dtype=kind)
     elif tuple(window.shape) != (length,):
         raise RuntimeError(
@@ -413,7 +421,8 @@ def istft(
             raise RuntimeError("istft(): Complex windows are incompatible with return_complex=False")
         frames = c2r(frames.narrow(-1, 0, n_fft // 2 + 1), (2,), scale, n_fft)
     total = n_fft + hop * (places - 1)
-    where = (arange(places).unsqueeze(1) * hop + arange(n_fft)).reshape(-1)
+    where = arange(places, device=x.device).unsqueeze(1) * hop + arange(n_fft, device=x.device)
+    where = where.reshape(-1)
     batch = frames.shape[0]
     signal = (frames * weights).reshape(batch, -1)
     signal = signal.new_zeros((batch, total)).index_add(1, where, signal)
@@ -423,7 +432,7 @@ def istft(
     end = start + length if length is not None else total - (n_fft // 2 if center else 0)
     kept = min(end, total) - start
     signal, envelope = signal.narrow(1, start, kept), envelope.narrow(0, start, kept)
-    if not bool((envelope.detach().abs() > 1e-11).all()):
+    if not holds(envelope.detach().abs() > 1e-11):
         raise RuntimeError("istft(): window overlap add min: the windows leave places uncovered")
     signal = resized(signal / envelope, 1, end - start)
     return signal.squeeze(0) if input.ndim == 2 else signal

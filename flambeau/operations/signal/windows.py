@@ -34,7 +34,8 @@ def _made(
     if M == 1:
         found = arange(1, 2, dtype=dtype, device=device)
     elif M > 1:
-        found = shape(arange(M, dtype=DOUBLE), M - 1 if sym else M).to(found.device, dtype)
+        at = arange(M, dtype=DOUBLE, device="meta" if found.is_meta else "cpu")
+        found = shape(at, M - 1 if sym else M).to(found.device, dtype)
     return found.requires_grad_(requires_grad)
 
 

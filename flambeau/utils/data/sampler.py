@@ -71,10 +71,10 @@ class RandomSampler(Sampler[int]):
         n, generator = len(self.data_source), _generator(self.generator)
         if self.replacement:
             for count in _parts(self.num_samples, _AT_ONCE):
-                yield from flambeau.randint(n, (count,), generator=generator).tolist()
+                yield from flambeau.randint(n, (count,), generator=generator, device="cpu").tolist()
         else:
             for count in _parts(self.num_samples, n):
-                yield from flambeau.randperm(n, generator=generator)[:count].tolist()
+                yield from flambeau.randperm(n, generator=generator, device="cpu")[:count].tolist()
 
     def __len__(self) -> int:
         return self.num_samples
@@ -90,7 +90,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in flambeau.randperm(len(self.indices), generator=self.generator).tolist():
+        for i in flambeau.randperm(len(self.indices), generator=self.generator, device="cpu").tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -181,7 +181,7 @@ def _generator(given: Any) -> Any:
     """The generator of one iteration: what is drawn meanwhile from the default one does not change its numbers."""
     if given is not None:
         return given
-    seed = int(flambeau.randint(2**63 - 1, ()).item())
+    seed = int(flambeau.randint(2**63 - 1, (), device="cpu").item())
     return flambeau.Generator().manual_seed(seed)
 
 

@@ -1,0 +1,74 @@
+"""What NumPy and SciPy compute on the host, and what can be said of it without them.
+
+`computed` is the one way to them.  Beside the function stands a rule: the shape and the dtype of each result, from those of
+the operands.  The host's results are brought to it; tensors without data have nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ...core.base.dtypes import by_name, dtype
+from ...core.base.tensor import TensorBase
+from ...core.call.copies import to_dtype
+from ...core.make.bridge import from_numpy
+from ...core.make.create import empty
+
+
+class Result(NamedTuple):
+    """What is known of a result before it is computed; it is contiguous."""
+
+    shape: Sequence[int]
+    dtype: dtype
+
+
+def computed(rule: Any, function: Callable, *operands: Any) -> Any:
+    """The tensors that `function` makes of the operands' arrays (other operands are handed on), as `rule` says: a Result, or
+    a list of them for as many results.  Not recorded.
+    """
+    rules = [rule] if isinstance(rule, Result) else rule
+    if without_data(*operands):
+        found = [empty(r.shape, dtype=r.dtype, device="meta") for r in rules]
+    else:
+        import numpy as np
+
+        with np.errstate(all="ignore"):
+            made = function(*map(array, operands))
+        made = [made] if isinstance(rule, Result) else made
+        found = [tensor(a, r) for a, r in zip(made, rules, strict=True)]
+    return found[0] if isinstance(rule, Result) else tuple(found)
+
+
+def without_data(*operands: Any) -> bool:
+    """Whether a tensor among them has no data."""
+    return any(isinstance(x, TensorBase) and x.is_meta for x in operands)
+
+
+def array(x: Any) -> Any:
+    """The elements of a tensor as a NumPy array, half types as float32; anything else as it is."""
+    if not isinstance(x, TensorBase):
+        return x
+    x = x.detach()
+    return (to_dtype(x, by_name["float32"]) if x.dtype.name in ("float16", "bfloat16") else x).numpy()
+
+
+def tensor(a: Any, rule: Result | None = None) -> TensorBase:
+    """A contiguous tensor of an array's elements, in the rule's dtype."""
+    import numpy as np
+
+    found = from_numpy(np.array(a, order="C"))
+    return found if rule is None or found.dtype == rule.dtype else to_dtype(found, rule.dtype)
+
+
+def holds(condition: TensorBase) -> bool:
+    """Whether it is true everywhere.  Tensors without data are taken at their word."""
+    return condition.is_meta or bool(condition.all())
+
+
+def needs_data(who: str, what: str, *operands: Any) -> None:
+    """NotImplementedError where a tensor has no data, in an operation whose result's shape, or answer, depends on elements."""
+    if without_data(*operands):
+        raise NotImplementedError(
+            f"{who}(): {what} depends on the elements, and a tensor on 'meta' has none: Cannot copy out of meta tensor; no data!"
+        )
