@@ -7,15 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flambeau.core.call.function import shown_derivative as derivative
 
 import flambeau
 from flambeau import nn
-from flambeau.core.call.function import shown_derivative as derivative
-from flambeau.overrides import Mode, TorchFunctionMode
 from flambeau.utils._python_dispatch import TorchDispatchMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "operations"))
-import samples  # noqa: E402
 
 
 def place(t):

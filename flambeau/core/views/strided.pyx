@@ -19,7 +19,7 @@ from ..tape.inplace cimport check_refresh, part_of
 from ..call.function import FunctionOp
 from ..call.kernels cimport away
 from ..call.pointwise cimport sum_to
-from .geometry cimport Shape, add_strided, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
+from .geometry cimport Shape, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
 cimport cython
 
 cdef enum: ALONE_FROM = 1 << 16    # elements from which a copy lets other threads of Python run
