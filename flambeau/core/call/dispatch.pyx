@@ -16,6 +16,7 @@ from ..base.device cimport Device
 from ..base.tensor cimport TensorBase, MAX_DIMS, alias, bare, set_rank, new_tensor, new_strided, new_tensor_on, new_strided_on, pointer, place_of, wrote, same_shape, late, read_item, check_apart, check_writable
 from ..tape.tape cimport Node, Slot, keep, kept, clear_slot, grad_enabled, set_grad, wants_grad, attach, rebase, check_in_place, before_write, after_write
 from ..base.parallel cimport parallel_for, num_threads
+from ..base.labels import backward_name
 cimport cython
 
 cdef extern from "Python.h":
@@ -1327,7 +1328,7 @@ cdef class PointwiseNode(Node):
     cdef signed char codes[MAX_OPERANDS]
 
     def name(self):
-        return "".join([part.capitalize() for part in self.op.name.split("_")]) + "Backward0"
+        return backward_name(self.op.name)
 
     cdef list run(self, list grads):
         cdef Operand operands[MAX_OPERANDS]

@@ -274,6 +274,7 @@ cdef object make_arange(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
     cdef Value v[3]
     cdef Options o
     cdef Ramp ramp
+    cdef double given[3]
     cdef int64_t n
     cdef int k, code = I64
     bind(<Factory>op, args, nargs, names, found, &o)
@@ -297,10 +298,13 @@ cdef object make_arange(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
         raise NotImplementedError(f"arange(): not implemented for {dtype_of(code)}")
     if CATEGORY[code] == 1:                # integers count in integers: parts after the point are cut off first
         for k in range(3):
+            given[k] = v[k].real
             if v[k].category == 2 and isfinite(v[k].real):
                 v[k].category, v[k].whole = 1, <int64_t>v[k].real
                 v[k].real = <double>v[k].whole
     n = ramp_length(&v[0], &v[1], &v[2])
+    if CATEGORY[code] == 1 and code != I64:  # but these are as many as the numbers given ask for, as in PyTorch
+        n = <int64_t>max(0.0, ceil((given[1] - given[0]) / given[2]))
     cdef TensorBase t = new_tensor(1, &n, code)
     ramp.data, ramp.code = t.storage.data, code
     ramp.whole_start, ramp.whole_step, ramp.start, ramp.step = v[0].whole, v[2].whole, v[0].real, v[2].real
