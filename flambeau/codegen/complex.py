@@ -76,14 +76,19 @@ def mul(a: Pair, b: Pair) -> Pair:
 
 @formula
 def div(a: Pair, b: Pair) -> Pair:
-    """The divisor is scaled by its larger part, so that its square does not overflow (Smith, 1962)."""
+    """With the ratio of the divisor's smaller part to its larger one, so that no square overflows (Smith, 1962)."""
     if is_real(b):
         return Pair(a.re / b.re, a.im / b.re)
-    size = ex.maximum(absolute(b.re), absolute(b.im))
-    c, d = b.re / size, b.im / size
-    length = b.re * c + b.im * d
-    quotient = Pair((a.re * c + a.im * d) / length, (a.im * c - a.re * d) / length)
-    return chosen(size == 0, Pair(a.re / size, a.im / size), quotient)
+    wide = absolute(b.re) >= absolute(b.im)
+    large, small = where(wide, b.re, b.im), where(wide, b.im, b.re)
+    ratio = small / large
+    length = large + small * ratio
+    quotient = Pair(
+        where(wide, a.re + a.im * ratio, a.re * ratio + a.im) / length,
+        where(wide, a.im - a.re * ratio, a.im * ratio - a.re) / length,
+    )
+    zero = absolute(b.re)
+    return chosen((b.re == 0) & (b.im == 0), Pair(a.re / zero, a.im / zero), quotient)
 
 
 def times_i(z: Pair) -> Pair:
@@ -108,14 +113,26 @@ def size_of(z: Pair) -> Expr:
 
 
 # --- powers and logarithms ------------------------------
-def polar(length: Expr, angle: Expr) -> Pair:
-    """A real result stays real, also where the length is infinite."""
-    return Pair(length * call("cos", angle), where(angle == 0, angle, length * call("sin", angle)))
+def endless(x: Expr) -> Expr:
+    """Neither finite nor NaN."""
+    return absolute(x) == math.inf
+
+
+def unmeasured(x: Expr) -> Expr:
+    """Infinite or NaN: an angle without a sine."""
+    return ~(absolute(x) < math.inf)
 
 
 @formula
 def exp(z: Pair) -> Pair:
-    return polar(call("exp", z.re), z.im)
+    """A real result stays real, also where it is infinite; 0 and ∞ need no angle."""
+    length, lost = call("exp", z.re), endless(z.re) & unmeasured(z.im)
+    return Pair(
+        where(lost, length, length * call("cos", z.im)),
+        where(
+            (z.im == 0) | lost & (length == 0), copysign(like(z.im, 0.0), z.im), length * call("sin", z.im)
+        ),
+    )
 
 
 @formula
@@ -127,10 +144,7 @@ def exp2(z: Pair) -> Pair:
 def expm1(z: Pair) -> Pair:
     half = call("sin", z.im * 0.5)
     grown = call("expm1", z.re)
-    return Pair(
-        grown * call("cos", z.im) - half * half * 2.0,
-        where(z.im == 0, z.im, call("exp", z.re) * call("sin", z.im)),
-    )
+    return Pair(grown * call("cos", z.im) - half * half * 2.0, call("exp", z.re) * call("sin", z.im))
 
 
 @formula
@@ -178,17 +192,34 @@ def rsqrt(z: Pair) -> Pair:
     return div(one, sqrt(z))
 
 
+def infinite_product(a: Pair, b: Pair) -> Pair:
+    """The product, infinite where a factor or a term is though both parts come out as NaN (C99, G.5.1)."""
+    product = mul(a, b)
+    terms = (a.re * b.re, a.im * b.im, a.re * b.im, a.im * b.re)
+    endless_a, endless_b = endless(a.re) | endless(a.im), endless(b.re) | endless(b.im)
+    some = (
+        endless_a | endless_b | endless(terms[0]) | endless(terms[1]) | endless(terms[2]) | endless(terms[3])
+    )
+
+    def boxed(x: Expr, whole: Expr) -> Expr:
+        """The direction of a part; of an infinite number's parts the infinite ones alone count."""
+        unit = copysign(where(endless(x), like(x, 1.0), 0.0), x)
+        return where(whole, unit, where(ex.isnan(x), copysign(like(x, 0.0), x), x))
+
+    directions = mul(
+        Pair(boxed(a.re, endless_a), boxed(a.im, endless_a)),
+        Pair(boxed(b.re, endless_b), boxed(b.im, endless_b)),
+    )
+    lost = ex.isnan(product.re) & ex.isnan(product.im) & some
+    return Pair(*(ex.rarely(lost, d * math.inf, p) for d, p in zip(directions, product)))
+
+
 @formula
 def pow_(a: Pair, b: Pair) -> Pair:
-    """exp(b log a); 0 to the power 0 is 1, to one with a positive real part 0."""
-    power = exp(mul(b, log(a)))
-    zero, one = like(a.re, 0.0), like(a.re, 1.0)
-    from_zero = chosen(
-        (b.re == 0) & (b.im == 0),
-        Pair(one, zero),
-        Pair(where(b.re > 0, zero, like(zero, math.nan)), where(b.re > 0, zero, like(zero, math.nan))),
-    )
-    return chosen((a.re == 0) & (a.im == 0), from_zero, power)
+    """exp(b log a); 0 to the power 0 is 1."""
+    one = Pair(like(a.re, 1.0), like(a.re, 0.0))
+    power = exp(infinite_product(b, log(a)))
+    return chosen((a.re == 0) & (a.im == 0) & (b.re == 0) & (b.im == 0), one, power)
 
 
 @formula
@@ -200,22 +231,23 @@ def sigmoid(z: Pair) -> Pair:
 # --- circular and hyperbolic functions ------------------------------
 @formula
 def sinh(z: Pair) -> Pair:
+    lost = unmeasured(z.im)
+    grown = call("sinh", z.re) * call("cos", z.im)
     return Pair(
-        where(z.re == 0, z.re, call("sinh", z.re) * call("cos", z.im)),
+        where(lost & endless(z.re), math.inf, where(lost & (z.re == 0), z.re, grown)),
         where(z.im == 0, z.im, call("cosh", z.re) * call("sin", z.im)),
     )
 
 
 @formula
 def cosh(z: Pair) -> Pair:
-    zero = (z.re == 0) | (z.im == 0)
+    lost = endless(z.re) & unmeasured(z.im)
+    nothing = like(z.re, 0.0)
+    zero = copysign(nothing, z.re) * copysign(like(z.re, 1.0), z.im)
+    zero = where(unmeasured(z.im), nothing, where(ex.isnan(z.re), z.im, zero))
     return Pair(
-        call("cosh", z.re) * call("cos", z.im),
-        where(
-            zero,
-            copysign(like(z.re, 0.0), z.re) * copysign(like(z.re, 1.0), z.im),
-            call("sinh", z.re) * call("sin", z.im),
-        ),
+        where(lost, math.inf, call("cosh", z.re) * call("cos", z.im)),
+        where((z.re == 0) | (z.im == 0), zero, call("sinh", z.re) * call("sin", z.im)),
     )
 
 
@@ -224,11 +256,18 @@ def tanh(z: Pair) -> Pair:
     t, s = call("tan", z.im), call("sinh", z.re)
     slope = t * t + 1.0
     below = slope * (s * s) + 1.0
-    near = Pair(slope * ex.sqrt(s * s + 1.0) * s / below, t / below)
+    near = Pair(
+        where(z.re == 0, z.re, slope * ex.sqrt(s * s + 1.0) * s / below), where(z.im == 0, z.im, t / below)
+    )
     fallen = call("exp", absolute(z.re) * -2.0) * 4.0
+    lost = unmeasured(z.im)
     far = Pair(
-        copysign(like(z.re, 1.0), z.re),
-        where(z.im == 0, z.im, fallen * call("sin", z.im) * call("cos", z.im)),
+        where(lost & ~endless(z.re), math.nan, copysign(like(z.re, 1.0), z.re)),
+        where(
+            (z.im == 0) | lost & endless(z.re),
+            copysign(like(z.re, 0.0), z.im),
+            fallen * call("sin", z.im) * call("cos", z.im),
+        ),
     )
     return chosen(absolute(z.re) > (9.0 if z.re.dtype == "float32" else 20.0), far, near)
 
@@ -257,34 +296,70 @@ def _imag_of_product(a: Pair, b: Pair) -> Expr:
     return a.re * b.im - a.im * b.re
 
 
+def is_far(z: Pair) -> Expr:
+    """Whether 1 is nothing beside z²; also of infinite numbers."""
+    bound = 2.0 ** (14 if z.re.dtype == "float32" else 29)
+    return (absolute(z.re) > bound) | (absolute(z.im) > bound)
+
+
+def afar(z: Pair, there: Pair, here: Pair) -> Pair:
+    """`there` where z is far, else `here`."""
+    return Pair(*(ex.rarely(is_far(z), a, b) for a, b in zip(there, here)))
+
+
+def log_twice(z: Pair) -> Expr:
+    """log |2z|, also where |z| overflows."""
+    return call("log", call("hypot", z.re * 0.25, z.im * 0.25)) + math.log(8.0)
+
+
 @formula
 def asin(z: Pair) -> Pair:
     minus, plus = _roots(z)
     product = minus.re * plus.re - minus.im * plus.im
-    return Pair(call("atan2", z.re, product), call("asinh", _imag_of_product(minus, plus)))
+    here = Pair(
+        where(z.re == 0, z.re, call("atan2", z.re, product)), call("asinh", _imag_of_product(minus, plus))
+    )
+    there = Pair(call("atan2", z.re, absolute(z.im)), copysign(log_twice(z), z.im))
+    return afar(z, there, here)
 
 
 @formula
 def acos(z: Pair) -> Pair:
     minus, plus = _roots(z)
-    return Pair(call("atan2", minus.re, plus.re) * 2.0, call("asinh", _imag_of_product(plus, minus)))
+    here = Pair(
+        where(z.re == 0, math.pi / 2, call("atan2", minus.re, plus.re) * 2.0),
+        call("asinh", _imag_of_product(plus, minus)),
+    )
+    there = Pair(call("atan2", absolute(z.im), z.re), -copysign(log_twice(z), z.im))
+    return afar(z, there, here)
 
 
 @formula
 def acosh(z: Pair) -> Pair:
     minus, plus = sqrt(Pair(z.re - 1.0, z.im)), sqrt(plus_one(z))
     across = minus.re * plus.re + minus.im * plus.im
-    return Pair(call("asinh", across), call("atan2", minus.im, plus.re) * 2.0)
+    right = copysign(like(z.re, math.pi / 2), z.im)
+    here = Pair(call("asinh", across), where(z.re == 0, right, call("atan2", minus.im, plus.re) * 2.0))
+    return afar(z, Pair(log_twice(z), call("atan2", z.im, z.re)), here)
 
 
 @formula
 def atanh(z: Pair) -> Pair:
     x, y = absolute(z.re), z.im
     away = (1.0 - x) * (1.0 - x) + y * y
-    return Pair(
-        copysign(call("log1p", x * 4.0 / away) * 0.25, z.re),
+    grown = call("log1p", x * 4.0 / away) * 0.25
+    beside = (call("log", call("hypot", y, like(y, 2.0))) - call("log", absolute(y))) * 0.5  # of 1
+    here = Pair(
+        where(x == 0, z.re, copysign(where(x == 1.0, beside, grown), z.re)),
         call("atan2", y * 2.0, (1.0 - x) * (x + 1.0) - y * y) * 0.5,
     )
+    length = size_of(Pair(z.re * 0.25, y * 0.25))
+    infinite = endless(z.re) | endless(y)
+    inverse = where(infinite, copysign(like(y, 0.0), z.re), z.re * 0.0625 / length / length)
+    half = call("atan2", y * 0.5 / length, length * -4.0) * 0.5
+    angle = where(infinite & ~ex.isnan(y), copysign(like(y, math.pi / 2), y), half)
+    there = Pair(inverse, angle)
+    return afar(z, there, here)
 
 
 @formula

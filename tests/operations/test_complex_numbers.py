@@ -272,3 +272,18 @@ def test_logarithms_of_sums():
 def test_ldexp():
     x, n = np.array([1 + 2j, -3j]), np.array([3, -1])
     np.testing.assert_allclose(flambeau.ldexp(flambeau.tensor(x), flambeau.tensor(n)).numpy(), x * 2.0**n)
+
+
+@pytest.mark.parametrize("name", ["asin", "acos", "atan", "asinh", "acosh", "atanh", "sqrt"])
+def test_parts_of_all_magnitudes(name):
+    """Each part to a few epsilons, from tiny numbers to huge ones, and on both sides of where 1 is nothing beside z²."""
+    rng = np.random.default_rng(0)
+
+    def parts():
+        return rng.choice([-1, 1], 4000) * 10.0 ** rng.uniform(-8, 9, 4000)
+
+    z = (parts() + 1j * parts()).astype("complex64")
+    z[:1000].real = rng.uniform(1e4, 3e4, 1000)
+    got, want = getattr(flambeau, name)(tensor(z)).numpy(), UNARY[name](z.astype("complex128"))
+    for g, w in ((got.real, want.real), (got.imag, want.imag)):
+        assert (np.abs(g - w) <= 4 * 2.0**-23 * np.abs(w) + 1e-37).all()

@@ -14,7 +14,7 @@ from flambeau.operations.declare.registry import REGISTRY
 
 POINTWISE = [e for e in REGISTRY.values() if e.kind == "pointwise" and e.places]
 WITH_REFERENCE = [e for e in POINTWISE if e.reference]
-DIFFERENTIABLE = [e for e in POINTWISE if e.differentiable]
+DIFFERENTIABLE = [e for e in POINTWISE if e.differentiable and "float64" in e.details["dtypes"]]
 REDUCTIONS = [e for e in REGISTRY.values() if e.kind == "reduction" and e.reference]
 name_of = lambda entry: entry.name
 
@@ -58,7 +58,6 @@ def supports(entry, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_values(entry, dtype):
     if not supports(entry, dtype):
-        assert not supports(entry, dtype)
         with pytest.raises((RuntimeError, TypeError)):
             call(entry, sample(entry, (3,), dtype))
         return
@@ -148,9 +147,6 @@ def test_out(entry):
     dtype = "float32" if supports(entry, "float32") else "int64"
     arrays = sample(entry, (3, 4), dtype)
     plain = call(entry, arrays)
-    if isinstance(plain, tuple):
-        assert len(plain) > 1
-        return
     out = flambeau.empty(12, dtype=plain.dtype).reshape(4, 3).t()
     found = call(entry, arrays, out=out)
     assert found is out and out.stride() == (1, 3)
@@ -190,11 +186,14 @@ def test_half_types_compute_in_float32(entry, dtype):
         )
 
 
+def test_what_has_a_derivative_has_floats():
+    """Operations that the tests of gradients leave out are of integers and bools, or of half types alone."""
+    left_out = [e.name for e in POINTWISE if e.differentiable and e not in DIFFERENTIABLE]
+    assert [n for n in left_out if REGISTRY[n].details["dtypes"] & {"float32", "float64"}] == []
+
+
 @pytest.mark.parametrize("entry", DIFFERENTIABLE, ids=name_of)
 def test_gradients(entry):
-    if not supports(entry, "float64"):
-        assert not any(d.startswith("float") for d in entry.details["dtypes"])
-        return
     arrays = sample(entry, (2, 3), "float64", seed=3)
     tensors = [
         flambeau.from_numpy(a) if a.dtype == bool else flambeau.from_numpy(a).requires_grad_() for a in arrays
@@ -220,8 +219,6 @@ def _all(found):
 
 @pytest.mark.parametrize("entry", [e for e in DIFFERENTIABLE if len(e.details["operands"]) > 1], ids=name_of)
 def test_gradients_broadcast(entry):
-    if not supports(entry, "float64"):
-        return
     count = len(entry.details["operands"])
     shapes = [(2, 1, 3), (2, 1), (1,)][:count] + [()] * (count - 3)
     arrays = [sample(entry, s, "float64", 5 + k)[k] for k, s in enumerate(shapes)]

@@ -36,6 +36,37 @@ def reference(entry):
     return getattr(importlib.import_module(module), name)
 
 
+def c_product(a, b):
+    """The product as C99's Annex G has it: infinite where a factor is, though both parts come out as NaN."""
+    x, y = a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real
+    terms = (a.real * b.real, a.imag * b.imag, a.real * b.imag, a.imag * b.real)
+    if not (np.isnan(x) and np.isnan(y) and any(map(np.isinf, (a.real, a.imag, b.real, b.imag, *terms)))):
+        return complex(x, y)
+
+    def box(z):
+        whole = np.isinf(z)
+        parts = [np.copysign(float(np.isinf(p)), p) if whole else p for p in (z.real, z.imag)]
+        return [np.copysign(0.0, p) if np.isnan(p) else p for p in parts]
+
+    (a, b), (c, d) = box(a), box(b)
+    return complex(inf * (a * c - b * d), inf * (a * d + b * c))
+
+
+def c_power(x, y):
+    """exp(y log x), as C's cpow and PyTorch have it; 0 to the power 0 is 1."""
+    powers = np.array([c_product(b, a) for a, b in zip(np.log(x), y)])
+    return np.where((x == 0) & (y == 0), 1, np.exp(powers))
+
+
+# Where a reference takes no complex numbers, has a convention of its own, or none is declared.
+COMPLEX_REFERENCES = {
+    "sigmoid": lambda z: np.true_divide(1, 1 + np.exp(-z)),
+    "reciprocal": lambda z: np.true_divide(1, z),
+    "rsqrt": lambda z: np.true_divide(1, np.sqrt(z)),
+    "power": c_power,
+}
+
+
 def floating(entry):
     return entry.reference and any(d in LIMITS for d in entry.details["dtypes"])
 
@@ -117,6 +148,61 @@ def test_pointwise(entry, dtype):
     assert not places, (
         f"{entry.name} at {places[:3]}: {got[flambeau.tensor(wrong)][:3]}, not {want[wrong][:3]}"
     )
+
+
+COMPLEX = [
+    e
+    for e in REGISTRY.values()
+    if e.kind == "pointwise"
+    and "complex128" in e.details["dtypes"]
+    and (e.name in COMPLEX_REFERENCES or e.reference and e.name != "logaddexp")
+]
+
+
+def complex_points(count: int) -> np.ndarray:
+    """All pairs of special parts; for two operands every pair of a third of them."""
+    parts = [-inf, -2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, inf, nan]
+    points = np.empty((len(parts), len(parts)), "complex128")
+    points.real, points.imag = np.meshgrid(parts, parts, indexing="ij")
+    points = points.reshape(-1)
+    if count == 1:
+        return points[:, None]
+    pairs = list(itertools.product(points[::3], points[::2]))
+    return np.concatenate([np.array(pairs), np.array(pairs)[:, ::-1]])
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("entry", COMPLEX, ids=lambda e: e.name)
+def test_complex(entry, dtype):
+    """As NumPy has it, which follows C99's Annex G, zeros' signs included."""
+    given = complex_points(len(entry.details["operands"])).astype(dtype)
+    columns = [np.ascontiguousarray(c) for c in given.T]
+    reference_of = COMPLEX_REFERENCES.get(entry.name) or reference(entry)
+    got = entry.function(*map(flambeau.from_numpy, columns)).numpy()
+    with np.errstate(all="ignore"):
+        want = np.asarray(reference_of(*columns))
+    if want.dtype == bool:
+        wrong = got != want
+    else:
+        part = "float32" if dtype == "complex64" else "float64"
+        with np.errstate(all="ignore"):
+            near = np.abs(got - want) <= 32 * LIMITS[part][0] * np.abs(
+                want
+            )  # a small part has the large one's error
+            zeros = (want.real == 0) | (want.imag == 0)
+        wrong = ~(agree(got.real, want.real, part, 32) & agree(got.imag, want.imag, part, 32) | near & ~zeros)
+        if entry.name == "sinc":  # the sign of πx's zero part goes its own way through a quotient
+            wrong &= ~((want.imag == 0) & (got.imag == 0) & (got.real == want.real))
+    found = [(tuple(given[k]), got[k], want[k]) for k in np.flatnonzero(wrong)]
+    assert not found, f"{entry.name}: {len(found)} of {len(given)}: {found[:5]}"
+
+
+def test_complex_logarithms_of_sums_keep_nan():
+    for a, b in itertools.product(
+        [complex(nan, 0), complex(nan, nan)], [1 + 1j, complex(-inf, 2), complex(inf, 0)]
+    ):
+        for pair in ((a, b), (b, a)):
+            assert flambeau.logaddexp(*[flambeau.tensor([z]) for z in pair]).isnan().all()
 
 
 ROWS = [e for e in REGISTRY.values() if e.kind in ("reduction", "row") and floating(e)]

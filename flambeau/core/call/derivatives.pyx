@@ -11,6 +11,7 @@ from ..tape.inplace cimport after_write, before_write, rebase
 from ..tape.history cimport attach
 from .kernels cimport MAX_OPERANDS, MAX_PARAMS, Operand
 from .pointwise cimport PointwiseOp, copied, recorder, run, sum_to
+from ..base.labels import backward_name
 cimport cython
 
 
@@ -53,7 +54,7 @@ cdef class PointwiseNode(Node):
     cdef signed char codes[MAX_OPERANDS]
 
     def name(self):
-        return "".join([part.capitalize() for part in self.op.name.split("_")]) + "Backward0"
+        return backward_name(self.op.name)
 
     cdef list run(self, list grads):
         cdef Operand operands[MAX_OPERANDS]

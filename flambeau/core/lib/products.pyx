@@ -426,11 +426,13 @@ cdef object do_outer(ProductOp op, PyObject** found):
 
 
 cdef object do_addr(ProductOp op, PyObject** found):
-    """By multiplications and additions, with their promotion of dtypes; half types are rounded once, at the end."""
+    """By multiplications and additions, with their promotion of dtypes; half types are rounded once, at the end, and bools
+    stay bools whatever the scales."""
     cdef TensorBase input = <TensorBase>found[0], c = input, a = <TensorBase>found[1], b = <TensorBase>found[2]
     cdef Scale alpha, beta
     cdef object result
     cdef bint half = (c.code == F16 or c.code == BF16) and c.code == a.code == b.code
+    cdef bint logical = c.code == BOOL and a.code == BOOL and b.code == BOOL
     if half:
         c, a, b = copied(c, F32, False), copied(a, F32, False), copied(b, F32, False)
     read_scale(op, 3, found[3], &beta, C128)
@@ -438,9 +440,9 @@ cdef object do_addr(ProductOp op, PyObject** found):
     result = outer_of(op, a, b, "vec1")
     check_addend(op, c, 2, (<TensorBase>result).sizes)
     if found[4] != NULL and (alpha.real != 1 or alpha.imag != 0):
-        result = late.binary(operator_for(OP_MUL), result, <object>found[4])
+        result = late.binary(operator_for(OP_MUL), result, alpha.real != 0 if logical else <object>found[4])
     if beta.real != 0 or beta.imag != 0:
-        scaled = c if beta.real == 1 and beta.imag == 0 else late.binary(operator_for(OP_MUL), c, <object>found[3])
+        scaled = c if logical or beta.real == 1 and beta.imag == 0 else late.binary(operator_for(OP_MUL), c, <object>found[3])
         result = late.binary(operator_for(OP_ADD), scaled, result)
     if half:
         result = copied(<TensorBase>result, input.code, False)

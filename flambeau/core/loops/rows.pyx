@@ -26,6 +26,7 @@ from ..call.layout cimport layout, broadcast, fits, fit_out
 from ..call.function import FunctionOp
 from ..call.signature cimport BOOL, DTYPE, MAX_BOUND, NOTHING, TENSOR, Signature
 from ..base.parallel cimport parallel_in_parts, num_threads
+from ..base.labels import backward_name
 from libc.stdlib cimport calloc
 
 cdef extern from "Python.h":
@@ -553,7 +554,7 @@ cdef int record_rows(RowOp op, tuple tensors, list results, int* dims, int ndims
         any_float = any_float or CATEGORY[(<TensorBase>results[k]).code] >= 2
     if not any_float:
         return 0
-    node.label = "".join([part.capitalize() for part in op.name.split("_")]) + "Backward0"
+    node.label = backward_name(op.name, not keepdim and (sizes is None or ndims == len(sizes)))
     node.formula = op.formula
     node.extra = (sizes, tuple([dims[k] for k in range(ndims)]), keepdim) + tuple([params[k] for k in range(op.params)])
     node.outputs = op.outputs

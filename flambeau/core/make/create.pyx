@@ -275,6 +275,7 @@ cdef object make_arange(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
     cdef Value v[3]
     cdef Options o
     cdef Ramp ramp
+    cdef double given[3]
     cdef int64_t n
     cdef int k, code = I64
     bind(<Factory>op, args, nargs, names, found, &o)
@@ -298,10 +299,13 @@ cdef object make_arange(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
         raise NotImplementedError(f"arange(): not implemented for {dtype_of(code)}")
     if CATEGORY[code] == 1:                # integers count in integers: parts after the point are cut off first
         for k in range(3):
+            given[k] = v[k].real
             if v[k].category == 2 and isfinite(v[k].real):
                 v[k].category, v[k].whole = 1, <int64_t>v[k].real
                 v[k].real = <double>v[k].whole
     n = ramp_length(&v[0], &v[1], &v[2])
+    if CATEGORY[code] == 1 and code != I64:  # but these are as many as the numbers given ask for, as in PyTorch
+        n = <int64_t>max(0.0, ceil((given[1] - given[0]) / given[2]))
     cdef TensorBase t = unfilled(&o, 1, &n, code)
     if t.storage.data == NULL:
         return finish(t, &o, "arange")

@@ -8,6 +8,7 @@ from math import prod
 from string import ascii_letters, ascii_lowercase, ascii_uppercase
 from typing import Any
 
+from ...core.base.dtypes import promote_types
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ..declare.registry import library
@@ -217,7 +218,10 @@ def _sum_out(operand: TensorBase, names: list[Label], gone: set[Label]) -> tuple
     dims = [d for d, name in enumerate(names) if name in gone] if gone else None
     if not dims:
         return operand, names
-    return operand.sum(dims, dtype=operand.dtype), [name for name in names if name not in gone]
+    long = [d for d in dims if operand.shape[d] != 1]  # sums turn small integers into int64, as everywhere
+    return (operand.sum(long, True) if long else operand).squeeze(dims), [
+        name for name in names if name not in gone
+    ]
 
 
 def _contract_pair(
@@ -249,6 +253,9 @@ def _contract_pair(
         return mul(
             left.reshape([*left.shape, *[1] * len(columns)]), _after(right, len(stacked), len(rows))
         ), names
+    if left.dtype != right.dtype:  # one was summed before, which turned small integers into int64
+        kind = promote_types(left.dtype, right.dtype)
+        left, right = left.to(kind), right.to(kind)
     row_sizes, column_sizes = [left_sizes[n] for n in rows], [right_sizes[n] for n in columns]
     depth = prod(left_sizes[n] for n in summed)
     product = matmul(

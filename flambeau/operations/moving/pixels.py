@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...core.base.tensor import TensorBase
+from ..declare.half_types import in_float32
 from ..declare.registry import library
 from ..declare.results import copied
 
@@ -47,6 +48,7 @@ def pixel_unshuffle(input: TensorBase, downscale_factor: int) -> TensorBase:
 
 
 @library("composite", "nn.functional.local_response_norm")
+@in_float32()
 def local_response_norm(
     input: TensorBase, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> TensorBase:
@@ -55,8 +57,15 @@ def local_response_norm(
 
     if input.ndim < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
+    if not input.numel():
+        return input
     squares = pad(input.square().transpose(1, -1), (size // 2, (size - 1) // 2))
-    mean = squares.unfold(-1, size, 1).mean(-1).transpose(1, -1)
+    windows = squares.unfold(-1, size, 1)
+    whole = not (
+        input.is_floating_point() or input.is_complex()
+    )  # a mean of integers is cut off, as in PyTorch's pooling
+    mean = windows.sum(-1).div(size, rounding_mode="trunc") if whole else windows.mean(-1)
+    mean = mean.transpose(1, -1)
     return input / (mean * alpha + k) ** beta
 
 

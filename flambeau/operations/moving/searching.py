@@ -119,7 +119,7 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
         )
     if minlength < 0:
         raise RuntimeError(f"bincount(): minlength should be >= 0, got {minlength}")
-    largest = int(a.max(initial=-1))
+    largest = int(a.max()) if a.size else -1
     if largest == (1 << 63) - 1:
         raise RuntimeError(
             f"bincount(): maximum value of input overflowed, it should be < {largest} but got {largest}"

@@ -17,6 +17,8 @@ from ...core.make.bridge import from_numpy
 from ...core.make.create import arange, zeros
 from ...core.places.join import flipped
 from ..declare.host import holds, needs_data, without_data
+from ...core import tape
+from ..declare.half_types import in_float32
 from ..declare.pointwise import EVERY, pointwise
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, copied, into
@@ -441,6 +443,7 @@ def unravel_index(indices: TensorBase, shape: Any) -> tuple[TensorBase, ...]:
         raise TypeError(f"unravel_index(): expected 'shape' to be a sequence of ints, got {shape}")
     if any(n < 0 for n in sizes):
         raise ValueError(f"unravel_index(): 'shape' cannot have negative values, got {sizes}")
+    indices = indices.to(by_name["int64"])
     step, found = 1, []
     for n in reversed(sizes):
         found.append((indices // step) % max(n, 1))
@@ -616,8 +619,12 @@ def vander(x: TensorBase, N: int | None = None, increasing: bool = False) -> Ten
     return x.unsqueeze(-1) ** powers
 
 
+_DOUBLE = ("float64", "complex128")
+
+
 # --- statistics of variables -------------------------------------------------------------------------------------------------------
 @library("composite", "cov", "Tensor.cov", reference="numpy.cov")
+@in_float32()
 def cov(
     input: TensorBase,
     *,
@@ -643,6 +650,7 @@ def cov(
                 raise RuntimeError(
                     f"cov(): expected weights to have one element for each of {x.shape[1]} observations, got {list(w.shape)}"
                 )
+            w = w.to(by_name["float64"]) if w.dtype.name == "float32" and x.dtype.name in _DOUBLE else w
             weights = w if weights is None else weights * w
     if weights is None:
         centred, free = x - x.mean(1, True), x.shape[1] - correction
@@ -660,6 +668,7 @@ def cov(
 
 
 @library("composite", "corrcoef", "Tensor.corrcoef", reference="numpy.corrcoef")
+@in_float32()
 def corrcoef(input: TensorBase) -> TensorBase:
     """Correlation coefficients of variables (rows) over observations (columns), within [-1, 1]."""
     c = cov(input)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ...core.base.tensor import TensorBase
 from ...core.call.pointwise import InPlaceOp
+from ..declare.half_types import in_float32
 from ..declare.registry import library, register
 from ..declare.results import into
 from ..pointwise.elementary import tanh
@@ -163,6 +164,7 @@ def softmin(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dty
 
 
 @library("composite", "nn.functional.normalize")
+@in_float32()
 def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=None) -> TensorBase:
     """input / max(‖input‖ₚ, eps) along `dim`."""
     from ..rows.summaries import vector_norm
@@ -172,6 +174,7 @@ def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-1
 
 
 @library("composite", "nn.functional.cosine_similarity", "cosine_similarity")
+@in_float32()
 def cosine_similarity(x1: TensorBase, x2: TensorBase, dim: int = 1, eps: float = 1e-8) -> TensorBase:
     """x1·x2 / (max(‖x1‖, eps) · max(‖x2‖, eps)) along `dim`."""
     from ..moving.shaping import broadcast_tensors

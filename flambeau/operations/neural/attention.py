@@ -7,6 +7,7 @@ import math
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import full, ones, zeros
+from ..declare.half_types import in_float32
 from ..declare.registry import library
 from ..random.dropout import dropout
 from ..rows.reductions import softmax_of
@@ -105,6 +106,7 @@ def _projected(inputs, weights, bias) -> list[TensorBase]:
 
 
 @library("composite", "nn.functional.multi_head_attention_forward")
+@in_float32()
 def multi_head_attention_forward(
     query: TensorBase,
     key: TensorBase,

@@ -10,6 +10,8 @@ from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, ones_like
 from ...core.make.literal import tensor
 from ..declare.host import holds
+from ...core import tape
+from ..declare.half_types import HALF_TYPES
 from ..declare.registry import library
 
 
@@ -33,7 +35,7 @@ def embedding(
         raise RuntimeError(
             f"embedding(): Expected tensor for argument 'indices' to have an integer dtype, got {input.dtype}"
         )
-    if sparse:
+    if sparse and tape.recording(weight):
         raise ValueError("embedding(): sparse gradients are not available")
     if padding_idx is not None:
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
@@ -140,7 +142,7 @@ def embedding_bag(
         input, weight = weight, input
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"embedding_bag(): mode has to be one of sum, mean or max, got {mode!r}")
-    if sparse:
+    if sparse and tape.recording(weight):
         raise ValueError("embedding_bag(): sparse gradients are not available")
     if per_sample_weights is not None:
         if mode != "sum":
@@ -166,14 +168,16 @@ def embedding_bag(
             flat, bag = flat.index_select(0, used), bag.index_select(0, used)
             scale = None if scale is None else scale.index_select(0, used)
     rows = embedding(flat, weight, None, max_norm, norm_type, scale_grad_by_freq)
+    if mode != "max":  # sums of half types are accumulated in float32
+        rows = rows.to(by_name["float32"]) if rows.dtype in HALF_TYPES else rows
     rows = rows if scale is None else rows * scale.unsqueeze(1)
     if mode == "sum":
-        return rows.new_zeros([bags, rows.shape[1]]).index_add(0, bag, rows)
+        return rows.new_zeros([bags, rows.shape[1]]).index_add(0, bag, rows).to(weight.dtype)
     counts = bag.new_zeros([bags]).index_add(0, bag, ones_like(bag))
     if mode == "max":
         return _largest(rows, bag, counts)
     total = rows.new_zeros([bags, rows.shape[1]]).index_add(0, bag, rows)
-    return total / counts.clamp(min=1).unsqueeze(1).to(rows.dtype)
+    return (total / counts.clamp(min=1).unsqueeze(1).to(rows.dtype)).to(weight.dtype)
 
 
 @library("composite", "nn.functional.one_hot")

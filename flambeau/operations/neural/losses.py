@@ -11,6 +11,8 @@ from ...codegen.differentiate import sign
 from ...core import tape
 from ...core.base.tensor import TensorBase
 from ..declare.host import holds
+from ...core import tape
+from ..declare.half_types import in_float32
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import reduction, row
@@ -405,6 +407,11 @@ def cosine_embedding_loss(
 ):
     """1 - cos for targets of 1, max(0, cos - margin) for targets of -1; inputs (N, D) or (D,)."""
     reduction = check_reduction("cosine_embedding_loss", reduction, size_average, reduce)
+    return _cosine_losses(input1, input2, target, margin, reduction)
+
+
+@in_float32()
+def _cosine_losses(input1, input2, target, margin, reduction):
     product = (input1 * input2).sum(-1)
     squares1, squares2 = input1.square().sum(-1) + 1e-12, input2.square().sum(-1) + 1e-12
     cosine = product / (squares1 * squares2).sqrt()

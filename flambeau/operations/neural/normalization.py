@@ -8,6 +8,8 @@ from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...core import tape
 from ...core.base.tensor import TensorBase
+from ...core import tape
+from ..declare.half_types import in_float32
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import row
@@ -104,6 +106,7 @@ def _normalized_back(grad, input, mean, inverse, dims, eps):
 
 
 @library("composite", "nn.functional.rms_norm", "rms_norm", thin=True)
+@in_float32()
 def rms_norm(
     input: TensorBase, normalized_shape, weight: TensorBase | None = None, eps: float | None = None
 ) -> TensorBase:
@@ -141,6 +144,7 @@ def _channel(t: TensorBase, ndim: int) -> TensorBase:
 
 
 @library("composite", "nn.functional.batch_norm", "batch_norm")
+@in_float32("running_mean", "running_var")
 def batch_norm(
     input: TensorBase,
     running_mean: TensorBase | None,
@@ -237,6 +241,7 @@ def _batch_gradients(grad, input, *rest):
 
 
 @library("composite", "nn.functional.instance_norm", "instance_norm")
+@in_float32("running_mean", "running_var")
 def instance_norm(
     input: TensorBase,
     running_mean: TensorBase | None = None,
@@ -267,6 +272,7 @@ def instance_norm(
 
 
 @library("composite", "nn.functional.group_norm", "group_norm")
+@in_float32()
 def group_norm(
     input: TensorBase,
     num_groups: int,

@@ -18,6 +18,8 @@ from ...codegen.kernels import lowest
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ...core import tape
+from ..declare.half_types import in_float32
 from ..declare.indexed import indexed
 from ..declare.registry import register
 
@@ -519,6 +521,7 @@ def _declare_means(n: int) -> None:
     def adaptive(input, output_size):
         return _adaptive_mean(n, input, output_size)
 
+    @in_float32()
     def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
         kernel = spread(f"lp_pool{n}d", "kernel_size", kernel_size, n)
         powers = _avg_pool(n, input**norm_type, kernel, stride, 0, ceil_mode, True, None)

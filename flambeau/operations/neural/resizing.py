@@ -10,6 +10,7 @@ from itertools import product
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, ones
+from ..declare.half_types import in_float32
 from ..declare.registry import REGISTRY, library
 from ..declare.results import copied
 
@@ -57,38 +58,87 @@ def _linear(x: TensorBase, dim: int, out: int, scale: float, aligned: bool) -> T
     return left * (1.0 - weight) + right * weight
 
 
-def _bicubic(x: TensorBase, dim: int, out: int, scale: float, aligned: bool) -> TensorBase:
-    last = x.shape[dim] - 1
-    at = _places(out, last + 1, scale, aligned, x)
+def _cubic_taps(size: int, out: int, scale: float, aligned: bool, like: TensorBase) -> list:
+    """Of each of four neighbours: which element it is, and its weight (float64)."""
+    at = _places(out, size, scale, aligned, like)
     first = at.floor()
+    return [
+        ((first + tap).clamp(0, size - 1).to(by_name["int64"]), _cubic(at - first - tap, -0.75))
+        for tap in (-1, 0, 1, 2)
+    ]
+
+
+def _bicubic(x: TensorBase, dim: int, out: int, scale: float, aligned: bool) -> TensorBase:
     found = None
-    for tap in (-1, 0, 1, 2):
-        weight = _column(_cubic(at - first - tap, -0.75), dim, x)
-        term = x.index_select(dim, (first + tap).clamp(0, last).to(by_name["int64"])) * weight
+    for index, weight in _cubic_taps(x.shape[dim], out, scale, aligned, x):
+        term = x.index_select(dim, index) * _column(weight, dim, x)
         found = term if found is None else found + term
     return found
 
 
-def _antialiased(x: TensorBase, dim: int, out: int, scale: float, aligned: bool, cubic: bool) -> TensorBase:
-    """The kernel widened by `scale` when shrinking, its weights normalised: a product with a matrix."""
+def _widened_weights(
+    size: int, out: int, scale: float, aligned: bool, cubic: bool, like: TensorBase
+) -> TensorBase:
+    """(out, size) in float64: the kernel widened by `scale` when shrinking, its weights normalised."""
     from ..pointwise.arithmetic import where
 
-    size = x.shape[dim]
     if aligned:
         scale = (size - 1) / (out - 1) if out > 1 else 0.0
     stretch = max(scale, 1.0)
     support = (2.0 if cubic else 1.0) * stretch
-    centre = ((arange(out, dtype=by_name["float64"], device=x.device) + 0.5) * scale).unsqueeze(1)
+    centre = ((arange(out, dtype=by_name["float64"], device=like.device) + 0.5) * scale).unsqueeze(1)
     low, high = (
         (centre - support + 0.5).trunc().clamp(min=0),
         (centre + support + 0.5).trunc().clamp(max=size),
     )
-    at = arange(size, dtype=by_name["float64"], device=x.device)
+    at = arange(size, dtype=by_name["float64"], device=like.device)
     offset = (at - centre + 0.5) / stretch
     weights = _cubic(offset, -0.5) if cubic else (1.0 - offset.abs()).clamp(min=0)
     weights = where((at >= low) & (at < high), weights, weights * 0.0)
-    weights = (weights / weights.sum(1, True)).to(x.dtype)
-    return (x.transpose(dim, -1) @ weights.t()).transpose(dim, -1)
+    return weights / weights.sum(1, True)
+
+
+def _antialiased(x: TensorBase, dim: int, out: int, scale: float, aligned: bool, cubic: bool) -> TensorBase:
+    weights = _widened_weights(x.shape[dim], out, scale, aligned, cubic, x)
+    return (x.transpose(dim, -1) @ weights.to(x.dtype).t()).transpose(dim, -1)
+
+
+# --- images of bytes ------------------------------
+def _fixed_point(weights: list) -> tuple[list, int]:
+    """Weights as integers of 15 bits, and by how many bits they were shifted; as Pillow has them, and PyTorch."""
+    most = max(float(w.max()) for w in weights)
+    bits = 0
+    while bits < 22 and int(0.5 + most * (1 << (bits + 1))) < 1 << 15:
+        bits += 1
+    scaled = [w * float(1 << bits) for w in weights]
+    return [(s.abs() + 0.5).floor() * s.sign() for s in scaled], bits
+
+
+def _bytes(
+    x: TensorBase, dim: int, out: int, scale: float, aligned: bool, cubic: bool, antialias: bool
+) -> TensorBase:
+    """One dimension of an image of bytes, rounded to bytes."""
+    size, whole = x.shape[dim], by_name["int32"]
+    if antialias:
+        (weights,), bits = _fixed_point([_widened_weights(size, out, scale, aligned, cubic, x)])
+        found = (x.transpose(dim, -1).to(whole) @ weights.to(whole).t()).transpose(dim, -1)
+    else:
+        if cubic:
+            taps = _cubic_taps(size, out, scale, aligned, x)
+        else:
+            at = _places(out, size, scale, aligned, x).clamp(0, size - 1)
+            first = at.floor()
+            index = first.to(by_name["int64"])
+            taps = [(index, 1.0 - (at - first)), ((index + 1).clamp(0, size - 1), at - first)]
+        places, parts = [index for index, _ in taps], [weight for _, weight in taps]
+        for k in range(1, len(taps)):  # neighbours beyond an edge are the edge, with one weight
+            same = (places[k] == places[k - 1]).to(parts[k].dtype)
+            parts[k], parts[k - 1] = parts[k] + same * parts[k - 1], parts[k - 1] * (1.0 - same)
+        parts, bits = _fixed_point(parts)
+        shape = [-1 if d == dim else 1 for d in range(x.ndim)]
+        terms = [x.index_select(dim, p).to(whole) * w.to(whole).reshape(shape) for p, w in zip(places, parts)]
+        found = sum(terms[1:], terms[0])
+    return ((found + (1 << bits >> 1)) >> bits).clamp(0, 255).to(by_name["uint8"])
 
 
 def _output_sizes(x: TensorBase, size, scale_factor, recompute: bool | None) -> tuple[list[int], list[float]]:
@@ -126,6 +176,7 @@ def _output_sizes(x: TensorBase, size, scale_factor, recompute: bool | None) -> 
 
 
 @library("composite", "nn.functional.interpolate")
+@in_float32()
 def interpolate(
     input: TensorBase,
     size: int | Sequence[int] | None = None,
@@ -165,20 +216,22 @@ def interpolate(
         return REGISTRY[f"adaptive_avg_pool{input.ndim - 2}d"].function(input, sizes)
     aligned = bool(align_corners)
     whole = input.dtype.name == "uint8" and mode in _RANKS
-    found = input.to(by_name["float32"]) if whole else input
-    for d, (out, scale) in enumerate(zip(sizes, scales)):
+    found = input
+    for d, (out, scale) in reversed(
+        list(enumerate(zip(sizes, scales)))
+    ):  # rows first: bytes are rounded in between
         dim = d + 2
         if mode in ("nearest", "nearest-exact"):
             found = _nearest(found, dim, out, scale, mode == "nearest-exact")
-        elif antialias:
-            found = _antialiased(found, dim, out, scale, aligned, mode == "bicubic")
         elif out == input.shape[dim] and (aligned or scale == 1.0):
             continue
+        elif whole:
+            found = _bytes(found, dim, out, scale, aligned, mode == "bicubic", antialias)
+        elif antialias:
+            found = _antialiased(found, dim, out, scale, aligned, mode == "bicubic")
         else:
             step: Callable = _bicubic if mode == "bicubic" else _linear
             found = step(found, dim, out, scale, aligned)
-    if whole:
-        return found.round().clamp(0, 255).to(by_name["uint8"])
     return found.clone() if found is input else found
 
 
@@ -232,6 +285,7 @@ def channel_shuffle(input: TensorBase, groups: int) -> TensorBase:
 
 # --- sampling ------------------------------
 @library("composite", "nn.functional.affine_grid")
+@in_float32()
 def affine_grid(theta: TensorBase, size: Sequence[int], align_corners: bool | None = None) -> TensorBase:
     """Places for `grid_sample`, (N, H, W, 2) or (N, D, H, W, 3), moved by the affine maps `theta`, (N, 2, 3) or (N, 3, 4)
     (Jaderberg et al. 2015).

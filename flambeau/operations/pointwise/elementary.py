@@ -151,7 +151,7 @@ def _(grad, input, other):
 def logaddexp(input, other):
     """log(exp(input) + exp(other)) without overflow."""
     if fn.is_complex(input.dtype):
-        swap = fn.real(other) > fn.real(input)
+        swap = (fn.real(other) > fn.real(input)) | fn.isnan(fn.real(other))  # NaN counts as the larger
         larger, smaller = fn.where(swap, other, input), fn.where(swap, input, other)
         endless = fn.absolute(fn.real(larger)) == math.inf
         return fn.where(endless, larger, larger + fn.log1p(fn.exp(smaller - larger)))

@@ -9,7 +9,8 @@
     def _(grad, out, x):
         return grad * (2.0 * x * out - 2.0 / math.sqrt(math.pi))
 
-The body sees NumPy arrays, the derivative sees tensors.
+The body sees NumPy arrays, half types as float32; the derivative sees tensors.  A body with the keyword `dtype` is told the
+name of the dtype that the result has.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 from ...core import tape
 from ...core.base.dtypes import dtype, get_default_dtype
+from ...core.base.labels import backward_name
 from ...core.base.tensor import TensorBase
 from ...core.call.copies import to_dtype
 from ...core.call.operands import common_dtype
@@ -36,11 +38,15 @@ from .arithmetic import overwrite
 class Hosted:
     """An element-wise function of arrays with the rules of a pointwise operation around it."""
 
-    def __init__(self, name: str, body: Callable, *, floating: bool, excluded: tuple[str, ...] = ()):
+    def __init__(self, name: str, body: Callable, *, floating: bool):
         self.__name__ = self.__qualname__ = name
         self.__doc__ = body.__doc__
-        self.__signature__ = inspect.signature(body)
-        self.body, self.floating, self.excluded = body, floating, excluded
+        signature = inspect.signature(body)
+        self.knows_dtype = "dtype" in signature.parameters
+        self.__signature__ = signature.replace(
+            parameters=[p for p in signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        )
+        self.body, self.floating = body, floating
         self.formula: Callable | None = None
         self.reads_out = self.reads_inputs = False
 
@@ -57,7 +63,7 @@ class Hosted:
     def working(self, given: tuple) -> dtype:
         """The dtype of the result."""
         found = common_dtype(given)
-        if found.is_complex or found.name in self.excluded or (not self.floating and category(found) != 1):
+        if found.is_complex or (not self.floating and category(found) != 1):
             raise NotImplementedError(
                 f"{self.__name__}(): \"{self.__name__}\" not implemented for '{found.name}'"
             )
@@ -80,10 +86,11 @@ class Hosted:
             tensors = [t.expand(shape) for t in tensors]
         rest = iter(tensors)
         operands = [next(rest) if isinstance(g, TensorBase) else g for g in given]
-        found = elementwise(self.body, kind, *operands)
+        body = functools.partial(self.body, dtype=kind.name) if self.knows_dtype else self.body
+        found = elementwise(body, kind, *operands)
         if tape.recording(*tensors):
             tape.record(
-                f"{self.__name__.capitalize()}Backward0",
+                backward_name(self.__name__),
                 self.gradients,
                 tuple(tensors),
                 found,
@@ -117,18 +124,16 @@ def elementwise(body: Callable, kind: dtype, *operands: Any) -> TensorBase:
 def hosted(
     *places: str,
     floating: bool = True,
-    excluded: tuple[str, ...] = (),
     in_place: bool = False,
     **details: Any,
 ) -> Callable:
     """Declare an element-wise function from one of NumPy arrays; its public names are `places` (default: the flat
     namespace and a method).  `floating`: integers become the default dtype; else the function is of integers only.
-    `excluded` are dtypes that it does not take.
     """
 
     def make(body: Callable) -> Hosted:
         name = details.pop("name", body.__name__)
-        function = Hosted(name, body, floating=floating, excluded=excluded)
+        function = Hosted(name, body, floating=floating)
         written = None
         if in_place:
 

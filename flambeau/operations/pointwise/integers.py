@@ -31,12 +31,19 @@ def lcm(input, other):
     return np.abs(np.lcm(input, other))
 
 
-@hosted(in_place=True, excluded=("float16", "bfloat16"), reference="numpy.nextafter")
-def nextafter(input, other):
-    """The floating-point number next to `input` in the direction of `other`."""
+@hosted(in_place=True, reference="numpy.nextafter")
+def nextafter(input, other, *, dtype):
+    """The floating-point number next to `input` in the direction of `other`, of the dtype of both."""
     import numpy as np
 
-    return np.nextafter(input, other)
+    if dtype == "float16":
+        return np.nextafter(input.astype(np.float16), other.astype(np.float16))
+    if dtype != "bfloat16":
+        return np.nextafter(input, other)
+    away = (other > input) == (input > 0)  # bfloat16 is the upper half of float32
+    found = (input.view(np.int32) + np.where(away, 1 << 16, -(1 << 16)).astype(np.int32)).view(np.float32)
+    found = np.where(input == 0, np.copysign(np.float32(2.0**-133), other), found)
+    return np.where(input == other, other, np.where(np.isnan(input) | np.isnan(other), np.nan, found))
 
 
 @nextafter.derivative

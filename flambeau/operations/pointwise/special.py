@@ -14,6 +14,7 @@ from typing import Any
 from ...codegen import functions as fn
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange
+from ..declare.half_types import in_float32
 from ..declare.pointwise import pointwise
 from ..declare.registry import library
 from ..declare.results import into
@@ -205,7 +206,9 @@ def polygamma(n: int, input: TensorBase, *, out: TensorBase | None = None) -> Te
     >>> flambeau.polygamma(1, flambeau.tensor([1.0]))
     tensor([1.6449])
     """
-    if not isinstance(n, int):
+    if isinstance(n, TensorBase) and n.ndim == 0 and not n.is_floating_point() and not n.is_complex():
+        n = int(n.item())
+    if not isinstance(n, int) or isinstance(n, bool):
         raise TypeError(f"polygamma(): argument 'n' (position 1) must be int, not {type(n).__name__}")
     if n < 0:
         raise RuntimeError(f"polygamma(n, x) does not support negative n, got {n}")
@@ -242,6 +245,7 @@ def _polygamma_in_place(self: TensorBase, n: int) -> TensorBase:
 
 
 @library("composite", "mvlgamma", "Tensor.mvlgamma", "special.multigammaln")
+@in_float32()
 def mvlgamma(input: TensorBase, p: int, *, out: TensorBase | None = None) -> TensorBase:
     """Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
 from ..declare.host import Result, computed
 from ..declare.registry import library
@@ -36,7 +38,7 @@ def _bins(who: str, bins: Any, low_high: Sequence[float] | None) -> int:
     return bins
 
 
-def _edges(values: Any, bins: Any, low_high: Sequence[float] | None) -> Any:
+def _edges(who: str, values: Any, bins: Any, low_high: Sequence[float] | None) -> Any:
     """The ends of the bins: given as an array, or equally far from each other over the range or over the values."""
     import numpy as np
 
@@ -45,9 +47,44 @@ def _edges(values: Any, bins: Any, low_high: Sequence[float] | None) -> Any:
     low, high = (
         low_high if low_high is not None else (values.min(), values.max()) if values.size else (0.0, 0.0)
     )
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(f"{who}(): range of [{low}, {high}] is not finite")
+    if low > high:
+        raise RuntimeError(f"{who}(): max must be larger than min, got {low} and {high}")
     if low == high:
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, bins + 1, dtype=values.dtype)
+
+
+def _upper_bound(edges: Any, values: Any) -> Any:
+    """How many edges come before the first that is larger, by bisection as in C++, which does not mind unsorted edges."""
+    import numpy as np
+
+    first, length = np.zeros(values.shape, np.int64), np.full(values.shape, len(edges))
+    while (length > 0).any():
+        half = length >> 1
+        middle = first + half
+        larger = values < edges[np.minimum(middle, len(edges) - 1)]
+        on, beyond = (length > 0) & larger, (length > 0) & ~larger
+        first = np.where(beyond, middle + 1, first)
+        length = np.where(on, half, np.where(beyond, length - half - 1, length))
+    return first
+
+
+def _counted(points: Any, edges: list, weights: Any) -> Any:
+    """How many points, or what weight of them, each box holds; the last one of each dimension is closed."""
+    import numpy as np
+
+    sizes = [len(e) - 1 for e in edges]
+    inside = np.ones(len(points), bool)
+    place = np.zeros(len(points), np.int64)
+    for k, e in enumerate(edges):
+        x = points[:, k]
+        inside &= (x >= e[0]) & (x <= e[-1])
+        place = place * sizes[k] + np.minimum(_upper_bound(e, x) - 1, sizes[k] - 1)
+    require(8 * math.prod(sizes))
+    kept = None if weights is None else weights[inside]
+    return np.bincount(place[inside], kept, math.prod(sizes)).reshape(sizes)
 
 
 @library("search", "histogramdd", differentiable=False)
@@ -83,9 +120,14 @@ def histogramdd(
         import numpy as np
 
         points = points.reshape(-1, n)
-        edges = [_edges(points[:, k], b, r) for k, (b, r) in enumerate(zip(each, limits))]
-        weights = None if weights is None else weights.reshape(-1)
-        return np.histogramdd(points, edges, weights=weights, density=density)[0], *edges
+        edges = [_edges("histogramdd", points[:, k], b, r) for k, (b, r) in enumerate(zip(each, limits))]
+        found = _counted(points, edges, None if weights is None else weights.reshape(-1))
+        total = found.sum()
+        if density:
+            for k, e in enumerate(edges):
+                found = found / np.diff(e).reshape([-1 if d == k else 1 for d in np.arange(n)])
+            found = found / total
+        return found, *edges
 
     hist, *edges = computed(rules, count, input, weight, *each)
     return histogramdd_result(hist, tuple(edges))

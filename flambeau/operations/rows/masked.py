@@ -93,14 +93,14 @@ def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 @_enter
 def cumsum(input, dim, *, dtype=None, mask=None):
-    """Running sum along `dim`."""
-    return scans.cumsum(_filled(input, mask, 0), dim, dtype=dtype)
+    """Running sum along `dim`, in the dtype of the input."""
+    return scans.cumsum(_filled(input, mask, 0), dim, dtype=dtype or input.dtype)
 
 
 @_enter
 def cumprod(input, dim, *, dtype=None, mask=None):
-    """Running product along `dim`."""
-    return scans.cumprod(_filled(input, mask, 1), dim, dtype=dtype)
+    """Running product along `dim`, in the dtype of the input."""
+    return scans.cumprod(_filled(input, mask, 1), dim, dtype=dtype or input.dtype)
 
 
 @_enter

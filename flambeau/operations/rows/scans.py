@@ -50,10 +50,11 @@ def running_product(input):
 
 
 def _merge_complex(a, b):
-    """Largest real part; real and imaginary part of the sum of exponentials relative to it."""
-    (top_a, re_a, im_a), (top_b, re_b, im_b) = a, b
-    top, re = merge_logsumexp((top_a, re_a), (top_b, re_b))
-    return top, re, merge_logsumexp((top_a, im_a), (top_b, im_b))[1]
+    """log(exp a + exp b) as PyTorch has it: the imaginary part is that of the larger number and an angle of at most π/2."""
+    swap = (fn.real(b) > fn.real(a)) | fn.isnan(fn.real(b))
+    larger, smaller = fn.where(swap, b, a), fn.where(swap, a, b)
+    endless = fn.absolute(fn.real(larger)) == math.inf
+    return fn.where(endless, larger, larger + fn.log1p(fn.exp(smaller - larger)))
 
 
 @scan(dtypes=FLOATING | COMPLEX)
@@ -61,15 +62,9 @@ def running_logsumexp(input):
     """log Σ exp over each element and those before it, relative to the largest of them."""
     x = wide(input)
     if fn.is_complex(input.dtype):
-        turn = fn.imag(x)
-        states = fn.real(x), fn.cos(turn), fn.sin(turn)
-        top, re, im = kn.prefix(_merge_complex, (-math.inf, 0.0, 0.0), *states)
-        log = fn.log(fn.pair(re, im))
-        found = fn.pair(fn.where(fn.absolute(top) == math.inf, top, fn.real(log) + top), fn.imag(log))
-    else:
-        top, total = kn.prefix(merge_logsumexp, (-math.inf, 0.0), x, fn.like(x, 1.0))
-        found = fn.where(fn.absolute(top) == math.inf, top, fn.log(total) + top)
-    return fn.cast(found, input.dtype)
+        return fn.cast(kn.prefix(_merge_complex, (-math.inf,), x)[0], input.dtype)
+    top, total = kn.prefix(merge_logsumexp, (-math.inf, 0.0), x, fn.like(x, 1.0))
+    return fn.cast(fn.where(fn.absolute(top) == math.inf, top, fn.log(total) + top), input.dtype)
 
 
 def _extreme_value(input):

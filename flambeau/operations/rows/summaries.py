@@ -7,6 +7,7 @@ import math
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import result_type
 from ...core.call.pointwise import set_sum_to
+from ..declare.half_types import in_float32
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, category, into, named_result
 from ..pointwise.arithmetic import clamp as _clamp
@@ -211,6 +212,7 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
     return into(out, found, "linalg.vector_norm")
 
 
+@in_float32()
 def _power_sum(x, p: float, dim, keepdim):
     """(Σ |x|^p)^(1/p), whose derivative leaves out zeros: that of a power below 1 is infinite there."""
     zero = x.detach() == 0
@@ -240,6 +242,7 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
 
 @library("composite")
 @accepts_out
+@in_float32()
 def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     """Mean of the elements that are numbers."""
     return nansum(input, dim, keepdim, dtype=dtype) / r.sum_((~input.isnan()).to(input.dtype), dim, keepdim)
@@ -266,6 +269,7 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
     "composite", "logit", "Tensor.logit", "special.logit", domain=(0.1, 0.9), reference="scipy.special.logit"
 )
 @accepts_out
+@in_float32()
 def logit(input, eps=None):
     """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
     return log_odds(input if eps is None else _clamp(input, eps, 1 - eps))
@@ -288,6 +292,7 @@ def float_power(input, exponent):
 
 
 @library("composite")
+@in_float32()
 def renorm(input, p, dim, maxnorm, *, out=None):
     """Slices along `dim` whose p-norm is above maxnorm, scaled down to it.
 

@@ -12,7 +12,8 @@ The gradient of a linear map is its Hermitian transpose, which is again one of t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core import tape
@@ -258,43 +259,60 @@ _transform("ihfft", _real_to_complex, False, "Inverse of `hfft`: half of the Her
 
 
 # --- frequencies and shifts -----------------------------------------------------------------------------------------------------
-@library("spectral", "fft.fftfreq", differentiable=False)
-def fftfreq(
-    n: int,
-    d: float = 1.0,
-    *,
-    out: TensorBase | None = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> TensorBase:
+def _frequencies(name: str, doc: str, multiples: Callable) -> Callable:
+    """A function that makes `multiples(n, **options)` in units of 1 / (n · d)."""
+
+    def function(
+        n: int,
+        d: float = 1.0,
+        *,
+        out: TensorBase | None = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: bool = False,
+        requires_grad: bool = False,
+    ) -> TensorBase:
+        if isinstance(n, (bool, float, complex)) or not hasattr(n, "__index__"):
+            raise TypeError(f"{name}(): argument 'n' (position 1) must be int, not {type(n).__name__}")
+        if isinstance(d, complex) or not hasattr(d, "__float__"):
+            raise TypeError(f"{name}(): argument 'd' (position 2) must be float, not {type(d).__name__}")
+        n, d, kind = operator.index(n), float(d), dtype or get_default_dtype()
+        if n < 0:
+            raise RuntimeError(f"{name}(): argument 'n' must not be negative, got {n}")
+        if not kind.is_floating_point and not kind.is_complex:
+            raise RuntimeError(f"{name}(): requires a floating point or complex dtype, got {kind}")
+        found = multiples(n, dtype=kind, layout=layout, device=device, pin_memory=pin_memory)
+        found = found * (1.0 / (n * d) if n * d else math.inf)
+        return into(out, found, name).requires_grad_(requires_grad)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return library("spectral", f"fft.{name}", differentiable=False)(function)
+
+
+fftfreq = _frequencies(
+    "fftfreq",
     """The frequencies of the n values of `fft` for samples at distance d: zero, positive, negative.
+
+    TypeError unless n is an int and d a real number, RuntimeError for a negative n and a dtype of integers.
 
     >>> import flambeau
     >>> flambeau.fft.fftfreq(4)
     tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
-    """
-    made = {"dtype": dtype or get_default_dtype(), "layout": layout, "device": device}
-    found = cat([arange((n + 1) // 2, **made), arange(-(n // 2), 0, **made)]) * (1.0 / (n * d))
-    return into(out, found, "fftfreq").requires_grad_(requires_grad)
+    """,
+    lambda n, **made: cat([arange((n + 1) // 2, **made), arange(-(n // 2), 0, **made)]),
+)
+rfftfreq = _frequencies(
+    "rfftfreq",
+    """The frequencies of the n/2 + 1 values of `rfft` for samples at distance d; arguments and errors as of `fftfreq`.
 
-
-@library("spectral", "fft.rfftfreq", differentiable=False)
-def rfftfreq(
-    n: int,
-    d: float = 1.0,
-    *,
-    out: TensorBase | None = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> TensorBase:
-    """The frequencies of the n/2 + 1 values of `rfft` for samples at distance d."""
-    made = {"dtype": dtype or get_default_dtype(), "layout": layout, "device": device}
-    found = arange(n // 2 + 1, **made) * (1.0 / (n * d))
-    return into(out, found, "rfftfreq").requires_grad_(requires_grad)
+    >>> import flambeau
+    >>> flambeau.fft.rfftfreq(4, d=0.5)
+    tensor([0.0000, 0.5000, 1.0000])
+    """,
+    lambda n, **made: arange(n // 2 + 1, **made),
+)
 
 
 @library("spectral", "fft.fftshift", reference="numpy.fft.fftshift")
