@@ -7,9 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import flambeau
-from flambeau import Tensor
-
+from ..._tensor import Tensor
+from ...autograd.grad_mode import no_grad
 from ...utils.hooks import RemovableHandle
 from ..parameter import Parameter
 from ._hooks import add_hook
@@ -258,7 +257,7 @@ class StateDictMixin:
                 f"the shape in current model is {tensor.shape}."
             )
         try:
-            with flambeau.no_grad():
+            with no_grad():
                 if not assign:
                     tensor.copy_(value)
                 elif isinstance(tensor, Parameter):

@@ -116,7 +116,16 @@ def _fractional(n: int) -> None:
         x = input if input.ndim == n + 2 else input.unsqueeze(0)
         batch, channels = x.shape[:2]
         drawn = rand(batch, channels, n, dtype=x.dtype) if _random_samples is None else _random_samples
-        samples = drawn.double().numpy()
+        if drawn.ndim != 3 or drawn.shape[0] < batch or tuple(drawn.shape[1:]) != (channels, n):
+            raise RuntimeError(
+                f"{who}(): Expected _random_samples of shape ({batch}, {channels}, {n}), or of more images, got "
+                f"{tuple(drawn.shape)}"
+            )
+        if drawn.dtype is not x.dtype:
+            raise RuntimeError(
+                f"{who}(): Expected _random_samples of the input's dtype {x.dtype}, got {drawn.dtype}"
+            )
+        samples = drawn[:batch].detach().double().numpy()
         samples = (
             samples[..., ::-1] if n == 2 else samples
         )  # PyTorch's order: (width, height), but (depth, height, width)
