@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import flambeau
-
-from ._optimizer import Optimizer
+from ..core.base.tensor import TensorBase
+from .optimizer import Optimizer
 
 
 def check_optimizer(optimizer: Any, scheduler: Any) -> None:
@@ -21,12 +20,12 @@ def check_optimizer(optimizer: Any, scheduler: Any) -> None:
 def group_rates(optimizer: Optimizer, key: str = "lr") -> list[Any]:
     """The option `key` of each group; tensors are copied, so that nobody else's change shows."""
     values = [group[key] for group in optimizer.param_groups]
-    return [v.clone() if isinstance(v, flambeau.Tensor) else v for v in values]
+    return [v.clone() if isinstance(v, TensorBase) else v for v in values]
 
 
 def set_option(group: dict[str, Any], key: str, value: Any) -> None:
     """Sets an option of a group, in place where it is a tensor."""
-    if isinstance(group.get(key), flambeau.Tensor):
+    if isinstance(group.get(key), TensorBase):
         group[key].fill_(float(value))
     else:
         group[key] = value
@@ -71,7 +70,7 @@ class LRScheduler:
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
                 lr = group["lr"]
-                group.setdefault("initial_lr", lr.clone() if isinstance(lr, flambeau.Tensor) else lr)
+                group.setdefault("initial_lr", lr.clone() if isinstance(lr, TensorBase) else lr)
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"{type(self).__name__}: param 'initial_lr' is not specified in param_groups[{i}], "

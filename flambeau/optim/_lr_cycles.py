@@ -8,24 +8,27 @@ from collections.abc import Callable
 from typing import Any
 
 from ._lr_base import LRScheduler, check_optimizer, per_group, set_option
-from ._optimizer import Optimizer
+from .optimizer import Optimizer
 
 
-def _begin_momentum(scheduler: Any, optimizer: Optimizer, low: Any, high: Any, anew: bool) -> None:
-    """Prepares a schedule that cycles the momentum of each group between `low` and `high`."""
+def _begin_momentum(
+    scheduler: Any, optimizer: Optimizer, low: Any, high: Any, anew: bool
+) -> tuple[list[Any], list[Any]]:
+    """Prepares a schedule that cycles the momentum of each group between `low` and `high`; returns these, one a
+    group."""
     if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
         raise ValueError(
             f"{type(scheduler).__name__}: optimizer must support momentum or beta1 with `cycle_momentum` "
             "option enabled"
         )
     scheduler.use_beta1 = "betas" in optimizer.defaults
-    scheduler.base_momentums = per_group("base_momentum", optimizer, low)
-    scheduler.max_momentums = per_group("max_momentum", optimizer, high)
+    lowest, highest = per_group("base_momentum", optimizer, low), per_group("max_momentum", optimizer, high)
     if anew:
-        for group, b, m in zip(optimizer.param_groups, scheduler.base_momentums, scheduler.max_momentums):
+        for group, b, m in zip(optimizer.param_groups, lowest, highest):
             _set_momentum(scheduler, group, m)
             group["max_momentum"] = m
             group["base_momentum"] = b
+    return lowest, highest
 
 
 def _set_momentum(scheduler: Any, group: dict[str, Any], value: float) -> None:
@@ -81,13 +84,23 @@ class OneCycleLR(LRScheduler):
                 f"OneCycleLR: anneal_strategy must be one of 'cos' or 'linear', got {anneal_strategy!r}"
             )
         self.total_steps: int = math.prod(counts.values())
-        self.anneal_strategy = anneal_strategy
+        self._anneal_func_type = anneal_strategy
         self.cycle_momentum = cycle_momentum
         top, last = pct_start * self.total_steps - 1, self.total_steps - 1
-        # Each phase: its last step, and the keys of the rate and of the momentum at its end.
-        self.phases: list[Any] = [[top, "max_lr", "base_momentum"], [last, "min_lr", "max_momentum"]]
+        ends: tuple[float, ...]
+        rates: tuple[str, ...]
+        momenta: tuple[str, ...]
         if three_phase:
-            self.phases.insert(1, [2 * top, "initial_lr", "max_momentum"])
+            ends, rates = (top, 2 * top, last), ("initial_lr", "max_lr", "initial_lr", "min_lr")
+            momenta = ("max_momentum", "base_momentum", "max_momentum", "max_momentum")
+        else:
+            ends, rates = (top, last), ("initial_lr", "max_lr", "min_lr")
+            momenta = ("max_momentum", "base_momentum", "max_momentum")
+        # The last step of each phase, and the keys of what goes from where to where in it.
+        self._schedule_phases: list[dict[str, Any]] = [
+            dict(zip(("end_step", "start_lr", "end_lr", "start_momentum", "end_momentum"), phase))
+            for phase in zip(ends, rates, rates[1:], momenta, momenta[1:])
+        ]
         if last_epoch == -1:
             for group, highest in zip(optimizer.param_groups, per_group("max_lr", optimizer, max_lr)):
                 group["initial_lr"] = highest / div_factor
@@ -98,7 +111,7 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _between(self, start: float, end: float, part: float) -> float:
-        if self.anneal_strategy == "linear":
+        if self._anneal_func_type == "linear":
             return (end - start) * part + start
         return end + (start - end) / 2.0 * (math.cos(math.pi * part) + 1)
 
@@ -110,19 +123,19 @@ class OneCycleLR(LRScheduler):
                 f"OneCycleLR: tried to step {t} times. The specified number of total steps is "
                 f"{self.total_steps}"
             )
-        begin, lr, momentum = 0.0, "initial_lr", "max_momentum"
-        for end, next_lr, next_momentum in self.phases[:-1]:
-            if t <= end:
+        begin: Any = 0.0
+        for phase in self._schedule_phases:
+            end = phase["end_step"]
+            if t <= end or phase is self._schedule_phases[-1]:
                 break
-            begin, lr, momentum = end, next_lr, next_momentum
-        else:
-            end, next_lr, next_momentum = self.phases[-1]
+            begin = end
         part = (t - begin) / (end - begin)
         groups = self.optimizer.param_groups
         if self.cycle_momentum:
             for group in groups:
-                _set_momentum(self, group, self._between(group[momentum], group[next_momentum], part))
-        return [self._between(group[lr], group[next_lr], part) for group in groups]
+                start, goal = group[phase["start_momentum"]], group[phase["end_momentum"]]
+                _set_momentum(self, group, self._between(start, goal, part))
+        return [self._between(group[phase["start_lr"]], group[phase["end_lr"]], part) for group in groups]
 
 
 class CyclicLR(LRScheduler):
@@ -140,8 +153,6 @@ class CyclicLR(LRScheduler):
     """
 
     use_beta1: bool
-    base_momentums: list[float]
-    max_momentums: list[float]
 
     def __init__(
         self,
@@ -174,20 +185,22 @@ class CyclicLR(LRScheduler):
         self.step_ratio = step_size_up / self.total_size
         self.mode = mode
         self.gamma = gamma
-        self._scale_fn = scale_fn
+        self._scale_fn_custom = scale_fn
         self.scale_mode = scale_mode
         if scale_fn is None:
             self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            _begin_momentum(self, optimizer, base_momentum, max_momentum, anew=last_epoch == -1)
+            self.base_momentums, self.max_momentums = _begin_momentum(
+                self, optimizer, base_momentum, max_momentum, anew=last_epoch == -1
+            )
         super().__init__(optimizer, last_epoch)
         self.base_lrs = lowest
 
     def scale_fn(self, x: float) -> float:
         """The scale of the height in cycle, or after steps, `x`."""
-        if self._scale_fn is not None:
-            return self._scale_fn(x)
+        if self._scale_fn_custom is not None:
+            return self._scale_fn_custom(x)
         if self.mode == "triangular":
             return 1.0
         return 1 / 2.0 ** (x - 1) if self.mode == "triangular2" else self.gamma**x
@@ -207,15 +220,14 @@ class CyclicLR(LRScheduler):
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
-        f = self._scale_fn
-        state["_scale_fn"] = (
-            None if f is None or isinstance(f, types.FunctionType) else dict(getattr(f, "__dict__", {}))
-        )
+        custom = self._scale_fn_custom
+        plain = custom is None or isinstance(custom, types.FunctionType)
+        state["_scale_fn_custom"] = None if plain else dict(getattr(custom, "__dict__", {}))
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        f = self._scale_fn
+        custom = self._scale_fn_custom
         super().load_state_dict(state_dict)
-        self._scale_fn = f
-        if state_dict["_scale_fn"]:
-            f.__dict__.update(state_dict["_scale_fn"])
+        self._scale_fn_custom = custom
+        if state_dict["_scale_fn_custom"]:
+            custom.__dict__.update(state_dict["_scale_fn_custom"])

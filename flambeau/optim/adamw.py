@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ._optimizer import Params
 from .adam import Adam
 
 
@@ -23,37 +20,6 @@ class AdamW(Adam):
     tensor([ 0.4500, -1.4000], requires_grad=True)
     """
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        capturable: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            lr,
-            betas,
-            eps,
-            weight_decay,
-            amsgrad,
-            foreach=foreach,
-            maximize=maximize,
-            capturable=capturable,
-            differentiable=differentiable,
-            fused=fused,
-            decoupled_weight_decay=True,
-        )
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in state.get("param_groups", ()):
-            group["decoupled_weight_decay"] = True
+    options = {**Adam.options, "weight_decay": 1e-2}
+    flags = "*, maximize, foreach, capturable, differentiable, fused"
+    fixed = {"decoupled_weight_decay": True}

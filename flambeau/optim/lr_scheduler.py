@@ -30,7 +30,7 @@ from typing import Any
 
 from ._lr_base import LRScheduler, check_optimizer, group_rates, per_group, set_option, warn_epoch
 from ._lr_cycles import CyclicLR, OneCycleLR
-from ._optimizer import Optimizer
+from .optimizer import Optimizer
 
 __all__ = [
     "ChainedScheduler",
@@ -50,6 +50,9 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+
+_LRScheduler = LRScheduler  # its name in older programs
 
 
 def _functions(name: str, optimizer: Optimizer, lr_lambda: Any) -> list[Callable[[int], float]]:
@@ -359,8 +362,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                     length *= self.T_mult
             self.T_cur = epoch - start
             self.T_i = length
-        self._step_count += 1
-        self._update_lr(math.floor(epoch))
+        self._update_lr(math.floor(epoch))  # as in PyTorch, such steps are not counted in `_step_count`
 
 
 class _Composite(LRScheduler):
@@ -510,6 +512,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown = cooldown
         self.eps = eps
         self.mode = mode
+        self.mode_worse = math.inf if mode == "min" else -math.inf
         self.threshold = threshold
         self.threshold_mode = threshold_mode
         self.last_epoch = 0
@@ -517,7 +520,7 @@ class ReduceLROnPlateau(LRScheduler):
         self._reset()
 
     def _reset(self) -> None:
-        self.best = math.inf if self.mode == "min" else -math.inf
+        self.best = self.mode_worse
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
 

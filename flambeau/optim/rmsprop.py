@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import flambeau
-
-from ..operations.neural import optimizer_steps as steps
-from ._optimizer import Optimizer, Params, check_nonnegative, check_rate, check_unavailable, run
-
-_KERNELS = {  # by (centered, with momentum)
-    (False, False): steps.rmsprop,
-    (True, False): steps.rmsprop_centered,
-    (False, True): steps.rmsprop_momentum,
-    (True, True): steps.rmsprop_centered_momentum,
-}
+from ._declared import Declared, like, scalar
+from ._functions import sqrt
 
 
-class RMSprop(Optimizer):
+class RMSprop(Declared):
     """RMSprop: steps by the gradient over the root of the running mean of its squares (Tieleman and Hinton,
     2012).
 
     v ← α·v + (1 - α)·g², then p ← p - lr·g / (√v + eps).  `centered` subtracts from v the square of the
     running mean of g (Graves, 2013); with `momentum` μ the quotient is accumulated first, b ← μ·b + g / (√v +
-    eps).  `weight_decay` adds `weight_decay`·p to the gradient, `maximize` turns it round.  `foreach` chooses
-    among implementations elsewhere and changes nothing here: the step is always one fused pass over all
-    parameters.
+    eps).
 
-    `state[p]` has `step` (an int), `square_avg` (v), with momentum `momentum_buffer` (b), centered
-    `grad_avg`.
+    `state[p]` has `step`, `square_avg` (v), with momentum `momentum_buffer` (b), centered `grad_avg`.
+    Parameters are floating-point or complex tensors of any shape.  The options that all optimisers share are
+    explained in `Optimizer`.
 
-    Raises ValueError for negative options, `differentiable=True` and `capturable=True`.
+    Raises ValueError for negative options.
 
     >>> import flambeau
     >>> w = flambeau.tensor([1.0, -2.0], requires_grad=True)
@@ -42,76 +29,23 @@ class RMSprop(Optimizer):
     tensor([ 0.8000, -1.8000], requires_grad=True)
     """
 
-    _added_options = dict(
-        momentum=0, centered=False, maximize=False, foreach=None, capturable=False, differentiable=False
+    options = dict(lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False)
+    flags = "capturable, foreach, maximize, differentiable"
+    entries = dict(
+        step=scalar(),
+        square_avg=like(),
+        momentum_buffer=like(when="momentum"),
+        grad_avg=like(when="centered"),
     )
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float = 1e-2,
-        alpha: float = 0.99,
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        momentum: float = 0,
-        centered: bool = False,
-        capturable: bool = False,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        check_rate("RMSprop", lr)
-        check_nonnegative("RMSprop", eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
-        check_unavailable("RMSprop", differentiable=differentiable, capturable=capturable)
-        defaults = dict(
-            lr=lr,
-            momentum=momentum,
-            alpha=alpha,
-            eps=eps,
-            centered=centered,
-            weight_decay=weight_decay,
-            capturable=capturable,
-            foreach=foreach,
-            maximize=maximize,
-            differentiable=differentiable,
-        )
-        super().__init__(params, defaults)
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates every parameter that has a gradient; returns the closure's loss, if there is a closure."""
-        loss = self._loss(closure)
-        for group in self.param_groups:
-            centered, momentum = bool(group["centered"]), float(group["momentum"])
-            entries = ["square_avg"]
-            if centered:
-                entries.append("grad_avg")
-            if momentum > 0:
-                entries.append("momentum_buffer")
-            lists: list[list[Any]] = [[], [], *([] for _ in entries)]
-            for p in group["params"]:
-                g = p.grad
-                if g is None:
-                    continue
-                state = self.state[p]
-                if not state:
-                    state["step"] = 0
-                    for entry in entries:
-                        state[entry] = flambeau.zeros_like(p, requires_grad=False)
-                state["step"] += 1
-                lists[0].append(p)
-                lists[1].append(g)
-                for tensors, entry in zip(lists[2:], entries):
-                    tensors.append(state[entry])
-            alpha = float(group["alpha"])
-            options = {
-                "sign": -1.0 if group["maximize"] else 1.0,
-                "weight_decay": float(group["weight_decay"]),
-                "lr": float(group["lr"]),
-                "alpha": alpha,
-                "fresh": 1.0 - alpha,
-                "eps": float(group["eps"]),
-            }
-            if momentum > 0:
-                options["momentum"] = momentum
-            run(_KERNELS[centered, momentum > 0], lists, options)
-        return loss
+    @staticmethod
+    def rule(p, g, square_avg, momentum_buffer, grad_avg, *, lr, alpha, eps, momentum):
+        square_avg = alpha * square_avg + (1 - alpha) * g * g
+        variance = square_avg
+        if grad_avg is not None:
+            grad_avg = grad_avg + (1 - alpha) * (g - grad_avg)
+            variance = variance - grad_avg * grad_avg
+        update = g / (sqrt(variance) + eps)
+        if momentum_buffer is not None:
+            update = momentum_buffer = momentum * momentum_buffer + update
+        return p - lr * update, square_avg, momentum_buffer, grad_avg

@@ -4,6 +4,7 @@ against independent references.  FLAMBEAU_TEST_DEVICE=cuda runs the same on anot
 
 from __future__ import annotations
 
+import inspect
 import os
 
 import numpy as np
@@ -286,3 +287,35 @@ def test_a_network_learns_as_on_the_cpu():
             losses.append(loss.item())
     np.testing.assert_allclose(losses[4:], losses[:4], rtol=1e-4)
     assert losses[7] < losses[4]
+
+
+@pytest.mark.parametrize(
+    "flags", [{}, {"capturable": True}, {"fused": True}, {"differentiable": True}], ids=str
+)
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
+def test_optimisers_step_as_on_the_cpu(name, flags):
+    """Whatever runs the rule: the fused kernel, or operations on tensors of the device."""
+    cls = getattr(flambeau.optim, name)
+    if not set(flags) <= set(inspect.signature(cls).parameters):
+        flags = {"foreach": True}
+    found = []
+    for place in ("cpu", DEVICE):
+        options = {} if place == "cpu" and "capturable" in flags else flags
+        real, z = flambeau.ones(5, device=place), flambeau.ones(2, dtype=flambeau.complex64, device=place)
+        params = [real] if "fused" in flags else [real, z]
+        for p in params:
+            p.requires_grad_("differentiable" not in flags)
+        optimizer = cls(params, lr=0.1, weight_decay=0.1, **options)
+        for t in range(3):
+            for p in params:
+                p.grad = flambeau.linspace(-1, 2, p.numel(), device=place).to(p.dtype) * (t + 1)
+            optimizer.step()
+        found.append([p.detach().cpu().numpy() for p in params])
+        for entries in optimizer.state.values():
+            if "step" in entries:
+                beside = "capturable" in options or "fused" in options
+                assert entries["step"].item() == 3 and entries["step"].device.type == (
+                    flambeau.device(place if beside else "cpu").type
+                )
+    for ours, theirs in zip(*found):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-6)

@@ -503,3 +503,53 @@ def test_batch_norm_of_an_empty_batch_leaves_the_running_moments():
 def test_batch_norm_refuses_an_eps_that_is_not_positive(eps):
     with pytest.raises(ValueError, match="eps must be positive"):
         nn.functional.batch_norm(flambeau.ones(2, 3), None, None, training=True, eps=eps)
+
+
+def test_batch_norm_with_running_moments_takes_an_eps_of_zero():
+    moments = flambeau.zeros(3), flambeau.full((3,), 4.0)
+    found = nn.functional.batch_norm(flambeau.ones(2, 3), *moments, eps=0.0)
+    assert found.tolist() == [[0.5] * 3] * 2
+    with pytest.raises(ValueError, match="eps must be non-negative"):
+        nn.functional.batch_norm(flambeau.ones(2, 3), *moments, eps=-1.0)
+
+
+def test_instance_norm_of_constants_with_an_eps_of_zero():
+    """They become 0 and have no gradient, of any order; what is not constant, beside them, has its own."""
+    x = flambeau.tensor([[[2.0, 2.0, 2.0], [1.0, 2.0, 6.0]]], dtype=flambeau.float64, requires_grad=True)
+    y = nn.functional.instance_norm(x, eps=0.0)
+    (first,) = flambeau.autograd.grad((y**3).sum(), x, create_graph=True)
+    (second,) = flambeau.autograd.grad((first * first).sum(), x)
+    row = flambeau.tensor([[1.0, 2.0, 6.0]], dtype=flambeau.float64, requires_grad=True)
+    z = (row - row.mean()) / (row - row.mean()).square().mean().sqrt()
+    (one,) = flambeau.autograd.grad((z**3).sum(), row, create_graph=True)
+    (two,) = flambeau.autograd.grad((one * one).sum(), row)
+    for found, expected in ((y, z), (first, one), (second, two)):
+        assert (found[0, 0] == 0).all()
+        assert np.allclose(array(found)[0, 1], array(expected)[0])
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_fractional_pooling_layers(n):
+    cls = getattr(nn, f"FractionalMaxPool{n}d")
+    layer = cls(2, output_ratio=0.5)
+    assert layer.kernel_size == (2,) * n and layer.output_ratio == (0.5,) * n and layer.output_size is None
+    assert cls([2] * n, output_size=3).output_size == (3,) * n
+    for ratio in (0.0, 1.0, (0.5,) * (n - 1) + (2.0,)):
+        with pytest.raises(ValueError, match="output_ratio must be between 0 and 1"):
+            cls(2, output_ratio=ratio)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_fractional_pooling_takes_the_first_of_the_samples(n):
+    """An image without a batch is pooled as the first of a batch."""
+    x = flambeau.tensor(RNG.standard_normal((4, 3) + (7,) * n))
+    samples = flambeau.rand(4, 3, n, dtype=x.dtype)
+    pool = getattr(nn, f"FractionalMaxPool{n}d")(2, output_size=3, _random_samples=samples)
+    assert pool(x[0]).tolist() == pool(x[:1])[0].tolist() == pool(x)[0].tolist()
+    for wrong in (samples[:3], samples[:, :2], samples[..., :1], samples[0]):
+        pool._random_samples = wrong
+        with pytest.raises(RuntimeError, match="Expected _random_samples of shape"):
+            pool(x)
+    pool._random_samples = samples.float()
+    with pytest.raises(RuntimeError, match="dtype"):
+        pool(x)

@@ -188,3 +188,86 @@ def test_cross_entropy_of_ignored_targets_alone_has_derivatives_of_zero(given):
     (first,) = flambeau.autograd.grad(loss, x, create_graph=True)
     (second,) = flambeau.autograd.grad(first.sum(), x)
     assert loss.isnan() and first.count_nonzero() == 0 and second.count_nonzero() == 0
+
+
+# --- what class numbers, weights and variances are refused ------------------------------
+
+F = nn.functional
+SHAPES = [
+    # scores, class numbers, what there is of PyTorch
+    ((2, 3), (2, 2), RuntimeError),
+    ((2, 3), (3,), ValueError),
+    ((2, 3), (), ValueError),
+    ((2, 3, 5), (3, 5), ValueError),
+    ((2, 3, 5), (2, 4), RuntimeError),
+    ((2, 3, 5), (2,), RuntimeError),
+    ((2, 3, 5), (2, 5, 1), RuntimeError),
+    ((2, 3, 4, 5), (2, 4, 6), RuntimeError),
+    ((3,), (2,), ValueError),
+]
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("scores, classes, error", SHAPES, ids=str)
+def test_class_numbers_of_wrong_shape(loss, scores, classes, error):
+    with pytest.raises(error, match=rf"{loss.__name__}\(\): Expected target of shape"):
+        loss(flambeau.zeros(scores), flambeau.zeros(classes, dtype=flambeau.int64))
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("shape", [((2, 3), (2,)), ((2, 3, 5), (2, 5)), ((3,), ())], ids=str)
+def test_class_numbers_and_weights_of_wrong_dtype_or_size(loss, shape):
+    scores, classes = flambeau.zeros(shape[0]), flambeau.zeros(shape[1], dtype=flambeau.int64)
+    for dtype in (flambeau.float32, flambeau.int32, flambeau.bool):
+        with pytest.raises(RuntimeError, match="expected target dtype to be int64 or uint8"):
+            loss(scores, classes.to(dtype))
+    for dtype in (flambeau.float16, flambeau.float64):
+        with pytest.raises(RuntimeError, match="expected weight of dtype float32"):
+            loss(scores, classes, weight=flambeau.ones(3, dtype=dtype))
+    with pytest.raises(RuntimeError, match="weight tensor should be defined"):
+        loss(scores, classes, weight=flambeau.ones(2))
+    with pytest.raises(NotImplementedError, match="int64"):
+        loss(scores.long(), classes)
+    assert loss(scores, classes.to(flambeau.uint8)).shape == ()
+
+
+def test_probabilities_of_classes_are_checked():
+    scores = flambeau.zeros(2, 3)
+    with pytest.raises(RuntimeError, match="Expected floating point type"):
+        F.cross_entropy(scores, flambeau.zeros(2, 3, dtype=flambeau.int64))
+    with pytest.raises(RuntimeError, match="ignore_index is not supported"):
+        F.cross_entropy(scores, flambeau.ones(2, 3), ignore_index=1)
+    with pytest.raises(RuntimeError, match="weight tensor should be defined"):
+        F.cross_entropy(scores, flambeau.ones(2, 3), weight=flambeau.ones(2))
+
+
+def test_one_class_number_in_a_list():
+    x = flambeau.tensor([1.0, 2.0, 3.0])
+    assert F.nll_loss(x, flambeau.tensor([2])).tolist() == F.nll_loss(x, flambeau.tensor(2)).tolist() == -3.0
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_ignored_rows_pass_no_nan_on_at_any_order(reduction):
+    """The mean of no losses is NaN, and so is what comes back from its square."""
+    x = flambeau.tensor([[1.0, 2.0, 3.0], [0.0, 1.0, 5.0]], dtype=flambeau.float64, requires_grad=True)
+    loss = F.cross_entropy(x, flambeau.tensor([1, 1]), ignore_index=1, reduction=reduction)
+    (first,) = flambeau.autograd.grad((loss * loss).sum(), x, create_graph=True)
+    (second,) = flambeau.autograd.grad((first * first).sum(), x)
+    assert (first == 0).all() and (second == 0).all()
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 2), (4, 3, 1), (1, 3, 2), (4, 3), (4, 3, 2)], ids=str)
+def test_gaussian_variances_broadcast_along_one_dimension(shape):
+    rng = np.random.default_rng(0)
+    x, y, var = rng.normal(size=(4, 3, 2)), rng.normal(size=(4, 3, 2)), rng.uniform(0.5, 2, shape)
+    wide = var[..., None] if var.ndim == 2 else var
+    expected = 0.5 * (np.log(wide) + (x - y) ** 2 / wide)
+    found = F.gaussian_nll_loss(*map(flambeau.tensor, (x, y, var)), reduction="none")
+    assert np.allclose(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 2), (3, 2), (4, 3, 3), (4,), ()], ids=str)
+def test_gaussian_variances_of_wrong_size(shape):
+    x = flambeau.zeros(4, 3, 2)
+    with pytest.raises(ValueError, match="var is of incorrect size"):
+        F.gaussian_nll_loss(x, x, flambeau.ones(shape))

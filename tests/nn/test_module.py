@@ -265,6 +265,22 @@ def test_to_empty_keeps_shape_and_dtype():
     assert tuple(layer.weight.shape) == (3, 2) and layer.weight.dtype == flambeau.float64
 
 
+def test_to_empty_keeps_the_parameters_themselves():
+    shared = nn.Linear(3, 3)
+    net = nn.Sequential(shared, nn.BatchNorm1d(3), shared)
+    net.turned = nn.Parameter(flambeau.ones(2, 3).t(), requires_grad=False)
+    shared.weight.grad = flambeau.ones(3, 3)
+    before, pointer = dict(net.named_parameters()), shared.weight.data_ptr()
+    assert net.to_empty(device="cpu") is net and net[0] is net[2]
+    assert all(before[name] is parameter for name, parameter in net.named_parameters())
+    assert shared.weight.data_ptr() != pointer and shared.weight.grad.shape == (3, 3)
+    assert net.turned.stride() == (1, 3) and not net.turned.requires_grad
+    assert net[1].num_batches_tracked.dtype == flambeau.int64
+    pointer, inner = net.turned.data_ptr(), shared.weight.data_ptr()
+    net.to_empty(device="cpu", recurse=False)
+    assert net.turned.data_ptr() != pointer and shared.weight.data_ptr() == inner
+
+
 class Described(nn.Module):
     def __init__(self):
         super().__init__()

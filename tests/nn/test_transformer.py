@@ -274,3 +274,28 @@ def test_transformer_errors():
         model(flambeau.zeros(5, 2, E), flambeau.zeros(4, 3, E))
     with pytest.raises(RuntimeError, match="the feature number of src and tgt must be equal to d_model"):
         model(flambeau.zeros(5, 2, E), flambeau.zeros(4, 2, E + 1))
+
+
+def test_encoder_layers_say_what_pytorchs_fused_kernel_would_take():
+    Layer = lambda **options: nn.TransformerEncoderLayer(8, 2, 16, **{"batch_first": True} | options)
+    kinds = ["relu", nn.functional.relu, nn.ReLU(), "gelu", nn.functional.gelu, nn.GELU(), flambeau.tanh]
+    assert [Layer(activation=kind).activation_relu_or_gelu for kind in kinds] == [1, 1, 1, 2, 2, 2, 0]
+    takes = lambda layer, **flags: nn.TransformerEncoder(layer, 1, **flags).use_nested_tensor
+    assert takes(Layer()) is True and takes(Layer(), enable_nested_tensor=False) is False
+    others = [
+        dict(batch_first=False),
+        dict(norm_first=True),
+        dict(bias=False),
+        dict(activation=flambeau.tanh),
+    ]
+    assert not any(takes(Layer(**options)) for options in others)
+    odd = nn.TransformerEncoderLayer(9, 3, 16, batch_first=True)
+    assert takes(odd) is False and takes(nn.Linear(8, 8)) is False
+
+
+def test_the_output_projection_is_named_as_in_pytorch():
+    attention = nn.MultiheadAttention(8, 2)
+    assert repr(attention) == (
+        "MultiheadAttention(\n  (out_proj): NonDynamicallyQuantizableLinear(in_features=8, out_features=8, bias=True)\n)"
+    )
+    assert isinstance(attention.out_proj, nn.Linear)

@@ -378,3 +378,80 @@ def test_schedules_of_users():
     assert rates(Half(optimizer()), 3) == [1.0, 0.5, 0.25]
     with pytest.raises(NotImplementedError, match="get_lr"):
         lr.LRScheduler(optimizer())
+
+
+# --- what is saved ------------------------------
+
+BASE = {"_get_lr_called_within_step", "_is_initial", "_last_lr", "_step_count", "base_lrs", "last_epoch"}
+KEPT = {
+    "step": (lambda o: lr.StepLR(o, 2), BASE | {"gamma", "step_size"}),
+    "cyclic": (
+        lambda o: lr.CyclicLR(o, 0.1, 1.0),
+        BASE
+        | {
+            "_scale_fn_custom",
+            "base_momentums",
+            "cycle_momentum",
+            "gamma",
+            "max_lrs",
+            "max_momentums",
+            "mode",
+        }
+        | {"scale_mode", "step_ratio", "total_size", "use_beta1"},
+    ),
+    "one cycle": (
+        lambda o: lr.OneCycleLR(o, 0.1, total_steps=9),
+        BASE | {"_anneal_func_type", "_schedule_phases", "cycle_momentum", "total_steps", "use_beta1"},
+    ),
+    "restarts": (
+        lambda o: lr.CosineAnnealingWarmRestarts(o, 3),
+        BASE | {"T_0", "T_cur", "T_i", "T_mult", "eta_min"},
+    ),
+    "plateau": (
+        lambda o: lr.ReduceLROnPlateau(o),
+        {"_last_lr", "best", "cooldown", "cooldown_counter", "default_min_lr", "eps", "factor", "last_epoch"}
+        | {"min_lrs", "mode", "mode_worse", "num_bad_epochs", "patience", "threshold", "threshold_mode"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_states_have_the_names_of_pytorchs(name):
+    """A schedule saved by either goes on in the other."""
+    make, names = KEPT[name]
+    assert set(make(optimizer(momentum=0.9)).state_dict()) == names
+
+
+@pytest.mark.parametrize("three", [False, True])
+def test_phases_of_one_cycle(three):
+    """PyTorch's list, which its own checkpoints have."""
+    scheduler = lr.OneCycleLR(optimizer(momentum=0.9), 0.1, total_steps=20, pct_start=0.25, three_phase=three)
+    phases = scheduler.state_dict()["_schedule_phases"]
+    assert [p["end_step"] for p in phases] == ([4.0, 8.0, 19] if three else [4.0, 19])
+    assert [p["end_lr"] for p in phases] == (
+        ["max_lr", "initial_lr", "min_lr"] if three else ["max_lr", "min_lr"]
+    )
+    assert phases[1] == {
+        "end_step": 8.0 if three else 19,
+        "start_lr": "max_lr",
+        "end_lr": "initial_lr" if three else "min_lr",
+        "start_momentum": "base_momentum",
+        "end_momentum": "max_momentum",
+    }
+
+
+def test_a_cyclic_state_of_a_plain_function_is_none_and_loading_leaves_it():
+    halving = lambda n: 0.5**n
+    make = lambda: lr.CyclicLR(optimizer(momentum=0.9), 1.0, 3.0, 2, scale_fn=halving)
+    state = make().state_dict()
+    assert state["_scale_fn_custom"] is None
+    other = make()
+    other.load_state_dict(state)
+    assert other.scale_fn(2) == 0.25 and "_scale_fn_custom" in state
+
+
+def test_warm_restarts_count_no_steps():
+    scheduler = lr.CosineAnnealingWarmRestarts(optimizer(), 3)
+    scheduler.optimizer.step()
+    scheduler.step()
+    assert scheduler.state_dict()["_step_count"] == 0 and scheduler.last_epoch == 1

@@ -7,6 +7,7 @@ puts a node on the tape.
 """
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from ..base.device cimport Device
 from ..base.dtypes cimport CATEGORY, NO_CODE, dtype_of, size_from
@@ -78,9 +79,11 @@ cdef class PointwiseOp(Op):
         if len(inputs) != self.operands or len(out) != self.outputs:
             raise TypeError(f"{self.name}.foreach(): {self.operands} lists of inputs and {self.outputs} of results expected, "
                             f"got {len(inputs)} and {len(out)}")
-        for column in inputs + out:
-            if len(column) != len(inputs[0]):
-                raise ValueError(f"{self.name}.foreach(): lists of one length expected, got {[len(c) for c in inputs + out]}")
+        for lists in (inputs, out):
+            for column in <list>lists:
+                if len(<list?>column) != len(<list>inputs[0]):
+                    raise ValueError(f"{self.name}.foreach(): lists of one length expected, got "
+                                     f"{[len(c) for c in inputs + out]}")
         set_grad(False)
         try:
             for i in range(len(inputs[0])):
@@ -97,13 +100,16 @@ cdef class PointwiseOp(Op):
             set_grad(before)
 
     cdef int read_params(self, dict params, double* values) except -1:
-        cdef int k
+        cdef int k, known = 0
+        cdef PyObject* value
         for k in range(self.params):
-            values[k] = self.defaults[k]
-        for key, value in params.items():
-            if key not in self.names[self.operands:]:
-                raise TypeError(f"{self.name}() got an unexpected keyword argument '{key}'")
-            values[self.names.index(key) - self.operands] = value
+            value = PyDict_GetItem(params, self.names[self.operands + k])
+            values[k] = self.defaults[k] if value == NULL else <double><object>value
+            known += value != NULL
+        if known < len(params):
+            for key in params:
+                if key not in self.names[self.operands:]:
+                    raise TypeError(f"{self.name}() got an unexpected keyword argument '{key}'")
         if len(params) < self.required - self.operands:
             raise TypeError(f"{self.name}() needs {self.names[self.operands:self.required]}, got {tuple(params)}")
         return 0

@@ -10,9 +10,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import flambeau
-from flambeau import Tensor
-
+from ..._tensor import Tensor
+from ...autograd.function import Function
+from ...autograd.grad_mode import is_grad_enabled
+from ...core.make.create import zeros_like
 from ...utils.hooks import RemovableHandle
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class _BackwardHooks:
         # None.
         grad_input = _spread(grads, self.watched_inputs, [None] * len(self.inputs))
         grad_input = tuple(
-            flambeau.zeros_like(tensor) if grad is None and tensor is not None else grad
+            zeros_like(tensor) if grad is None and tensor is not None else grad
             for grad, tensor in zip(grad_input, self.inputs, strict=True)
         )
         for hook in self.hooks:
@@ -234,7 +235,7 @@ class _BackwardHooks:
 
 def _watch(values: tuple, on_grads: Callable[[tuple], tuple]) -> tuple[tuple, list[int]]:
     """`values` with the tensors that need a gradient led through one identity node, and where those stand."""
-    if not flambeau.is_grad_enabled():
+    if not is_grad_enabled():
         return values, []
     where = [i for i, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
     if not where:
@@ -261,7 +262,7 @@ def _identity() -> Any:
     global _Identity
     if _Identity is None:
 
-        class Identity(flambeau.autograd.Function):
+        class Identity(Function):
             @staticmethod
             def forward(ctx: Any, on_grads: Callable[[tuple], tuple], *tensors: Tensor) -> tuple[Tensor, ...]:
                 ctx.set_materialize_grads(False)

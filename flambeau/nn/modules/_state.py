@@ -7,9 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import flambeau
-from flambeau import Tensor
-
+from ..._tensor import Tensor
+from ...autograd.grad_mode import no_grad
 from ...utils.hooks import RemovableHandle
 from ..parameter import Parameter
 from ._hooks import add_hook
@@ -265,7 +264,7 @@ class StateDictMixin:
                 stacklevel=4,
             )
         try:
-            with flambeau.no_grad():
+            with no_grad():
                 if not assign:
                     tensor.copy_(value)
                 elif isinstance(tensor, Parameter):

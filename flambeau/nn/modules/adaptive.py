@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Sequence
 
-import flambeau
-from flambeau import Tensor
-
+from ..._tensor import Tensor
+from ...core.places.join import cat
 from .. import functional as F
 from .container import ModuleList, Sequential
 from .linear import Linear
@@ -81,7 +80,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         for i, cluster in enumerate(self.tail):
             inside = F.log_softmax(cluster(input), dim=1)
             parts.append(inside + top[:, self.shortlist_size + i].unsqueeze(1))
-        return flambeau.cat(parts, 1)
+        return cat(parts, 1)
 
     def predict(self, input: Tensor) -> Tensor:
         """The most probable class of each row."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import flambeau
-from flambeau import Tensor
-
+from ..._tensor import Tensor
+from ...core.base.dtypes import by_name
+from ...core.make.create import empty, zeros
+from ...core.places.join import cat
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
-from .linear import Linear
+from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
 
 __all__ = ["MultiheadAttention"]
@@ -80,7 +81,7 @@ class MultiheadAttention(Module):
         self.add_zero_attn = add_zero_attn
 
         def parameter(wanted: bool, *shape: int) -> Parameter | None:
-            return Parameter(flambeau.empty(shape, device=device, dtype=dtype)) if wanted else None
+            return Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None
 
         separate = not self._qkv_same_embed_dim
         # In this order, which is that of the state_dict and of the random draws.
@@ -94,7 +95,9 @@ class MultiheadAttention(Module):
             for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
                 self.register_parameter(name, None)
         self.register_parameter("in_proj_bias", parameter(bias, 3 * embed_dim))
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.out_proj = NonDynamicallyQuantizableLinear(
+            embed_dim, embed_dim, bias=bias, device=device, dtype=dtype
+        )
         self.register_parameter("bias_k", parameter(add_bias_kv, 1, 1, embed_dim))
         self.register_parameter("bias_v", parameter(add_bias_kv, 1, 1, embed_dim))
         self._reset_parameters()
@@ -158,12 +161,12 @@ class MultiheadAttention(Module):
 
         # From here on: batch, head, place, feature.
         if self.bias_k is not None:
-            k = flambeau.cat([k, self.bias_k.expand(n, 1, -1)], 1)
-            v = flambeau.cat([v, self.bias_v.expand(n, 1, -1)], 1)
+            k = cat([k, self.bias_k.expand(n, 1, -1)], 1)
+            v = cat([v, self.bias_v.expand(n, 1, -1)], 1)
         q, k, v = (x.reshape(n, -1, self.num_heads, self.head_dim).transpose(1, 2) for x in (q, k, v))
         if self.add_zero_attn:
-            zeros = flambeau.zeros(n, self.num_heads, 1, self.head_dim, dtype=k.dtype, device=k.device)
-            k, v = flambeau.cat([k, zeros], 2), flambeau.cat([v, zeros], 2)
+            extra = zeros(n, self.num_heads, 1, self.head_dim, dtype=k.dtype, device=k.device)
+            k, v = cat([k, extra], 2), cat([v, extra], 2)
         scores = (q * (1 / math.sqrt(self.head_dim))) @ k.transpose(2, 3)
         if mask is not None:
             added = k.size(2) - mask.size(-1)  # what was added above is never masked
@@ -256,6 +259,6 @@ def _additive(mask: Tensor, name: str, dtype: Any) -> Tensor:
     """A bool mask as -inf where it is True."""
     if mask.is_floating_point():
         return mask
-    if mask.dtype != flambeau.bool:
+    if mask.dtype != by_name["bool"]:
         raise AssertionError(f"only bool and floating types of {name} are supported")
-    return flambeau.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -math.inf)
+    return zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -math.inf)

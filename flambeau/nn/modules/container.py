@@ -10,8 +10,7 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from flambeau import Tensor
-
+from ..._tensor import Tensor
 from ..parameter import Parameter
 from .module import Module, _indent
 

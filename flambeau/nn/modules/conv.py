@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-import flambeau
-from flambeau import Tensor
-
+from ..._tensor import Tensor
+from ...core.make.create import empty
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
@@ -81,9 +80,9 @@ class _ConvNd(Module):
             if self.transposed
             else (out_channels, in_channels // groups)
         )
-        self.weight = Parameter(flambeau.empty((*channels, *self.kernel_size), device=device, dtype=dtype))
+        self.weight = Parameter(empty((*channels, *self.kernel_size), device=device, dtype=dtype))
         if bias:
-            self.bias = Parameter(flambeau.empty(out_channels, device=device, dtype=dtype))
+            self.bias = Parameter(empty(out_channels, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()

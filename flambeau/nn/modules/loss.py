@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flambeau import Tensor
-
+from ..._tensor import Tensor
 from ...operations.neural.losses import legacy_reduction
 from .. import functional as F
 from .distance import PairwiseDistance

@@ -6,10 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import flambeau
-from flambeau import Tensor
-
+from ..._tensor import Tensor
+from ...autograd.grad_mode import no_grad
+from ...core.base import dtypes
 from ...core.call.module import call, quicken
+from ...core.make.create import empty_like
 from ...utils.hooks import RemovableHandle
 from ..parameter import Buffer, Parameter
 from ._hooks import (
@@ -524,7 +525,7 @@ class Module(StateDictMixin):
             if parameter is None:
                 continue
             grad = parameter.grad
-            with flambeau.no_grad():
+            with no_grad():
                 data = fn(parameter)
                 grad_data = None if grad is None else fn(grad)
             parameter.data = data
@@ -577,7 +578,7 @@ class Module(StateDictMixin):
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
         """Move all parameters and buffers to `device` without copying what is in them."""
-        return self._apply(lambda tensor: flambeau.empty_like(tensor, device=device), recurse=recurse)
+        return self._apply(lambda tensor: empty_like(tensor, device=device), recurse=recurse)
 
     def cpu(self) -> Self:
         """Move all parameters and buffers to the CPU."""
@@ -593,19 +594,19 @@ class Module(StateDictMixin):
 
     def float(self) -> Self:
         """Cast all floating parameters and buffers to float32."""
-        return self._cast(flambeau.float32)
+        return self._cast(dtypes.by_name["float32"])
 
     def double(self) -> Self:
         """Cast all floating parameters and buffers to float64."""
-        return self._cast(flambeau.float64)
+        return self._cast(dtypes.by_name["float64"])
 
     def half(self) -> Self:
         """Cast all floating parameters and buffers to float16."""
-        return self._cast(flambeau.float16)
+        return self._cast(dtypes.by_name["float16"])
 
     def bfloat16(self) -> Self:
         """Cast all floating parameters and buffers to bfloat16."""
-        return self._cast(flambeau.bfloat16)
+        return self._cast(dtypes.by_name["bfloat16"])
 
     def _cast(self, dtype: Any) -> Self:
         return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
@@ -711,19 +712,15 @@ def _parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]
     rest = list(args)
     if rest and isinstance(rest[0], Tensor):
         wanted["tensor"] = rest.pop(0)
-    elif rest and isinstance(rest[0], flambeau.dtype):
+    elif rest and isinstance(rest[0], dtypes.dtype):
         wanted["dtype"] = rest.pop(0)
     elif rest:
         wanted["device"] = rest.pop(0)
-        if rest and (rest[0] is None or isinstance(rest[0], flambeau.dtype)):
+        if rest and (rest[0] is None or isinstance(rest[0], dtypes.dtype)):
             wanted["dtype"] = rest.pop(0)
     if rest and isinstance(rest[0], bool):
         wanted["non_blocking"] = rest.pop(0)
-    if (
-        rest
-        or len(wanted) > 5
-        or not (wanted["dtype"] is None or isinstance(wanted["dtype"], flambeau.dtype))
-    ):
+    if rest or len(wanted) > 5 or not (wanted["dtype"] is None or isinstance(wanted["dtype"], dtypes.dtype)):
         raise TypeError(
             "to() received an invalid combination of arguments; expected (device, dtype, non_blocking), "
             f"(dtype, non_blocking) or (tensor, non_blocking), got {args} {kwargs}"
@@ -731,6 +728,6 @@ def _parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]
     if wanted["tensor"] is not None:
         wanted.update(device=wanted["tensor"].device, dtype=wanted["tensor"].dtype)
     device = wanted["device"]
-    if device is not None and not isinstance(device, flambeau.device):
-        device = flambeau.device(device)
+    if device is not None and not isinstance(device, dtypes.device):
+        device = dtypes.device(device)
     return device, wanted["dtype"], wanted["non_blocking"], wanted["memory_format"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import flambeau
-from flambeau import Tensor
-
+from ..._tensor import Tensor
+from ...core.base.dtypes import by_name
+from ...core.make.create import empty, ones, zeros
+from ...core.make.literal import tensor
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
@@ -30,7 +31,7 @@ __all__ = [
 def _register_affine(module: Module, shape: Any, weight: bool, bias: bool, device: Any, dtype: Any) -> None:
     """Register `weight` and `bias` of that shape, or None where they are not wanted."""
     for name, wanted in (("weight", weight), ("bias", bias)):
-        value = Parameter(flambeau.empty(shape, device=device, dtype=dtype)) if wanted else None
+        value = Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None
         module.register_parameter(name, value)
 
 
@@ -68,9 +69,9 @@ class _ChannelNorm(Module):
         tracked: tuple[Tensor | None, ...] = (None, None, None)
         if track_running_stats:
             tracked = (
-                flambeau.zeros(num_features, device=device, dtype=dtype),
-                flambeau.ones(num_features, device=device, dtype=dtype),
-                flambeau.tensor(0, device=device, dtype=flambeau.int64),
+                zeros(num_features, device=device, dtype=dtype),
+                ones(num_features, device=device, dtype=dtype),
+                tensor(0, device=device, dtype=by_name["int64"]),
             )
         for name, buffer in zip(("running_mean", "running_var", "num_batches_tracked"), tracked, strict=True):
             self.register_buffer(name, buffer)
@@ -339,7 +340,7 @@ class RMSNorm(Module):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         if elementwise_affine:
-            self.weight = Parameter(flambeau.empty(self.normalized_shape, device=device, dtype=dtype))
+            self.weight = Parameter(empty(self.normalized_shape, device=device, dtype=dtype))
         else:
             self.register_parameter("weight", None)
         self.reset_parameters()

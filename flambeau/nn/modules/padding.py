@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from flambeau import Tensor
-
+from ..._tensor import Tensor
 from .. import functional as F
 from .module import Module
 

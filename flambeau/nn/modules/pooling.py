@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from flambeau import Tensor
-
+from ..._tensor import Tensor
 from .. import functional as F
 from .module import Module
 
@@ -365,6 +364,8 @@ class MaxUnpool3d(_MaxUnpool):
 
 
 class _FractionalMaxPool(Module):
+    _dims: int
+
     def __init__(
         self,
         kernel_size: _size_t,
@@ -376,7 +377,13 @@ class _FractionalMaxPool(Module):
         super().__init__()
         if (output_size is None) == (output_ratio is None):
             raise ValueError(f"{type(self).__name__} requires exactly one of output_size and output_ratio")
-        self.kernel_size, self.output_size, self.output_ratio = kernel_size, output_size, output_ratio
+        spread = lambda v: v if v is None else tuple(v) if isinstance(v, (tuple, list)) else (v,) * self._dims
+        self.kernel_size = spread(kernel_size)
+        self.output_size, self.output_ratio = spread(output_size), spread(output_ratio)
+        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+            raise ValueError(
+                f"{type(self).__name__}: output_ratio must be between 0 and 1 (got {output_ratio})"
+            )
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
 
@@ -394,12 +401,16 @@ class _FractionalMaxPool(Module):
 class FractionalMaxPool2d(_FractionalMaxPool):
     """Maxima of windows at drawn places of (N, C, H, W) or (C, H, W), so that the output has any size (Graham, 2014)."""
 
+    _dims = 2
+
     def forward(self, input: Tensor) -> Any:
         return self._pool(F.fractional_max_pool2d, input)
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
     """Maxima of windows at drawn places of (N, C, D, H, W) or (C, D, H, W); see `FractionalMaxPool2d`."""
+
+    _dims = 3
 
     def forward(self, input: Tensor) -> Any:
         return self._pool(F.fractional_max_pool3d, input)

@@ -11,9 +11,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import flambeau
-from flambeau import Tensor
-
+from ..._tensor import Tensor
+from ...core.lib.products import addmm
+from ...core.make.create import empty, zeros
+from ...core.places.join import cat, stack
+from ...operations.neural.activations import relu
 from ...operations.neural.recurrent import gru_step, lstm_layer, lstm_step
 from .. import functional as F
 from .. import init
@@ -26,16 +28,16 @@ _State = tuple[Tensor, ...]
 
 
 def _tanh_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
-    return (flambeau.tanh(flambeau.addmm(x, state[0], weight.t())),)
+    return (F.tanh(addmm(x, state[0], weight.t())),)
 
 
 def _relu_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
-    return (flambeau.relu(flambeau.addmm(x, state[0], weight.t())),)
+    return (relu(addmm(x, state[0], weight.t())),)
 
 
 def _lstm_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
     hidden, cell = state
-    return lstm_step(flambeau.addmm(x, hidden, weight.t()), cell)
+    return lstm_step(addmm(x, hidden, weight.t()), cell)
 
 
 def _gru_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
@@ -150,7 +152,7 @@ class RNNBase(Module):
                 if proj_size:
                     shapes["weight_hr"] = (proj_size, hidden_size)
                 for name, shape in shapes.items():
-                    value = Parameter(flambeau.empty(shape, device=device, dtype=dtype))
+                    value = Parameter(empty(shape, device=device, dtype=dtype))
                     self.register_parameter(f"{name}_l{layer}{suffix}", value)
                 self._all_weights.append([f"{name}_l{layer}{suffix}" for name in shapes])
         self.reset_parameters()
@@ -232,7 +234,7 @@ class RNNBase(Module):
         if self.mode == "LSTM":
             sizes.append((*leading, self.hidden_size))
         if state is None:
-            return tuple(flambeau.zeros(size, dtype=sequence.dtype, device=sequence.device) for size in sizes)
+            return tuple(zeros(size, dtype=sequence.dtype, device=sequence.device) for size in sizes)
         for i, (part, size) in enumerate(zip(state, sizes, strict=True)):
             if tuple(part.shape) != size:
                 what = f"hidden[{i}]" if self.mode == "LSTM" else "hidden"
@@ -252,10 +254,10 @@ class RNNBase(Module):
                 )
                 outputs.append(output)
                 finals.append(final)
-            sequence = outputs[0] if directions == 1 else flambeau.cat(outputs, -1)
+            sequence = outputs[0] if directions == 1 else cat(outputs, -1)
             if self.dropout and layer < self.num_layers - 1:
                 sequence = F.dropout(sequence, self.dropout, self.training)
-        return sequence, tuple(flambeau.stack(parts) for parts in zip(*finals, strict=True))
+        return sequence, tuple(stack(parts) for parts in zip(*finals, strict=True))
 
     def _pass(self, place: int, sequence: Tensor, state: _State, backwards: bool) -> tuple[Tensor, _State]:
         """One layer in one direction."""
@@ -277,7 +279,7 @@ class RNNBase(Module):
             outputs.append(state[0])
         if backwards:
             outputs.reverse()
-        return flambeau.stack(outputs), state
+        return stack(outputs), state
 
 
 class RNN(RNNBase):
@@ -450,10 +452,10 @@ class RNNCellBase(Module):
         self.hidden_size = hidden_size
         self.bias = bias
         gates = num_chunks * hidden_size
-        self.weight_ih = Parameter(flambeau.empty((gates, input_size), device=device, dtype=dtype))
-        self.weight_hh = Parameter(flambeau.empty((gates, hidden_size), device=device, dtype=dtype))
+        self.weight_ih = Parameter(empty((gates, input_size), device=device, dtype=dtype))
+        self.weight_hh = Parameter(empty((gates, hidden_size), device=device, dtype=dtype))
         for name in ("bias_ih", "bias_hh"):
-            value = Parameter(flambeau.empty(gates, device=device, dtype=dtype)) if bias else None
+            value = Parameter(empty(gates, device=device, dtype=dtype)) if bias else None
             self.register_parameter(name, value)
         self.reset_parameters()
 
@@ -479,8 +481,8 @@ class RNNCellBase(Module):
         single = input.dim() == 1
         x = input.unsqueeze(0) if single else input
         if state is None:
-            zeros = flambeau.zeros(x.size(0), self.hidden_size, dtype=x.dtype, device=x.device)
-            state = (zeros, zeros) if mode == "LSTM" else (zeros,)
+            start = zeros(x.size(0), self.hidden_size, dtype=x.dtype, device=x.device)
+            state = (start, start) if mode == "LSTM" else (start,)
         elif single:
             state = tuple(part.unsqueeze(0) for part in state)
         step = _MODES[mode][1]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import flambeau
-from flambeau import Tensor
-
+from ..._tensor import Tensor
+from ...autograd.grad_mode import no_grad
+from ...core.make.create import empty
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
@@ -67,7 +67,7 @@ class Embedding(Module):
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
         if _weight is None:
-            table = flambeau.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
+            table = empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
             self.weight = Parameter(table, requires_grad=not _freeze)
             self.reset_parameters()
         else:
@@ -77,7 +77,7 @@ class Embedding(Module):
         """Draw new rows; the padding row becomes zero."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            with flambeau.no_grad():
+            with no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -181,9 +181,7 @@ class EmbeddingBag(Module):
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
         if _weight is None:
-            self.weight = Parameter(
-                flambeau.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
-            )
+            self.weight = Parameter(empty((num_embeddings, embedding_dim), device=device, dtype=dtype))
             self.reset_parameters()
         else:
             self.weight = Parameter(_weight)
@@ -192,7 +190,7 @@ class EmbeddingBag(Module):
         """Draw new rows; the padding row becomes zero."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            with flambeau.no_grad():
+            with no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
     def forward(

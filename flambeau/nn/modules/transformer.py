@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import flambeau
-from flambeau import Tensor
-
+from ..._tensor import Tensor
+from ...core.make.create import full
 from .. import functional as F
 from .. import init
+from .activation import GELU, ReLU
 from .attention import MultiheadAttention
 from .container import ModuleList
 from .dropout import Dropout
@@ -85,6 +85,11 @@ class TransformerEncoderLayer(Module):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.activation = _activation(activation)
+        # PyTorch's number of the activation in its fused kernel, or 0.
+        relu, gelu = (
+            self.activation is f or isinstance(activation, c) for f, c in ((F.relu, ReLU), (F.gelu, GELU))
+        )
+        self.activation_relu_or_gelu = 1 if relu else 2 if gelu else 0
 
     def forward(
         self,
@@ -208,6 +213,22 @@ class TransformerDecoderLayer(Module):
         return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
+def _takes_nested(layer: Module) -> bool:
+    """Whether PyTorch would hand this encoder layer nested tensors; here it says so and changes nothing."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return False
+    attention = layer.self_attn
+    return (
+        not layer.norm_first
+        and attention.batch_first
+        and attention._qkv_same_embed_dim
+        and attention.in_proj_bias is not None
+        and layer.activation_relu_or_gelu > 0
+        and layer.norm1.eps == layer.norm2.eps
+        and attention.num_heads % 2 == 0
+    )
+
+
 class TransformerEncoder(Module):
     """`num_layers` copies of an encoder layer, one after the other, and `norm` at the end.
 
@@ -234,6 +255,7 @@ class TransformerEncoder(Module):
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
+        self.use_nested_tensor = enable_nested_tensor and _takes_nested(encoder_layer)
         self.mask_check = mask_check
 
     def forward(
@@ -408,4 +430,4 @@ class Transformer(Module):
         tensor([[0., -inf],
                 [0., 0.]])
         """
-        return flambeau.full((sz, sz), -math.inf, device=device, dtype=dtype).triu(diagonal=1)
+        return full((sz, sz), -math.inf, device=device, dtype=dtype).triu(diagonal=1)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau import Tensor
-
+from ..._tensor import Tensor
 from .. import functional as F
 from .module import Module
 

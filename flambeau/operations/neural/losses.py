@@ -117,8 +117,9 @@ def _class_entropy_back(grad, input, column, top, total, kept, ignore_index, how
         grad = grad.unsqueeze(1)
     if again:  # differentiated again: out of recorded operations
         hit = (input.new_zeros(input.shape)).scatter(1, column.clamp(min=0), 1.0)
-        found = grad * (input.softmax(1) - hit)
-        return found.masked_fill(column == ignore_index, 0.0)
+        # Masked before the product: a NaN that an ignored row is given goes no further, at any order.
+        grad = grad.expand(column.shape).masked_fill(column == ignore_index, 0.0)
+        return grad * (input.softmax(1) - hit)
     return class_gradients.over((input, column, top, total, grad), 1, params=(float(ignore_index),))
 
 
@@ -157,9 +158,19 @@ def cross_entropy(
         raise RuntimeError(
             f"cross_entropy(): label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
         )
-    if tuple(input.shape) == tuple(target.shape) and target.is_floating_point():
+    if tuple(input.shape) == tuple(target.shape):
+        if not target.is_floating_point():
+            raise RuntimeError(
+                "cross_entropy(): Expected floating point type for target with class probabilities, got "
+                f"{target.dtype.name}"
+            )
+        if ignore_index >= 0:
+            raise RuntimeError(
+                f"cross_entropy(): ignore_index is not supported for floating point target, got {ignore_index}"
+            )
+        _check_class_weights("cross_entropy", input, weight)
         return _probability_entropy(input, target, weight, reduction, label_smoothing)
-    _check_classes("cross_entropy", input, target)
+    _check_classes("cross_entropy", input, target, weight)
     plain = (
         weight is None
         and label_smoothing == 0.0
@@ -207,16 +218,38 @@ def _probability_entropy(input, target, weight, how: str, smoothing: float):
     return loss.sum() / rows if how == "mean" else loss.sum() if how == "sum" else loss
 
 
-def _check_classes(name: str, input, target) -> None:
-    if input.ndim == 0 or target.ndim != max(input.ndim - 1, 0):
-        raise ValueError(
-            f"{name}(): a target with {max(input.ndim - 1, 0)} dimensions expected for input of shape "
-            f"{tuple(input.shape)}, got shape {tuple(target.shape)}"
+def _check_classes(name: str, input, target, weight) -> None:
+    """Whether `target` has a class number for each row of scores, and `weight` a number for each class.
+
+    As in PyTorch, ValueError is for another number of rows, RuntimeError for all else.
+    """
+    axis = 1 if input.ndim > 1 else 0
+    if input.ndim == 0:
+        raise ValueError(f"{name}(): an input with at least 1 dimension expected, got shape ()")
+    if not input.is_floating_point():
+        raise NotImplementedError(f"{name}(): \"{name}\" not implemented for '{input.dtype.name}'")
+    wanted, got = tuple(s for d, s in enumerate(input.shape) if d != axis), tuple(target.shape)
+    if got != wanted and not (input.ndim == 1 and got == (1,)):
+        raise (RuntimeError if got[:1] == wanted[:1] else ValueError)(
+            f"{name}(): Expected target of shape {wanted} for input of shape {tuple(input.shape)}, got {got}"
         )
-    wanted = tuple(s for d, s in enumerate(input.shape) if d != (1 if input.ndim > 1 else 0))
-    if tuple(target.shape) != wanted:
-        raise ValueError(
-            f"{name}(): Expected target of shape {wanted} for input of shape {tuple(input.shape)}, got {tuple(target.shape)}"
+    if target.dtype.name not in ("int64", "uint8"):
+        raise RuntimeError(
+            f"{name}(): expected target dtype to be int64 or uint8, but got {target.dtype.name}"
+        )
+    _check_class_weights(name, input, weight)
+    if weight is not None and weight.dtype is not input.dtype:
+        raise RuntimeError(
+            f"{name}(): expected weight of dtype {input.dtype.name} but found {weight.dtype.name}"
+        )
+
+
+def _check_class_weights(name: str, input, weight) -> None:
+    classes = input.shape[1 if input.ndim > 1 else 0]
+    if weight is not None and (weight.numel() != classes or (weight.ndim != 1 and input.ndim <= 2)):
+        raise RuntimeError(
+            f"{name}(): weight tensor should be defined either for all {classes} classes or no classes but got "
+            f"weight tensor of shape: {tuple(weight.shape)}"
         )
 
 
@@ -235,8 +268,10 @@ def nll_loss(
     "mean" divides by the weights of the rows that count.  IndexError for a class number that there is not.
     """
     reduction = check_reduction("nll_loss", reduction, size_average, reduce)
-    _check_classes("nll_loss", input, target)
+    _check_classes("nll_loss", input, target, weight)
     axis = 1 if input.ndim > 1 else 0
+    if input.ndim == 1:
+        target = target.reshape(())
     kept = target != ignore_index
     inside = where(kept, target, 0)
     try:
@@ -541,8 +576,12 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     if tuple(var.shape) != tuple(input.shape):
         if tuple(var.shape) == tuple(input.shape[:-1]):
             var = var.unsqueeze(-1)
-        elif tuple(var.shape[:-1]) != tuple(input.shape[:-1]) or var.shape[-1] != 1:
-            raise ValueError(f"gaussian_nll_loss(): var is of incorrect size {tuple(var.shape)}")
+        # One dimension may broadcast.  As in PyTorch, it is the sizes of `var` that differ which must add up to 1.
+        elif var.ndim != input.ndim or sum(v for v, n in zip(var.shape, input.shape) if v != n) != 1:
+            raise ValueError(
+                f"gaussian_nll_loss(): var is of incorrect size {tuple(var.shape)} for input of shape "
+                f"{tuple(input.shape)}"
+            )
     if not holds(var >= 0):
         raise ValueError("gaussian_nll_loss(): var has negative entry/entries")
     floor = var.detach().clamp(min=eps)

@@ -35,6 +35,14 @@ def normalized_rows(x, *, eps=1e-5):
     return _standardised(x, eps)
 
 
+@row(places=(), name="instance_rows")
+def instance_rows(x, *, eps=1e-5):
+    """`normalized_rows`, but where variance + eps is 0, 1 / √(variance + eps) is taken for 0."""
+    found, mean, inverse = _standardised(x, eps)
+    constant, zero = inverse == math.inf, fn.like(inverse, 0.0)
+    return fn.where(constant, zero, found), mean, fn.where(constant, zero, inverse)
+
+
 @row(places=(), name="affine_rows", per_row=())
 def affine_rows(x, weight, bias, *, eps=1e-5):
     """`normalized_rows` times weight plus bias; mean and scale for the derivative."""
@@ -81,9 +89,9 @@ def layer_norm(
     return found if bias is None else found + bias
 
 
-def _normalized(input: TensorBase, dims: tuple[int, ...], eps: float) -> TensorBase:
-    """`normalized_rows` on the tape."""
-    found, mean, inverse = normalized_rows.over((input.detach(),), dims, True, params=(eps,))
+def _normalized(input: TensorBase, dims: tuple[int, ...], eps: float, rows=normalized_rows) -> TensorBase:
+    """`normalized_rows`, or `instance_rows`, on the tape."""
+    found, mean, inverse = rows.over((input.detach(),), dims, True, params=(eps,))
     if tape.recording(input):
         tape.record(
             "NativeLayerNormBackward0",
@@ -91,15 +99,18 @@ def _normalized(input: TensorBase, dims: tuple[int, ...], eps: float) -> TensorB
             (input,),
             found,
             (input,),
-            (mean, inverse, dims, eps),
+            (mean, inverse, dims, eps, rows is instance_rows),
         )
     return found
 
 
-def _normalized_back(grad, input, mean, inverse, dims, eps):
+def _normalized_back(grad, input, mean, inverse, dims, eps, constant_too):
     if tape.is_grad_enabled():  # differentiated again: out of recorded operations
         mean = input.mean(dims, True)
-        inverse = ((input - mean).square().mean(dims, True) + eps).rsqrt()
+        spread = (input - mean).square().mean(dims, True) + eps
+        if constant_too:
+            spread = spread.masked_fill(spread.detach() == 0, math.inf)
+        inverse = spread.rsqrt()
         y = (input - mean) * inverse
         return inverse * (grad - grad.mean(dims, True) - y * (grad * y).mean(dims, True))
     return normalized_rows_back.over((grad, input, mean, inverse), dims, True)
@@ -179,6 +190,8 @@ def batch_norm(
     ndim = input.ndim
     dims = tuple(d for d in range(ndim) if d != 1)
     if not training:
+        if eps < 0:
+            raise ValueError(f"batch_norm(): batch_norm eps must be non-negative, but got {eps}")
         if running_mean is None or running_var is None:
             raise RuntimeError(
                 "batch_norm(): expected running_mean and running_var to be given when training=False"
@@ -253,7 +266,10 @@ def instance_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> TensorBase:
-    """Each channel of each example to mean 0 and variance 1, then weight and bias (Ulyanov et al. 2016)."""
+    """Each channel of each example to mean 0 and variance 1, then weight and bias (Ulyanov et al. 2016).
+
+    With `eps` = 0 a channel that is constant becomes 0.
+    """
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     dims = tuple(range(2, input.ndim))
@@ -265,7 +281,7 @@ def instance_norm(
             running_mean.data.mul_(1 - momentum).add_(mean.mean(0), alpha=momentum)
         if running_var is not None:
             running_var.data.mul_(1 - momentum).add_(var.mean(0), alpha=momentum)
-    found = _normalized(input, dims, eps)
+    found = _normalized(input, dims, eps, instance_rows)
     w, b = _affine(weight, bias, input.ndim)
     found = found if weight is None else found * w
     return found if bias is None else found + b

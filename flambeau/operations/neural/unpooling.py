@@ -117,8 +117,18 @@ def _fractional(n: int) -> None:
         drawn = _random_samples
         if drawn is None:
             drawn = rand(batch, channels, n, dtype=x.dtype, device=x.device)
+        if drawn.ndim != 3 or drawn.shape[0] < batch or tuple(drawn.shape[1:]) != (channels, n):
+            raise RuntimeError(
+                f"{who}(): Expected _random_samples of shape ({batch}, {channels}, {n}), or of more images, got "
+                f"{tuple(drawn.shape)}"
+            )
+        if drawn.dtype is not x.dtype:
+            raise RuntimeError(
+                f"{who}(): Expected _random_samples of the input's dtype {x.dtype}, got {drawn.dtype}"
+            )
         rule = Result((batch, channels, math.prod(sizes) * math.prod(window)), by_name["int64"])
-        places = computed(rule, lambda u: _window_places(u, spatial, sizes, window), drawn.double())
+        drawn = drawn[:batch].detach().double()
+        places = computed(rule, lambda u: _window_places(u, spatial, sizes, window), drawn)
         gathered = x.flatten(2).gather(2, places).reshape(batch, channels, *sizes, math.prod(window))
         values, which = gathered.max(-1)
         values = values if input.ndim == n + 2 else values.squeeze(0)

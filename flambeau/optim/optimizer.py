@@ -1,13 +1,11 @@
 """The base class of all optimisers: parameter groups, state, checkpoints and hooks.
 
-An optimiser writes `step`; everything else is here.  The arithmetic of the steps is in
-`flambeau.operations.neural.optimizer_steps`: one fused kernel that runs over the lists of all parameters of a group.
+An optimiser writes `step`; everything else is here.  Those of this package are declarations (`_declared`).
 """
 
 from __future__ import annotations
 
 import functools
-import math
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -15,8 +13,9 @@ from copy import deepcopy
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-import flambeau
-
+from ..autograd.grad_mode import enable_grad
+from ..core.base.dtypes import by_name
+from ..core.base.tensor import TensorBase
 from ..utils.hooks import RemovableHandle
 
 Group: TypeAlias = dict[str, Any]
@@ -96,6 +95,20 @@ class Optimizer:
 
     A subclass defines `step(closure=None)`; hooks are run around it.
 
+    The optimisers of this package share these options, where they have them:
+    `lr`: the learning rate, a number or a tensor of one element, as other numbers may be, too.
+    `weight_decay`: how much of each parameter is added to its gradient.
+    `maximize`: climb instead of descend.
+    `differentiable`: record the step, so that it can be differentiated by parameters, gradients and options that
+    are tensors.  Parameters must not be leaves that require gradients then.
+    `capturable`: keep and read `state[p]["step"]` beside the parameter, on an accelerator, so that nothing waits for
+    the host; AssertionError in `step` for parameters on the CPU.
+    `foreach`, `fused`: choose among implementations elsewhere.  Here a step is one pass of a fused kernel over all
+    parameters, unless it is differentiable or capturable.  `fused=True` refuses other than floating-point
+    parameters, and to be combined with `foreach=True` or `differentiable=True`, by RuntimeError.
+    Complex parameters are pairs of real ones.  What the state counts, as `state[p]["step"]`, are 0-dim float32 tensors
+    (float64 where that is the default dtype).
+
     Raises TypeError when `params` is a tensor, or holds anything that is not one; ValueError when it is
     empty, a parameter is in two groups, or a parameter is the result of an operation (not a leaf).
 
@@ -107,9 +120,6 @@ class Optimizer:
     >>> weight.tolist() == flambeau.tensor([0.7, 0.7]).tolist()
     True
     """
-
-    # The options that checkpoints of earlier versions of PyTorch lack, and what it meant to have none.
-    _added_options: dict[str, Any] = {}
 
     # An optimiser gets a dictionary of its own with its first hook of a kind, so that one whose class does not call
     # `super().__init__()`, as of those that wrap another optimiser, needs none.
@@ -129,7 +139,7 @@ class Optimizer:
             cls.step = _with_hooks(cls.step)  # type: ignore[method-assign]
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
-        if isinstance(params, flambeau.Tensor):
+        if isinstance(params, TensorBase):
             raise TypeError(
                 f"{type(self).__name__}: params must be an iterable of tensors or of dicts, got one tensor "
                 f"of shape {tuple(params.shape)}"
@@ -152,9 +162,6 @@ class Optimizer:
         """Takes over the attributes of a copied or unpickled optimiser, or the state and groups of a checkpoint."""
         for name, value in state.items():  # where a class has a property of that name, through it
             setattr(self, name, value)
-        for group in state.get("param_groups", ()):
-            for option, meaning in self._added_options.items():
-                group.setdefault(option, meaning)
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
@@ -168,10 +175,8 @@ class Optimizer:
         loss is returned."""
         raise NotImplementedError(f"{type(self).__name__} does not define step")
 
-    def _loss(self, closure: Callable[[], Any] | None) -> Any:
-        if closure is None:
-            return None
-        with flambeau.enable_grad():
+    def _loss(self, closure: Callable[[], Any]) -> Any:
+        with enable_grad():
             return closure()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -203,7 +208,7 @@ class Optimizer:
         if not isinstance(param_group, dict):
             raise TypeError(f"{where}: param_group must be a dict, got {type(param_group).__name__}")
         params = param_group["params"]
-        if isinstance(params, flambeau.Tensor):
+        if isinstance(params, TensorBase):
             params = [params]
         elif isinstance(params, (set, frozenset)):
             raise TypeError(f"{where}: params must be in an ordered collection such as a list, got a set")
@@ -217,7 +222,7 @@ class Optimizer:
                 )
             params = [p[1] for p in params]
         for i, p in enumerate(params):
-            if not isinstance(p, flambeau.Tensor):
+            if not isinstance(p, TensorBase):
                 raise TypeError(f"{where}: params[{i}] must be a tensor, got {type(p).__name__}")
             if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
                 raise ValueError(
@@ -229,7 +234,8 @@ class Optimizer:
                 raise ValueError(
                     f"{where}: the option {name!r} has no default and must be given by the group"
                 )
-        if self.param_groups and bool(names) != ("param_names" in self.param_groups[0]):
+        named = bool(names) or "param_names" in param_group
+        if self.param_groups and named != ("param_names" in self.param_groups[0]):
             raise ValueError(f"{where}: either all parameter groups have named parameters or none has")
         if len(set(params)) != len(params):
             warnings.warn(
@@ -261,7 +267,7 @@ class Optimizer:
         groups = [{k: v for k, v in g.items() if k != "params"} for g in self.param_groups]
         for group, packed in zip(self.param_groups, groups):
             packed["params"] = [number[p] for p in group["params"]]
-        state = {number[k] if isinstance(k, flambeau.Tensor) else k: v for k, v in self.state.items()}
+        state = {number[k] if isinstance(k, TensorBase) else k: v for k, v in self.state.items()}
         result = {"state": state, "param_groups": groups}
         for hook in self._optimizer_state_dict_post_hooks.values():
             changed = hook(self, result)
@@ -295,14 +301,17 @@ class Optimizer:
                     f"parameters, that of the optimizer {len(group['params'])}"
                 )
         owner = {
-            index: p
+            index: (p, new)
             for group, new in zip(self.param_groups, saved)
             for index, p in zip(new["params"], group["params"])
         }
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         for key, value in state_dict["state"].items():
-            p = owner.get(key)
-            state[key if p is None else p] = deepcopy(value) if p is None else _copy_state(value, p)
+            if key in owner:
+                p, group = owner[key]
+                state[p] = _copy_state(value, p, group)
+            else:
+                state[key] = deepcopy(value)
         for group, new in zip(self.param_groups, saved):
             new["params"] = group["params"]
             if "param_names" in group:
@@ -338,67 +347,20 @@ class Optimizer:
         return self._add_hook("_optimizer_load_state_dict_post_hooks", hook, prepend)
 
 
-def _copy_state(value: Any, p: Any, key: str | None = None) -> Any:
-    """A copy of a state entry with its tensors where, and of the dtype, the parameter `p` is."""
-    if isinstance(value, flambeau.Tensor):
-        if key == "step":
-            return int(value)
-        dtype = p.dtype if p.is_floating_point() else value.dtype
-        return value.detach().to(device=p.device, dtype=dtype, copy=True)
-    if key == "step":
-        return int(value)
-    if isinstance(value, dict):
-        return {k: _copy_state(v, p, k) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_copy_state(v, p) for v in value)
-    return deepcopy(value)
+def _copy_state(value: Any, p: Any, group: Group, key: str | None = None) -> Any:
+    """A copy of a state entry with its tensors where, and of the dtype, the parameter `p` is.
 
-
-# What the optimisers of this package share.
-
-
-def check_nonnegative(name: str, **options: Any) -> None:
-    """Raises ValueError, naming optimiser and option, for an option that is negative or not a number."""
-    for option, value in options.items():
-        if not 0.0 <= value:
-            raise ValueError(f"Invalid {option} for {name}: got {value}, wanted a number >= 0")
-
-
-def check_fraction(name: str, **options: Any) -> None:
-    """Raises ValueError, naming optimiser and option, for an option outside [0, 1)."""
-    for option, value in options.items():
-        if not 0.0 <= value < 1.0:
-            raise ValueError(f"Invalid {option} for {name}: got {value}, wanted a number in [0, 1)")
-
-
-def check_rate(name: str, lr: Any) -> None:
-    """Raises ValueError for a learning rate that is negative, or a tensor of other than one element."""
-    if isinstance(lr, flambeau.Tensor) and lr.numel() != 1:
-        raise ValueError(f"Invalid lr for {name}: got a tensor of {lr.numel()} elements, wanted one element")
-    if not 0.0 <= lr:
-        raise ValueError(f"Invalid lr for {name}: got {lr}, wanted a number >= 0")
-
-
-def check_unavailable(name: str, **flags: bool) -> None:
-    """Raises ValueError for a flag that asks for what fused steps cannot give."""
-    for flag, value in flags.items():
-        if value:
-            raise ValueError(
-                f"{flag}=True is not available for {name}: its step is one fused kernel outside the tape"
-            )
-
-
-def run(kernel: Any, lists: list[list[Any]], options: dict[str, float]) -> None:
-    """Runs a step over the lists [parameters, gradients, *running means] and writes all but the gradients in
-    place.
-
+    `step` keeps its dtype, and lies beside `p` only where the step runs there.
     """
-    if not lists[0]:
-        return
-    kernel.foreach(lists, out=[lists[0], *lists[2:]], **options)
-
-
-def bias_correction(beta: float, step: int) -> float:
-    """1 - beta^step, which undoes the pull of a running mean towards its start at zero (Kingma and Ba,
-    2015)."""
-    return 1.0 - math.pow(beta, step)
+    if isinstance(value, TensorBase):
+        if key != "step":
+            dtype = p.dtype if p.is_floating_point() else value.dtype
+            return value.detach().to(device=p.device, dtype=dtype, copy=True)
+        if group.get("capturable") or group.get("fused"):
+            return value.detach().to(device=p.device, dtype=by_name["float32"], copy=True)
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {k: _copy_state(v, p, group, k) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_copy_state(v, p, group) for v in value)
+    return deepcopy(value)

@@ -1,0 +1,434 @@
+"""Optimisers as declarations: a rule, its options and its state.
+
+    class Adagrad(Declared):
+        options = dict(lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10)
+        flags = "foreach, *, maximize, differentiable, fused"
+        entries = dict(step=scalar(), sum=like(start="initial_accumulator_value"))
+
+        @staticmethod
+        def rule(p, g, sum, *, step, lr, lr_decay, eps):
+            sum = sum + g * g
+            return p - lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum) + eps), sum
+
+Everything else follows: the constructor and its checks, the state, checkpoints, one fused kernel for each
+combination of what is on and off, complex parameters, and the rule as ordinary operations where its steps are to
+be differentiated or captured.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from ..autograd.grad_mode import set_grad_enabled
+from ..codegen import expr as ex
+from ..codegen.expr import Expr
+from ..core.base.dtypes import by_name, get_default_dtype
+from ..core.base.tensor import TensorBase
+from ..core.make.create import full, zeros_like
+from ..core.views.views import view_as_real
+from ._fused import Fused, Leaf, which_are_off
+from .optimizer import Group, Optimizer, Params
+
+# The options that all optimisers share, where they have them, and what they are by default.
+FLAGS: dict[str, Any] = dict(foreach=None, maximize=False, capturable=False, differentiable=False, fused=None)
+
+
+class Option(NamedTuple):
+    """An option's default and what it must be."""
+
+    default: Any
+    holds: Callable[[Any], bool]
+    wanted: str
+
+
+def anything(default: Any) -> Option:
+    """An option of any value."""
+    return Option(default, lambda value: True, "")
+
+
+def _option(value: Any) -> Option:
+    """What a default alone says: numbers are not negative, pairs are fractions, flags are as they are."""
+    if isinstance(value, Option):
+        return value
+    if value is None or isinstance(value, bool):
+        return anything(value)
+    if isinstance(value, tuple):
+        return Option(value, lambda given: all(0.0 <= x < 1.0 for x in given), "numbers in [0, 1)")
+    return Option(value, lambda x: bool(0.0 <= x), "a number >= 0")
+
+
+class Entry(NamedTuple):
+    """What `state[p]` has under one name; made by `like` or `scalar`."""
+
+    start: float | str | Callable[[Any], Any]
+    when: str = ""
+    is_scalar: bool = False
+
+
+def like(start: float | str | Callable[[Any], Any] = 0.0, when: str = "") -> Entry:
+    """A tensor like the parameter, while the option `when` is on.
+
+    It starts as a number, as the value of the option of that name, or as what a function makes of the parameter
+    (None for no such entry).
+    """
+    return Entry(start, when)
+
+
+def scalar(start: float | str = 0.0) -> Entry:
+    """One number, in a 0-dim tensor."""
+    return Entry(start, is_scalar=True)
+
+
+class Declared(Optimizer):
+    """The base of the optimisers that are a rule.  A subclass says:
+
+    `options`: their defaults, in the order of the constructor.  Numbers must not be negative and pairs must be
+    fractions in [0, 1), unless an `Option` says otherwise.
+    `flags`: what the constructor takes after them, of `FLAGS` and of the options; behind `*` by keyword alone.
+    `fixed`: options that groups have and the constructor does not take.
+    `entries`: the state of a parameter.  `step` counts its steps.
+    `rule(p, g, *tensors, *, …)`: the new parameter, then the new tensors and scalars in the order of `entries`,
+    without `step`.  `maximize` and `weight_decay` are in `p` and `g` already.  By keyword the rule asks for scalars,
+    options, and `first` (whether the state is new).  An entry whose option is off is None, and so is its result.
+    `elementwise`: whether each element is by itself; else the rule sees whole tensors.
+    `decoupled`: whether `weight_decay` shrinks p by lr·weight_decay in place of entering the gradient; an option
+    `decoupled_weight_decay` may say it, too.
+    `at_once`: whether the constructor makes the state.
+    """
+
+    options: ClassVar[dict[str, Any]] = {}
+    flags: ClassVar[str] = ""
+    fixed: ClassVar[dict[str, Any]] = {}
+    entries: ClassVar[dict[str, Entry]] = {}
+    rule: ClassVar[Callable[..., Any]]
+    elementwise: ClassVar[bool] = True
+    decoupled: ClassVar[bool] = False
+    at_once: ClassVar[bool] = False
+
+    if TYPE_CHECKING:  # each class has one with its own signature
+
+        def __init__(self, params: Params, *options: Any, **more: Any) -> None: ...
+
+    # What follows from these.
+    _checks: ClassVar[dict[str, Option]] = {}
+    _tensors: ClassVar[dict[str, Entry]] = {}
+    _scalars: ClassVar[list[str]] = []
+    _asked: ClassVar[list[str]] = []
+    _switches: ClassVar[list[str]] = []  # the options that choose a kernel by being on or off, or not zero
+    _key: ClassVar[Any]  # of a group: which of these are off
+    _kernels: ClassVar[
+        tuple[dict[tuple[bool, ...], Fused], ...]
+    ]  # of later steps and of the first, by `_key`
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._kernels = ({}, {})
+        cls._checks = {name: _option(value) for name, value in cls.options.items()}
+        for name in cls._flag_names():
+            cls._checks.setdefault(name, _option(FLAGS.get(name)))
+        cls._tensors = {name: e for name, e in cls.entries.items() if not e.is_scalar}
+        cls._scalars = [name for name, e in cls.entries.items() if e.is_scalar]
+        cls._asked = [
+            n for n, p in inspect.signature(cls.rule).parameters.items() if p.kind is p.KEYWORD_ONLY
+        ]
+        known = {*cls._checks, *cls.fixed}
+        switches: list[str] = [
+            n for n in ("maximize", "weight_decay", "decoupled_weight_decay") if n in known
+        ]
+        switches += [e.when for e in cls._tensors.values() if e.when]
+        switches += [n for n in cls._asked if n in cls._checks and isinstance(cls._checks[n].default, bool)]
+        cls._switches = list(dict.fromkeys(switches))
+        cls._key = staticmethod(which_are_off(cls._switches))
+        if "options" in vars(cls):
+            cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
+
+    @classmethod
+    def _flag_names(cls) -> list[str]:
+        return [name for name in cls.flags.replace(",", " ").split() if name != "*"]
+
+    @classmethod
+    def check(cls, options: dict[str, Any]) -> None:
+        """Raises ValueError for options that do not go together."""
+
+    def _begin(self, params: Params, options: dict[str, Any]) -> None:
+        name = type(self).__name__
+        for option, (_, holds, wanted) in self._checks.items():
+            value = options[option]
+            if isinstance(value, (tuple, list)):
+                if len({isinstance(x, TensorBase) for x in value}) > 1:
+                    raise ValueError(
+                        f"{name}: {option} must be either both floats or both Tensors, got {value}"
+                    )
+                value = options[option] = _squeezed(tuple(value))
+            for x in value if isinstance(value, tuple) else (value,):
+                if isinstance(x, TensorBase) and x.numel() != 1:
+                    raise ValueError(
+                        f"Invalid {option} for {name}: got a tensor of {x.numel()} elements, wanted one element"
+                    )
+            if not holds(value):
+                raise ValueError(f"Invalid {option} for {name}: got {value}, wanted {wanted}")
+        self.check(options)
+        super().__init__(params, options)
+        if options.get("fused"):
+            for other in ("differentiable", "foreach"):
+                if options.get(other):
+                    raise RuntimeError(f"{name}: fused=True and {other}=True exclude each other")
+        if self.at_once:
+            for group in self.param_groups:
+                for p in group["params"]:
+                    self._complete(group, p)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """As the base's; options and entries that earlier versions did not have, or kept otherwise, are mended."""
+        super().__setstate__(state)
+        for group in state.get("param_groups", ()):
+            for option, check in self._checks.items():
+                group.setdefault(option, check.default)
+            group.update(self.fixed)
+            for p in group["params"]:
+                entries = self.state.get(p, {})
+                for name in [n for n, value in entries.items() if value is None and n in self.entries]:
+                    del entries[name]
+                for name in self._scalars:
+                    if name in entries and not isinstance(entries[name], TensorBase):
+                        entries[name] = _number(entries[name], group, p)
+
+    # --- state ---
+    def _complete(self, group: Group, p: Any) -> bool:
+        """Makes the entries that a parameter has not yet; whether there were any."""
+        state, made = self.state[p], False
+        for name, entry in self.entries.items():
+            if name not in state and (not entry.when or group[entry.when]):
+                start = group[entry.start] if isinstance(entry.start, str) else entry.start
+                value = _number(start, group, p) if entry.is_scalar else _tensor_like(p, start)
+                if value is not None:
+                    state[name], made = value, True
+        return made
+
+    # --- steps ---
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates every parameter that has a gradient; returns the closure's loss, if there is a closure."""
+        loss = None if closure is None else self._loss(closure)
+        by_operations = not self.elementwise or self.defaults.get("differentiable")
+        for group in self.param_groups:
+            params = group["params"]
+            grads = [g for p in params if (g := p.grad) is not None]
+            if len(grads) != len(params):
+                params = [p for p in params if p.grad is not None]
+            if not params:
+                continue
+            if group.get("fused"):
+                self._refuse_fused(params)
+            if by_operations or group.get("capturable"):
+                self._step_by_operations(group, params)
+            else:
+                self._fused_step(group, params, grads)
+        return loss
+
+    def _refuse_fused(self, params: list[Any]) -> None:
+        for p in params:
+            if not p.is_floating_point():
+                raise RuntimeError(
+                    f"{type(self).__name__}.step: fused=True requires all the params to be floating point "
+                    f"tensors, got {p.dtype}"
+                )
+
+    def _fused_step(self, group: Group, params: list[Any], grads: list[Any], first: bool = False) -> None:
+        """One run of a kernel for all parameters whose scalars are the same."""
+        kernels, key = self._kernels[first], self._key(group)
+        kernel = kernels.get(key)
+        if kernel is None:
+            kernel = kernels[key] = self._traced(group, first)
+        lists: list[list[Any]] = [params, grads]
+        scalars: list[list[Any]] = []
+        if kernel.reads:
+            states = list(map(self.state.__getitem__, params))
+            try:
+                for get in kernel.tensors:
+                    lists.append(list(map(get, states)))
+                for get in kernel.scalars:
+                    scalars.append(list(map(get, states)))
+            except KeyError:
+                new = [self._complete(group, p) for p in params]
+                for is_new in dict.fromkeys(new):
+                    chosen, their_grads = _chosen((params, grads), new, is_new)
+                    self._fused_step(group, chosen, their_grads, is_new)
+                return
+        if any(map(TensorBase.is_complex, params)):
+            lists = [[_real(x) for x in tensors] for tensors in lists]
+        now = []
+        for column in scalars:
+            values = list(map(float, column))
+            if values.count(values[0]) != len(values):
+                return self._steps_apart(kernel, group, lists, scalars)
+            now.append(values[0])
+        kernel.run(group, lists, scalars, now)
+
+    def _steps_apart(
+        self, kernel: Fused, group: Group, lists: list[list[Any]], scalars: list[list[Any]]
+    ) -> None:
+        """A run for each tuple of scalars."""
+        keys = list(zip(*(map(float, column) for column in scalars)))
+        for now in dict.fromkeys(keys):
+            kernel.run(group, _chosen(lists, keys, now), _chosen(scalars, keys, now), now)
+
+    def _traced(self, group: Group, first: bool) -> Fused:
+        """The kernel of the rule where the options of `_switches` are on and off as in the group."""
+        on = {name: bool(group[name]) for name in self._switches}
+        leaves: dict[Expr, Leaf] = {}
+
+        def leaf(name: str, statement: str = "") -> Expr:
+            made = ex.make("parameter", (), "float64", name)
+            leaves[made] = Leaf(name, statement)
+            return made
+
+        def number(name: str) -> Any:
+            if name == "first":
+                return first
+            if name in self._scalars:
+                return leaf(name)
+            default = self._checks[name].default
+            if isinstance(default, bool):
+                return on[name]
+            if not isinstance(default, tuple):
+                return leaf(name, f"{name} = float(group[{name!r}])")
+            parts = [f"{name}{k}" for k in range(len(default))]
+            return tuple(leaf(part, f"{', '.join(parts)} = map(float, group[{name!r}])") for part in parts)
+
+        p, g, *inputs = (ex.input(k, "float64") for k in range(2 + len(self._tensors)))
+        names = [n for n, e in self._tensors.items() if not e.when or on[e.when]]
+        results, updates = self._applied(p, g, dict(zip(names, inputs)), number, on)
+        return Fused(type(self).__name__, results, updates, names, self._scalars, leaves)
+
+    def _applied(
+        self, p: Any, g: Any, state: dict[str, Any], number: Callable[[str], Any], on: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The new parameter and the new tensors of `state`; the new scalars, but for `step`."""
+        if on.get("maximize"):
+            g = -g
+        if on.get("weight_decay"):
+            decay = number("weight_decay")
+            if on.get("decoupled_weight_decay", self.decoupled):
+                p = p * (1 - number("lr") * decay)
+            else:
+                g = g + decay * p
+        tensors = [state.get(name) for name in self._tensors]
+        results = self.rule(p, g, *tensors, **{name: number(name) for name in self._asked})
+        new, *rest = results if isinstance(results, tuple) else (results,)
+        names = [name for name in self.entries if name != "step"]
+        if len(rest) != len(names):
+            raise TypeError(
+                f"{type(self).__name__}.rule returns {1 + len(rest)} values, wanted the parameter and {names}"
+            )
+        after = dict(zip(names, rest))
+        return [new, *(after[name] for name in state)], {
+            name: after[name] for name in self._scalars if name != "step"
+        }
+
+    def _step_by_operations(self, group: Group, params: list[Any]) -> None:
+        """The rule on tensors, one parameter after the other; recorded where the step is differentiable."""
+        differentiable = bool(self.defaults.get("differentiable"))
+        with set_grad_enabled(differentiable):
+            for p in params:
+                if group.get("capturable") and p.device.type == "cpu":
+                    raise AssertionError(
+                        f"{type(self).__name__}.step: capturable=True takes parameters on accelerators, "
+                        f"got one on {p.device}"
+                    )
+                first = self._complete(group, p)
+                self._step_one(group, p, first, differentiable)
+
+    def _step_one(self, group: Group, p: Any, first: bool, differentiable: bool) -> None:
+        state = self.state[p]
+        names = [name for name in self._tensors if name in state]
+        written = [_real(x) for x in (p, *(state[name] for name in names))]
+        # What the tape saves must not be written over: the rule sees copies then.
+        seen = [x.clone() for x in written] if differentiable else written
+        # Without `capturable`, PyTorch's optimisers read their scalars on the host, in float64.
+        on_device = "capturable" in self._checks
+        scalars = {
+            name: state[name].to(p.device) if on_device else float(state[name]) for name in self._scalars
+        }
+        if "step" in scalars:
+            scalars["step"] = scalars["step"] + 1
+
+        def number(name: str) -> Any:
+            if name == "first":
+                return first
+            return scalars[name] if name in scalars else _squeezed(group[name], p.device)
+
+        on = {name: bool(group[name]) for name in self._switches}
+        results, updates = self._applied(seen[0], _real(p.grad), dict(zip(names, seen[1:])), number, on)
+        for old, new in zip(written, results):
+            old.copy_(new)
+        for name, value in {**scalars, **updates}.items():
+            write = state[name].copy_ if isinstance(value, TensorBase) else state[name].fill_
+            write(value)
+
+
+def _constructor(cls: type[Declared]) -> Callable[..., None]:
+    """`__init__` with the signature that `options` and `flags` say."""
+    flags = cls._flag_names()
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(name, kind) for name in ("self", "params")]
+    first = [name for name in cls.options if name not in flags and name not in cls.fixed]
+    for name in (*first, *cls.flags.replace(",", " ").split()):
+        if name == "*":
+            kind = inspect.Parameter.KEYWORD_ONLY
+        else:
+            parameters.append(inspect.Parameter(name, kind, default=cls._checks[name].default))
+    signature = inspect.Signature(parameters)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{cls.__name__}.__init__(): {error}") from None
+        bound.apply_defaults()
+        _, params, *_ = bound.args
+        options = {name: value for name, value in bound.arguments.items() if name not in ("self", "params")}
+        self._begin(params, {**options, **cls.fixed})
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    __init__.__qualname__ = f"{cls.__qualname__}.__init__"
+    return __init__
+
+
+def _number(value: Any, group: Group, p: Any) -> Any:
+    """A 0-dim tensor for an entry of the state of `p`, where PyTorch has it."""
+    wide = get_default_dtype().name == "float64" and not group.get("fused")
+    device = p.device if group.get("capturable") or group.get("fused") else "cpu"
+    return full((), float(value), dtype=by_name["float64" if wide else "float32"], device=device)
+
+
+def _tensor_like(p: Any, start: Any) -> Any:
+    if callable(start):
+        return start(p)
+    made = zeros_like(p, requires_grad=False)
+    if start != 0:
+        _real(made).fill_(start)
+    return made
+
+
+def _real(x: Any) -> Any:
+    """Complex parameters are optimised as pairs of real numbers."""
+    return view_as_real(x) if x.is_complex() else x
+
+
+def _squeezed(option: Any, device: Any = None) -> Any:
+    """An option as a number or a 0-dim tensor; of pairs, each."""
+    if isinstance(option, tuple):
+        return tuple(_squeezed(x, device) for x in option)
+    if isinstance(option, TensorBase):
+        option = option.squeeze() if option.dim() else option
+        return option if device is None else option.to(device)
+    return option
+
+
+def _chosen(lists: Sequence[list[Any]], keys: list[Any], key: Any) -> list[list[Any]]:
+    """The members of each list whose key is this."""
+    chosen = [k == key for k in keys]
+    return [list(compress(members, chosen)) for members in lists]

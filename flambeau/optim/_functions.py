@@ -1,0 +1,48 @@
+"""Functions for the rules of optimisers: of traced values, of tensors and of numbers alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..codegen import expr as ex
+from ..codegen.expr import Expr
+from ..core.base.tensor import TensorBase
+from ..operations.declare.registry import published
+
+_operations = published("")
+
+
+def _for_all(name: str, traced: Callable[..., Expr], plain: Callable[..., Any]) -> Callable[..., Any]:
+    operation = _operations[name]
+
+    def function(*given: Any) -> Any:
+        if any(isinstance(x, Expr) for x in given):
+            return traced(*given)
+        return (operation if any(isinstance(x, TensorBase) for x in given) else plain)(*given)
+
+    function.__name__ = name
+    function.__doc__ = f"`{name}` of traced values, of tensors, or of numbers."
+    return function
+
+
+def _choice(condition: Expr, a: Any, b: Any) -> Expr:
+    return ex.where(condition, ex.like(condition.args[0], a), b)  # of two plain numbers, too
+
+
+def _power(base: Any, exponent: Any) -> Expr:
+    return ex.call("pow", base, exponent)
+
+
+sqrt = _for_all("sqrt", ex.sqrt, math.sqrt)
+absolute = _for_all("abs", ex.absolute, abs)
+maximum = _for_all("maximum", ex.maximum, max)
+minimum = _for_all("minimum", ex.minimum, min)
+power = _for_all("pow", _power, pow)
+where = _for_all("where", _choice, lambda condition, a, b: a if condition else b)
+
+
+def detached(x: Any) -> Any:
+    """`x` as a constant."""
+    return x.detach() if isinstance(x, TensorBase) else x
