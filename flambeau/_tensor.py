@@ -65,7 +65,7 @@ class Tensor(TensorBase):
         return tensor_repr(self)
 
     def __format__(self, spec: str) -> str:
-        if self.ndim == 0 and type(self) is Tensor:
+        if self.ndim == 0 and not self.is_meta and type(self) is Tensor:
             return format(self.item(), spec)
         return object.__format__(self, spec)
 

@@ -14,6 +14,7 @@ from flambeau.core.base.memory import memory_stats
 import flambeau
 from flambeau import nn
 from flambeau.nn import functional as F
+from flambeau.operations.declare.registry import REGISTRY
 
 HUGE = 10**12
 
@@ -29,6 +30,7 @@ def test_a_tensor_without_data():
     assert (x.shape, x.stride(), x.data_ptr(), x.untyped_storage().nbytes()) == ((2, 3), (3, 1), 0, 48)
     assert repr(x) == "tensor(..., device='meta', size=(2, 3), dtype=flambeau.float64)"
     assert flambeau.empty(2, device="meta:1").device == flambeau.device("meta")
+    assert f"{meta(())}" == "tensor(..., device='meta', size=())"
     assert [t.shape for t in x] == [(3,), (3,)] and len(x) == 2
     assert x.T.stride() == (1, 3) and x.T.is_meta and x.T.untyped_storage() is x.untyped_storage()
 
@@ -54,6 +56,19 @@ def test_sizes_of_any_number_cost_nothing():
     assert all(t.is_meta and t.numel() >= HUGE // 2 for t in made)
     assert F.conv2d(meta(1000, 3, 10**4, 10**4), meta(8, 3, 3, 3)).shape == (1000, 8, 9998, 9998)
     assert (memory_stats()["peak_allocated_bytes"], memory_stats()["system_allocations"]) == before
+
+
+def test_every_window_is_made_there():
+    """Those of a huge length cost nothing, either."""
+    options: dict = {"general_cosine": {"a": (0.5, 0.5)}}
+    tried = 0
+    before = memory_stats()["peak_allocated_bytes"]
+    for entry in REGISTRY.values():
+        if entry.kind == "window":
+            made = entry.function(HUGE, device="meta", **options.get(entry.function.__name__, {}))
+            assert made.is_meta and made.shape == (HUGE,), entry.name
+            tried += 1
+    assert tried > 12 and memory_stats()["peak_allocated_bytes"] - before < 1 << 20
 
 
 def test_sizes_end_where_64_bits_do():
@@ -311,6 +326,18 @@ def test_every_layer_with_a_device_argument_is_built_there():
         assert all(t.is_meta for t in layer.state_dict().values()), type(layer).__name__
     assert made[1](meta(5, 1, 2))[0].shape == (5, 1, 3)
     assert made[6](meta(3, 5, 4)).shape == (3, 5, 4)
+
+
+def test_skip_init():
+    flambeau.manual_seed(1)
+    before = flambeau.get_rng_state()
+    made = nn.utils.skip_init(nn.Linear, 3, 2, dtype=flambeau.float64)
+    assert made.weight.is_cpu and made.weight.requires_grad and made.weight.dtype == flambeau.float64
+    assert nn.utils.skip_init(nn.Linear, 3, 2, device="meta").weight.is_meta
+    assert flambeau.equal(flambeau.get_rng_state(), before), "nothing is drawn"
+    for wrong in (nn.ReLU, int):
+        with pytest.raises(RuntimeError, match=r"skip_init\(\)"):
+            nn.utils.skip_init(wrong)
 
 
 def test_an_optimiser_steps_without_data():

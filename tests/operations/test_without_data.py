@@ -67,27 +67,38 @@ def test_results_are_described_as_on_the_cpu(layout, recorded):
     assert refused == set(REFUSED), "what is no longer refused leaves the list"
 
 
-def test_gradients_are_described_as_on_the_cpu():
-    wrong = []
+def gradients(results, leaves, order):
+    """Of the sum of the results, or of the sum of the squares of those: for each leaf a gradient or None."""
+    roots = [t for t in results if t.requires_grad]
+    if not roots:
+        return None
+    ones = [flambeau.ones_like(t) for t in roots]
+    found = flambeau.autograd.grad(roots, leaves, ones, allow_unused=True, create_graph=order > 1)
+    if order == 1:
+        return found
+    return gradients([(g * g).sum() for g in found if g is not None], leaves, order - 1)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_gradients_are_described_as_on_the_cpu(order):
+    wrong, tried = [], 0
     for entry, text in ALL:
         if entry.name in REFUSED:
             continue
-        kinds = []
+        seen = []
         for kind in (Operands, WithoutData):
             operands = kind(grad=True)
-            results = [t for t in run(entry, text, operands) if t.requires_grad]
-            if not results:
-                break
             try:
-                grads = flambeau.autograd.grad(
-                    results, operands.leaves, [flambeau.ones_like(t) for t in results], allow_unused=True
-                )
+                found = gradients(run(entry, text, operands), operands.leaves, order)
             except Exception as error:
-                grads = [repr(error).replace("meta", "cpu")]
-            kinds.append([g if g is None or isinstance(g, str) else (g.shape, g.dtype) for g in grads])
-        if kinds and kinds[0] != kinds[-1]:
-            wrong.append(f"{entry.name}({text}): {kinds[-1]} is not {kinds[0]}")
+                seen.append(repr(error).replace("meta", "cpu"))
+            else:
+                seen.append(found and [g if g is None else (g.shape, g.dtype) for g in found])
+        tried += seen[0] is not None
+        if seen[0] != seen[1]:
+            wrong.append(f"{entry.name}({text}): {seen[1]} is not {seen[0]}")
     assert not wrong, "\n".join(wrong)
+    assert tried > 300
 
 
 def test_nothing_is_allocated():

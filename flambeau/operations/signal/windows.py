@@ -68,7 +68,7 @@ def _cosines(k: TensorBase, n: int, a: Sequence[float]) -> TensorBase:
 
 def _kaiser(k: TensorBase, n: int, beta: float) -> TensorBase:
     x = k * (2.0 / n) - 1.0
-    return i0(beta * (1.0 - x * x).clamp(min=0.0).sqrt()) / float(i0(k.new_tensor(beta)))
+    return i0(beta * (1.0 - x * x).clamp(min=0.0).sqrt()) / i0(k.new_tensor(beta))
 
 
 def _gaussian(k: TensorBase, n: int, std: float) -> TensorBase:
