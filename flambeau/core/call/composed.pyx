@@ -6,6 +6,7 @@ a fresh tensor another shape; as `_unsafe_view` in PyTorch, that is no view then
 """
 from cpython.object cimport PyObject
 from .dispatch cimport Op, make_callable, prepare_op
+from .errors import ascribe
 from ..tape.tape cimport lies_in
 from ..base.tensor cimport ON_TAPE, TensorBase
 
@@ -29,7 +30,12 @@ cdef class ComposedOp(Op):
 
 
 cdef object call_composed(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
-    cdef object found = PyObject_Vectorcall((<ComposedOp>callable).function, args, flagged, names)
+    cdef object found
+    try:
+        found = PyObject_Vectorcall((<ComposedOp>callable).function, args, flagged, names)
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        ascribe(error, (<ComposedOp>callable).name)
+        raise
     if isinstance(found, TensorBase):
         if (<TensorBase>found).base is not None:
             release(<TensorBase>found, args, flagged, names)

@@ -239,6 +239,22 @@ cdef int check_fits(const Value* v, int code, str who) except -1:
                        f"got {shown}")
 
 
+def check_filling(TensorBase input not None, TensorBase mask not None, value, str who):
+    """RuntimeError where the mask is not bool, and where a value, a number or a 0-dim tensor, has none in the input's dtype."""
+    cdef Value v
+    if mask.code != BOOL:
+        raise RuntimeError(f"{who}(): expected a bool tensor as mask, but got mask with dtype {dtype_of(mask.code)}")
+    if isinstance(value, TensorBase):
+        if (<TensorBase>value).rank:
+            raise RuntimeError(f"{who}(): value must be a number or a 0-dimensional tensor, but got one of shape {list(value.shape)}")
+        if CATEGORY[(<TensorBase>value).code] <= CATEGORY[input.code]:
+            return
+        value = value.item()
+    if not read_number(value, &v):
+        raise TypeError(f"{who}(): argument 'value' must be Number or Tensor, not {type(value).__name__}")
+    check_fits(&v, input.code, who)
+
+
 # --- filling ------------------------------------------------------------------
 cdef struct Fill:
     char* data

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from ...core.base.tensor import TensorBase
+from ..declare import checks
 from ..declare.registry import library
 from ..declare.results import copied
 
@@ -71,6 +74,11 @@ def rrelu(
     """x above 0, else x times a random slope in [lower, upper]; outside training the mean slope (Xu et al. 2015)."""
     from ..pointwise.arithmetic import where
 
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        raise RuntimeError(f"rrelu(): lower and upper must be finite, got {lower} and {upper}")
+    if lower > upper:
+        raise RuntimeError(f"rrelu(): lower must be at most upper, got {lower} and {upper}")
+    checks.floating("rrelu", input=input)
     slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
     found = where(input > 0, input, input * slope)
     return input.copy_(found) if inplace else found

@@ -11,6 +11,7 @@ from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
 from ...core.call.dispatch import result_type
 from ...core.make.bridge import from_numpy
+from ..declare import checks
 from ..declare.registry import library
 from ..declare.results import accepts_out, into
 from ..pointwise.copying import to_dtype
@@ -188,6 +189,8 @@ def searchsorted(
             "searchsorted(): side and right can't be set to opposites, got side of left while right was True"
         )
     behind = right or side == "right"
+    checks.rank_at_least("searchsorted", "sorted_sequence", sorted_sequence, 1)
+    checks.dtypes("searchsorted", ("int64",), RuntimeError, sorter=sorter)
     bounds = _host(sorted_sequence)
     if sorter is not None:
         if sorter.shape != sorted_sequence.shape:
@@ -263,6 +266,9 @@ def isin(
         elements = test_elements.new_tensor(elements, dtype=result_type(test_elements, elements))
     elif not isinstance(test_elements, TensorBase):
         test_elements = elements.new_tensor(test_elements, dtype=result_type(elements, test_elements))
+    for name, x in (("elements", elements), ("test_elements", test_elements)):
+        if x.dtype.name == "bool" or x.is_complex():
+            raise RuntimeError(f"isin(): unsupported dtype of argument '{name}': expected real numbers, got {x.dtype}")
     common = result_type(elements, test_elements)
     a, b = (_host(to_dtype(x, common)) for x in (elements, test_elements))
     return _found(np.asarray(np.isin(a, b, assume_unique=assume_unique, invert=invert)))

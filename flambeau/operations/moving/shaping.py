@@ -17,6 +17,7 @@ from ...core.make.create import arange, zeros
 from ...core.places.join import flipped
 from ...core.tape import tape
 from ..declare.pointwise import EVERY, pointwise
+from ..declare import checks
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, copied, into
 from ..pointwise.complex_numbers import complex_of
@@ -97,6 +98,8 @@ def roll(input: TensorBase, shifts: Any, dims: Any = None) -> TensorBase:
             raise RuntimeError(f"roll(): shifts and dimensions must align. shifts: {len(steps)}, dims:0")
         return roll(input.reshape(-1), steps, 0).reshape(input.shape)
     axes = _tuple(dims)
+    if input.ndim == 0:
+        raise IndexError(f"roll(): dimension specified as {axes[0]} but the tensor has no dimensions")
     if len(steps) != len(axes):
         raise RuntimeError(
             f"roll(): shifts and dimensions must align. shifts: {len(steps)}, dims:{len(axes)}"
@@ -104,7 +107,7 @@ def roll(input: TensorBase, shifts: Any, dims: Any = None) -> TensorBase:
     out = input
     for step, dim in zip(steps, axes):
         axis = _wrapped(dim, out, "roll")
-        n = out.shape[axis] if out.ndim else 1
+        n = out.shape[axis]
         start = -step % n if n else 0
         if start:
             out = cat([out.narrow(axis, start, n - start), out.narrow(axis, 0, start)], axis)
@@ -492,7 +495,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[TensorBase, ..
     """
     given = list(tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors)
     if not given:
-        raise RuntimeError("meshgrid expects a non-empty TensorList")
+        raise RuntimeError("meshgrid(): expects a non-empty TensorList")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f'meshgrid(): indexing must be one of "xy" or "ij", but received: {indexing}')
     for t in given:
@@ -583,6 +586,11 @@ def cross(
     input: TensorBase, other: TensorBase, dim: int | None = None, *, out: TensorBase | None = None
 ) -> TensorBase:
     """Vector product along `dim`, which has three elements (by default the first dimension that has)."""
+    if input.ndim != other.ndim:
+        raise RuntimeError(
+            f"cross(): inputs must have the same number of dimensions, got input of shape {list(input.shape)} and other of shape "
+            f"{list(other.shape)}"
+        )
     shape = broadcast_shapes(tuple(input.shape), tuple(other.shape))
     a, b = input.expand(shape), other.expand(shape)
     if dim is None:
@@ -591,7 +599,7 @@ def cross(
             raise RuntimeError(f"cross(): no dimension of size 3 in input: {list(shape)}")
     else:
         axis = _wrapped(dim, a, "cross")
-        if shape[axis] != 3:
+        if input.shape[axis] != 3 or other.shape[axis] != 3:
             raise RuntimeError(
                 f"cross(): inputs dimension {dim} must have length 3. Got {input.shape[axis]} and {other.shape[axis]}"
             )
@@ -629,15 +637,20 @@ def cov(
     """
     if input.ndim > 2:
         raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got {input.ndim}")
+    checks.not_bool("cov", input=input)
+    checks.dtypes("cov", checks.INTEGERS, RuntimeError, fweights=fweights)
+    checks.dtypes("cov", checks.FLOATS, RuntimeError, aweights=aweights)
     x = input.reshape(1, -1) if input.ndim < 2 else input
     x = x if x.is_floating_point() else x * 1.0
     weights = None
-    for w in (fweights, aweights):
+    for name, w in (("fweights", fweights), ("aweights", aweights)):
         if w is not None:
             if tuple(w.shape) != (x.shape[1],):
                 raise RuntimeError(
-                    f"cov(): expected weights to have one element for each of {x.shape[1]} observations, got {list(w.shape)}"
+                    f"cov(): expected {name} to have one element for each of {x.shape[1]} observations, got {list(w.shape)}"
                 )
+            if bool((w < 0).any()):
+                raise RuntimeError(f"cov(): {name} cannot be negative, got {w.min().item()}")
             weights = w if weights is None else weights * w
     if weights is None:
         centred, free = x - x.mean(1, True), x.shape[1] - correction

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...codegen import functions as fn
-from ..declare.pointwise import COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
+from ..declare.pointwise import BOOL, COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
 
 _SQRT_HALF, _INV_SQRT_2PI = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 
@@ -30,7 +30,10 @@ def _(grad, out):
     return fn.where(out > 0, grad, _zero(grad))
 
 
-@pointwise(places=("_hardtanh",), dtypes=NUMERIC, in_place=False)
+_NO_BOOLS = [(BOOL, RuntimeError, "bool inputs are not supported")]
+
+
+@pointwise(places=("_hardtanh",), dtypes=NUMERIC, refused=_NO_BOOLS, in_place=False)
 def hardtanh(input, *, min_val=-1.0, max_val=1.0):
     """input, kept between min_val and max_val."""
     return fn.minimum(fn.maximum(input, min_val), max_val)
@@ -41,7 +44,7 @@ def _(grad, input, min_val, max_val):
     return fn.where((input > min_val) & (input < max_val), grad, _zero(grad))
 
 
-@pointwise(places=("_relu6",), dtypes=NUMERIC, in_place=False)
+@pointwise(places=("_relu6",), dtypes=NUMERIC, refused=_NO_BOOLS, in_place=False)
 def relu6(input):
     """min(max(input, 0), 6)."""
     return fn.minimum(fn.maximum(input, fn.like(input, 0)), fn.like(input, 6))
@@ -63,7 +66,7 @@ def _(grad, input, negative_slope):
     return fn.where(input > 0, grad, grad * negative_slope)
 
 
-@pointwise(places=("_prelu",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_prelu",), dtypes=FLOATING, alike=("input", "weight"), in_place=False)
 def prelu_of(input, weight):
     """input above 0, weight · input elsewhere."""
     return fn.where(input > 0, input, input * weight)
@@ -219,7 +222,7 @@ def _(grad, input):
     return fn.where(input < -3.0, _zero(grad), fn.where(input <= 3.0, middle, grad))
 
 
-@pointwise(places=("nn.functional.softshrink",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_softshrink",), dtypes=FLOATING, in_place=False)
 def softshrink(input, *, lambd=0.5):
     """x moved towards 0 by lambd; 0 within lambd of it."""
     moved = fn.where(input > lambd, input - lambd, fn.where(input < -lambd, input + lambd, input * 0.0))

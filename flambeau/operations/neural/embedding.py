@@ -9,6 +9,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, ones_like
 from ...core.make.literal import tensor
+from ..declare import checks
 from ..declare.registry import library
 
 
@@ -28,10 +29,8 @@ def embedding(
     rows longer than `max_norm` are shortened in place.  IndexError for a number
     outside the table.
     """
-    if input.is_floating_point():
-        raise RuntimeError(
-            f"embedding(): Expected tensor for argument 'indices' to have an integer dtype, got {input.dtype}"
-        )
+    checks.rank("embedding", "weight", weight, 2)
+    checks.dtypes("embedding", ("int32", "int64"), RuntimeError, input=input)
     if sparse:
         raise ValueError("embedding(): sparse gradients are not available")
     if padding_idx is not None:

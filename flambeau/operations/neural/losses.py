@@ -10,6 +10,7 @@ from ...codegen import kernels as kn
 from ...codegen.differentiate import sign
 from ...core.base.tensor import TensorBase
 from ...core.tape import tape
+from ..declare import checks
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import reduction, row
@@ -154,9 +155,16 @@ def cross_entropy(
         raise RuntimeError(
             f"cross_entropy(): label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
         )
-    if tuple(input.shape) == tuple(target.shape) and target.is_floating_point():
+    if tuple(input.shape) == tuple(target.shape):
+        if not target.is_floating_point():
+            raise RuntimeError(
+                f"cross_entropy(): expected floating-point numbers in a target of the input's shape, the probabilities of all "
+                f"classes, got {target.dtype}"
+            )
+        if weight is not None:
+            _check_class_weight("cross_entropy", weight, input)
         return _probability_entropy(input, target, weight, reduction, label_smoothing)
-    _check_classes("cross_entropy", input, target)
+    _check_classes("cross_entropy", input, target, weight)
     plain = (
         weight is None
         and label_smoothing == 0.0
@@ -165,6 +173,7 @@ def cross_entropy(
     )
     if plain and input.shape[0] and target.dtype.name == "int64":
         return _class_entropy(input, target, ignore_index, reduction)
+    target = target if target.ndim < input.ndim else target.reshape(())
     axis = 1 if input.ndim > 1 else 0
     scores = log_softmax_of(input, axis)
     loss = nll_loss(scores, target, weight, ignore_index=ignore_index, reduction=reduction)
@@ -204,17 +213,37 @@ def _probability_entropy(input, target, weight, how: str, smoothing: float):
     return loss.sum() / rows if how == "mean" else loss.sum() if how == "sum" else loss
 
 
-def _check_classes(name: str, input, target) -> None:
-    if input.ndim == 0 or target.ndim != max(input.ndim - 1, 0):
+def _check_classes(name: str, input, target, weight) -> None:
+    """Class numbers for scores (N, C, …) or (C,): PyTorch's ValueError for another batch, RuntimeError for anything else."""
+    if input.ndim == 0:
+        raise ValueError(f"{name}(): expected an input of 1 or more dimensions, got shape {list(input.shape)}")
+    one = input.ndim == 1
+    if one and target.ndim < 2 and target.numel() != 1:
+        raise ValueError(f"{name}(): for 1D input, a target of 1 class is expected, got shape {list(target.shape)}")
+    if not one and (target.ndim == 0 or target.shape[0] != input.shape[0]):
         raise ValueError(
-            f"{name}(): a target with {max(input.ndim - 1, 0)} dimensions expected for input of shape "
-            f"{tuple(input.shape)}, got shape {tuple(target.shape)}"
+            f"{name}(): expected input batch_size ({input.shape[0]}) to match target batch_size, got a target of shape "
+            f"{list(target.shape)}"
         )
-    wanted = tuple(s for d, s in enumerate(input.shape) if d != (1 if input.ndim > 1 else 0))
-    if tuple(target.shape) != wanted:
-        raise ValueError(
-            f"{name}(): Expected target of shape {wanted} for input of shape {tuple(input.shape)}, got {tuple(target.shape)}"
+    wanted = () if one else (input.shape[0], *input.shape[2:])
+    if tuple(target.shape) != wanted and not (one and target.ndim == 1):
+        raise RuntimeError(
+            f"{name}(): expected target of shape {list(wanted)} for input of shape {list(input.shape)}, got {list(target.shape)}"
         )
+    if target.dtype.name not in ("int64", "uint8"):
+        raise RuntimeError(f"{name}(): expected target dtype to be int64 or uint8, but got {target.dtype}")
+    if weight is not None:
+        _check_class_weight(name, weight, input)
+
+
+def _check_class_weight(name: str, weight, input) -> None:
+    classes = input.shape[1 if input.ndim > 1 else 0]
+    if tuple(weight.shape) != (classes,):
+        raise RuntimeError(
+            f"{name}(): weight should be defined for all {classes} classes or none, but got weight of shape {list(weight.shape)}"
+        )
+    if weight.dtype != input.dtype:
+        checks.same_dtype(name, input=input, weight=weight)
 
 
 @library("composite", "nn.functional.nll_loss")
@@ -232,7 +261,9 @@ def nll_loss(
     "mean" divides by the weights of the rows that count.  IndexError for a class number that there is not.
     """
     reduction = check_reduction("nll_loss", reduction, size_average, reduce)
-    _check_classes("nll_loss", input, target)
+    _check_classes("nll_loss", input, target, weight)
+    checks.floating("nll_loss", input=input)
+    target = target if target.ndim < input.ndim else target.reshape(())
     axis = 1 if input.ndim > 1 else 0
     kept = target != ignore_index
     inside = where(kept, target, 0)
@@ -261,10 +292,18 @@ def _sizes_warn(name: str, input, target) -> None:
         )
 
 
+def _check_weight(name: str, input, weight) -> None:
+    if weight is not None and tuple(weight.shape) != tuple(input.shape):
+        raise ValueError(
+            f"{name}(): weight and input must have the same size, got {list(weight.shape)} and {list(input.shape)}"
+        )
+
+
 def _elementwise(name: str, what: str, of):
     def loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
         reduction = check_reduction(name, reduction, size_average, reduce)
         _sizes_warn(name, input, target)
+        _check_weight(name, input, weight)
         found = of(input, target)
         return reduced(found if weight is None else found * weight, reduction)
 
@@ -324,6 +363,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     if delta <= 0:
         raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
     _sizes_warn("huber_loss", input, target)
+    _check_weight("huber_loss", input, weight)
     found = huber_distance(input, target, delta=float(delta))
     return reduced(found if weight is None else found * weight, reduction)
 
@@ -339,8 +379,10 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         raise ValueError(
             f"binary_cross_entropy(): a target of the input's shape {tuple(input.shape)} expected, got {tuple(target.shape)}"
         )
-    if bool(((input < 0) | (input > 1)).any()):
-        raise RuntimeError("binary_cross_entropy(): all elements of input should be between 0 and 1")
+    checks.same_dtype("binary_cross_entropy", input=input, target=target)
+    for name, x in (("input", input), ("target", target)):
+        if not bool(((x >= 0) & (x <= 1)).all()):
+            raise RuntimeError(f"binary_cross_entropy(): all elements of {name} should be between 0 and 1")
     loss = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
     return reduced(loss if weight is None else loss * weight, reduction)
 
@@ -352,7 +394,10 @@ def binary_cross_entropy_with_logits(
     """Binary cross-entropy of sigmoid(input), without overflow; `pos_weight` weights the positive examples."""
     reduction = check_reduction("binary_cross_entropy_with_logits", reduction, size_average, reduce)
     if tuple(input.shape) != tuple(target.shape):
-        raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
+        raise ValueError(
+            f"binary_cross_entropy_with_logits(): target size {list(target.shape)} must be the same as input size "
+            f"{list(input.shape)}"
+        )
     from .activations import logsigmoid
 
     scale = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
@@ -366,6 +411,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     reduction = check_reduction("kl_div", reduction, size_average, reduce, also=("batchmean",))
     from ..pointwise.elementary import xlogy
 
+    checks.dtypes("kl_div", checks.FLOATS, RuntimeError, input=input, target=target)
     loss = target.exp() * (target - input) if log_target else xlogy(target, target) - target * input
     if reduction == "batchmean":
         return loss.sum() / input.shape[0] if input.ndim else loss
@@ -395,6 +441,11 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
 def margin_ranking_loss(input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"):
     """max(0, -y (x1 - x2) + margin)."""
     reduction = check_reduction("margin_ranking_loss", reduction, size_average, reduce)
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise RuntimeError(
+            f"margin_ranking_loss(): expected input1, input2 and target to have as many dimensions, but got shapes "
+            f"{list(input1.shape)}, {list(input2.shape)} and {list(target.shape)}"
+        )
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
@@ -404,6 +455,12 @@ def cosine_embedding_loss(
 ):
     """1 - cos for targets of 1, max(0, cos - margin) for targets of -1; inputs (N, D) or (D,)."""
     reduction = check_reduction("cosine_embedding_loss", reduction, size_average, reduce)
+    checks.rank("cosine_embedding_loss", "target", target, 0, 1)
+    if not input1.ndim == input2.ndim == target.ndim + 1:
+        raise RuntimeError(
+            f"cosine_embedding_loss(): a {target.ndim}D target expects {target.ndim + 1}D inputs, but got input1 of shape "
+            f"{list(input1.shape)} and input2 of shape {list(input2.shape)}"
+        )
     product = (input1 * input2).sum(-1)
     squares1, squares2 = input1.square().sum(-1) + 1e-12, input2.square().sum(-1) + 1e-12
     cosine = product / (squares1 * squares2).sqrt()
@@ -448,11 +505,26 @@ def triplet_margin_with_distance_loss(
     reduction = check_reduction("triplet_margin_loss", reduction)
     if margin <= 0:
         raise ValueError(f"triplet_margin_loss(): margin must be greater than 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            f"triplet_margin_loss(): expected anchor, positive and negative to have as many dimensions, but got shapes "
+            f"{list(anchor.shape)}, {list(positive.shape)} and {list(negative.shape)}"
+        )
     distance = pairwise_distance if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = far.minimum(distance(positive, negative))
     return reduced((near - far + margin).clamp(min=0), reduction)
+
+
+def _check_scores(name: str, input, target) -> None:
+    """Scores (N, C) or (C,) with classes, of floating-point numbers, and class numbers in int64."""
+    if input.ndim > 2 or 0 in input.shape[-1:]:
+        raise RuntimeError(
+            f"{name}(): expected a non-empty vector or matrix with optional 0-dim batch size as input, but got: {list(input.shape)}"
+        )
+    checks.floating(name, input=input)
+    checks.dtypes(name, ("int64",), RuntimeError, target=target)
 
 
 @library("composite", "nn.functional.multi_margin_loss")
@@ -463,7 +535,24 @@ def multi_margin_loss(
     reduction = check_reduction("multi_margin_loss", reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss(): only p == 1 and p == 2 supported, got {p}")
+    if weight is not None:
+        checks.rank("multi_margin_loss", "weight", weight, 1, error=ValueError)
+    _check_scores("multi_margin_loss", input, target)
     flat = input.ndim < 2
+    classes = input.shape[-1] if input.ndim else 1
+    if (target.numel() != 1 or target.ndim > 1) if flat else tuple(target.shape) != (input.shape[0],):
+        raise RuntimeError(
+            f"multi_margin_loss(): target should hold a class for each of {1 if flat else input.shape[0]} rows of the input, got "
+            f"shape {list(target.shape)}"
+        )
+    if weight is not None:
+        checks.same_dtype("multi_margin_loss", input=input, weight=weight)
+        if weight.shape[0] != classes:
+            raise RuntimeError(
+                f"multi_margin_loss(): inconsistent weight size, expected {classes} but got {list(weight.shape)}"
+            )
+    if target.numel() and not 0 <= int(target.min().item()) <= int(target.max().item()) < classes:
+        raise RuntimeError(f"multi_margin_loss(): target out of range: expected classes below {classes}")
     x, y = (input.reshape(1, -1), target.reshape(1)) if flat else (input, target)
     column = y.unsqueeze(1)
     gap = (margin - x.gather(1, column) + x).relu()
@@ -486,7 +575,10 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
             f"multilabel_margin_loss(): a target of the input's shape {tuple(input.shape)}, (N, C) or (C,), expected, got "
             f"{tuple(target.shape)}"
         )
+    _check_scores("multilabel_margin_loss", input, target)
     classes = input.shape[-1] if input.ndim else 1
+    if target.numel() and int(target.min().item()) < -1:
+        raise RuntimeError(f"multilabel_margin_loss(): target {int(target.min().item())} is no class of {classes}")
     x, y = (t.reshape(-1, classes) for t in (input, target))
     listed = (y < 0).cumsum(1) == 0
     inside = y.masked_fill(~listed, 0)
@@ -508,6 +600,8 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     from .activations import logsigmoid
 
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if loss.ndim == 0:
+        raise IndexError("multilabel_soft_margin_loss(): expected an input with a dimension of classes, got shape []")
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
 
 

@@ -24,6 +24,7 @@ from ...core.make.create import empty, empty_like
 from ...core.make.random import Generator, _reserve
 from ...core.tape import tape
 from ...core.views.views import view_as_real
+from ..declare import checks
 from ..declare.pointwise import Pointwise
 from ..declare.registry import library, register
 from ..moving.searching import searchsorted
@@ -526,7 +527,10 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
     >>> flambeau.normal(flambeau.zeros(3), 0.0)
     tensor([0., 0., 0.])
     """
+    if isinstance(mean, TensorBase) and isinstance(std, (int, float)) and size is not None:
+        raise TypeError("normal(): argument 'size' goes with a mean and a std that are numbers")
     if isinstance(mean, TensorBase) or isinstance(std, TensorBase):
+        checks.floating("normal", **{n: t for n, t in (("mean", mean), ("std", std)) if isinstance(t, TensorBase)})
         if isinstance(std, TensorBase) and std.numel() and bool((std < 0).any()):
             raise RuntimeError("normal(): normal expects all elements of std >= 0.0")
         if not isinstance(std, TensorBase) and not std >= 0:
@@ -603,9 +607,9 @@ def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, 
     >>> flambeau.multinomial(flambeau.tensor([0., 1., 0.]), 2, replacement=True)
     tensor([1, 1])
     """
-    if input.ndim not in (1, 2):
-        raise RuntimeError(f"multinomial(): prob_dist must be 1 or 2 dim, got {input.ndim}")
-    _floating(input, "multinomial")
+    checks.rank("multinomial", "input", input, 1, 2)
+    checks.dtypes("multinomial", checks.FLOATS, RuntimeError, input=input)
+    checks.dtypes("multinomial", ("int64",), RuntimeError, out=out)
     if num_samples <= 0:
         raise RuntimeError(f"multinomial(): cannot sample n_sample <= 0 samples, got {num_samples}")
     if not replacement and num_samples > input.shape[-1]:

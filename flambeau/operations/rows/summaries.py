@@ -23,10 +23,12 @@ def sum_to_size(input, *size):
     """Sum over the dimensions along which a tensor of shape `size` would broadcast to this one."""
     sizes = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     lead = input.ndim - len(sizes)
+    if lead < 0:
+        raise RuntimeError(f"sum_to_size(): size {list(sizes)} is not expandable to size {list(input.shape)}.")
     dims = tuple(range(lead)) + tuple(
         d for d in range(lead, input.ndim) if sizes[d - lead] == 1 and input.shape[d] != 1
     )
-    if lead < 0 or any(s != input.shape[lead + d] and s != 1 for d, s in enumerate(sizes)):
+    if any(s != input.shape[lead + d] and s != 1 for d, s in enumerate(sizes)):
         raise RuntimeError(
             f"sum_to_size(): size {list(sizes)} is not expandable to size {list(input.shape)}."
         )

@@ -157,6 +157,8 @@ def _sized(who: str, x: TensorBase, s: Any, dim: Any) -> tuple[list[int], tuple[
                 f"{who}(): When given, dim and shape arguments must have the same length, got {len(axes)} and {len(s)}"
             )
     sizes = [x.shape[a] if s is None or s[k] == -1 else s[k] for k, a in enumerate(axes)]
+    if s is not None and isinstance(dim, int) and s[0] == -1:  # `n` of one dimension; in `s` it stands for the size itself
+        raise RuntimeError(f"{who}(): Invalid number of data points (-1) specified for n")
     for n in sizes:
         if n < 1:
             raise RuntimeError(f"{who}(): Invalid number of data points ({n}) specified")
@@ -195,6 +197,8 @@ def _complex_to_real(
 ) -> TensorBase:
     """The inverse transform of half of Hermitian values; the forward one is that of their conjugates."""
     x = _complex(who, input)
+    if s is not None and not len(s):
+        raise RuntimeError(f"{who}(): must transform at least one axis, got s={tuple(s)}")
     last = -1 if s is None else tuple(s)[-1]
     halves = None if s is None else (*tuple(s)[:-1], 1 if last == -1 else last // 2 + 1)
     if last != -1 and last < 1:
