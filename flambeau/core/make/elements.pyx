@@ -225,8 +225,8 @@ cdef bint fits(const Value* v, int code) noexcept nogil:
     bits = 8 * ITEMSIZE[code]
     high = <double>((<uint64_t>1 << (bits - 1)) - 1)
     low = -high - 1
-    if code == U8:                         # -1 is 255, as in C
-        low, high = -255, 255
+    if code == U8:                         # the int -1 is 255, as in C
+        low, high = -255 if v.category < 2 else 0, 255
     return low <= v.real and (v.real <= high if code != I64 else v.real < high)
 
 
@@ -237,6 +237,13 @@ cdef int check_fits(const Value* v, int code, str who) except -1:
     shown = complex(v.real, v.imag) if v.category == 3 else v.real if v.category == 2 or v.wide else v.whole
     raise RuntimeError(f"{who}(): value cannot be converted to type {dtype_of(code).name} without overflow: "
                        f"got {shown}")
+
+
+def check_number(number, TensorBase like not None, str who):
+    """RuntimeError for a number that the dtype of a tensor cannot hold."""
+    cdef Value v
+    if read_number(number, &v):
+        check_fits(&v, like.code, who)
 
 
 def check_filling(TensorBase input not None, TensorBase mask not None, value, str who):

@@ -520,7 +520,7 @@ def index_select(TensorBase input not None, dim, TensorBase index not None):
     return get_checked(input, indices, "IndexSelectBackward0", IndexError, False)
 
 
-cdef TensorBase matching_source(TensorBase input, int d, TensorBase index, TensorBase source, str who, object error):
+cdef TensorBase matching_source(TensorBase input, int d, TensorBase index, TensorBase source, bint accumulate, str who, object error):
     """The source of index_add and index_copy, checked: as many parts as there are indices, otherwise the input's shape."""
     cdef int64_t n = source.sizes[d] if source.rank else 1
     cdef int k
@@ -529,7 +529,7 @@ cdef TensorBase matching_source(TensorBase input, int d, TensorBase index, Tenso
                            "type")
     if index.count != n:
         raise error(f"{who}(): Number of indices ({index.count}) should be equal to source.size(dim): ({n}), for dim: {d}")
-    if source.rank != input.rank and source.rank and input.rank:
+    if source.rank != input.rank and (source.rank and input.rank or accumulate and source.rank < input.rank):
         raise error(f"{who}(): source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
                     f"{list(input.shape)} source.shape = {list(source.shape)}")
     for k in range(source.rank):
@@ -543,7 +543,7 @@ cdef object put_along(TensorBase input, object dim, TensorBase index, TensorBase
     cdef int d
     cdef int64_t one = 1
     cdef list indices = along_dim(input, dim, index, who, &d, accumulate)
-    source = matching_source(input, d, index, source, who, error)
+    source = matching_source(input, d, index, source, accumulate, who, error)
     if input.rank == 0:
         put_checked(reshaped(input, 1, &one), indices, reshaped(source, 1, &one), accumulate, who, error if input.rank > 1 else IndexError, False)
     else:

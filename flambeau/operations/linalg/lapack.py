@@ -206,6 +206,8 @@ def solve(A: TensorBase, B: TensorBase, *, left: bool = True, out: TensorBase | 
     tensor([1., 1.])
     """
     checked("linalg.solve", A)
+    if B.ndim == 0:
+        raise RuntimeError("linalg.solve(): B must have at least 1 dimension, got 0")
     vector = is_vector(A, B)
     if vector and not left:
         raise RuntimeError(

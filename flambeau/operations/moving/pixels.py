@@ -57,7 +57,11 @@ def local_response_norm(
     from .padding import pad
 
     if input.ndim < 3:
-        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
+        raise ValueError(
+            f"local_response_norm(): Expected 3D or higher dimensionality input (got {input.ndim} dimensions)"
+        )
+    if size <= 0:
+        raise RuntimeError(f"local_response_norm(): size should be greater than zero, got {size}")
     squares = pad(input.square().transpose(1, -1), (size // 2, (size - 1) // 2))
     mean = squares.unfold(-1, size, 1).mean(-1).transpose(1, -1)
     return input / (mean * alpha + k) ** beta

@@ -201,10 +201,8 @@ def repeat_interleave(
         wide = x.unsqueeze(axis + 1).expand([*sizes[: axis + 1], repeats, *sizes[axis + 1 :]])
         sizes[axis] *= repeats
         return copied(wide, sizes)
-    if repeats.ndim != 1 or repeats.dtype.name not in ("int32", "int64"):
-        raise RuntimeError(
-            f"repeat_interleave(): repeats must be a 1-dim tensor of int32 or int64, got {repeats.ndim}-dim {repeats.dtype}"
-        )
+    checks.dtypes("repeat_interleave", ("int32", "int64"), repeats=repeats)
+    checks.rank("repeat_interleave", "repeats", repeats, 1)
     if repeats.shape[0] != n:
         raise RuntimeError(
             f"repeat_interleave(): repeats must have the same size as input along dim, but got repeats.size(0) = {repeats.shape[0]} "
@@ -305,7 +303,7 @@ def diag_embed(input: TensorBase, offset: int = 0, dim1: int = -2, dim2: int = -
     """Matrices, over dimensions dim1 and dim2, with the last dimension of `input` as their diagonal and zeros elsewhere."""
     rank = input.ndim + 1
     if input.ndim == 0:
-        raise RuntimeError("diag_embed(): expected a tensor of at least 1 dimension, got 0")
+        raise IndexError("diag_embed(): expected input to have at least 1 dimension, got 0")
     for d in (dim1, dim2):
         if not -rank <= d < rank:
             raise IndexError(
@@ -395,7 +393,7 @@ def slice_scatter(
     """A copy of `input` with `src` in place of the slice start:end:step of `dim`."""
     axis = _wrapped(dim, input, "slice_scatter")
     if step <= 0:
-        raise ValueError(f"slice_scatter(): step must be positive, got {step}")
+        raise RuntimeError(f"slice_scatter(): step must be positive, got {step}")
     cut = (*(slice(None),) * axis, slice(start, end, step))
     return _written("slice_scatter", input, src, lambda t: t[cut])
 
@@ -437,6 +435,8 @@ def unravel_index(indices: TensorBase, shape: Any) -> tuple[TensorBase, ...]:
         raise TypeError("unravel_index(): expected 'indices' to be an integer tensor, got bool")
     if any(not isinstance(n, int) for n in sizes):
         raise TypeError(f"unravel_index(): expected 'shape' to be a sequence of ints, got {shape}")
+    if 0 in sizes and indices.numel():
+        raise RuntimeError(f"unravel_index(): a 'shape' with no elements has no places, got {sizes}")
     if any(n < 0 for n in sizes):
         raise ValueError(f"unravel_index(): 'shape' cannot have negative values, got {sizes}")
     step, found = 1, []
@@ -463,7 +463,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
         for d in range(1, len(shape) + 1):
             size, known = shape[-d], found[-d]
             if size < 0:
-                raise RuntimeError(f"broadcast_shapes(): a size must be non-negative, got {list(shape)}")
+                raise ValueError(f"broadcast_shapes(): a size must be non-negative, got {list(shape)}")
             if known == 1:
                 found[-d] = size
             elif size not in (1, known):
@@ -610,8 +610,7 @@ def cross(
 @library("shape", "vander", reference="numpy.vander")
 def vander(x: TensorBase, N: int | None = None, increasing: bool = False) -> TensorBase:
     """Powers of a vector as columns, the highest first unless `increasing`; N columns, by default as many as elements."""
-    if x.ndim < 1:
-        raise RuntimeError("vander(): x must be a one-dimensional tensor, got 0 dimensions")
+    checks.rank("vander", "x", x, 1)
     n = x.shape[-1] if N is None else N
     if n < 0:
         raise RuntimeError(f"vander(): N must be non-negative, got {n}")

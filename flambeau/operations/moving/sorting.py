@@ -13,6 +13,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.order import order
 from ...core.make.bridge import from_numpy
+from ..declare import checks
 from ..declare.registry import library, register
 from ..declare.results import into, named_result
 from ..pointwise.copying import to_dtype
@@ -126,6 +127,8 @@ def topk(
     >>> flambeau.tensor([1., 5., 3.]).topk(2).values
     tensor([5., 3.])
     """
+    if input.dtype.name == "bool" or input.is_complex():
+        raise RuntimeError(f"topk(): expected real numbers as input, got {input.dtype}")
     axis = _wrapped(dim, input, "topk")
     n = input.shape[axis] if input.ndim else 1
     if not 0 <= k <= n:
@@ -153,7 +156,10 @@ def kthvalue(
     RuntimeError where there are fewer than k.
     """
     axis = _wrapped(dim, input, "kthvalue")
+    checks.dtypes("kthvalue", checks.FLOATS | checks.INTEGERS, input=input)
     n = input.shape[axis] if input.ndim else 1
+    if n == 0:
+        raise IndexError(f"kthvalue(): expected reduction dim {axis} of input to have non-zero size, got {list(input.shape)}")
     if not 1 <= k <= n:
         raise RuntimeError(
             f"kthvalue(): selected number k out of range for dimension {axis}: k is {k} of {n}"
@@ -253,23 +259,23 @@ def _quantile(who: str, skip_nan: bool):
     ):
         if input.dtype.name not in ("float32", "float64"):
             raise RuntimeError(
-                f"{who}() input tensor must be either float or double dtype, got {input.dtype}"
+                f"{who}(): input tensor must be either float or double dtype, got {input.dtype}"
             )
         if interpolation not in INTERPOLATIONS:
             raise RuntimeError(
-                f"{who}() interpolation must be one of {', '.join(INTERPOLATIONS)}, but got {interpolation}"
+                f"{who}(): interpolation must be one of {', '.join(INTERPOLATIONS)}, but got {interpolation}"
             )
         points = q if isinstance(q, TensorBase) else input.new_full((), q)
         if points.ndim > 1:
-            raise RuntimeError(f"{who}() q must be a scalar or 1D tensor, got {points.ndim} dimensions")
+            raise RuntimeError(f"{who}(): q must be a scalar or 1D tensor, got {points.ndim} dimensions")
         if points.dtype != input.dtype:
             raise RuntimeError(
-                f"{who}() q tensor must be same dtype as the input tensor, got {points.dtype} and {input.dtype}"
+                f"{who}(): q tensor must be same dtype as the input tensor, got {points.dtype} and {input.dtype}"
             )
         if not bool(((points >= 0) & (points <= 1)).all()):
-            raise RuntimeError(f"{who}() q must be in the range [0, 1] but got {points.tolist()}")
+            raise RuntimeError(f"{who}(): q must be in the range [0, 1] but got {points.tolist()}")
         if input.numel() == 0:
-            raise RuntimeError(f"{who}() input tensor must be non-empty")
+            raise RuntimeError(f"{who}(): input tensor must be non-empty")
         found = _quantiles(input, points, dim, keepdim, interpolation, skip_nan, who)
         return into(out, found, who)
 
@@ -288,7 +294,8 @@ def _quantiles(input, points, dim, keepdim: bool, interpolation: str, skip_nan: 
     from ..pointwise.arithmetic import lerp
 
     shape = input.shape
-    axis = None if dim is None or input.ndim == 0 else _wrapped(dim, input, who)
+    axis = None if dim is None else _wrapped(dim, input, who)
+    axis = axis if input.ndim else None
     flat = input.reshape(-1) if axis is None else input.movedim(axis, -1)
     ordered = sort(flat, -1).values
     n = ordered.shape[-1]

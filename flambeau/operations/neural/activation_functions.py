@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ...core.base.tensor import TensorBase
 from ...core.call.dispatch import InPlaceOp
+from ...core.make.elements import check_number
 from ..declare.registry import library, register
 from ..declare.results import into
 from ..pointwise.elementary import tanh
@@ -61,6 +62,9 @@ def _check_celu(input: TensorBase, alpha: float) -> None:
 def _check_hardtanh(input: TensorBase, min_val: float, max_val: float) -> None:
     if min_val > max_val:
         raise ValueError(f"hardtanh(): min_val cannot be greater than max_val, got {min_val} and {max_val}")
+    if not input.is_floating_point():
+        check_number(min_val, input, "hardtanh")
+        check_number(max_val, input, "hardtanh")
     if input.dtype.name == "uint8" and min(min_val, max_val) < 0:
         raise RuntimeError(f"hardtanh(): negative limits of an unsigned type: got min_val={min_val} for {input.dtype}")
 
@@ -101,6 +105,9 @@ _written_threshold = InPlaceOp(a.threshold_of, "threshold_")
 
 def threshold(input: TensorBase, threshold: float, value: float, inplace: bool = False) -> TensorBase:
     """x where it exceeds the threshold, else `value`."""
+    if not input.is_floating_point():
+        check_number(threshold, input, "threshold")
+        check_number(value, input, "threshold")
     return (_written_threshold if inplace else a.threshold_of)(input, threshold=threshold, value=value)
 
 

@@ -79,7 +79,7 @@ def _bags(input: TensorBase, offsets: TensorBase | None, include_last_offset: bo
         raise ValueError("embedding_bag(): offsets has to be a 1D Tensor, as input is 1D")
     starts = offsets.tolist()
     if starts and (starts[0] != 0 or max(starts) > input.shape[0]):
-        raise ValueError(
+        raise RuntimeError(
             f"embedding_bag(): offsets[0] has to be 0 and none may exceed the input's length {input.shape[0]}, got {starts}"
         )
     ends = [*starts[1:], *([] if include_last_offset else [input.shape[0]])]
@@ -143,6 +143,7 @@ def embedding_bag(
                 f"embedding_bag(): If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then it must have the "
                 f"same shape as the input ({tuple(input.shape)})"
             )
+    checks.rank("embedding_bag", "weight", weight, 2, error=ValueError)
     bag, bags = _bags(input, offsets, include_last_offset)
     flat = input.reshape(-1)
     scale = None if per_sample_weights is None else per_sample_weights.reshape(-1)
@@ -171,14 +172,14 @@ def one_hot(input: TensorBase, num_classes: int = -1) -> TensorBase:
     """int64 tensor (*, num_classes): 1 at each element's class, else 0."""
     if input.dtype.name != "int64":
         raise RuntimeError(
-            f"one_hot is only applicable to index tensor of type LongTensor, got {input.dtype}"
+            f"one_hot(): is only applicable to index tensor of type LongTensor, got {input.dtype}"
         )
     if input.numel() and input.min().item() < 0:
-        raise RuntimeError("Class values must be non-negative.")
+        raise RuntimeError("one_hot(): Class values must be non-negative.")
     if num_classes == -1:
         if input.numel() == 0:
-            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+            raise RuntimeError("one_hot(): Can not infer total number of classes from empty tensor.")
         num_classes = int(input.max().item()) + 1
     elif input.numel() and input.max().item() >= num_classes:
-        raise RuntimeError("Class values must be smaller than num_classes.")
+        raise RuntimeError("one_hot(): Class values must be smaller than num_classes.")
     return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).to(input.dtype)

@@ -304,6 +304,8 @@ def _elementwise(name: str, what: str, of):
         reduction = check_reduction(name, reduction, size_average, reduce)
         _sizes_warn(name, input, target)
         _check_weight(name, input, weight)
+        if name == "mse_loss" and not (input.is_floating_point() or target.is_floating_point() or input.is_complex()):
+            checks.floating(name, input=input, target=target)
         found = of(input, target)
         return reduced(found if weight is None else found * weight, reduction)
 
@@ -364,6 +366,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
         raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
     _sizes_warn("huber_loss", input, target)
     _check_weight("huber_loss", input, weight)
+    if not input.is_floating_point():
+        raise RuntimeError(f"huber_loss(): expected floating-point numbers as input, got {input.dtype}")
     found = huber_distance(input, target, delta=float(delta))
     return reduced(found if weight is None else found * weight, reduction)
 
@@ -400,6 +404,7 @@ def binary_cross_entropy_with_logits(
         )
     from .activations import logsigmoid
 
+    checks.dtypes("binary_cross_entropy_with_logits", checks.FLOATS, RuntimeError, input=input, target=target)
     scale = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
     loss = (1 - target) * input - scale * logsigmoid(input)
     return reduced(loss if weight is None else loss * weight, reduction)
@@ -425,6 +430,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
     reduction = check_reduction("soft_margin_loss", reduction, size_average, reduce)
     from .activations import logsigmoid
 
+    checks.dtypes("soft_margin_loss", checks.FLOATS, RuntimeError, input=input)
     return reduced(-logsigmoid(target * input), reduction)
 
 
@@ -629,6 +635,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
             var = var.unsqueeze(-1)
         elif tuple(var.shape[:-1]) != tuple(input.shape[:-1]) or var.shape[-1] != 1:
             raise ValueError(f"gaussian_nll_loss(): var is of incorrect size {tuple(var.shape)}")
+    checks.dtypes("gaussian_nll_loss", checks.FLOATS, RuntimeError, var=var)
     if bool((var < 0).any()):
         raise ValueError("gaussian_nll_loss(): var has negative entry/entries")
     floor = var.detach().clamp(min=eps)

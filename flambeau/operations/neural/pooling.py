@@ -440,7 +440,8 @@ def _divided(name: str, n: int, x, output_size):
             f"{name}(): Input dimension should be at least {len(given) + 1} for output_size={given}, got input of size: "
             f"{list(x.shape)}"
         )
-    given = given * n if len(given) == 1 else given
+    if len(given) != n:
+        raise RuntimeError(f"{name}(): output_size must be {n} ints, got {output_size}")
     checks.floating(name, input=x)
     flat = x.reshape(planes(name, x.shape, n))
     if len(given) != n or any(s is not None and s < 0 for s in given):

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.base.tensor import TensorBase
 from ...core.make.bridge import from_numpy
+from ..declare import checks
 from ..declare.registry import library
 from ..moving.padding import pad
 from ..random.random import rand
@@ -101,6 +102,11 @@ def _fractional(n: int) -> None:
 
         if input.ndim not in (n + 1, n + 2):
             raise RuntimeError(f"{who}(): Expected {n + 1}D or {n + 2}D tensor, but got: {list(input.shape)}")
+        checks.floating(who, input=input)
+        if 0 in input.shape[-n - 1 :]:
+            raise RuntimeError(
+                f"{who}(): Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}"
+            )
         if (output_size is None) == (output_ratio is None):
             raise ValueError(f"{who}(): exactly one of output_size and output_ratio must be given")
         window = spread(who, "kernel_size", kernel_size, n)
@@ -115,6 +121,10 @@ def _fractional(n: int) -> None:
                 raise RuntimeError(f"{who}(): windows of {w} at {o} places do not fit an input of size {s}")
         x = input if input.ndim == n + 2 else input.unsqueeze(0)
         batch, channels = x.shape[:2]
+        if _random_samples is not None and tuple(_random_samples.shape) != (batch, channels, n):
+            raise RuntimeError(
+                f"{who}(): expected _random_samples of shape {[batch, channels, n]}, got {list(_random_samples.shape)}"
+            )
         drawn = rand(batch, channels, n, dtype=x.dtype) if _random_samples is None else _random_samples
         samples = drawn.double().numpy()
         samples = (

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.base.tensor import TensorBase
 from ...core.call.dispatch import to_dtype
+from ..declare import checks
 from ..declare.registry import library
 from ..declare.results import accepts_out, named_result
 from ..linalg.lapack import array, tensor
@@ -29,6 +30,7 @@ def _edges(who: str, values: Any, bins: Any, low_high: Sequence[float] | None) -
     import numpy as np
 
     if isinstance(bins, TensorBase):
+        checks.rank(who, "bins", bins, 1)
         return array(bins)
     if not isinstance(bins, int):
         raise TypeError(f"{who}(): bins must be an int or a tensor, not {type(bins).__name__}")
@@ -64,6 +66,11 @@ def histogramdd(
     if input.ndim < 2:
         raise RuntimeError(
             f"histogramdd(): input tensor should have at least 2 dimensions, but got {input.ndim}"
+        )
+    if weight is not None and tuple(weight.shape) != tuple(input.shape[:-1]):
+        raise RuntimeError(
+            f"histogramdd(): expected weight to have the input's shape but for its last dimension, {list(input.shape[:-1])}, got "
+            f"{list(weight.shape)}"
         )
     points = array(input).reshape(-1, input.shape[-1])
     n = points.shape[1]

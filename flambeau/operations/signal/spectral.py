@@ -201,7 +201,7 @@ def _complex_to_real(
         raise RuntimeError(f"{who}(): must transform at least one axis, got s={tuple(s)}")
     last = -1 if s is None else tuple(s)[-1]
     halves = None if s is None else (*tuple(s)[:-1], 1 if last == -1 else last // 2 + 1)
-    if last != -1 and last < 1:
+    if (last != -1 or isinstance(dim, int)) and s is not None and last < 1:
         raise RuntimeError(f"{who}(): Invalid number of data points ({last}) specified")
     _, axes = _sized(who, x, halves, dim)
     if not axes:
@@ -343,6 +343,8 @@ def stft(
     for real signals) leaves n_fft/2 + 1 frequencies.  RuntimeError for arguments that do not fit, and unless `return_complex`
     is given for a real signal.
     """
+    if not (input.is_floating_point() or input.is_complex()):
+        raise RuntimeError(f"stft(): expected a tensor of floating point or complex values as input, got {input.dtype}")
     if input.ndim not in (1, 2):
         raise RuntimeError(f"stft(): expected a 1D or 2D tensor, but got {input.ndim}D")
     complex_input = input.is_complex() or (window is not None and window.is_complex())
