@@ -109,7 +109,15 @@ def spoilt_tensors(t: torch.Tensor) -> Iterator[tuple[str, Any]]:
         shape = list(t.shape)
         yield f"size of dim {dim} + 1", t.new_ones([n + (d == dim) for d, n in enumerate(shape)])
         yield f"size of dim {dim} is 0", t.new_ones([n * (d != dim) for d, n in enumerate(shape)])
-    for dtype in (torch.int64, torch.int32, torch.uint8, torch.float64, torch.float16, torch.bool, torch.complex64):
+    for dtype in (
+        torch.int64,
+        torch.int32,
+        torch.uint8,
+        torch.float64,
+        torch.float16,
+        torch.bool,
+        torch.complex64,
+    ):
         if dtype != t.dtype:
             yield f"dtype {str(dtype)[6:]}", t.to(dtype)
     if t.dtype != torch.bool:
@@ -178,7 +186,9 @@ EXTRA = {
 }  # fmt: skip
 
 
-def spoilt_calls(name: str, args: tuple, kwargs: dict, parameters: list[str]) -> Iterator[tuple[str, tuple, dict]]:
+def spoilt_calls(
+    name: str, args: tuple, kwargs: dict, parameters: list[str]
+) -> Iterator[tuple[str, tuple, dict]]:
     for k, arg in enumerate(args):
         called = parameters[k] if k < len(parameters) else f"#{k}"
         for how, value in spoilt(arg, called):
@@ -227,7 +237,9 @@ def miss_of(theirs: Exception | None, ours: Exception | None, name: str, paramet
         return None if ours is None else f"refused: {type(ours).__name__}"
     if ours is None:
         return f"no error for {type(theirs).__name__}"
-    alike = isinstance(ours, type(theirs)) or type(ours).__name__.strip("_") == type(theirs).__name__.strip("_")
+    alike = isinstance(ours, type(theirs)) or type(ours).__name__.strip("_") == type(theirs).__name__.strip(
+        "_"
+    )
     if not alike:
         return f"{type(ours).__name__} for {type(theirs).__name__}"
     return None if named(ours, name, parameters) else "message names nothing"
@@ -291,7 +303,10 @@ def sampled() -> Iterator[tuple[str, Callable[[], Iterator[tuple]]]]:
     for entry in samples.REGISTRY.values():
         path = next((p for p in entry.places if not p.endswith("_")), None)
         if path is not None:
-            yield path.removeprefix("Tensor."), lambda p=path, e=entry: calls(p.removeprefix("Tensor."), list(samples.calls(e)))
+            yield (
+                path.removeprefix("Tensor."),
+                lambda p=path, e=entry: calls(p.removeprefix("Tensor."), list(samples.calls(e))),
+            )
 
 
 def searched(name: str, calls: Callable[[], Iterator[tuple]], options: argparse.Namespace) -> dict:
@@ -301,7 +316,12 @@ def searched(name: str, calls: Callable[[], Iterator[tuple]], options: argparse.
         return row
     shapes = set()
     for theirs_function, args, kwargs in itertools.islice(calls(), 60):
-        shape = repr([(type(a).__name__, a.dim() if isinstance(a, torch.Tensor) else None) for a in (*args, *kwargs.values())])
+        shape = repr(
+            [
+                (type(a).__name__, a.dim() if isinstance(a, torch.Tensor) else None)
+                for a in (*args, *kwargs.values())
+            ]
+        )
         shape += repr(sorted(kwargs))
         if shape in shapes or len(shapes) >= options.samples:
             continue
@@ -355,7 +375,9 @@ def in_child(work: Callable[[], dict], seconds: float) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="names that match this regular expression")
-    parser.add_argument("--samples", type=int, default=4, help="most samples of an operation (of different kinds)")
+    parser.add_argument(
+        "--samples", type=int, default=4, help="most samples of an operation (of different kinds)"
+    )
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--refusals", action="store_true")
     parser.add_argument("--kinds", action="store_true")
@@ -383,7 +405,9 @@ def main() -> None:
             for who, said in (("ours", ours), ("PyTorch", theirs)):
                 if said:
                     print(f"        {who}: {said}")
-    print(f"\n{total['tried']} calls, {total['refused']} that PyTorch refuses: same class {total['same']}, named {total['named']}")
+    print(
+        f"\n{total['tried']} calls, {total['refused']} that PyTorch refuses: same class {total['same']}, named {total['named']}"
+    )
     print(", ".join(f"{k} {n}" for k, n in kinds.most_common()))
 
 

@@ -29,12 +29,17 @@ cdef class ComposedOp(Op):
         setattr(self, "__wrapped__", function)  # where `inspect` finds the signature
 
 
+cdef str own_name(ComposedOp op):
+    """The name that users call an operation by, without its path."""
+    return getattr(op, "public_name", op.name).rpartition(".")[2]
+
+
 cdef object call_composed(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef object found
     try:
         found = PyObject_Vectorcall((<ComposedOp>callable).function, args, flagged, names)
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        ascribe(error, (<ComposedOp>callable).name)
+        ascribe(error, own_name(<ComposedOp>callable))
         raise
     if isinstance(found, TensorBase):
         if (<TensorBase>found).base is not None:

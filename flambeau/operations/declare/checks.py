@@ -32,7 +32,7 @@ def dtypes(
 
 def floating(who: str, **tensors: TensorBase | None) -> None:
     """Each tensor holds floating-point numbers: NotImplementedError otherwise, as PyTorch's kernels have it."""
-    dtypes(who, FLOATS, **tensors)
+    dtypes(who, FLOATS, NotImplementedError, **tensors)
 
 
 def not_bool(who: str, **tensors: TensorBase | None) -> None:

@@ -138,7 +138,9 @@ def _order(pivots: TensorBase, m: int) -> TensorBase:
 def _permutation(pivots: TensorBase, m: int, like: TensorBase) -> TensorBase:
     """P with A = P L U; RuntimeError for pivots that name no row."""
     if pivots.numel() and not 1 <= int(pivots.min()) <= int(pivots.max()) <= m:
-        raise RuntimeError(f"linalg.lu: pivots must be between 1 and {m}, the number of rows: are they those of lu_factor?")
+        raise RuntimeError(
+            f"linalg.lu: pivots must be between 1 and {m}, the number of rows: are they those of lu_factor?"
+        )
     return identity(m, like)[_order(pivots, m)].mT.contiguous()
 
 
@@ -515,7 +517,9 @@ def ldl_solve(LD: TensorBase, pivots: TensorBase, B: TensorBase, *, hermitian: b
             f"linalg.ldl_solve(): expected pivots of shape {list(LD.shape[:-1])} for LD, got {list(pivots.shape)}"
         )
     if pivots.numel() and not bool(((pivots != 0) & (pivots.abs() <= n)).all()):
-        raise RuntimeError(f"linalg.ldl_solve(): pivots must be of magnitudes from 1 to {n}: are they those of ldl_factor?")
+        raise RuntimeError(
+            f"linalg.ldl_solve(): pivots must be of magnitudes from 1 to {n}: are they those of ldl_factor?"
+        )
     LD, B = same_batch("linalg.ldl_solve", LD, B)
     ld, b = array(LD), array(B)
     steps = np.broadcast_to(array(pivots), ld.shape[:-1])

@@ -12,6 +12,7 @@ from ...autograd.grad_mode import enable_grad, unrecorded
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ...core.tape import tape
+from ..declare import checks
 from ..declare.registry import library
 from ..moving.joining import cat
 from ..moving.shaping import broadcast_shapes
@@ -86,6 +87,7 @@ def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MO
             raise RuntimeError(f"cdist(): expected x{k + 1} to have at least 2 dimensions, got {x.ndim}D")
         if not x.is_floating_point():
             raise RuntimeError(f"cdist(): expected x{k + 1} to be of a floating-point dtype, got {x.dtype}")
+    checks.same_dtype("cdist", x1=x1, x2=x2)
     if x1.shape[-1] != x2.shape[-1]:
         raise RuntimeError(
             f"cdist(): x1 and x2 must have the same number of columns, got {x1.shape[-1]} and {x2.shape[-1]}"

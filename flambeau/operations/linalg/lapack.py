@@ -49,11 +49,13 @@ def checked(who: str, given: TensorBase, name: str = "A", square: bool = True) -
 
 
 def check_dtype(who: str, given: TensorBase) -> None:
-    """RuntimeError unless the dtype is float32, float64, complex64 or complex128."""
+    """NotImplementedError, a RuntimeError, unless the dtype is float32, float64, complex64 or complex128."""
     if given.dtype.name in ("float16", "bfloat16"):
-        raise RuntimeError(f"{who}: Low precision dtypes not supported. Got {given.dtype}")
+        raise NotImplementedError(f"{who}: Low precision dtypes not supported. Got {given.dtype}")
     if given.dtype.name not in DTYPES:
-        raise RuntimeError(f"{who}: Expected a floating point or complex tensor as input. Got {given.dtype}")
+        raise NotImplementedError(
+            f"{who}: Expected a floating point or complex tensor as input. Got {given.dtype}"
+        )
 
 
 def array(t: TensorBase) -> Any:

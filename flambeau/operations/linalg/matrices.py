@@ -62,7 +62,9 @@ def vecdot(x: TensorBase, y: TensorBase, *, dim: int = -1, out: TensorBase | Non
                 f"linalg.vecdot: Expected x and y to have the same dtype, but found {x.dtype} and {y.dtype}"
             )
     if x.ndim and y.ndim and {x.shape[-1], y.shape[-1]} == {0, 1} and max(x.ndim, y.ndim) == 1:
-        raise RuntimeError(f"linalg.vecdot(): expected x and y of one length, got {x.shape[-1]} and {y.shape[-1]}")
+        raise RuntimeError(
+            f"linalg.vecdot(): expected x and y of one length, got {x.shape[-1]} and {y.shape[-1]}"
+        )
     return into(out, (conj(x) * y).sum(dim), "linalg.vecdot")
 
 
@@ -71,7 +73,9 @@ def linalg_vander(x: TensorBase, *, N: int | None = None) -> TensorBase:
     """Powers 0 … N-1 of the last dimension's elements, in a new last dimension; N is by default how many those are."""
     x = atleast_1d(x)
     if (x.shape[-1] if N is None and x.shape[-1] == 1 else 2 if N is None else N) <= 1:
-        raise RuntimeError(f"linalg.vander(): N must be greater than 1, got {x.shape[-1] if N is None else N}")
+        raise RuntimeError(
+            f"linalg.vander(): N must be greater than 1, got {x.shape[-1] if N is None else N}"
+        )
     return x.unsqueeze(-1) ** arange(x.shape[-1] if N is None else N)
 
 
@@ -416,7 +420,9 @@ def tensorinv(A: TensorBase, ind: int = 2, *, out: TensorBase | None = None) -> 
     if ind <= 0:
         raise RuntimeError(f"linalg.tensorinv: Expected a strictly positive integer for 'ind', got {ind}")
     if ind > A.ndim:
-        raise RuntimeError(f"linalg.tensorinv(): 'ind' must be at most the number of dimensions of A, {A.ndim}, got {ind}")
+        raise RuntimeError(
+            f"linalg.tensorinv(): 'ind' must be at most the number of dimensions of A, {A.ndim}, got {ind}"
+        )
     rows, columns = math.prod(A.shape[:ind]), math.prod(A.shape[ind:])
     if rows != columns:
         raise RuntimeError(

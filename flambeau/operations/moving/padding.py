@@ -9,8 +9,8 @@ from ...codegen import expr as ex
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import zeros
-from ...core.tape import tape
 from ...core.make.elements import check_number
+from ...core.tape import tape
 from ..declare.indexed import indexed, scatter
 from ..declare.registry import library
 from ..declare.results import each_part

@@ -268,7 +268,9 @@ def isin(
         test_elements = elements.new_tensor(test_elements, dtype=result_type(elements, test_elements))
     for name, x in (("elements", elements), ("test_elements", test_elements)):
         if x.dtype.name == "bool" or x.is_complex():
-            raise RuntimeError(f"isin(): unsupported dtype of argument '{name}': expected real numbers, got {x.dtype}")
+            raise RuntimeError(
+                f"isin(): unsupported dtype of argument '{name}': expected real numbers, got {x.dtype}"
+            )
     common = result_type(elements, test_elements)
     a, b = (_host(to_dtype(x, common)) for x in (elements, test_elements))
     return _found(np.asarray(np.isin(a, b, assume_unique=assume_unique, invert=invert)))

@@ -16,8 +16,8 @@ from ...core.make.bridge import from_numpy
 from ...core.make.create import arange, zeros
 from ...core.places.join import flipped
 from ...core.tape import tape
-from ..declare.pointwise import EVERY, pointwise
 from ..declare import checks
+from ..declare.pointwise import EVERY, pointwise
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, copied, into
 from ..pointwise.complex_numbers import complex_of
@@ -586,6 +586,7 @@ def cross(
     input: TensorBase, other: TensorBase, dim: int | None = None, *, out: TensorBase | None = None
 ) -> TensorBase:
     """Vector product along `dim`, which has three elements (by default the first dimension that has)."""
+    checks.same_dtype("cross", input=input, other=other)
     if input.ndim != other.ndim:
         raise RuntimeError(
             f"cross(): inputs must have the same number of dimensions, got input of shape {list(input.shape)} and other of shape "
@@ -648,7 +649,7 @@ def cov(
                 raise RuntimeError(
                     f"cov(): expected {name} to have one element for each of {x.shape[1]} observations, got {list(w.shape)}"
                 )
-            if bool((w < 0).any()):
+            if not bool((w >= 0).all()):
                 raise RuntimeError(f"cov(): {name} cannot be negative, got {w.min().item()}")
             weights = w if weights is None else weights * w
     if weights is None:

@@ -63,6 +63,11 @@ def _given(out: tuple | None, result: tuple) -> tuple:
     return type(result)(*[into(o, r, type(result).__name__) for o, r in zip(out, result)])
 
 
+def _ordered(who: str, input: TensorBase) -> None:
+    """NotImplementedError for complex numbers, which have no order."""
+    checks.dtypes(who, checks.FLOATS | checks.INTEGERS | {"bool"}, input=input)
+
+
 @library("sort", "sort", "Tensor.sort")
 def sort(
     input: TensorBase,
@@ -81,6 +86,7 @@ def sort(
     >>> values, indices
     (tensor([1, 2, 3]), tensor([1, 2, 0]))
     """
+    _ordered("sort", input)
     axis = _wrapped(dim, input, "sort")
     if input.ndim == 0:
         return _given(out, sort_result(input.clone(), _zero_place()))
@@ -98,6 +104,7 @@ def _zero_place() -> TensorBase:
 @library("sort", "argsort", "Tensor.argsort", differentiable=False)
 def argsort(input: TensorBase, dim: int = -1, descending: bool = False, stable: bool = False) -> TensorBase:
     """Indices (int64) that sort along `dim`: the second result of `sort`."""
+    _ordered("argsort", input)
     axis = _wrapped(dim, input, "argsort")
     return _zero_place() if input.ndim == 0 else _order(input, axis, descending)
 
@@ -127,8 +134,7 @@ def topk(
     >>> flambeau.tensor([1., 5., 3.]).topk(2).values
     tensor([5., 3.])
     """
-    if input.dtype.name == "bool" or input.is_complex():
-        raise RuntimeError(f"topk(): expected real numbers as input, got {input.dtype}")
+    _ordered("topk", input)
     axis = _wrapped(dim, input, "topk")
     n = input.shape[axis] if input.ndim else 1
     if not 0 <= k <= n:
@@ -156,10 +162,12 @@ def kthvalue(
     RuntimeError where there are fewer than k.
     """
     axis = _wrapped(dim, input, "kthvalue")
-    checks.dtypes("kthvalue", checks.FLOATS | checks.INTEGERS, input=input)
+    _ordered("kthvalue", input)
     n = input.shape[axis] if input.ndim else 1
     if n == 0:
-        raise IndexError(f"kthvalue(): expected reduction dim {axis} of input to have non-zero size, got {list(input.shape)}")
+        raise IndexError(
+            f"kthvalue(): expected reduction dim {axis} of input to have non-zero size, got {list(input.shape)}"
+        )
     if not 1 <= k <= n:
         raise RuntimeError(
             f"kthvalue(): selected number k out of range for dimension {axis}: k is {k} of {n}"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ...core.base.tensor import TensorBase
 from ...core.call.dispatch import InPlaceOp
 from ...core.make.elements import check_number
+from ..declare import checks
 from ..declare.registry import library, register
 from ..declare.results import into
 from ..pointwise.elementary import tanh
@@ -66,7 +67,9 @@ def _check_hardtanh(input: TensorBase, min_val: float, max_val: float) -> None:
         check_number(min_val, input, "hardtanh")
         check_number(max_val, input, "hardtanh")
     if input.dtype.name == "uint8" and min(min_val, max_val) < 0:
-        raise RuntimeError(f"hardtanh(): negative limits of an unsigned type: got min_val={min_val} for {input.dtype}")
+        raise RuntimeError(
+            f"hardtanh(): negative limits of an unsigned type: got min_val={min_val} for {input.dtype}"
+        )
 
 
 relu = _with_inplace("relu", a.relu)
@@ -77,9 +80,7 @@ celu = _with_inplace("celu", a.celu, ("alpha", 1.0), check=_check_celu)
 selu = _with_inplace("selu", a.selu)
 silu = _with_inplace("silu", a.silu)
 mish = _with_inplace("mish", a.mish)
-hardtanh = _with_inplace(
-    "hardtanh", a.hardtanh, ("min_val", -1.0), ("max_val", 1.0), check=_check_hardtanh
-)
+hardtanh = _with_inplace("hardtanh", a.hardtanh, ("min_val", -1.0), ("max_val", 1.0), check=_check_hardtanh)
 hardsigmoid = _with_inplace("hardsigmoid", a.hardsigmoid)
 hardswish = _with_inplace("hardswish", a.hardswish)
 
@@ -160,8 +161,11 @@ register(
 def glu(input: TensorBase, dim: int = -1) -> TensorBase:
     """First half times the sigmoid of the second, along `dim` (Dauphin et al. 2016)."""
     if input.ndim == 0:
-        raise RuntimeError("glu(): does not support 0-dimensional tensors")
-    size = input.shape[dim]
+        raise RuntimeError("glu(): does not support 0-dimensional tensors as input")
+    from ..moving.shaping import _wrapped
+
+    checks.floating("glu", input=input)
+    size = input.shape[_wrapped(dim, input, "glu")]
     if size % 2:
         raise RuntimeError(f"glu(): Halving dimension must be even, but dimension {dim} is size {size}")
     return input.narrow(dim, 0, size // 2) * input.narrow(dim, size // 2, size // 2).sigmoid()
@@ -211,10 +215,14 @@ def cosine_similarity(x1: TensorBase, x2: TensorBase, dim: int = 1, eps: float =
     from ..rows.summaries import vector_norm
 
     for name, x in (("x1", x1), ("x2", x2)):
-        if not x.is_floating_point() and (x.is_complex() or not (x1.is_floating_point() or x2.is_floating_point())):
+        if not x.is_floating_point() and (
+            x.is_complex() or not (x1.is_floating_point() or x2.is_floating_point())
+        ):
             raise RuntimeError(
                 f"cosine_similarity(): expected common dtype to be floating point, got {x.dtype} for argument '{name}'"
             )
+    if not eps >= 0:
+        raise RuntimeError(f"cosine_similarity(): eps must be non-negative, got {eps}")
     x1, x2 = broadcast_tensors(x1, x2)
     first = vector_norm(x1, 2, dim, True).clamp_min(eps)
     second = vector_norm(x2, 2, dim, True).clamp_min(eps)

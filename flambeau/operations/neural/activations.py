@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ...codegen import functions as fn
+from ...core.call.dispatch import rename
 from ..declare.pointwise import BOOL, COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
 
 _SQRT_HALF, _INV_SQRT_2PI = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
@@ -254,3 +255,8 @@ def threshold_of(input, *, threshold, value):
 @threshold_of.derivative
 def _(grad, input, threshold):
     return fn.where(input <= threshold, _zero(grad), grad)
+
+
+# What public functions compute with them is called by the public name, in errors and on the tape.
+for _op, _name in ((gelu_erf, "gelu"), (gelu_tanh, "gelu"), (prelu_of, "prelu"), (threshold_of, "threshold")):
+    rename(_op, _name)

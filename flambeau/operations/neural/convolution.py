@@ -433,7 +433,9 @@ def _weight_back(again, grad, x, g):
 def _checked(name: str, n: int, x, weight, bias, channels: int, groups: int, filters: int, transposed: bool):
     """(N, C, *) of the input, and whether it had a batch; RuntimeError where things do not fit."""
     if bias is not None and bias.dtype is not x.dtype:
-        raise RuntimeError(f"{name}(): Input type ({x.dtype}) and bias type ({bias.dtype}) should be the same")
+        raise RuntimeError(
+            f"{name}(): Input type ({x.dtype}) and bias type ({bias.dtype}) should be the same"
+        )
     if x.dtype != weight.dtype:
         raise RuntimeError(
             f"{name}(): Input type ({x.dtype}) and weight type ({weight.dtype}) should be the same"

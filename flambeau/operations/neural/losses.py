@@ -9,6 +9,7 @@ from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...codegen.differentiate import sign
 from ...core.base.tensor import TensorBase
+from ...core.call.dispatch import rename
 from ...core.tape import tape
 from ..declare import checks
 from ..declare.pointwise import FLOATING, pointwise
@@ -216,10 +217,14 @@ def _probability_entropy(input, target, weight, how: str, smoothing: float):
 def _check_classes(name: str, input, target, weight) -> None:
     """Class numbers for scores (N, C, …) or (C,): PyTorch's ValueError for another batch, RuntimeError for anything else."""
     if input.ndim == 0:
-        raise ValueError(f"{name}(): expected an input of 1 or more dimensions, got shape {list(input.shape)}")
+        raise ValueError(
+            f"{name}(): expected an input of 1 or more dimensions, got shape {list(input.shape)}"
+        )
     one = input.ndim == 1
     if one and target.ndim < 2 and target.numel() != 1:
-        raise ValueError(f"{name}(): for 1D input, a target of 1 class is expected, got shape {list(target.shape)}")
+        raise ValueError(
+            f"{name}(): for 1D input, a target of 1 class is expected, got shape {list(target.shape)}"
+        )
     if not one and (target.ndim == 0 or target.shape[0] != input.shape[0]):
         raise ValueError(
             f"{name}(): expected input batch_size ({input.shape[0]}) to match target batch_size, got a target of shape "
@@ -304,7 +309,9 @@ def _elementwise(name: str, what: str, of):
         reduction = check_reduction(name, reduction, size_average, reduce)
         _sizes_warn(name, input, target)
         _check_weight(name, input, weight)
-        if name == "mse_loss" and not (input.is_floating_point() or target.is_floating_point() or input.is_complex()):
+        if name == "mse_loss" and not (
+            input.is_floating_point() or target.is_floating_point() or input.is_complex()
+        ):
             checks.floating(name, input=input, target=target)
         found = of(input, target)
         return reduced(found if weight is None else found * weight, reduction)
@@ -346,6 +353,10 @@ def _(grad, input, target, delta):
     return slope, -slope
 
 
+rename(smooth_distance, "smooth_l1_loss")
+rename(huber_distance, "huber_loss")
+
+
 @library("composite", "nn.functional.smooth_l1_loss", thin=True)
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Squared below `beta`, linear above it (Girshick 2015)."""
@@ -372,6 +383,12 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     return reduced(found if weight is None else found * weight, reduction)
 
 
+def _fits_into(shape, whole) -> bool:
+    """Whether a tensor of a shape expands to the whole one."""
+    lead = len(whole) - len(shape)
+    return lead >= 0 and all(n in (1, m) for n, m in zip(shape, whole[lead:]))
+
+
 @library("composite", "nn.functional.binary_cross_entropy", thin=True)
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """-(y log x + (1 - y) log(1 - x)) for probabilities x; logarithms are at least -100.
@@ -387,6 +404,10 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     for name, x in (("input", input), ("target", target)):
         if not bool(((x >= 0) & (x <= 1)).all()):
             raise RuntimeError(f"binary_cross_entropy(): all elements of {name} should be between 0 and 1")
+    if weight is not None and not _fits_into(weight.shape, input.shape):
+        raise RuntimeError(
+            f"binary_cross_entropy(): weight must broadcast to the input's shape {list(input.shape)}, got {list(weight.shape)}"
+        )
     loss = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
     return reduced(loss if weight is None else loss * weight, reduction)
 
@@ -584,7 +605,9 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     _check_scores("multilabel_margin_loss", input, target)
     classes = input.shape[-1] if input.ndim else 1
     if target.numel() and int(target.min().item()) < -1:
-        raise RuntimeError(f"multilabel_margin_loss(): target {int(target.min().item())} is no class of {classes}")
+        raise RuntimeError(
+            f"multilabel_margin_loss(): target {int(target.min().item())} is no class of {classes}"
+        )
     x, y = (t.reshape(-1, classes) for t in (input, target))
     listed = (y < 0).cumsum(1) == 0
     inside = y.masked_fill(~listed, 0)
@@ -606,8 +629,10 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     from .activations import logsigmoid
 
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
-    if loss.ndim == 0:
-        raise IndexError("multilabel_soft_margin_loss(): expected an input with a dimension of classes, got shape []")
+    if input.ndim == 0:
+        raise IndexError(
+            "multilabel_soft_margin_loss(): expected an input with a dimension of classes, got shape []"
+        )
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
 
 

@@ -21,7 +21,9 @@ def _alike(who: str, input: TensorBase, **parameters: TensorBase | None) -> None
         if given is None or given.dtype is input.dtype:
             continue
         if not (input.dtype.name in ("float16", "bfloat16") and given.dtype.name == "float32"):
-            raise RuntimeError(f"{who}(): expected {name} to be of the input's dtype, {input.dtype}, but got {given.dtype}")
+            raise RuntimeError(
+                f"{who}(): expected {name} to be of the input's dtype, {input.dtype}, but got {given.dtype}"
+            )
 
 
 # --- rows: layer norm ------------------------------
@@ -271,7 +273,9 @@ def instance_norm(
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     checks.rank_at_least("instance_norm", "input", input, 2)
-    _alike("instance_norm", input, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
+    _alike(
+        "instance_norm", input, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
+    )
     for name, given in (
         ("running_mean", running_mean),
         ("running_var", running_var),
@@ -284,7 +288,9 @@ def instance_norm(
             )
     dims = tuple(range(2, input.ndim))
     if math.prod(input.shape[2:]) == 1:
-        raise ValueError(f"instance_norm(): Expected more than 1 spatial element when training, got input size {input.shape}")
+        raise ValueError(
+            f"instance_norm(): Expected more than 1 spatial element when training, got input size {input.shape}"
+        )
     if running_mean is not None or running_var is not None:
         var, mean = variance_and_mean.over((input.detach(),), dims, False, params=(1.0,))
         if running_mean is not None:
@@ -308,9 +314,13 @@ def group_norm(
 ) -> TensorBase:
     """Channels in `num_groups` groups, each of each example to mean 0 and variance 1 (Wu and He 2018)."""
     if input.ndim < 2:
-        raise RuntimeError(f"group_norm(): Expected at least 2 dimensions for input tensor but received {input.ndim}")
+        raise RuntimeError(
+            f"group_norm(): Expected at least 2 dimensions for input tensor but received {input.ndim}"
+        )
     if num_groups <= 0:
-        raise RuntimeError(f"group_norm(): Expected num groups to be greater than 0, got num_groups={num_groups}")
+        raise RuntimeError(
+            f"group_norm(): Expected num groups to be greater than 0, got num_groups={num_groups}"
+        )
     _alike("group_norm", input, weight=weight, bias=bias)
     for name, given in (("weight", weight), ("bias", bias)):
         if given is not None and tuple(given.shape) != (input.shape[1],):
@@ -319,7 +329,7 @@ def group_norm(
             )
     if input.shape[1] % num_groups:
         raise RuntimeError(
-            f"group_norm(): Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} and "
+            f"group_norm(): Expected channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} and "
             f"num_groups={num_groups}"
         )
     grouped = input.reshape(

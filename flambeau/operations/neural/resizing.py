@@ -109,13 +109,15 @@ def _output_sizes(x: TensorBase, size, scale_factor, recompute: bool | None) -> 
     else:
         factors = [float(f) for f in scale_factor] if isinstance(scale_factor, Sequence) else None
         factors = [float(scale_factor)] * rank if factors is None else factors
+        if not all(map(math.isfinite, factors)):
+            raise RuntimeError(f"interpolate(): scale_factor must be finite, got {scale_factor}")
         wanted = [math.floor(n * f) for n, f in zip(given, factors)]
         if len(factors) == rank and not recompute and min(wanted, default=1) > 0:
             return wanted, [1.0 / f for f in factors]
         size = factors
     if len(size if isinstance(size, Sequence) else wanted) != rank:
         raise ValueError(
-            f"interpolate(): Input and output must have the same number of spatial dimensions, but got input with spatial dimensions of {given} "
+            f"interpolate(): Input and output must have the same number of spatial dimensions, but got input with {given} "
             f"and output size (or scale_factor) of {list(size)}. Please provide input tensor in (N, C, d1, d2, ...,dK) format "
             "and output size in (o1, o2, ...,oK) format."
         )
@@ -152,20 +154,22 @@ def interpolate(
         raise ValueError(
             "interpolate(): align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
         )
-    if not 3 <= input.ndim <= 5 or (mode in _RANKS and input.ndim != _RANKS[mode]):
-        raise NotImplementedError(
-            f"interpolate(): Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.ndim}D) for the modes: {' | '.join(_MODES)} "
-            f"(got {mode})"
-        )
     if antialias and mode not in ("bilinear", "bicubic"):
         raise ValueError(
             "interpolate(): antialias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
         )
+    sizes, scales = _output_sizes(input, size, scale_factor, recompute_scale_factor)
+    if not 3 <= input.ndim <= 5 or (mode in _RANKS and input.ndim != _RANKS[mode]):
+        raise NotImplementedError(
+            f"interpolate(): Only 3D, 4D and 5D input supported (got {input.ndim}D) for the modes: {' | '.join(_MODES)} "
+            f"(got {mode})"
+        )
     if input.numel() == 0 and 0 in input.shape[1:]:
-        raise RuntimeError(f"interpolate(): expected input with channels and places, but got shape {list(input.shape)}")
+        raise RuntimeError(
+            f"interpolate(): expected input with channels and places, but got shape {list(input.shape)}"
+        )
     if mode in _RANKS or mode == "area":
         checks.dtypes("interpolate", checks.FLOATS | {"uint8"}, input=input)
-    sizes, scales = _output_sizes(input, size, scale_factor, recompute_scale_factor)
     if mode == "area":
         return REGISTRY[f"adaptive_avg_pool{input.ndim - 2}d"].function(input, sizes)
     aligned = bool(align_corners)

@@ -54,16 +54,17 @@ def _unpool(n: int) -> None:
             raise RuntimeError(
                 f"{who}(): Input to {who} should be a {n + 1}d or {n + 2}d Tensor, but got a tensor with {input.ndim} dimensions"
             )
+        window = spread(who, "kernel_size", kernel_size, n)
+        step = window if stride is None else spread(who, "stride", stride, n)
+        sizes = _output_sizes(who, input, n, window, step, spread(who, "padding", padding, n), output_size)
         if tuple(indices.shape) != tuple(input.shape):
             raise RuntimeError(
                 f"{who}(): Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got "
                 f"{list(indices.shape)}"
             )
+        checks.floating(who, input=input)
         if indices.dtype.name != "int64":
             raise RuntimeError(f"{who}(): elements in indices should be type int64 but got: {indices.dtype}")
-        window = spread(who, "kernel_size", kernel_size, n)
-        step = window if stride is None else spread(who, "stride", stride, n)
-        sizes = _output_sizes(who, input, n, window, step, spread(who, "padding", padding, n), output_size)
         volume, lead = math.prod(sizes), input.shape[:-n]
         if indices.numel() and (int(indices.min()) < 0 or int(indices.max()) >= volume):
             wrong = next(k for k in indices.reshape(-1).tolist() if not 0 <= k < volume)

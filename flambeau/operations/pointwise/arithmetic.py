@@ -110,6 +110,9 @@ def trunc_quotient(input, other):
     return fn.trunc(input / other) if fn.is_float(input.dtype) else input / other
 
 
+rename(trunc_quotient, "div")
+
+
 @trunc_quotient.derivative
 def _(grad):
     return None, None
@@ -561,7 +564,9 @@ def bitwise_right_shift(input, other):
     reference="numpy.invert",
     differentiable=False,
     dtypes=INTEGRAL | BOOL,
-    refused=[(FLOATING | COMPLEX, TypeError, "~ (operator.invert) is only implemented on integer and bool tensors")],
+    refused=[
+        (FLOATING | COMPLEX, TypeError, "~ (operator.invert) is only implemented on integer and bool tensors")
+    ],
 )
 def bitwise_not(input):
     """The complement of each element's bits; of bools, the opposite."""

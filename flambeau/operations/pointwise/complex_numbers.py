@@ -11,7 +11,14 @@ _MAKERS = frozenset(("float32", "float64"))
 _REFUSED = [(EVERY - FLOATING, RuntimeError, "expected both inputs to be floating-point tensors")]
 
 
-@pointwise(places=("complex",), in_place=False, dtypes=_MAKERS, refused=_REFUSED, alike=("real", "imag"), name="complex")
+@pointwise(
+    places=("complex",),
+    in_place=False,
+    dtypes=_MAKERS,
+    refused=_REFUSED,
+    alike=("real", "imag"),
+    name="complex",
+)
 def complex_of(real, imag):
     """The complex numbers real + i·imag.
 

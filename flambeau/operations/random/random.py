@@ -530,8 +530,10 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
     if isinstance(mean, TensorBase) and isinstance(std, (int, float)) and size is not None:
         raise TypeError("normal(): argument 'size' goes with a mean and a std that are numbers")
     if isinstance(mean, TensorBase) or isinstance(std, TensorBase):
-        checks.floating("normal", **{n: t for n, t in (("mean", mean), ("std", std)) if isinstance(t, TensorBase)})
-        if isinstance(std, TensorBase) and std.numel() and bool((std < 0).any()):
+        checks.floating(
+            "normal", **{n: t for n, t in (("mean", mean), ("std", std)) if isinstance(t, TensorBase)}
+        )
+        if isinstance(std, TensorBase) and std.numel() and not bool((std >= 0).all()):
             raise RuntimeError("normal(): normal expects all elements of std >= 0.0")
         if not isinstance(std, TensorBase) and not std >= 0:
             raise RuntimeError(f"normal(): normal expects std >= 0.0, but found std {std}")

@@ -39,6 +39,8 @@ def _edges(who: str, values: Any, bins: Any, low_high: Sequence[float] | None) -
     low, high = (
         low_high if low_high is not None else (values.min(), values.max()) if values.size else (0.0, 0.0)
     )
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise RuntimeError(f"{who}(): range [{low}, {high}] of the input is not finite")
     if low > high:
         raise RuntimeError(f"{who}(): max must be larger than min, got {low} and {high}")
     if low == high:

@@ -310,7 +310,9 @@ def _panels(y: TensorBase, x: TensorBase | None, dx, dim: int, who: str) -> Tens
     axis = _wrapped(dim, y, who)
     checks.not_bool(who, y=y, x=x)
     if x is not None and x.ndim > y.ndim:
-        raise RuntimeError(f"{who}(): expected 'x' to have at most as many dimensions as 'y', {y.ndim}, got {x.ndim}")
+        raise RuntimeError(
+            f"{who}(): expected 'x' to have at most as many dimensions as 'y', {y.ndim}, got {x.ndim}"
+        )
     if y.shape[axis] == 0:
         return (y.narrow(axis, 0, 0)) * 1.0
     n = y.shape[axis] - 1

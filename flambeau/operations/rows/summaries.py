@@ -26,7 +26,9 @@ def sum_to_size(input, *size):
     sizes = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     lead = input.ndim - len(sizes)
     if lead < 0:
-        raise RuntimeError(f"sum_to_size(): size {list(sizes)} is not expandable to size {list(input.shape)}.")
+        raise RuntimeError(
+            f"sum_to_size(): size {list(sizes)} is not expandable to size {list(input.shape)}."
+        )
     dims = tuple(range(lead)) + tuple(
         d for d in range(lead, input.ndim) if sizes[d - lead] == 1 and input.shape[d] != 1
     )
@@ -193,7 +195,9 @@ def check_norm(who: str, x: TensorBase, ord: Any, dtype: Any) -> None:
     if not (x.is_floating_point() or x.is_complex()):
         raise RuntimeError(f"{who}(): Expected a floating point or complex tensor as input. Got {x.dtype}")
     if isinstance(ord, complex):
-        raise RuntimeError(f"{who}(): Expected a non-complex number as argument 'ord', the order of the norm, got {ord}")
+        raise RuntimeError(
+            f"{who}(): Expected a non-complex number as argument 'ord', the order of the norm, got {ord}"
+        )
     if dtype is None:
         return
     if not (dtype.is_floating_point or dtype.is_complex) or dtype.is_complex != x.is_complex():

@@ -157,7 +157,9 @@ def _sized(who: str, x: TensorBase, s: Any, dim: Any) -> tuple[list[int], tuple[
                 f"{who}(): When given, dim and shape arguments must have the same length, got {len(axes)} and {len(s)}"
             )
     sizes = [x.shape[a] if s is None or s[k] == -1 else s[k] for k, a in enumerate(axes)]
-    if s is not None and isinstance(dim, int) and s[0] == -1:  # `n` of one dimension; in `s` it stands for the size itself
+    if (
+        s is not None and isinstance(dim, int) and s[0] == -1
+    ):  # `n` of one dimension; in `s` it stands for the size itself
         raise RuntimeError(f"{who}(): Invalid number of data points (-1) specified for n")
     for n in sizes:
         if n < 1:
@@ -293,17 +295,24 @@ def rfftfreq(
     return into(out, found, "rfftfreq").requires_grad_(requires_grad)
 
 
+def _places(input: TensorBase, dim: Any, who: str) -> tuple[int, ...]:
+    """The dimensions that `dim` names; IndexError where there is no such."""
+    if input.ndim == 0:
+        raise IndexError(f"{who}(): argument 'dim': the input has no dimensions, got {dim}")
+    return tuple(_wrapped(d, input, who) for d in _spread((dim,)))
+
+
 @library("spectral", "fft.fftshift", reference="numpy.fft.fftshift")
 def fftshift(input: TensorBase, dim: Any = None) -> TensorBase:
     """The frequency zero moved to the middle, along `dim` (all by default)."""
-    axes = tuple(range(input.ndim)) if dim is None else _spread((dim,))
+    axes = tuple(range(input.ndim)) if dim is None else _places(input, dim, "fftshift")
     return roll(input, [input.shape[a] // 2 for a in axes], axes) if axes else input.clone()
 
 
 @library("spectral", "fft.ifftshift", reference="numpy.fft.ifftshift")
 def ifftshift(input: TensorBase, dim: Any = None) -> TensorBase:
     """The inverse of `fftshift`."""
-    axes = tuple(range(input.ndim)) if dim is None else _spread((dim,))
+    axes = tuple(range(input.ndim)) if dim is None else _places(input, dim, "ifftshift")
     return roll(input, [-(input.shape[a] // 2) for a in axes], axes) if axes else input.clone()
 
 
@@ -344,7 +353,9 @@ def stft(
     is given for a real signal.
     """
     if not (input.is_floating_point() or input.is_complex()):
-        raise RuntimeError(f"stft(): expected a tensor of floating point or complex values as input, got {input.dtype}")
+        raise RuntimeError(
+            f"stft(): expected a tensor of floating point or complex values as input, got {input.dtype}"
+        )
     if input.ndim not in (1, 2):
         raise RuntimeError(f"stft(): expected a 1D or 2D tensor, but got {input.ndim}D")
     complex_input = input.is_complex() or (window is not None and window.is_complex())

@@ -47,7 +47,9 @@ def _made(
     return found.requires_grad_(requires_grad)
 
 
-def _window(name: str, what: str, shape: Callable, check: Callable | None = None, **given: float | None) -> None:
+def _window(
+    name: str, what: str, shape: Callable, check: Callable | None = None, **given: float | None
+) -> None:
     """Declare `signal.windows.name(M, *, …given, sym=True)`; `check(sym, …given)` raises for values that it does not take."""
 
     def function(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False, **options):
