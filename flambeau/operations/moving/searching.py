@@ -191,6 +191,7 @@ def searchsorted(
     behind = right or side == "right"
     checks.rank_at_least("searchsorted", "sorted_sequence", sorted_sequence, 1)
     checks.dtypes("searchsorted", ("int64",), RuntimeError, sorter=sorter)
+    checks.dtypes("searchsorted", checks.FLOATS | checks.INTEGERS | {"bool"}, sorted_sequence=sorted_sequence)
     bounds = _host(sorted_sequence)
     if sorter is not None:
         if sorter.shape != sorted_sequence.shape:

@@ -188,13 +188,21 @@ def _(grad, input):
     return grad * fn.sigmoid(-input)
 
 
-@pointwise(places=("nn.functional.softsign",), int_to_float=True, in_place=False, dtypes=EVERY)
+@pointwise(
+    places=("nn.functional.softsign",),
+    int_to_float=True,
+    in_place=False,
+    dtypes=EVERY,
+    refused=[(BOOL, NotImplementedError, "bool inputs are not supported")],
+)
 def softsign(input):
     """x / (1 + |x|)."""
     return input / (1.0 + fn.absolute(input))
 
 
-@pointwise(places=("nn.functional.tanhshrink",), int_to_float=True, in_place=False, dtypes=EVERY)
+@pointwise(
+    places=("nn.functional.tanhshrink",), int_to_float=True, in_place=False, dtypes=EVERY, refused=_NO_BOOLS
+)
 def tanhshrink(input):
     """x - tanh(x)."""
     return input - fn.tanh(input)

@@ -432,7 +432,7 @@ def _weight_back(again, grad, x, g):
 # --- arguments ------------------------------
 def _checked(name: str, n: int, x, weight, bias, channels: int, groups: int, filters: int, transposed: bool):
     """(N, C, *) of the input, and whether it had a batch; RuntimeError where things do not fit."""
-    if bias is not None and bias.dtype is not x.dtype:
+    if bias is not None and bias.dtype is not x.dtype and not transposed:
         raise RuntimeError(
             f"{name}(): Input type ({x.dtype}) and bias type ({bias.dtype}) should be the same"
         )
@@ -581,7 +581,7 @@ def _transposition(
 
     def run(x, w, bias):
         found = convolve_input(x, w, g, sizes)
-        return found if bias is None else found + bias.reshape(-1, *[1] * n)
+        return found if bias is None else found + bias.to(found.dtype).reshape(-1, *[1] * n)
 
     if x.numel() == 0:
         found = _without_elements(x, weight, bias, (x.shape[0], filters, *sizes))

@@ -198,7 +198,9 @@ def uniform_(
         return self
     _floating(self, "uniform_")
     if not low <= to:
-        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
+        raise RuntimeError(
+            f"uniform_(): expects to return a [from, to) range, but found from={low} > to={to}"
+        )
     kernel = wide_uniform_kernel if self.dtype.name == "float64" else uniform_kernel
     bits = 2.0 ** FLOAT16_BITS.get(self.dtype.name, 24)
     return _fill(self, "uniform_", lambda t: _draw(t, kernel, generator, low, to - low, bits))
@@ -213,7 +215,7 @@ def normal_(
     NotImplementedError for integer dtypes.
     """
     if not std >= 0:
-        raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
+        raise RuntimeError(f"normal_(): expects std >= 0.0, but found std {std}")
     if self.is_complex():
         normal_(view_as_real(self), mean, std / math.sqrt(2), generator=generator)
         return self
@@ -226,7 +228,7 @@ def exponential_(self: TensorBase, lambd: float = 1.0, *, generator: Generator |
     """Overwrite with exponentially distributed numbers of rate `lambd`, all above 0."""
     _floating(self, "exponential_")
     if not lambd > 0:
-        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+        raise RuntimeError(f"exponential_(): expects lambda > 0.0, but found lambda={lambd}")
     kernel = wide_exponential_kernel if self.dtype.name == "float64" else exponential_kernel
     return _fill(self, "exponential_", lambda t: _draw(t, kernel, generator, lambd))
 
@@ -247,7 +249,7 @@ def _from_uniform(self: TensorBase, who: str, generator: Generator | None, shape
 def geometric_(self: TensorBase, p: float, *, generator: Generator | None = None) -> TensorBase:
     """Overwrite with the number of trials up to the first success, each of probability p in (0, 1)."""
     if not 0 < p < 1:
-        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+        raise RuntimeError(f"geometric_(): expects p to be in (0, 1), but got p={p}")
     scale = -1.0 / math.log1p(-p)
     return _from_uniform(self, "geometric_", generator, lambda e: (e * scale).ceil().clamp(min=1.0))
 
@@ -258,7 +260,7 @@ def cauchy_(
     """Overwrite with Cauchy numbers of that median and scale."""
     _floating(self, "cauchy_")
     if not sigma > 0:
-        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+        raise RuntimeError(f"cauchy_(): expects sigma > 0.0, but found sigma={sigma}")
     return _from_uniform(
         self, "cauchy_", generator, lambda e: ((-e).exp() * math.pi - 0.5 * math.pi).tan() * sigma + median
     )
@@ -270,7 +272,7 @@ def log_normal_(
     """Overwrite with numbers whose logarithm is normal with that mean and standard deviation."""
     _floating(self, "log_normal_")
     if not std > 0:
-        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+        raise RuntimeError(f"log_normal_(): expects std > 0.0, but found std={std}")
     kernel = wide_normal_kernel if self.dtype.name == "float64" else normal_kernel
 
     def draw(t: TensorBase) -> None:
@@ -351,7 +353,7 @@ def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = 
         tape._check_in_place(self, "bernoulli_")
         return self.copy_(drawn)
     if not 0 <= p <= 1:
-        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+        raise RuntimeError(f"bernoulli_(): expects p to be in [0, 1], but got p={p}")
     limit = round(p * (1 << 32))
     stand_in = self.dtype.name if self.dtype.name not in ("bool", "int8", "uint8", "int16") else "int32"
     return _fill(
@@ -530,9 +532,7 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
     if isinstance(mean, TensorBase) and isinstance(std, (int, float)) and size is not None:
         raise TypeError("normal(): argument 'size' goes with a mean and a std that are numbers")
     if isinstance(mean, TensorBase) or isinstance(std, TensorBase):
-        checks.floating(
-            "normal", **{n: t for n, t in (("mean", mean), ("std", std)) if isinstance(t, TensorBase)}
-        )
+        checks.floating("normal", **({"mean": mean} if isinstance(mean, TensorBase) else {"std": std}))
         if isinstance(std, TensorBase) and std.numel() and not bool((std >= 0).all()):
             raise RuntimeError("normal(): normal expects all elements of std >= 0.0")
         if not isinstance(std, TensorBase) and not std >= 0:

@@ -319,7 +319,7 @@ def _panels(y: TensorBase, x: TensorBase | None, dx, dim: int, who: str) -> Tens
     sums = y.narrow(axis, 1, n) + y.narrow(axis, 0, n)
     if x is None:
         return sums * dx
-    if x.ndim == 1 and y.ndim > 1:
+    if x.ndim == 1:
         if x.shape[0] != y.shape[axis]:
             raise RuntimeError(
                 f"{who}(): There must be one `x` value for each sample point, got {x.shape[0]} and {y.shape[axis]}"

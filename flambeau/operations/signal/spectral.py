@@ -376,7 +376,9 @@ def stft(
     onesided = not complex_input if onesided is None else onesided
     if onesided and complex_input:
         raise RuntimeError("stft(): Cannot have onesided output if window or input is complex")
-    frames = x.unfold(-1, n_fft, hop) * _window("stft", window, win_length or n_fft, n_fft, x)
+    frames = x.unfold(-1, n_fft, hop) * _window(
+        "stft", window, n_fft if win_length is None else win_length, n_fft, x
+    )
     scale = 1.0 / math.sqrt(n_fft) if normalized else 1.0
     found = r2c(frames, (2,), scale) if onesided else c2c(_complex("stft", frames), (2,), scale, True)
     found = found.mT
