@@ -162,10 +162,11 @@ def glu(input: TensorBase, dim: int = -1) -> TensorBase:
     """First half times the sigmoid of the second, along `dim` (Dauphin et al. 2016)."""
     if input.ndim == 0:
         raise RuntimeError("glu(): does not support 0-dimensional tensors as input")
-    from ..moving.shaping import _wrapped
-
-    checks.floating("glu", input=input)
-    size = input.shape[_wrapped(dim, input, "glu")]
+    if not input.is_floating_point():
+        checks.floating("glu", input=input)
+    if not -input.ndim <= dim < input.ndim:
+        raise IndexError(f"glu(): argument 'dim' must be in [{-input.ndim}, {input.ndim - 1}], got {dim}")
+    size = input.shape[dim]
     if size % 2:
         raise RuntimeError(f"glu(): Halving dimension must be even, but dimension {dim} is size {size}")
     return input.narrow(dim, 0, size // 2) * input.narrow(dim, size // 2, size // 2).sigmoid()

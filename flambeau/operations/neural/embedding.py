@@ -29,14 +29,16 @@ def embedding(
     rows longer than `max_norm` are shortened in place.  IndexError for a number
     outside the table.
     """
-    checks.dtypes("embedding", ("int32", "int64"), RuntimeError, input=input)
+    if input.dtype.name not in ("int32", "int64"):
+        checks.dtypes("embedding", ("int32", "int64"), RuntimeError, input=input)
     if sparse:
         raise ValueError("embedding(): sparse gradients are not available")
     if padding_idx is not None and weight.ndim:
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
             raise AssertionError("embedding(): padding_idx must be within num_embeddings")
         padding_idx %= weight.shape[0]
-    checks.rank("embedding", "weight", weight, 2)
+    if weight.ndim != 2:
+        checks.rank("embedding", "weight", weight, 2)
     if max_norm is not None:
         _shorten(weight, input, max_norm, norm_type)
     flat = input.reshape(-1)

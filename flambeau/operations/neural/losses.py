@@ -267,7 +267,8 @@ def nll_loss(
     """
     reduction = check_reduction("nll_loss", reduction, size_average, reduce)
     _check_classes("nll_loss", input, target, weight)
-    checks.floating("nll_loss", input=input)
+    if not input.is_floating_point():
+        checks.floating("nll_loss", input=input)
     target = target if target.ndim < input.ndim else target.reshape(())
     axis = 1 if input.ndim > 1 else 0
     kept = target != ignore_index

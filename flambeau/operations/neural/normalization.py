@@ -15,14 +15,23 @@ from ..declare.rows import row
 from ..rows.reductions import variance_and_mean
 
 
-def _alike(who: str, input: TensorBase, **parameters: TensorBase | None) -> None:
+def _alike(
+    who: str,
+    input: TensorBase,
+    weight: TensorBase | None,
+    bias: TensorBase | None,
+    running_mean: TensorBase | None = None,
+    running_var: TensorBase | None = None,
+) -> None:
     """RuntimeError unless weights and moments are of the input's dtype; for half types float32 will do."""
-    for name, given in parameters.items():
-        if given is None or given.dtype is input.dtype:
+    kind = input.dtype
+    given = (weight, bias, running_mean, running_var)
+    for name, x in zip(("weight", "bias", "running_mean", "running_var"), given):
+        if x is None or x.dtype is kind:
             continue
-        if not (input.dtype.name in ("float16", "bfloat16") and given.dtype.name == "float32"):
+        if not (kind.name in ("float16", "bfloat16") and x.dtype.name == "float32"):
             raise RuntimeError(
-                f"{who}(): expected {name} to be of the input's dtype, {input.dtype}, but got {given.dtype}"
+                f"{who}(): expected {name} to be of the input's dtype, {kind}, but got {x.dtype}"
             )
 
 
@@ -82,7 +91,7 @@ def layer_norm(
                 f"layer_norm(): Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
                 f"{list(given.shape)} and normalized_shape = {list(shape)}"
             )
-    _alike("layer_norm", input, weight=weight, bias=bias)
+    _alike("layer_norm", input, weight, bias)
     dims = tuple(range(input.ndim - rank, input.ndim))
     if not tape.recording(input, weight, bias) and weight is not None and bias is not None:
         return affine_rows.over((input, weight, bias), dims, True, params=(eps,))[0]
@@ -124,8 +133,10 @@ def rms_norm(
     from ..._typeinfo import finfo
 
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    checks.dtypes("rms_norm", checks.FLOATS | checks.COMPLEXES, input=input)
-    checks.rank_at_least("rms_norm", "input", input, len(shape), ValueError)
+    if not (input.is_floating_point() or input.is_complex()):
+        checks.floating("rms_norm", input=input)
+    if input.ndim < len(shape):
+        checks.rank_at_least("rms_norm", "input", input, len(shape), ValueError)
     if not shape or tuple(input.shape[input.ndim - len(shape) :]) != shape:
         raise RuntimeError(
             f"rms_norm(): Given normalized_shape={list(shape)}, expected input with shape [*, {str(list(shape))[1:-1]}], but got "
@@ -189,7 +200,7 @@ def batch_norm(
             raise RuntimeError(f"batch_norm(): {name} should contain {channels} elements not {given.numel()}")
     if not input.is_floating_point():
         checks.floating("batch_norm", input=input)
-    _alike("batch_norm", input, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var)
+    _alike("batch_norm", input, weight, bias, running_mean, running_var)
     for name, moment in (("running_mean", running_mean), ("running_var", running_var)):
         if moment is not None and moment.ndim != 1:
             checks.rank("batch_norm", name, moment, 1)
@@ -321,7 +332,7 @@ def group_norm(
         raise RuntimeError(
             f"group_norm(): Expected num groups to be greater than 0, got num_groups={num_groups}"
         )
-    _alike("group_norm", input, weight=weight, bias=bias)
+    _alike("group_norm", input, weight, bias)
     for name, given in (("weight", weight), ("bias", bias)):
         if given is not None and tuple(given.shape) != (input.shape[1],):
             raise RuntimeError(

@@ -317,7 +317,8 @@ def _planned(name: str, n: int, shape, kernel, stride, padding, dilation, ceil_m
 
 # --- maxima ------------------------------
 def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, indices: bool) -> Any:
-    checks.dtypes(f"max_pool{n}d", checks.FLOATS | checks.INTEGERS, input=x)
+    if x.dtype.name == "bool" or x.is_complex():
+        checks.dtypes(f"max_pool{n}d", checks.FLOATS | checks.INTEGERS, input=x)
     plan = _plan(f"max_pool{n}d", n, x, kernel, stride, padding, dilation, ceil_mode)
     flat = x.reshape(plan.flat)
     given: dict[str, Any] = dict(zip(_WINDOW, plan.window))
@@ -407,7 +408,8 @@ def _avg_pool(
     name = f"avg_pool{n}d"
     if divisor == 0:
         raise RuntimeError(f"{name}(): divisor must be not zero")
-    checks.dtypes(name, _AVERAGED, input=x)
+    if x.dtype.name not in _AVERAGED:
+        checks.dtypes(name, _AVERAGED, input=x)
     plan = _plan(name, n, x, kernel, stride, padding, 1, ceil_mode)
     kernel, stride, padding, _ = plan.window
     whole = not ceil_mode and (include or not any(padding))
@@ -442,7 +444,8 @@ def _divided(name: str, n: int, x, output_size):
         )
     if len(given) != n:
         raise RuntimeError(f"{name}(): output_size must be {n} ints, got {output_size}")
-    checks.floating(name, input=x)
+    if not x.is_floating_point():
+        checks.floating(name, input=x)
     flat = x.reshape(planes(name, x.shape, n))
     if len(given) != n or any(s is not None and s < 0 for s in given):
         raise RuntimeError(f"{name}(): output_size must be {n} non-negative ints, got {output_size}")

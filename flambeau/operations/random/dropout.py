@@ -24,7 +24,8 @@ def _dropped(
     name: str, input: TensorBase, p: float, training: bool, inplace: bool, lead: int | None = None
 ) -> TensorBase:
     """Elements, or slices of them (see `_mask`), zeroed with chance p, the others scaled by 1 / (1 - p)."""
-    checks.probability(name, "p", p, RuntimeError if p != p else ValueError)
+    if not 0.0 <= p <= 1.0:
+        checks.probability(name, "p", p, RuntimeError if p != p else ValueError)
     if not training or p == 0.0 or input.numel() == 0:
         return input
     found = input * 0.0 if p == 1.0 else input * _mask(name, input, p, lead).mul_(1.0 / (1.0 - p))
@@ -86,7 +87,8 @@ def _alpha(
     name: str, input: TensorBase, p: float, training: bool, inplace: bool, lead: int | None = None
 ) -> TensorBase:
     """Self-normalising dropout: dropped elements become -α'; mean and variance stay (Klambauer et al. 2017)."""
-    checks.probability(name, "p", p, RuntimeError if p != p else ValueError)
+    if not 0.0 <= p <= 1.0:
+        checks.probability(name, "p", p, RuntimeError if p != p else ValueError)
     if not training or p == 0.0:
         return input
     if p == 1.0:
