@@ -6,6 +6,8 @@ import re
 
 # "gather(): …", "linalg.inv: …": how messages name the operation that raises.
 _RAISER = re.compile(r"^(?:[A-Za-z_][\w.]*\(\)|(?:linalg|fft|special)\.\w+)(?=:? )")
+# What the core says of an index, without a name: indexing says so, too.
+_INDEX = re.compile(r"^index -?\d+ is out of bounds for dimension")
 
 
 def ascribe(error: Exception, who: str) -> None:
@@ -17,5 +19,7 @@ def ascribe(error: Exception, who: str) -> None:
         return
     text = error.args[0]
     named = _RAISER.match(text)
-    if named is not None and named[0].rpartition(".")[2] not in (who, f"{who}()"):
+    if _INDEX.match(text):
+        error.args = (f"{who}(): {text}",)
+    elif named is not None and named[0].rpartition(".")[2] not in (who, f"{who}()"):
         error.args = (f"{who}(){text[named.end() :]}",)
