@@ -144,7 +144,7 @@ def spoilt_numbers(n: int | float) -> Iterator[tuple[str, Any]]:
     yield "None", None
 
 
-def spoilt(x: Any, name: str) -> Iterator[tuple[str, Any]]:
+def spoilt(x: Any) -> Iterator[tuple[str, Any]]:
     """What a value may be replaced by: (how, the value)."""
     if isinstance(x, torch.Tensor):
         yield from spoilt_tensors(x)
@@ -167,7 +167,7 @@ def spoilt(x: Any, name: str) -> Iterator[tuple[str, Any]]:
             yield "a list one longer", kind([*x, x[-1]])
             yield "a list twice as long", kind([*x, *x])
         for k in range(min(len(x), 2)):
-            for how, value in spoilt(x[k], name):
+            for how, value in spoilt(x[k]):
                 yield f"element: {how}", kind([*x[:k], value, *x[k + 1 :]])
 
 
@@ -191,10 +191,10 @@ def spoilt_calls(
 ) -> Iterator[tuple[str, tuple, dict]]:
     for k, arg in enumerate(args):
         called = parameters[k] if k < len(parameters) else f"#{k}"
-        for how, value in spoilt(arg, called):
+        for how, value in spoilt(arg):
             yield f"{called}: {how}", (*args[:k], value, *args[k + 1 :]), kwargs
     for called, arg in kwargs.items():
-        for how, value in spoilt(arg, called):
+        for how, value in spoilt(arg):
             yield f"{called}: {how}", args, {**kwargs, called: value}
     for called in parameters[len(args) :]:
         if called not in kwargs:
@@ -284,28 +284,28 @@ def sampled() -> Iterator[tuple[str, Callable[[], Iterator[tuple]]]]:
             return torch.from_numpy(ours.detach().numpy().copy())
 
     def calls(name: str, texts: list[str]) -> Iterator[tuple]:
-        for text in texts:
-            tree = ast.parse(text.strip(), mode="eval").body
-            if not isinstance(tree, ast.Call) or any(isinstance(a, ast.Starred) for a in tree.args):
-                continue
-            scope = Operands(t=torch, torch=torch, flambeau=torch, F=torch.nn.functional)
+        function = found(torch, name)
+        for text in texts if function is not None else ():
+            tree = ast.parse(f"function({text})", mode="eval").body
+            assert isinstance(tree, ast.Call)
+            scope = Operands(torch=torch, flambeau=torch, F=torch.nn.functional)
 
             def value(node: ast.AST, scope: Operands = scope) -> Any:
                 return eval(compile(ast.Expression(node), "sample", "eval"), {}, scope)  # type: ignore[arg-type]
 
-            function = found(torch, name)
-            if function is not None:
-                args = tuple(value(a) for a in tree.args)
-                if isinstance(tree.func, ast.Attribute) and isinstance(value(tree.func.value), torch.Tensor):
-                    args = (value(tree.func.value), *args)
-                yield function, args, {k.arg: value(k.value) for k in tree.keywords if k.arg}
+            if not any(isinstance(a, ast.Starred) for a in tree.args):
+                yield (
+                    function,
+                    tuple(map(value, tree.args)),
+                    {k.arg: value(k.value) for k in tree.keywords if k.arg},
+                )
 
     for entry in samples.REGISTRY.values():
         path = next((p for p in entry.places if not p.endswith("_")), None)
         if path is not None:
             yield (
                 path.removeprefix("Tensor."),
-                lambda p=path, e=entry: calls(p.removeprefix("Tensor."), list(samples.calls(e))),
+                lambda p=path, e=entry: calls(p.removeprefix("Tensor."), samples.calls(e) or []),
             )
 
 

@@ -362,7 +362,7 @@ rename(huber_distance, "huber_loss")
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Squared below `beta`, linear above it (Girshick 2015)."""
     reduction = check_reduction("smooth_l1_loss", reduction, size_average, reduce)
-    if beta < 0:
+    if not beta >= 0:
         raise RuntimeError(f"smooth_l1_loss(): beta must be at least 0, got {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
@@ -374,7 +374,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Squared below `delta`, linear above it (Huber 1964)."""
     reduction = check_reduction("huber_loss", reduction)
-    if delta <= 0:
+    if not delta > 0:
         raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
     _sizes_warn("huber_loss", input, target)
     _check_weight("huber_loss", input, weight)
