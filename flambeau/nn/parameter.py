@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .._tensor import Tensor
-from ..core.make.create import empty
-
 from ..core.call.watching import _disabled_torch_function_impl
+from ..core.make.create import empty
 
 __all__ = ["Buffer", "Parameter"]
 

@@ -25,7 +25,6 @@ from .neural import (  # noqa: F401
     embedding,
     losses,
     normalization,
-    optimizer_steps,
     pooling,
     recurrent,
     resizing,

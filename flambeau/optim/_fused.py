@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..codegen import expr as ex
 from ..codegen.expr import Expr
-from ..core.call.dispatch import PointwiseOp
+from ..core.call.pointwise import PointwiseOp
 from ..operations.declare.pointwise import FLOATING, Pointwise
 
 # How an operation on numbers is written in Python; `{1} if {0} else {2}` computes one choice alone.

@@ -197,7 +197,7 @@ def test_leaves_are_not_overwritten():
         (lambda: flambeau.zeros(2).normal_(0, -1), RuntimeError, "std >= 0"),
         (lambda: flambeau.zeros(2).uniform_(2, 1), RuntimeError, "from=2 > to=1"),
         (lambda: flambeau.zeros(2).exponential_(0), RuntimeError, "lambda > 0"),
-        (lambda: flambeau.zeros(2).geometric_(1), RuntimeError, "geometric_ expects p"),
+        (lambda: flambeau.zeros(2).geometric_(1), RuntimeError, r"geometric_\(\): expects p"),
         (lambda: flambeau.zeros(2).bernoulli_(2.0), RuntimeError, r"p to be in \[0, 1\]"),
         (lambda: flambeau.bernoulli(flambeau.tensor([1.5])), RuntimeError, "p_in"),
         (lambda: flambeau.randint(3, 2, (2,)), RuntimeError, "from=3 >= to=2"),

@@ -8,6 +8,7 @@ from cpython.object cimport PyObject
 from ..base.tensor cimport ON_TAPE, TensorBase
 from ..tape.history cimport lies_in
 from ..tape.formulas import set_shown
+from .errors import ascribe
 from .operation cimport Op, make_callable, prepare_op
 from .signature cimport Signature, signature_of
 
@@ -36,6 +37,11 @@ cdef class FunctionOp(Op):
         return self.function.__code__
 
 
+cdef str own_name(FunctionOp op):
+    """The name that users call an operation by, without its path."""
+    return getattr(op, "public_name", op.name).rpartition(".")[2]
+
+
 cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef FunctionOp op = <FunctionOp>callable
     cdef Signature signature = op.signature
@@ -47,7 +53,11 @@ cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, P
             names = <PyObject*>keywords
         if signature.checks:
             signature.check_all(op.name, args, nargs, names)
-    found = PyObject_Vectorcall(op.function, args, flagged, names)
+    try:
+        found = PyObject_Vectorcall(op.function, args, flagged, names)
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        ascribe(error, own_name(op))
+        raise
     if op.owns:
         if isinstance(found, TensorBase):
             if (<TensorBase>found).base is not None:

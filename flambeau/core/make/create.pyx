@@ -3,7 +3,7 @@
 
 What takes data (`tensor`, `as_tensor`, `asarray`) is in `literal`, filling in `elements`; all are found here.
 """
-from libc.math cimport ceil, trunc, pow as c_pow, isfinite
+from libc.math cimport ceil, trunc, pow as c_pow, fabs, isfinite
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from cpython.object cimport PyObject
 from ..base.dtypes cimport (
@@ -298,6 +298,8 @@ cdef object make_arange(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
     if code == BOOL or CATEGORY[code] == 3:
         raise NotImplementedError(f"arange(): not implemented for {dtype_of(code)}")
     if CATEGORY[code] == 1:                # integers count in integers: parts after the point are cut off first
+        if v[2].category == 2 and fabs(v[2].real) < 1 and v[2].real != 0:
+            raise ValueError(f"arange(): step must be nonzero, but {v[2].real} is 0 in {dtype_of(code)}")
         for k in range(3):
             given[k] = v[k].real
             if v[k].category == 2 and isfinite(v[k].real):

@@ -230,8 +230,8 @@ cdef bint fits(const Value* v, int code) noexcept nogil:
     bits = 8 * ITEMSIZE[code]
     high = <double>((<uint64_t>1 << (bits - 1)) - 1)
     low = -high - 1
-    if code == U8:                         # -1 is 255, as in C
-        low, high = -255, 255
+    if code == U8:                         # the int -1 is 255, as in C
+        low, high = -255 if v.category < 2 else 0, 255
     return low <= v.real and (v.real <= high if code != I64 else v.real < high)
 
 
@@ -242,6 +242,29 @@ cdef int check_fits(const Value* v, int code, str who) except -1:
     shown = complex(v.real, v.imag) if v.category == 3 else v.real if v.category == 2 or v.wide else v.whole
     raise RuntimeError(f"{who}(): value cannot be converted to type {dtype_of(code).name} without overflow: "
                        f"got {shown}")
+
+
+def check_number(number, TensorBase like not None, str who):
+    """RuntimeError for a number that the dtype of a tensor cannot hold."""
+    cdef Value v
+    if read_number(number, &v):
+        check_fits(&v, like.code, who)
+
+
+def check_filling(TensorBase input not None, TensorBase mask not None, value, str who):
+    """RuntimeError where the mask is not bool, and where a value, a number or a 0-dim tensor, has none in the input's dtype."""
+    cdef Value v
+    if mask.code != BOOL:
+        raise RuntimeError(f"{who}(): expected a bool tensor as mask, but got mask with dtype {dtype_of(mask.code)}")
+    if isinstance(value, TensorBase):
+        if (<TensorBase>value).rank:
+            raise RuntimeError(f"{who}(): value must be a number or a 0-dimensional tensor, but got one of shape {list(value.shape)}")
+        if CATEGORY[(<TensorBase>value).code] <= CATEGORY[input.code]:
+            return
+        value = value.item()
+    if not read_number(value, &v):
+        raise TypeError(f"{who}(): argument 'value' must be Number or Tensor, not {type(value).__name__}")
+    check_fits(&v, input.code, who)
 
 
 # --- filling ------------------------------------------------------------------

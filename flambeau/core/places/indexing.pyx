@@ -543,14 +543,15 @@ def index_put(TensorBase input not None, indices, TensorBase values not None, ac
     return index_put_(clone(input), indices, values, accumulate)
 
 
-cdef list along_dim(TensorBase input, object dim, TensorBase index, str who, int* wrapped, object error=IndexError):
-    """The index of index_select and its kin, as a list for `get`: a vector (or 0-dim) of int32 or int64."""
+cdef list along_dim(TensorBase input, object dim, TensorBase index, str who, int* wrapped, bint short=True,
+                    object wrong_dtype=RuntimeError, object wrong_rank=IndexError):
+    """The index of index_select and its kin, as a list for `get`: a vector (or 0-dim) of int64 or, where `short`, int32."""
     cdef int64_t one = 1
     wrapped[0] = wrap_dim(as_int(dim, who, "dim"), input.rank, who)
+    if index.code != I64 and (index.code != I32 or not short):
+        raise wrong_dtype(f"{who}(): Expected dtype {'int32 or int64' if short else 'int64'} for index, got {dtype_of(index.code)}")
     if index.rank > 1:
-        raise IndexError(f"{who}(): Index is supposed to be a vector, got shape {list(index.shape)}")
-    if index.code != I64 and index.code != I32:
-        raise RuntimeError(f"{who}(): Expected dtype int32 or int64 for index, got {dtype_of(index.code)}")
+        raise wrong_rank(f"{who}(): Index is supposed to be a vector, got shape {list(index.shape)}")
     index = as_index(index)
     if index.rank == 0:
         index = reshaped(index, 1, &one)
@@ -570,14 +571,18 @@ def index_select(TensorBase input not None, dim, TensorBase index not None):
     cdef list indices = along_dim(input, dim, index, "index_select", &d)
     cdef int64_t one = 1
     cdef TensorBase found
+    if input.rank and input.sizes[d] == 0 and index.count:
+        raise RuntimeError(f"index_select(): dimension {d} of the input has no elements, but index names {index.count}")
     if input.rank == 0:
+        if index.count != 1:
+            raise RuntimeError(f"index_select(): index of a 0-dim input can have only 1 value, got {index.count}")
         found = reshaped(get_checked(reshaped(input, 1, &one), indices, "IndexSelectBackward0", IndexError, False), 0, NULL)
         own(found, input)
         return found
     return get_checked(input, indices, "IndexSelectBackward0", IndexError, False)
 
 
-cdef TensorBase matching_source(TensorBase input, int d, TensorBase index, TensorBase source, str who, object error):
+cdef TensorBase matching_source(TensorBase input, int d, TensorBase index, TensorBase source, bint accumulate, str who, object error):
     """The source of index_add and index_copy, checked: as many parts as there are indices, otherwise the input's shape."""
     cdef int64_t n = source.sizes[d] if source.rank else 1
     cdef int k
@@ -586,12 +591,12 @@ cdef TensorBase matching_source(TensorBase input, int d, TensorBase index, Tenso
                            "type")
     if index.count != n:
         raise error(f"{who}(): Number of indices ({index.count}) should be equal to source.size(dim): ({n}), for dim: {d}")
-    if source.rank != input.rank and source.rank and input.rank:
+    if source.rank != input.rank and (source.rank and input.rank or accumulate and source.rank < input.rank):
         raise error(f"{who}(): source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
                     f"{list(input.shape)} source.shape = {list(source.shape)}")
     for k in range(source.rank):
         if k != d and source.sizes[k] != input.sizes[k]:
-            raise error(f"{who}(): source tensor shape must match self tensor shape, excluding the specified dimension. Got "
+            raise RuntimeError(f"{who}(): source tensor shape must match self tensor shape, excluding the specified dimension. Got "
                         f"self.shape = {list(input.shape)} source.shape = {list(source.shape)}")
     return source
 
@@ -599,8 +604,8 @@ cdef TensorBase matching_source(TensorBase input, int d, TensorBase index, Tenso
 cdef object put_along(TensorBase input, object dim, TensorBase index, TensorBase source, bint accumulate, str who, object error):
     cdef int d
     cdef int64_t one = 1
-    cdef list indices = along_dim(input, dim, index, who, &d)
-    source = matching_source(input, d, index, source, who, error)
+    cdef list indices = along_dim(input, dim, index, who, &d, accumulate)
+    source = matching_source(input, d, index, source, accumulate, who, error)
     if input.rank == 0:
         put_checked(reshaped(input, 1, &one), indices, reshaped(source, 1, &one), accumulate, who, error if input.rank > 1 else IndexError, False)
     else:
@@ -644,11 +649,11 @@ def index_fill_(TensorBase input not None, dim, TensorBase index not None, value
     """Fill the parts of dimension `dim` that `index` names with `value`, a number or a 0-dim tensor."""
     cdef int d
     cdef int64_t one = 1
-    cdef list indices = along_dim(input, dim, index, "index_fill_", &d)
+    cdef list indices = along_dim(input, dim, index, "index_fill_", &d, False, IndexError, RuntimeError)
     cdef TensorBase marks = new_tensor_on(input.storage.on, 1, &input.sizes[d] if input.rank else &one, BOOL)
     if isinstance(value, TensorBase):
         if (<TensorBase>value).rank:
-            raise RuntimeError("index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            raise RuntimeError("index_fill_(): only supports a 0-dimensional value tensor, but got tensor with "
                                f"{(<TensorBase>value).rank} dimension(s).")
         value = to_dtype(value, dtype_of(input.code))
     else:

@@ -436,8 +436,10 @@ def index_reduce_(TensorBase input not None, dim, TensorBase index not None, Ten
         raise RuntimeError(f"index_reduce_(): reduce argument must be either prod, mean, amax or amin, got {reduce}.")
     if index.rank > 1:
         raise IndexError(f"index_reduce_(): Index is supposed to be a vector, got shape {list(index.shape)}")
-    if index.count != (source.sizes[d] if source.rank else 1) or source.rank != input.rank:
-        raise IndexError(f"index_reduce_(): the source {list(source.shape)} must have a part for each of the {index.count} indices along "
+    if index.code != I64 and index.code != I32:
+        raise RuntimeError(f"index_reduce_(): Expected dtype int32 or int64 for index, got {dtype_of(index.code)}")
+    if index.count != (source.sizes[d] if d < source.rank else 1) or source.rank != input.rank:
+        raise RuntimeError(f"index_reduce_(): the source {list(source.shape)} must have a part for each of the {index.count} indices along "
                          f"dimension {d}, and otherwise the shape of self {list(input.shape)}")
     for k in range(input.rank):
         if k != d and source.sizes[k] != input.sizes[k]:

@@ -7,8 +7,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free
 from ..base.memory cimport scratch
 from ..base.tensor cimport MAX_DIMS, TensorBase, as_int, new_tensor_on, parse_sizes
-from ..base.dtypes cimport size_from
-from ..tape.nodes cimport Node
+from ..base.dtypes cimport size_from, I64
 from ..tape.history cimport attach
 from .geometry cimport Shape, load, load_compact, select_cut, slice_cut
 from .strided cimport GeometryNode, clear, cut, put, read_dim, taped, view_of
@@ -213,6 +212,9 @@ def tensor_split(TensorBase input not None, indices_or_sections=None, dim=0, *, 
     d = read_dim(dim, input.rank, "tensor_split")
     length = input.sizes[d]
     if isinstance(wanted, TensorBase):
+        if (<TensorBase>wanted).code != I64 or (<TensorBase>wanted).rank > 1:
+            raise RuntimeError("tensor_split(): expected 'tensor_indices_or_sections' to be a 0- or 1-dimensional tensor of int64, "
+                               f"got shape {list(wanted.shape)} of {wanted.dtype}")
         wanted = (<TensorBase>wanted).tolist()
     if PyTuple_Check(wanted) or PyList_Check(wanted):
         return pieces_between(input, d, [as_int(i, "tensor_split", "indices") for i in wanted])

@@ -613,6 +613,11 @@ def narrow(TensorBase input not None, dim, start, length):
     a[3] = as_int(length, "narrow", "length")
     if a[3] < 0:
         raise RuntimeError(f"narrow(): length must be non-negative, got {a[3]}")
+    if isinstance(start, TensorBase):
+        if (<TensorBase>start).rank or CATEGORY[(<TensorBase>start).code] != 1:
+            raise RuntimeError("narrow(): start must be an int or a 0-dim integral Tensor, got a tensor of shape "
+                               f"{list(start.shape)} and dtype {start.dtype}")
+        start = start.item()
     a[0], a[1], a[2] = read_dim(dim, input.rank, "narrow"), as_int(start, "narrow", "start"), 1
     size = input.sizes[a[0]]
     if a[1] < -size or a[1] > size:

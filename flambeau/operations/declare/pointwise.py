@@ -66,11 +66,12 @@ class Pointwise:
         keeps: Sequence[int | None] | None = None,
         refused: Refused = (),
         rounded: bool = False,
+        alike: Sequence[str] = (),
     ):
         self.name, self.body = name, body
         self.operands, self.params, self.results = tuple(operands), tuple(params), results
         self.int_to_float, self.dtypes = int_to_float, dtypes
-        self.refused, self.rounded = refused, rounded
+        self.refused, self.rounded, self.alike = refused, rounded, frozenset(alike)
         self.raw = frozenset(raw)  # operands that take no part in type promotion: a condition, a mask
         self.keeps = keeps  # for each result: the operand whose dtype it has, None for the common one
         self.derivative_body: Callable | None = None
@@ -92,6 +93,18 @@ class Pointwise:
             )
         return name
 
+    def check_operands(self, inputs: Sequence[tuple[int, int]]) -> None:
+        """Errors for dtypes of single operands, which the common dtype does not tell; of numbers none is asked to be alike."""
+        given = [(n, CODE_NAMES[code], access) for n, (code, access) in zip(self.operands, inputs)]
+        for dtypes_of, error, text in self.refused:
+            for argument, dtype, _ in given:
+                if dtype in dtypes_of and argument not in self.raw:
+                    raise error(f"{self.name}(): {text}, got {dtype} for argument '{argument}'")
+        tensors = [(n, dtype) for n, dtype, access in given if n in self.alike and access != NUMBER]
+        if len({dtype for _, dtype in tensors}) > 1:
+            found = " and ".join(f"{dtype} for '{n}'" for n, dtype in tensors)
+            raise RuntimeError(f"{self.name}(): expected tensors of one dtype, but got {found}")
+
     def operand_dtypes(self, inputs: Sequence[tuple[int, int]], common: str) -> list[str]:
         """The dtype that the body sees each operand in."""
         seen = []
@@ -106,6 +119,8 @@ class Pointwise:
 
     def instance(self, inputs: Sequence[tuple[int, int]], code: int):
         """The traced results for operands of these dtypes, and the dtype each result has in memory."""
+        if self.alike or self.refused:
+            self.check_operands(inputs)
         common = self.common(code)
         given: list[Expr] = []
         scalars: list[str] = []
@@ -349,6 +364,7 @@ def pointwise(
     keeps: Sequence[int | None] | None = None,
     refused: Refused = (),
     rounded: bool = False,
+    alike: Sequence[str] = (),
     in_place: bool = True,
     differentiable: bool = True,
     name: str | None = None,
@@ -360,7 +376,8 @@ def pointwise(
     unless they are `raw`); keyword-only arguments are scalar parameters.  Only the operands in `numbers` may be
     Python numbers where users call the operation.  `int_to_float`: integer inputs
     become the default dtype.  `rounded`: numbers and tensors of other dtypes are rounded to the common dtype first, so that
-    a float16 0.1 equals the number 0.1; else half types are computed in float32 with what was given.  `places` are the
+    a float16 0.1 equals the number 0.1; else half types are computed in float32 with what was given.  `alike`: operands
+    whose dtypes must agree; others are promoted.  `refused`: dtypes that no operand may have, with their errors.  `places` are the
     dotted public names (default: the flat namespace and a method), `also` adds to them.
     """
 
@@ -387,6 +404,7 @@ def pointwise(
             keeps=keeps,
             refused=refused,
             rounded=rounded,
+            alike=alike,
         )
         op = declared.make_op(defaults, differentiable)
         op.__doc__ = body.__doc__

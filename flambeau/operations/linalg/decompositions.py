@@ -7,7 +7,7 @@ from typing import Any
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
-from ..declare import host
+from ..declare import checks, host
 from ..declare.host import Result, holds
 from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result
@@ -142,7 +142,11 @@ def _order(pivots: TensorBase, m: int) -> TensorBase:
 
 
 def _permutation(pivots: TensorBase, m: int, like: TensorBase) -> TensorBase:
-    """P with A = P L U."""
+    """P with A = P L U; RuntimeError for pivots that name no row."""
+    if pivots.numel() and not 1 <= int(pivots.min()) <= int(pivots.max()) <= m:
+        raise RuntimeError(
+            f"linalg.lu: pivots must be between 1 and {m}, the number of rows: are they those of lu_factor?"
+        )
     return identity(m, like)[_order(pivots, m)].mT.contiguous()
 
 
@@ -243,6 +247,7 @@ def lu_solve(
     """X with A X = B (X A = B unless `left`; Aᴴ for A where `adjoint`) for A as `lu_factor` gave it."""
     checked("linalg.lu_solve", LU)
     checked("linalg.lu_solve", B, "B", square=False)
+    checks.dtypes("linalg.lu_solve", ("int32",), RuntimeError, pivots=pivots)
     if tuple(pivots.shape) != tuple(LU.shape[:-1]):
         raise RuntimeError(
             "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix; got "
@@ -498,6 +503,20 @@ def ldl_solve(LD: TensorBase, pivots: TensorBase, B: TensorBase, *, hermitian: b
     """X with A X = B for A as `ldl_factor` gave it."""
     checked("linalg.ldl_solve", LD)
     checked("linalg.ldl_solve", B, "B", square=False)
+    n = LD.shape[-1]
+    if B.shape[-2] != n:
+        raise RuntimeError(
+            f"linalg.ldl_solve(): LD of {n} by {n} matrices does not go with B of {B.shape[-2]} by {B.shape[-1]} matrices"
+        )
+    checks.dtypes("linalg.ldl_solve", checks.INTEGERS, RuntimeError, pivots=pivots)
+    if tuple(pivots.shape) != tuple(LD.shape[:-1]):
+        raise RuntimeError(
+            f"linalg.ldl_solve(): expected pivots of shape {list(LD.shape[:-1])} for LD, got {list(pivots.shape)}"
+        )
+    if not holds((pivots != 0) & (pivots.abs() <= n)):
+        raise RuntimeError(
+            f"linalg.ldl_solve(): pivots must be of magnitudes from 1 to {n}: are they those of ldl_factor?"
+        )
     LD, B = same_batch("linalg.ldl_solve", LD, B)
     name = "hetrs" if hermitian and LD.is_complex() else "sytrs"
 

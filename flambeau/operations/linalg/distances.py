@@ -12,6 +12,7 @@ from ...autograd.grad_mode import enable_grad, unrecorded
 from ...core import tape
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
+from ..declare import checks
 from ..declare.registry import library
 from ..moving.joining import cat
 from ..moving.shaping import broadcast_shapes
@@ -83,17 +84,18 @@ def cdist(x1: TensorBase, x2: TensorBase, p: float = 2.0, compute_mode: str = MO
     """
     for k, x in enumerate((x1, x2)):
         if x.ndim < 2:
-            raise RuntimeError(f"cdist only supports at least 2D tensors, X{k + 1} got: {x.ndim}D")
+            raise RuntimeError(f"cdist(): expected x{k + 1} to have at least 2 dimensions, got {x.ndim}D")
         if not x.is_floating_point():
-            raise RuntimeError(f"cdist only supports floating-point dtypes, X{k + 1} got: {x.dtype}")
+            raise RuntimeError(f"cdist(): expected x{k + 1} to be of a floating-point dtype, got {x.dtype}")
+    checks.same_dtype("cdist", x1=x1, x2=x2)
     if x1.shape[-1] != x2.shape[-1]:
         raise RuntimeError(
-            f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
+            f"cdist(): x1 and x2 must have the same number of columns, got {x1.shape[-1]} and {x2.shape[-1]}"
         )
-    if p < 0:
-        raise RuntimeError(f"cdist only supports non-negative p values, got {p}")
+    if not p >= 0:
+        raise RuntimeError(f"cdist(): expected a non-negative p, got {p}")
     if compute_mode not in MODES:
-        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+        raise ValueError(f"cdist(): {compute_mode} is not a valid value for compute_mode")
     batch = tuple(broadcast_shapes(tuple(x1.shape[:-2]), tuple(x2.shape[:-2])))
     a, b = x1.expand(*batch, *x1.shape[-2:]), x2.expand(*batch, *x2.shape[-2:])
     large = a.shape[-2] > LARGE or b.shape[-2] > LARGE
@@ -119,11 +121,11 @@ def pdist(input: TensorBase, p: float = 2.0) -> TensorBase:
     tensor([1., 3., 2.])
     """
     if input.ndim != 2:
-        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+        raise RuntimeError(f"pdist(): only supports 2D tensors, got: {input.ndim}D")
     if not input.is_floating_point():
-        raise RuntimeError(f"pdist only supports floating-point dtypes, got {input.dtype}")
-    if p < 0:
-        raise RuntimeError(f"pdist only supports non-negative p values, got {p}")
+        raise RuntimeError(f"pdist(): only supports floating-point dtypes, got {input.dtype}")
+    if not p >= 0:
+        raise RuntimeError(f"pdist(): only supports non-negative p values, got {p}")
     from ...core.make.create import triu_indices
 
     n = input.shape[0]

@@ -11,6 +11,7 @@ from typing import Any
 from ...core.base.dtypes import promote_types
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
+from ..declare import checks
 from ..declare.registry import library
 from ..pointwise.arithmetic import mul
 
@@ -445,6 +446,7 @@ def bilinear(
     tensor([[12.],
             [12.]])
     """
+    checks.same_dtype("bilinear", input1=input1, input2=input2, weight=weight, bias=bias)
     if input1.ndim != input2.ndim:
         raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.ndim} and {input2.ndim}")
     for d in range(input1.ndim - 1):

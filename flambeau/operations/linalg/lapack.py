@@ -52,11 +52,13 @@ def checked(who: str, given: TensorBase, name: str = "A", square: bool = True) -
 
 
 def check_dtype(who: str, given: TensorBase) -> None:
-    """RuntimeError unless the dtype is float32, float64, complex64 or complex128."""
+    """NotImplementedError, a RuntimeError, unless the dtype is float32, float64, complex64 or complex128."""
     if given.dtype.name in ("float16", "bfloat16"):
-        raise RuntimeError(f"{who}: Low precision dtypes not supported. Got {given.dtype}")
+        raise NotImplementedError(f"{who}: Low precision dtypes not supported. Got {given.dtype}")
     if given.dtype.name not in DTYPES:
-        raise RuntimeError(f"{who}: Expected a floating point or complex tensor as input. Got {given.dtype}")
+        raise NotImplementedError(
+            f"{who}: Expected a floating point or complex tensor as input. Got {given.dtype}"
+        )
 
 
 def each_matrix(*arrays: Any) -> Iterator[tuple]:
@@ -205,6 +207,8 @@ def solve(A: TensorBase, B: TensorBase, *, left: bool = True, out: TensorBase | 
     tensor([1., 1.])
     """
     checked("linalg.solve", A)
+    if B.ndim == 0:
+        raise RuntimeError("linalg.solve(): B must have at least 1 dimension, got 0")
     vector = is_vector(A, B)
     if vector and not left:
         raise RuntimeError(

@@ -12,6 +12,7 @@ from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ...core.make.create import arange
 from ...core.views.views import atleast_1d
+from ..declare import checks
 from ..declare.host import Result, holds
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, into, named_result
@@ -20,7 +21,7 @@ from ..moving.shaping import _wrapped, broadcast_shapes
 from ..moving.shaping import cross as _cross
 from ..moving.viewing import real
 from ..pointwise.complex_numbers import conj
-from ..rows.summaries import sum_to_size, vector_norm
+from ..rows.summaries import check_norm, sum_to_size, vector_norm
 from . import decompositions as dec
 from . import lapack
 from .lapack import checked, computed, identity, inv, record, same_batch, solve_triangular
@@ -51,15 +52,21 @@ def vecdot(x: TensorBase, y: TensorBase, *, dim: int = -1, out: TensorBase | Non
             raise RuntimeError(
                 f"linalg.vecdot: Expected x and y to have the same dtype, but found {x.dtype} and {y.dtype}"
             )
+    if x.ndim and y.ndim and {x.shape[-1], y.shape[-1]} == {0, 1} and max(x.ndim, y.ndim) == 1:
+        raise RuntimeError(
+            f"linalg.vecdot(): expected x and y of one length, got {x.shape[-1]} and {y.shape[-1]}"
+        )
     return into(out, (conj(x) * y).sum(dim), "linalg.vecdot")
 
 
 @library("composite", "linalg.vander", name="linalg_vander")
 def linalg_vander(x: TensorBase, *, N: int | None = None) -> TensorBase:
     """Powers 0 … N-1 of the last dimension's elements, in a new last dimension; N is by default how many those are."""
-    if N is not None and N <= 1:
-        raise RuntimeError(f"linalg.vander: N must be greater than 1, got {N}")
     x = atleast_1d(x)
+    if (x.shape[-1] if N is None and x.shape[-1] == 1 else 2 if N is None else N) <= 1:
+        raise RuntimeError(
+            f"linalg.vander(): N must be greater than 1, got {x.shape[-1] if N is None else N}"
+        )
     return x.unsqueeze(-1) ** arange(x.shape[-1] if N is None else N, device=x.device)
 
 
@@ -89,7 +96,7 @@ def matrix_norm(
     >>> flambeau.linalg.matrix_norm(flambeau.tensor([[3., 0.], [0., 4.]]), "nuc")
     tensor(7.)
     """
-    check_dtype_of_norm("linalg.matrix_norm", A)
+    check_norm("linalg.matrix_norm", A, ord, dtype)
     if A.ndim < 2:
         raise RuntimeError(
             f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions, got {A.ndim}."
@@ -102,11 +109,6 @@ def matrix_norm(
     if dtype is not None:
         A = A.to(dtype)
     return into(out, _matrix_norm(A, ord, rows, columns, keepdim), "linalg.matrix_norm")
-
-
-def check_dtype_of_norm(who: str, A: TensorBase) -> None:
-    if not (A.is_floating_point() or A.is_complex()):
-        raise RuntimeError(f"{who}: Expected a floating point or complex tensor as input. Got {A.dtype}")
 
 
 def _matrix_norm(A: TensorBase, ord: Any, rows: int, columns: int, keepdim: bool) -> TensorBase:
@@ -135,7 +137,7 @@ def linalg_norm(
     dtype: Any = None,
 ) -> TensorBase:
     """A norm of vectors along one dimension, or of matrices along two; without `ord` and `dim` of all elements as a vector."""
-    check_dtype_of_norm("linalg.norm", A)
+    check_norm("linalg.norm", A, ord, dtype)
     if dim is not None and not isinstance(dim, int) and len(dim) not in (1, 2):
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dim)}")
     if ord is None:
@@ -280,6 +282,10 @@ def lstsq(A: TensorBase, B: TensorBase, rcond: float | None = None, *, driver: s
     rows than columns.
     """
     checked("linalg.lstsq", A, square=False)
+    if not (A.ndim >= B.ndim and A.ndim - B.ndim <= 1):
+        raise RuntimeError(
+            f"linalg.lstsq(): expected B to have as many dimensions as A, {A.ndim}, or one less, got {B.ndim}"
+        )
     driver = "gelsy" if driver is None else driver
     if driver not in ("gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError(
@@ -366,6 +372,9 @@ def householder_product(input: TensorBase, tau: TensorBase, *, out: TensorBase |
     `input` (with a 1 on it and zeros above).
     """
     checked("linalg.householder_product", input, "input", square=False)
+    if tau.ndim == 0:
+        raise IndexError("linalg.householder_product(): expected tau to have at least 1 dimension, got 0")
+    checks.same_dtype("linalg.householder_product", input=input, tau=tau)
     m, n = input.shape[-2:]
     if m < n:
         raise RuntimeError(
@@ -375,6 +384,10 @@ def householder_product(input: TensorBase, tau: TensorBase, *, out: TensorBase |
         raise RuntimeError(
             "linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1], got "
             f"{n} and {tau.shape[-1]}"
+        )
+    if tuple(tau.shape[:-1]) != tuple(input.shape[:-2]):
+        raise RuntimeError(
+            f"linalg.householder_product(): expected tau of the input's batch, {list(input.shape[:-2])}, got {list(tau.shape[:-1])}"
         )
     Q = identity(m, input).narrow(-1, 0, n).expand(*input.shape[:-2], m, n)
     below = input.tril(-1)
@@ -399,6 +412,10 @@ def tensorinv(A: TensorBase, ind: int = 2, *, out: TensorBase | None = None) -> 
     """The inverse with respect to `tensordot` over the first `ind` dimensions."""
     if ind <= 0:
         raise RuntimeError(f"linalg.tensorinv: Expected a strictly positive integer for 'ind', got {ind}")
+    if ind > A.ndim:
+        raise RuntimeError(
+            f"linalg.tensorinv(): 'ind' must be at most the number of dimensions of A, {A.ndim}, got {ind}"
+        )
     rows, columns = math.prod(A.shape[:ind]), math.prod(A.shape[ind:])
     if rows != columns:
         raise RuntimeError(
@@ -415,7 +432,7 @@ def tensorsolve(
 ) -> TensorBase:
     """X with tensordot(A, X, X.ndim) = B; `dims` of A are first moved to the end."""
     if dims is not None:
-        last = [d % A.ndim for d in dims]
+        last = [_wrapped(d, A, "linalg.tensorsolve") for d in dims]
         A = A.permute([d for d in range(A.ndim) if d not in last] + last)
     shape = A.shape[B.ndim :]
     if math.prod(shape) != B.numel():

@@ -10,6 +10,7 @@ from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import zeros
+from ...core.make.elements import check_number
 from ..declare.indexed import indexed, scatter
 from ..declare.registry import library
 from ..declare.results import each_part
@@ -42,9 +43,11 @@ def pad(
     if mode not in MODES:
         raise NotImplementedError(f"pad(): Unrecognised padding mode {mode}")
     if mode == "constant":
+        if value is not None:
+            check_number(value, input, "pad")
         return _constant(input, tuple(amounts), 0 if value is None else value)
     if value is not None and value != 0:
-        raise ValueError(f'pad(): Padding mode "{mode}" doesn\'t take in value argument, got {value}')
+        raise RuntimeError(f'pad(): Padding mode "{mode}" doesn\'t take in value argument, got {value}')
     dims = len(amounts) // 2
     if dims not in (1, 2, 3) or input.ndim not in (dims + 1, dims + 2):
         raise NotImplementedError(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from ...core.base.tensor import TensorBase
+from ..declare import checks
 from ..declare.half_types import in_float32
 from ..declare.registry import library
 from ..declare.results import copied
@@ -56,7 +59,11 @@ def local_response_norm(
     from .padding import pad
 
     if input.ndim < 3:
-        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
+        raise ValueError(
+            f"local_response_norm(): Expected 3D or higher dimensionality input (got {input.ndim} dimensions)"
+        )
+    if size <= 0:
+        raise RuntimeError(f"local_response_norm(): size should be greater than zero, got {size}")
     if not input.numel():
         return input
     squares = pad(input.square().transpose(1, -1), (size // 2, (size - 1) // 2))
@@ -80,6 +87,11 @@ def rrelu(
     """x above 0, else x times a random slope in [lower, upper]; outside training the mean slope (Xu et al. 2015)."""
     from ..pointwise.arithmetic import where
 
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        raise RuntimeError(f"rrelu(): lower and upper must be finite, got {lower} and {upper}")
+    if lower > upper:
+        raise RuntimeError(f"rrelu(): lower must be at most upper, got {lower} and {upper}")
+    checks.floating("rrelu", input=input)
     slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
     found = where(input > 0, input, input * slope)
     return input.copy_(found) if inplace else found

@@ -11,6 +11,7 @@ from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import result_type
 from ...core.make.bridge import from_numpy
+from ..declare import checks
 from ..declare.host import Result, computed, needs_data
 from ..declare.registry import library
 from ..declare.results import accepts_out, into
@@ -196,6 +197,9 @@ def searchsorted(
             "searchsorted(): side and right can't be set to opposites, got side of left while right was True"
         )
     behind = right or side == "right"
+    checks.rank_at_least("searchsorted", "sorted_sequence", sorted_sequence, 1)
+    checks.dtypes("searchsorted", ("int64",), RuntimeError, sorter=sorter)
+    checks.dtypes("searchsorted", checks.FLOATS | checks.INTEGERS | {"bool"}, sorted_sequence=sorted_sequence)
     if sorter is not None and sorter.shape != sorted_sequence.shape:
         raise RuntimeError(
             f"searchsorted(): boundary and sorter must have the same size, but got {list(sorted_sequence.shape)} and "
@@ -274,6 +278,11 @@ def isin(
         elements = test_elements.new_tensor(elements, dtype=result_type(test_elements, elements))
     elif not isinstance(test_elements, TensorBase):
         test_elements = elements.new_tensor(test_elements, dtype=result_type(elements, test_elements))
+    for name, x in (("elements", elements), ("test_elements", test_elements)):
+        if x.dtype.name == "bool" or x.is_complex():
+            raise RuntimeError(
+                f"isin(): unsupported dtype of argument '{name}': expected real numbers, got {x.dtype}"
+            )
     common = result_type(elements, test_elements)
     given = [to_dtype(x, common) for x in (elements, test_elements)]
     return computed(

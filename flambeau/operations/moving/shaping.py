@@ -16,9 +16,9 @@ from ...core.call.pointwise import InPlaceOp
 from ...core.make.bridge import from_numpy
 from ...core.make.create import arange, zeros
 from ...core.places.join import flipped
-from ..declare.host import holds, needs_data, without_data
-from ...core import tape
+from ..declare import checks
 from ..declare.half_types import in_float32
+from ..declare.host import holds, needs_data, without_data
 from ..declare.pointwise import EVERY, pointwise
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, copied, into
@@ -100,6 +100,8 @@ def roll(input: TensorBase, shifts: Any, dims: Any = None) -> TensorBase:
             raise RuntimeError(f"roll(): shifts and dimensions must align. shifts: {len(steps)}, dims:0")
         return roll(input.reshape(-1), steps, 0).reshape(input.shape)
     axes = _tuple(dims)
+    if input.ndim == 0:
+        raise IndexError(f"roll(): dimension specified as {axes[0]} but the tensor has no dimensions")
     if len(steps) != len(axes):
         raise RuntimeError(
             f"roll(): shifts and dimensions must align. shifts: {len(steps)}, dims:{len(axes)}"
@@ -107,7 +109,7 @@ def roll(input: TensorBase, shifts: Any, dims: Any = None) -> TensorBase:
     out = input
     for step, dim in zip(steps, axes):
         axis = _wrapped(dim, out, "roll")
-        n = out.shape[axis] if out.ndim else 1
+        n = out.shape[axis]
         start = -step % n if n else 0
         if start:
             out = cat([out.narrow(axis, start, n - start), out.narrow(axis, 0, start)], axis)
@@ -203,10 +205,8 @@ def repeat_interleave(
         wide = x.unsqueeze(axis + 1).expand([*sizes[: axis + 1], repeats, *sizes[axis + 1 :]])
         sizes[axis] *= repeats
         return copied(wide, sizes)
-    if repeats.ndim != 1 or repeats.dtype.name not in ("int32", "int64"):
-        raise RuntimeError(
-            f"repeat_interleave(): repeats must be a 1-dim tensor of int32 or int64, got {repeats.ndim}-dim {repeats.dtype}"
-        )
+    checks.dtypes("repeat_interleave", ("int32", "int64"), repeats=repeats)
+    checks.rank("repeat_interleave", "repeats", repeats, 1)
     if repeats.shape[0] not in (n, 1):
         raise RuntimeError(
             f"repeat_interleave(): repeats must have the same size as input along dim, but got repeats.size(0) = {repeats.shape[0]} "
@@ -309,7 +309,7 @@ def diag_embed(input: TensorBase, offset: int = 0, dim1: int = -2, dim2: int = -
     """Matrices, over dimensions dim1 and dim2, with the last dimension of `input` as their diagonal and zeros elsewhere."""
     rank = input.ndim + 1
     if input.ndim == 0:
-        raise RuntimeError("diag_embed(): expected a tensor of at least 1 dimension, got 0")
+        raise IndexError("diag_embed(): expected input to have at least 1 dimension, got 0")
     for d in (dim1, dim2):
         if not -rank <= d < rank:
             raise IndexError(
@@ -399,7 +399,7 @@ def slice_scatter(
     """A copy of `input` with `src` in place of the slice start:end:step of `dim`."""
     axis = _wrapped(dim, input, "slice_scatter")
     if step <= 0:
-        raise ValueError(f"slice_scatter(): step must be positive, got {step}")
+        raise RuntimeError(f"slice_scatter(): step must be positive, got {step}")
     cut = (*(slice(None),) * axis, slice(start, end, step))
     return _written("slice_scatter", input, src, lambda t: t[cut])
 
@@ -441,6 +441,8 @@ def unravel_index(indices: TensorBase, shape: Any) -> tuple[TensorBase, ...]:
         raise TypeError("unravel_index(): expected 'indices' to be an integer tensor, got bool")
     if any(not isinstance(n, int) for n in sizes):
         raise TypeError(f"unravel_index(): expected 'shape' to be a sequence of ints, got {shape}")
+    if 0 in sizes and indices.numel():
+        raise RuntimeError(f"unravel_index(): a 'shape' with no elements has no places, got {sizes}")
     if any(n < 0 for n in sizes):
         raise ValueError(f"unravel_index(): 'shape' cannot have negative values, got {sizes}")
     indices = indices.to(by_name["int64"])
@@ -468,7 +470,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
         for d in range(1, len(shape) + 1):
             size, known = shape[-d], found[-d]
             if size < 0:
-                raise RuntimeError(f"broadcast_shapes(): a size must be non-negative, got {list(shape)}")
+                raise ValueError(f"broadcast_shapes(): a size must be non-negative, got {list(shape)}")
             if known == 1:
                 found[-d] = size
             elif size not in (1, known):
@@ -500,7 +502,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[TensorBase, ..
     """
     given = list(tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors)
     if not given:
-        raise RuntimeError("meshgrid expects a non-empty TensorList")
+        raise RuntimeError("meshgrid(): expects a non-empty TensorList")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f'meshgrid(): indexing must be one of "xy" or "ij", but received: {indexing}')
     for t in given:
@@ -591,6 +593,12 @@ def cross(
     input: TensorBase, other: TensorBase, dim: int | None = None, *, out: TensorBase | None = None
 ) -> TensorBase:
     """Vector product along `dim`, which has three elements (by default the first dimension that has)."""
+    checks.same_dtype("cross", input=input, other=other)
+    if input.ndim != other.ndim:
+        raise RuntimeError(
+            f"cross(): inputs must have the same number of dimensions, got input of shape {list(input.shape)} and other of shape "
+            f"{list(other.shape)}"
+        )
     shape = broadcast_shapes(tuple(input.shape), tuple(other.shape))
     a, b = input.expand(shape), other.expand(shape)
     if dim is None:
@@ -599,7 +607,7 @@ def cross(
             raise RuntimeError(f"cross(): no dimension of size 3 in input: {list(shape)}")
     else:
         axis = _wrapped(dim, a, "cross")
-        if shape[axis] != 3:
+        if input.shape[axis] != 3 or other.shape[axis] != 3:
             raise RuntimeError(
                 f"cross(): inputs dimension {dim} must have length 3. Got {input.shape[axis]} and {other.shape[axis]}"
             )
@@ -610,8 +618,7 @@ def cross(
 @library("shape", "vander", reference="numpy.vander")
 def vander(x: TensorBase, N: int | None = None, increasing: bool = False) -> TensorBase:
     """Powers of a vector as columns, the highest first unless `increasing`; N columns, by default as many as elements."""
-    if x.ndim < 1:
-        raise RuntimeError("vander(): x must be a one-dimensional tensor, got 0 dimensions")
+    checks.rank("vander", "x", x, 1)
     n = x.shape[-1] if N is None else N
     if n < 0:
         raise RuntimeError(f"vander(): N must be non-negative, got {n}")
@@ -641,15 +648,20 @@ def cov(
     """
     if input.ndim > 2:
         raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got {input.ndim}")
+    checks.not_bool("cov", input=input)
+    checks.dtypes("cov", checks.INTEGERS, RuntimeError, fweights=fweights)
+    checks.dtypes("cov", checks.FLOATS, RuntimeError, aweights=aweights)
     x = input.reshape(1, -1) if input.ndim < 2 else input
     x = x if x.is_floating_point() else x * 1.0
     weights = None
-    for w in (fweights, aweights):
+    for name, w in (("fweights", fweights), ("aweights", aweights)):
         if w is not None:
             if tuple(w.shape) != (x.shape[1],):
                 raise RuntimeError(
-                    f"cov(): expected weights to have one element for each of {x.shape[1]} observations, got {list(w.shape)}"
+                    f"cov(): expected {name} to have one element for each of {x.shape[1]} observations, got {list(w.shape)}"
                 )
+            if not holds(w >= 0):
+                raise RuntimeError(f"cov(): {name} cannot be negative, got {w.min().item()}")
             w = w.to(by_name["float64"]) if w.dtype.name == "float32" and x.dtype.name in _DOUBLE else w
             weights = w if weights is None else weights * w
     if weights is None:

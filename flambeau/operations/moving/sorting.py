@@ -12,6 +12,7 @@ from ...autograd.grad_mode import unrecorded
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.order import order
+from ..declare import checks
 from ..declare.host import Result, computed, holds
 from ..declare.registry import library, register
 from ..declare.results import into, named_result
@@ -51,6 +52,12 @@ def _given(out: tuple | None, result: tuple) -> tuple:
     return type(result)(*[into(o, r, type(result).__name__) for o, r in zip(out, result)])
 
 
+def _ordered(who: str, input: TensorBase) -> None:
+    """NotImplementedError for complex numbers, which have no order."""
+    if input.is_complex():
+        checks.dtypes(who, checks.FLOATS | checks.INTEGERS | {"bool"}, input=input)
+
+
 @library("sort", "sort", "Tensor.sort")
 def sort(
     input: TensorBase,
@@ -69,6 +76,7 @@ def sort(
     >>> values, indices
     (tensor([1, 2, 3]), tensor([1, 2, 0]))
     """
+    _ordered("sort", input)
     axis = _wrapped(dim, input, "sort")
     if input.ndim == 0:
         return _given(out, sort_result(input.clone(), _zero_place(input)))
@@ -84,6 +92,7 @@ def _zero_place(input: TensorBase) -> TensorBase:
 @library("sort", "argsort", "Tensor.argsort", differentiable=False)
 def argsort(input: TensorBase, dim: int = -1, descending: bool = False, stable: bool = False) -> TensorBase:
     """Indices (int64) that sort along `dim`: the second result of `sort`."""
+    _ordered("argsort", input)
     axis = _wrapped(dim, input, "argsort")
     return _zero_place(input) if input.ndim == 0 else _order(input, axis, descending)
 
@@ -113,6 +122,7 @@ def topk(
     >>> flambeau.tensor([1., 5., 3.]).topk(2).values
     tensor([5., 3.])
     """
+    _ordered("topk", input)
     axis = _wrapped(dim, input, "topk")
     n = input.shape[axis] if input.ndim else 1
     if not 0 <= k <= n:
@@ -140,7 +150,12 @@ def kthvalue(
     RuntimeError where there are fewer than k.
     """
     axis = _wrapped(dim, input, "kthvalue")
+    _ordered("kthvalue", input)
     n = input.shape[axis] if input.ndim else 1
+    if n == 0:
+        raise IndexError(
+            f"kthvalue(): expected reduction dim {axis} of input to have non-zero size, got {list(input.shape)}"
+        )
     if not 1 <= k <= n:
         raise RuntimeError(
             f"kthvalue(): selected number k out of range for dimension {axis}: k is {k} of {n}"
@@ -242,23 +257,23 @@ def _quantile(who: str, skip_nan: bool):
     ):
         if input.dtype.name not in ("float32", "float64"):
             raise RuntimeError(
-                f"{who}() input tensor must be either float or double dtype, got {input.dtype}"
+                f"{who}(): input tensor must be either float or double dtype, got {input.dtype}"
             )
         if interpolation not in INTERPOLATIONS:
             raise RuntimeError(
-                f"{who}() interpolation must be one of {', '.join(INTERPOLATIONS)}, but got {interpolation}"
+                f"{who}(): interpolation must be one of {', '.join(INTERPOLATIONS)}, but got {interpolation}"
             )
         points = q if isinstance(q, TensorBase) else input.new_full((), q)
         if points.ndim > 1:
-            raise RuntimeError(f"{who}() q must be a scalar or 1D tensor, got {points.ndim} dimensions")
+            raise RuntimeError(f"{who}(): q must be a scalar or 1D tensor, got {points.ndim} dimensions")
         if points.dtype != input.dtype:
             raise RuntimeError(
-                f"{who}() q tensor must be same dtype as the input tensor, got {points.dtype} and {input.dtype}"
+                f"{who}(): q tensor must be same dtype as the input tensor, got {points.dtype} and {input.dtype}"
             )
         if not holds((points >= 0) & (points <= 1)):
-            raise RuntimeError(f"{who}() q must be in the range [0, 1] but got {points.tolist()}")
+            raise RuntimeError(f"{who}(): q must be in the range [0, 1] but got {points.tolist()}")
         if input.numel() == 0:
-            raise RuntimeError(f"{who}() input tensor must be non-empty")
+            raise RuntimeError(f"{who}(): input tensor must be non-empty")
         found = _quantiles(input, points, dim, keepdim, interpolation, skip_nan, who)
         return into(out, found, who)
 
@@ -277,7 +292,8 @@ def _quantiles(input, points, dim, keepdim: bool, interpolation: str, skip_nan: 
     from ..pointwise.arithmetic import lerp
 
     shape = input.shape
-    axis = None if dim is None or input.ndim == 0 else _wrapped(dim, input, who)
+    axis = None if dim is None else _wrapped(dim, input, who)
+    axis = axis if input.ndim else None
     flat = input.reshape(-1) if axis is None else input.movedim(axis, -1)
     ordered = sort(flat, -1).values
     n = ordered.shape[-1]

@@ -9,6 +9,7 @@ from ...autograd.grad_mode import unrecorded
 from ...codegen import expr as ex
 from ...core import tape
 from ...core.base.tensor import TensorBase
+from ..declare import checks
 from ..declare.indexed import indexed
 from ..declare.registry import library
 from ..declare.results import each_part
@@ -104,6 +105,7 @@ def unfold(input: TensorBase, kernel_size, dilation=1, padding=0, stride=1) -> T
     """
     if input.is_complex():
         return each_part(unfold, input, kernel_size, dilation, padding, stride)
+    checks.dtypes("unfold", checks.FLOATS | {"bool"}, input=input)
     b = _blocks("unfold", kernel_size, dilation, padding, stride)
     if input.ndim not in (3, 4) or 0 in input.shape[-3:]:
         raise RuntimeError(
@@ -130,6 +132,9 @@ def fold(input: TensorBase, output_size, kernel_size, dilation=1, padding=0, str
         _blocks("fold", kernel_size, dilation, padding, stride),
         spread("fold", "output_size", output_size, 2),
     )
+    if not isinstance(output_size, int) and len(output_size) != 2:
+        raise RuntimeError(f"fold(): expected output_size to be 2 numbers, got {tuple(output_size)}")
+    checks.dtypes("fold", checks.FLOATS | {"bool"}, input=input)
     if input.ndim not in (2, 3) or 0 in input.shape[-2:]:
         raise RuntimeError(
             f"fold(): Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for "

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from ...core.base.tensor import TensorBase
 from ...core.call.pointwise import InPlaceOp
+from ...core.make.elements import check_number
+from ..declare import checks
 from ..declare.half_types import in_float32
 from ..declare.registry import library, register
 from ..declare.results import into
@@ -15,8 +17,10 @@ from ..rows.reductions import log_softmax_of, softmax_of
 from . import activations as a
 
 
-def _with_inplace(name: str, op, *params: tuple[str, float]) -> Callable:
-    """`name(input, *params, inplace=False)` over a pointwise operation."""
+def _with_inplace(name: str, op, *params: tuple[str, float], check: Callable | None = None) -> Callable:
+    """`name(input, *params, inplace=False)` over a pointwise operation; `check(input, …params)` raises for values that it does
+    not take.
+    """
     written = InPlaceOp(op, name + "_")
     function: Callable
     if params:
@@ -27,6 +31,8 @@ def _with_inplace(name: str, op, *params: tuple[str, float]) -> Callable:
                 inplace, given = given[-1], given[:-1]
             values.update(zip(values, given))
             values.update(named)
+            if check is not None:
+                check(input, **values)
             return (written if inplace else op)(input, **values)
 
         function = with_params
@@ -50,17 +56,42 @@ def _with_inplace(name: str, op, *params: tuple[str, float]) -> Callable:
     )
 
 
+def _check_celu(input: TensorBase, alpha: float) -> None:
+    if alpha == 0:
+        raise RuntimeError("celu(): alpha cannot be 0")
+
+
+def _check_hardtanh(input: TensorBase, min_val: float, max_val: float) -> None:
+    if min_val > max_val:
+        raise ValueError(f"hardtanh(): min_val cannot be greater than max_val, got {min_val} and {max_val}")
+    if not input.is_floating_point():
+        check_number(min_val, input, "hardtanh")
+        check_number(max_val, input, "hardtanh")
+    if input.dtype.name == "uint8" and min(min_val, max_val) < 0:
+        raise RuntimeError(
+            f"hardtanh(): negative limits of an unsigned type: got min_val={min_val} for {input.dtype}"
+        )
+
+
 relu = _with_inplace("relu", a.relu)
 relu6 = _with_inplace("relu6", a.relu6)
 leaky_relu = _with_inplace("leaky_relu", a.leaky_relu, ("negative_slope", 0.01))
 elu = _with_inplace("elu", a.elu, ("alpha", 1.0))
-celu = _with_inplace("celu", a.celu, ("alpha", 1.0))
+celu = _with_inplace("celu", a.celu, ("alpha", 1.0), check=_check_celu)
 selu = _with_inplace("selu", a.selu)
 silu = _with_inplace("silu", a.silu)
 mish = _with_inplace("mish", a.mish)
-hardtanh = _with_inplace("hardtanh", a.hardtanh, ("min_val", -1.0), ("max_val", 1.0))
+hardtanh = _with_inplace("hardtanh", a.hardtanh, ("min_val", -1.0), ("max_val", 1.0), check=_check_hardtanh)
 hardsigmoid = _with_inplace("hardsigmoid", a.hardsigmoid)
 hardswish = _with_inplace("hardswish", a.hardswish)
+
+
+@library("composite", "nn.functional.softshrink", name="softshrink_function", thin=True)
+def softshrink(input: TensorBase, lambd: float = 0.5) -> TensorBase:
+    """x moved by `lambd` towards 0, where it stays; `lambd` is at least 0 and finite."""
+    if not 0.0 <= lambd <= 3.4028234663852886e38:
+        raise RuntimeError(f"softshrink(): lambd must be a finite number of at least 0, but found {lambd}")
+    return a.softshrink(input, lambd=lambd)
 
 
 @library("composite", "nn.functional.gelu", thin=True)
@@ -76,6 +107,9 @@ _written_threshold = InPlaceOp(a.threshold_of, "threshold_")
 
 def threshold(input: TensorBase, threshold: float, value: float, inplace: bool = False) -> TensorBase:
     """x where it exceeds the threshold, else `value`."""
+    if not input.is_floating_point():
+        check_number(threshold, input, "threshold")
+        check_number(value, input, "threshold")
     return (_written_threshold if inplace else a.threshold_of)(input, threshold=threshold, value=value)
 
 
@@ -128,10 +162,14 @@ register(
 def glu(input: TensorBase, dim: int = -1) -> TensorBase:
     """First half times the sigmoid of the second, along `dim` (Dauphin et al. 2016)."""
     if input.ndim == 0:
-        raise RuntimeError("glu does not support 0-dimensional tensors")
+        raise RuntimeError("glu(): does not support 0-dimensional tensors as input")
+    if not input.is_floating_point():
+        checks.floating("glu", input=input)
+    if not -input.ndim <= dim < input.ndim:
+        raise IndexError(f"glu(): argument 'dim' must be in [{-input.ndim}, {input.ndim - 1}], got {dim}")
     size = input.shape[dim]
     if size % 2:
-        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+        raise RuntimeError(f"glu(): Halving dimension must be even, but dimension {dim} is size {size}")
     return input.narrow(dim, 0, size // 2) * input.narrow(dim, size // 2, size // 2).sigmoid()
 
 
@@ -180,6 +218,15 @@ def cosine_similarity(x1: TensorBase, x2: TensorBase, dim: int = 1, eps: float =
     from ..moving.shaping import broadcast_tensors
     from ..rows.summaries import vector_norm
 
+    for name, x in (("x1", x1), ("x2", x2)):
+        if not x.is_floating_point() and (
+            x.is_complex() or not (x1.is_floating_point() or x2.is_floating_point())
+        ):
+            raise RuntimeError(
+                f"cosine_similarity(): expected common dtype to be floating point, got {x.dtype} for argument '{name}'"
+            )
+    if not eps >= 0:
+        raise RuntimeError(f"cosine_similarity(): eps must be non-negative, got {eps}")
     x1, x2 = broadcast_tensors(x1, x2)
     first = vector_norm(x1, 2, dim, True).clamp_min(eps)
     second = vector_norm(x2, 2, dim, True).clamp_min(eps)

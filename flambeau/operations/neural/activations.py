@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from ...codegen import functions as fn
-from ..declare.pointwise import COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
+from ...core.call.operation import rename
+from ..declare.pointwise import BOOL, COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
 
 _SQRT_HALF, _INV_SQRT_2PI = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 
@@ -30,7 +31,10 @@ def _(grad, out):
     return fn.where(out > 0, grad, _zero(grad))
 
 
-@pointwise(places=("_hardtanh",), dtypes=NUMERIC, in_place=False)
+_NO_BOOLS = [(BOOL, RuntimeError, "bool inputs are not supported")]
+
+
+@pointwise(places=("_hardtanh",), dtypes=NUMERIC, refused=_NO_BOOLS, in_place=False)
 def hardtanh(input, *, min_val=-1.0, max_val=1.0):
     """input, kept between min_val and max_val."""
     return fn.minimum(fn.maximum(input, min_val), max_val)
@@ -41,7 +45,7 @@ def _(grad, input, min_val, max_val):
     return fn.where((input > min_val) & (input < max_val), grad, _zero(grad))
 
 
-@pointwise(places=("_relu6",), dtypes=NUMERIC, in_place=False)
+@pointwise(places=("_relu6",), dtypes=NUMERIC, refused=_NO_BOOLS, in_place=False)
 def relu6(input):
     """min(max(input, 0), 6)."""
     return fn.minimum(fn.maximum(input, fn.like(input, 0)), fn.like(input, 6))
@@ -63,7 +67,7 @@ def _(grad, input, negative_slope):
     return fn.where(input > 0, grad, grad * negative_slope)
 
 
-@pointwise(places=("_prelu",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_prelu",), dtypes=FLOATING, alike=("input", "weight"), in_place=False)
 def prelu_of(input, weight):
     """input above 0, weight · input elsewhere."""
     return fn.where(input > 0, input, input * weight)
@@ -184,13 +188,21 @@ def _(grad, input):
     return grad * fn.sigmoid(-input)
 
 
-@pointwise(places=("nn.functional.softsign",), int_to_float=True, in_place=False, dtypes=EVERY)
+@pointwise(
+    places=("nn.functional.softsign",),
+    int_to_float=True,
+    in_place=False,
+    dtypes=EVERY,
+    refused=[(BOOL, NotImplementedError, "bool inputs are not supported")],
+)
 def softsign(input):
     """x / (1 + |x|)."""
     return input / (1.0 + fn.absolute(input))
 
 
-@pointwise(places=("nn.functional.tanhshrink",), int_to_float=True, in_place=False, dtypes=EVERY)
+@pointwise(
+    places=("nn.functional.tanhshrink",), int_to_float=True, in_place=False, dtypes=EVERY, refused=_NO_BOOLS
+)
 def tanhshrink(input):
     """x - tanh(x)."""
     return input - fn.tanh(input)
@@ -219,7 +231,7 @@ def _(grad, input):
     return fn.where(input < -3.0, _zero(grad), fn.where(input <= 3.0, middle, grad))
 
 
-@pointwise(places=("nn.functional.softshrink",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_softshrink",), dtypes=FLOATING, in_place=False)
 def softshrink(input, *, lambd=0.5):
     """x moved towards 0 by lambd; 0 within lambd of it."""
     moved = fn.where(input > lambd, input - lambd, fn.where(input < -lambd, input + lambd, input * 0.0))
@@ -251,3 +263,8 @@ def threshold_of(input, *, threshold, value):
 @threshold_of.derivative
 def _(grad, input, threshold):
     return fn.where(input <= threshold, _zero(grad), grad)
+
+
+# What public functions compute with them is called by the public name, in errors and on the tape.
+for _op, _name in ((gelu_erf, "gelu"), (gelu_tanh, "gelu"), (prelu_of, "prelu"), (threshold_of, "threshold")):
+    rename(_op, _name)

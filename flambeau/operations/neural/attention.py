@@ -7,6 +7,7 @@ import math
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import full, ones, zeros
+from ..declare import checks
 from ..declare.half_types import in_float32
 from ..declare.registry import library
 from ..random.dropout import dropout
@@ -85,6 +86,8 @@ def scaled_dot_product_attention(
         weights = softmax_of(scores.masked_fill(alone, 0.0), -1).masked_fill(alone, 0.0)
     else:
         weights = softmax_of(scores, -1)
+    if dropout_p:
+        checks.probability("scaled_dot_product_attention", "dropout_p", dropout_p, RuntimeError)
     found = (dropout(weights, dropout_p) if dropout_p else weights) @ value
     return found if found.dtype is kind else found.to(kind)
 

@@ -26,6 +26,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib import convolution as core
 from ...core.make.create import tensor, zeros
+from ..declare import checks
 from ..declare.indexed import indexed
 from ..declare.registry import register
 from ..pointwise.complex_numbers import complex_of
@@ -436,9 +437,9 @@ def _weight_back(again, grad, x, g):
 # --- arguments ------------------------------
 def _checked(name: str, n: int, x, weight, bias, channels: int, groups: int, filters: int, transposed: bool):
     """(N, C, *) of the input, and whether it had a batch; RuntimeError where things do not fit."""
-    if weight.ndim != n + 2:
+    if bias is not None and bias.dtype is not x.dtype and not transposed:
         raise RuntimeError(
-            f"{name}(): expected a {n + 2}-dimensional weight, got weight of size {list(weight.shape)}"
+            f"{name}(): Input type ({x.dtype}) and bias type ({bias.dtype}) should be the same"
         )
     if x.dtype != weight.dtype:
         raise RuntimeError(
@@ -457,7 +458,7 @@ def _checked(name: str, n: int, x, weight, bias, channels: int, groups: int, fil
     if x.shape[1] != channels:
         what = "transposed=1" if transposed else f"groups={groups}"
         raise RuntimeError(
-            f"Given {what}, weight of size {list(weight.shape)}, expected input{list(x.shape)} to have {channels} channels, but "
+            f"{name}(): Given {what}, weight of size {list(weight.shape)}, expected input{list(x.shape)} to have {channels} channels, but "
             f"got {x.shape[1]} channels instead"
         )
     if weight.shape[0] < 1 or min(weight.shape[2:]) < 1:
@@ -471,7 +472,7 @@ def _checked(name: str, n: int, x, weight, bias, channels: int, groups: int, fil
         )
     if bias is not None and tuple(bias.shape) != (filters,):
         raise RuntimeError(
-            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {filters} elements, but got bias "
+            f"{name}(): Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {filters} elements, but got bias "
             f"of size {list(bias.shape)} instead"
         )
     return x, batched
@@ -481,9 +482,9 @@ def _padding(name: str, padding, kernel, stride, dilation) -> tuple[tuple[int, i
     """How much is added before and behind each dimension."""
     if isinstance(padding, str):
         if padding not in ("same", "valid"):
-            raise ValueError(f"{name}(): padding must be 'valid', 'same' or ints, got {padding!r}")
+            raise RuntimeError(f"{name}(): padding must be 'valid', 'same' or ints, got {padding!r}")
         if padding == "same" and any(s != 1 for s in stride):
-            raise RuntimeError("padding='same' is not supported for strided convolutions")
+            raise RuntimeError(f"{name}(): padding='same' is not supported for strided convolutions")
         totals = [d * (k - 1) if padding == "same" else 0 for k, d in zip(kernel, dilation)]
         return tuple((t // 2, t - t // 2) for t in totals)
     amounts = spread(name, "padding", padding, len(kernel))
@@ -532,7 +533,8 @@ def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, 
     stride, dilation = spread(name, "stride", stride, n), spread(name, "dilation", dilation, n)
     positive(name, "stride", stride)
     positive(name, "dilation", dilation)
-    channels = weight.shape[1] * groups if weight.ndim == n + 2 else 0
+    checks.rank(name, "weight", weight, n + 2)
+    channels = weight.shape[1] * groups
     x, batched = _checked(name, n, x, weight, bias, channels, groups, weight.shape[0], False)
     kernel = tuple(weight.shape[2:])
     pads = _padding(name, padding, kernel, stride, dilation)
@@ -559,7 +561,9 @@ def _transposition(
     positive(name, "stride", stride)
     positive(name, "dilation", dilation)
     positive(name, "padding", padding, 0)
-    filters = weight.shape[1] * groups if weight.ndim == n + 2 else 0
+    positive(name, "output_padding", extra, 0)
+    checks.rank(name, "weight", weight, n + 2)
+    filters = weight.shape[1] * groups
     x, batched = _checked(name, n, x, weight, bias, weight.shape[0], groups, filters, True)
     if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation)):
         raise RuntimeError(
@@ -572,7 +576,7 @@ def _transposition(
     )
     if any(s < 1 for s in sizes):
         raise RuntimeError(
-            f"Given input size per channel: {list(x.shape[2:])}. Calculated output size per channel: {list(sizes)}. Output size "
+            f"{name}(): Given input size per channel: {list(x.shape[2:])}. Calculated output size per channel: {list(sizes)}. Output size "
             "is too small"
         )
     addressable(name, [s + 2 * p + d * k for s, p, d, k in zip(sizes, padding, dilation, weight.shape[2:])])
@@ -582,7 +586,7 @@ def _transposition(
 
     def run(x, w, bias):
         found = convolve_input(x, w, g, sizes)
-        return found if bias is None else found + bias.reshape(-1, *[1] * n)
+        return found if bias is None else found + bias.to(found.dtype).reshape(-1, *[1] * n)
 
     if x.numel() == 0:
         found = _without_elements(x, weight, bias, (x.shape[0], filters, *sizes))

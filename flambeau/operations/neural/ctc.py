@@ -6,6 +6,7 @@ import math
 
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ..declare import checks
 from ..declare.registry import library
 from ..moving.joining import cat, stack
 from ..pointwise.arithmetic import where
@@ -68,6 +69,10 @@ def ctc_loss(
     if single:
         log_probs = log_probs.unsqueeze(1)
         targets = targets.unsqueeze(0) if targets.ndim == 1 else targets
+    checks.dtypes("ctc_loss", ("float32", "float64"), log_probs=log_probs)
+    for name, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
+        if isinstance(lengths, TensorBase):
+            checks.dtypes("ctc_loss", checks.INTEGERS, RuntimeError, **{name: lengths})
     steps, n, classes = log_probs.shape
     if not 0 <= blank < classes:
         raise RuntimeError(f"ctc_loss(): blank must be in label range, 0 to {classes - 1}, got {blank}")

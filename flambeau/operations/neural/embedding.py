@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import warnings
 
+from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, ones_like
 from ...core.make.literal import tensor
-from ..declare.host import holds
-from ...core import tape
+from ..declare import checks
 from ..declare.half_types import HALF_TYPES
+from ..declare.host import holds
 from ..declare.registry import library
 
 
@@ -31,16 +32,16 @@ def embedding(
     rows longer than `max_norm` are shortened in place.  IndexError for a number
     outside the table.
     """
-    if input.is_floating_point():
-        raise RuntimeError(
-            f"embedding(): Expected tensor for argument 'indices' to have an integer dtype, got {input.dtype}"
-        )
+    if input.dtype.name not in ("int32", "int64"):
+        checks.dtypes("embedding", ("int32", "int64"), RuntimeError, input=input)
     if sparse and tape.recording(weight):
         raise ValueError("embedding(): sparse gradients are not available")
-    if padding_idx is not None:
+    if padding_idx is not None and weight.ndim:
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
-            raise AssertionError("Padding_idx must be within num_embeddings")
+            raise AssertionError("embedding(): padding_idx must be within num_embeddings")
         padding_idx %= weight.shape[0]
+    if weight.ndim != 2:
+        checks.rank("embedding", "weight", weight, 2)
     if max_norm is not None:
         _shorten(weight, input, max_norm, norm_type)
     flat = input.reshape(-1)
@@ -87,7 +88,7 @@ def _bags(input: TensorBase, offsets: TensorBase | None, include_last_offset: bo
         return input.new_empty(input.shape), offsets.shape[0] - include_last_offset
     starts = offsets.tolist()
     if starts and (starts[0] != 0 or max(starts) > input.shape[0]):
-        raise ValueError(
+        raise RuntimeError(
             f"embedding_bag(): offsets[0] has to be 0 and none may exceed the input's length {input.shape[0]}, got {starts}"
         )
     ends = [*starts[1:], *([] if include_last_offset else [input.shape[0]])]
@@ -154,6 +155,7 @@ def embedding_bag(
                 f"embedding_bag(): If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then it must have the "
                 f"same shape as the input ({tuple(input.shape)})"
             )
+    checks.rank("embedding_bag", "weight", weight, 2, error=ValueError)
     bag, bags = _bags(input, offsets, include_last_offset)
     flat = input.reshape(-1)
     scale = None if per_sample_weights is None else per_sample_weights.reshape(-1)
@@ -185,14 +187,14 @@ def one_hot(input: TensorBase, num_classes: int = -1) -> TensorBase:
     """int64 tensor (*, num_classes): 1 at each element's class, else 0."""
     if input.dtype.name != "int64":
         raise RuntimeError(
-            f"one_hot is only applicable to index tensor of type LongTensor, got {input.dtype}"
+            f"one_hot(): is only applicable to index tensor of type LongTensor, got {input.dtype}"
         )
     if not holds(input >= 0):
-        raise RuntimeError("Class values must be non-negative.")
+        raise RuntimeError("one_hot(): Class values must be non-negative.")
     if num_classes == -1:
         if input.numel() == 0:
-            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+            raise RuntimeError("one_hot(): Can not infer total number of classes from empty tensor.")
         num_classes = int(input.max().item()) + 1
     elif not holds(input < num_classes):
-        raise RuntimeError("Class values must be smaller than num_classes.")
+        raise RuntimeError("one_hot(): Class values must be smaller than num_classes.")
     return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).to(input.dtype)

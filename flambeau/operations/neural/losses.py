@@ -10,9 +10,10 @@ from ...codegen import kernels as kn
 from ...codegen.differentiate import sign
 from ...core import tape
 from ...core.base.tensor import TensorBase
-from ..declare.host import holds
-from ...core import tape
+from ...core.call.operation import rename
+from ..declare import checks
 from ..declare.half_types import in_float32
+from ..declare.host import holds
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import reduction, row
@@ -179,6 +180,7 @@ def cross_entropy(
     )
     if plain and input.shape[0] and target.dtype.name == "int64":
         return _class_entropy(input, target, ignore_index, reduction)
+    target = target if target.ndim < input.ndim else target.reshape(())
     axis = 1 if input.ndim > 1 else 0
     scores = log_softmax_of(input, axis)
     loss = nll_loss(scores, target, weight, ignore_index=ignore_index, reduction=reduction)
@@ -269,6 +271,8 @@ def nll_loss(
     """
     reduction = check_reduction("nll_loss", reduction, size_average, reduce)
     _check_classes("nll_loss", input, target, weight)
+    if not input.is_floating_point():
+        checks.floating("nll_loss", input=input)
     axis = 1 if input.ndim > 1 else 0
     if input.ndim == 1:
         target = target.reshape(())
@@ -299,10 +303,22 @@ def _sizes_warn(name: str, input, target) -> None:
         )
 
 
+def _check_weight(name: str, input, weight) -> None:
+    if weight is not None and tuple(weight.shape) != tuple(input.shape):
+        raise ValueError(
+            f"{name}(): weight and input must have the same size, got {list(weight.shape)} and {list(input.shape)}"
+        )
+
+
 def _elementwise(name: str, what: str, of):
     def loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
         reduction = check_reduction(name, reduction, size_average, reduce)
         _sizes_warn(name, input, target)
+        _check_weight(name, input, weight)
+        if name == "mse_loss" and not (
+            input.is_floating_point() or target.is_floating_point() or input.is_complex()
+        ):
+            checks.floating(name, input=input, target=target)
         found = of(input, target)
         return reduced(found if weight is None else found * weight, reduction)
 
@@ -343,11 +359,15 @@ def _(grad, input, target, delta):
     return slope, -slope
 
 
+rename(smooth_distance, "smooth_l1_loss")
+rename(huber_distance, "huber_loss")
+
+
 @library("composite", "nn.functional.smooth_l1_loss", thin=True)
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Squared below `beta`, linear above it (Girshick 2015)."""
     reduction = check_reduction("smooth_l1_loss", reduction, size_average, reduce)
-    if beta < 0:
+    if not beta >= 0:
         raise RuntimeError(f"smooth_l1_loss(): beta must be at least 0, got {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
@@ -359,11 +379,20 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Squared below `delta`, linear above it (Huber 1964)."""
     reduction = check_reduction("huber_loss", reduction)
-    if delta <= 0:
+    if not delta > 0:
         raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
     _sizes_warn("huber_loss", input, target)
+    _check_weight("huber_loss", input, weight)
+    if not input.is_floating_point():
+        raise RuntimeError(f"huber_loss(): expected floating-point numbers as input, got {input.dtype}")
     found = huber_distance(input, target, delta=float(delta))
     return reduced(found if weight is None else found * weight, reduction)
+
+
+def _fits_into(shape, whole) -> bool:
+    """Whether a tensor of a shape expands to the whole one."""
+    lead = len(whole) - len(shape)
+    return lead >= 0 and all(n in (1, m) for n, m in zip(shape, whole[lead:]))
 
 
 @library("composite", "nn.functional.binary_cross_entropy", thin=True)
@@ -377,8 +406,14 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         raise ValueError(
             f"binary_cross_entropy(): a target of the input's shape {tuple(input.shape)} expected, got {tuple(target.shape)}"
         )
-    if not holds((input >= 0) & (input <= 1)):
-        raise RuntimeError("binary_cross_entropy(): all elements of input should be between 0 and 1")
+    checks.same_dtype("binary_cross_entropy", input=input, target=target)
+    for name, x in (("input", input), ("target", target)):
+        if not holds((x >= 0) & (x <= 1)):
+            raise RuntimeError(f"binary_cross_entropy(): all elements of {name} should be between 0 and 1")
+    if weight is not None and not _fits_into(weight.shape, input.shape):
+        raise RuntimeError(
+            f"binary_cross_entropy(): weight must broadcast to the input's shape {list(input.shape)}, got {list(weight.shape)}"
+        )
     loss = -(target * input.log().clamp(min=-100) + (1 - target) * (-input).log1p().clamp(min=-100))
     return reduced(loss if weight is None else loss * weight, reduction)
 
@@ -390,9 +425,13 @@ def binary_cross_entropy_with_logits(
     """Binary cross-entropy of sigmoid(input), without overflow; `pos_weight` weights the positive examples."""
     reduction = check_reduction("binary_cross_entropy_with_logits", reduction, size_average, reduce)
     if tuple(input.shape) != tuple(target.shape):
-        raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
+        raise ValueError(
+            f"binary_cross_entropy_with_logits(): target size {list(target.shape)} must be the same as input size "
+            f"{list(input.shape)}"
+        )
     from .activations import logsigmoid
 
+    checks.dtypes("binary_cross_entropy_with_logits", checks.FLOATS, RuntimeError, input=input, target=target)
     scale = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
     loss = (1 - target) * input - scale * logsigmoid(input)
     return reduced(loss if weight is None else loss * weight, reduction)
@@ -404,6 +443,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     reduction = check_reduction("kl_div", reduction, size_average, reduce, also=("batchmean",))
     from ..pointwise.elementary import xlogy
 
+    checks.dtypes("kl_div", checks.FLOATS, RuntimeError, input=input, target=target)
     loss = target.exp() * (target - input) if log_target else xlogy(target, target) - target * input
     if reduction == "batchmean":
         return loss.sum() / input.shape[0] if input.ndim else loss
@@ -417,6 +457,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
     reduction = check_reduction("soft_margin_loss", reduction, size_average, reduce)
     from .activations import logsigmoid
 
+    checks.dtypes("soft_margin_loss", checks.FLOATS, RuntimeError, input=input)
     return reduced(-logsigmoid(target * input), reduction)
 
 
@@ -433,6 +474,11 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
 def margin_ranking_loss(input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"):
     """max(0, -y (x1 - x2) + margin)."""
     reduction = check_reduction("margin_ranking_loss", reduction, size_average, reduce)
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise RuntimeError(
+            f"margin_ranking_loss(): expected input1, input2 and target to have as many dimensions, but got shapes "
+            f"{list(input1.shape)}, {list(input2.shape)} and {list(target.shape)}"
+        )
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
@@ -442,6 +488,12 @@ def cosine_embedding_loss(
 ):
     """1 - cos for targets of 1, max(0, cos - margin) for targets of -1; inputs (N, D) or (D,)."""
     reduction = check_reduction("cosine_embedding_loss", reduction, size_average, reduce)
+    checks.rank("cosine_embedding_loss", "target", target, 0, 1)
+    if not input1.ndim == input2.ndim == target.ndim + 1:
+        raise RuntimeError(
+            f"cosine_embedding_loss(): a {target.ndim}D target expects {target.ndim + 1}D inputs, but got input1 of shape "
+            f"{list(input1.shape)} and input2 of shape {list(input2.shape)}"
+        )
     return _cosine_losses(input1, input2, target, margin, reduction)
 
 
@@ -491,11 +543,26 @@ def triplet_margin_with_distance_loss(
     reduction = check_reduction("triplet_margin_loss", reduction)
     if margin <= 0:
         raise ValueError(f"triplet_margin_loss(): margin must be greater than 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            f"triplet_margin_loss(): expected anchor, positive and negative to have as many dimensions, but got shapes "
+            f"{list(anchor.shape)}, {list(positive.shape)} and {list(negative.shape)}"
+        )
     distance = pairwise_distance if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = far.minimum(distance(positive, negative))
     return reduced((near - far + margin).clamp(min=0), reduction)
+
+
+def _check_scores(name: str, input, target) -> None:
+    """Scores (N, C) or (C,) with classes, of floating-point numbers, and class numbers in int64."""
+    if input.ndim > 2 or 0 in input.shape[-1:]:
+        raise RuntimeError(
+            f"{name}(): expected a non-empty vector or matrix with optional 0-dim batch size as input, but got: {list(input.shape)}"
+        )
+    checks.floating(name, input=input)
+    checks.dtypes(name, ("int64",), RuntimeError, target=target)
 
 
 @library("composite", "nn.functional.multi_margin_loss")
@@ -506,7 +573,24 @@ def multi_margin_loss(
     reduction = check_reduction("multi_margin_loss", reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss(): only p == 1 and p == 2 supported, got {p}")
+    if weight is not None:
+        checks.rank("multi_margin_loss", "weight", weight, 1, error=ValueError)
+    _check_scores("multi_margin_loss", input, target)
     flat = input.ndim < 2
+    classes = input.shape[-1] if input.ndim else 1
+    if (target.numel() != 1 or target.ndim > 1) if flat else tuple(target.shape) != (input.shape[0],):
+        raise RuntimeError(
+            f"multi_margin_loss(): target should hold a class for each of {1 if flat else input.shape[0]} rows of the input, got "
+            f"shape {list(target.shape)}"
+        )
+    if weight is not None:
+        checks.same_dtype("multi_margin_loss", input=input, weight=weight)
+        if weight.shape[0] != classes:
+            raise RuntimeError(
+                f"multi_margin_loss(): inconsistent weight size, expected {classes} but got {list(weight.shape)}"
+            )
+    if target.numel() and not 0 <= int(target.min().item()) <= int(target.max().item()) < classes:
+        raise RuntimeError(f"multi_margin_loss(): target out of range: expected classes below {classes}")
     x, y = (input.reshape(1, -1), target.reshape(1)) if flat else (input, target)
     column = y.unsqueeze(1)
     gap = (margin - x.gather(1, column) + x).relu()
@@ -529,7 +613,12 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
             f"multilabel_margin_loss(): a target of the input's shape {tuple(input.shape)}, (N, C) or (C,), expected, got "
             f"{tuple(target.shape)}"
         )
+    _check_scores("multilabel_margin_loss", input, target)
     classes = input.shape[-1] if input.ndim else 1
+    if target.numel() and int(target.min().item()) < -1:
+        raise RuntimeError(
+            f"multilabel_margin_loss(): target {int(target.min().item())} is no class of {classes}"
+        )
     x, y = (t.reshape(-1, classes) for t in (input, target))
     listed = (y < 0).cumsum(1) == 0
     inside = y.masked_fill(~listed, 0)
@@ -551,6 +640,10 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     from .activations import logsigmoid
 
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if input.ndim == 0:
+        raise IndexError(
+            "multilabel_soft_margin_loss(): expected an input with a dimension of classes, got shape []"
+        )
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
 
 
@@ -582,6 +675,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
                 f"gaussian_nll_loss(): var is of incorrect size {tuple(var.shape)} for input of shape "
                 f"{tuple(input.shape)}"
             )
+    checks.dtypes("gaussian_nll_loss", checks.FLOATS, RuntimeError, var=var)
     if not holds(var >= 0):
         raise ValueError("gaussian_nll_loss(): var has negative entry/entries")
     floor = var.detach().clamp(min=eps)

@@ -8,12 +8,32 @@ from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...core import tape
 from ...core.base.tensor import TensorBase
-from ...core import tape
+from ..declare import checks
 from ..declare.half_types import in_float32
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import row
 from ..rows.reductions import variance_and_mean
+
+
+def _alike(
+    who: str,
+    input: TensorBase,
+    weight: TensorBase | None,
+    bias: TensorBase | None,
+    running_mean: TensorBase | None = None,
+    running_var: TensorBase | None = None,
+) -> None:
+    """RuntimeError unless weights and moments are of the input's dtype; for half types float32 will do."""
+    kind = input.dtype
+    given = (weight, bias, running_mean, running_var)
+    for name, x in zip(("weight", "bias", "running_mean", "running_var"), given):
+        if x is None or x.dtype is kind:
+            continue
+        if not (kind.name in ("float16", "bfloat16") and x.dtype.name == "float32"):
+            raise RuntimeError(
+                f"{who}(): expected {name} to be of the input's dtype, {kind}, but got {x.dtype}"
+            )
 
 
 # --- rows: layer norm ------------------------------
@@ -80,6 +100,7 @@ def layer_norm(
                 f"layer_norm(): Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
                 f"{list(given.shape)} and normalized_shape = {list(shape)}"
             )
+    _alike("layer_norm", input, weight, bias)
     dims = tuple(range(input.ndim - rank, input.ndim))
     if not tape.recording(input, weight, bias) and weight is not None and bias is not None:
         return affine_rows.over((input, weight, bias), dims, True, params=(eps,))[0]
@@ -125,6 +146,10 @@ def rms_norm(
     from ..._typeinfo import finfo
 
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not (input.is_floating_point() or input.is_complex()):
+        checks.floating("rms_norm", input=input)
+    if input.ndim < len(shape):
+        checks.rank_at_least("rms_norm", "input", input, len(shape), ValueError)
     if not shape or tuple(input.shape[input.ndim - len(shape) :]) != shape:
         raise RuntimeError(
             f"rms_norm(): Given normalized_shape={list(shape)}, expected input with shape [*, {str(list(shape))[1:-1]}], but got "
@@ -187,6 +212,12 @@ def batch_norm(
     ):
         if given is not None and given.numel() != channels:
             raise RuntimeError(f"batch_norm(): {name} should contain {channels} elements not {given.numel()}")
+    if not input.is_floating_point():
+        checks.floating("batch_norm", input=input)
+    _alike("batch_norm", input, weight, bias, running_mean, running_var)
+    for name, moment in (("running_mean", running_mean), ("running_var", running_var)):
+        if moment is not None and moment.ndim != 1:
+            checks.rank("batch_norm", name, moment, 1)
     ndim = input.ndim
     dims = tuple(d for d in range(ndim) if d != 1)
     if not training:
@@ -206,7 +237,7 @@ def batch_norm(
     n = input.numel() // channels if channels else 0
     if n == 1:
         raise ValueError(
-            f"Expected more than 1 value per channel when training, got input size {input.shape}"
+            f"batch_norm(): Expected more than 1 value per channel when training, got input size {input.shape}"
         )
     if n == 0:  # no moments, which the running ones could move towards
         w, b = _affine(weight, bias, ndim)
@@ -272,9 +303,25 @@ def instance_norm(
     """
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    checks.rank_at_least("instance_norm", "input", input, 2)
+    _alike(
+        "instance_norm", input, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
+    )
+    for name, given in (
+        ("running_mean", running_mean),
+        ("running_var", running_var),
+        ("weight", weight),
+        ("bias", bias),
+    ):
+        if given is not None and tuple(given.shape) != (input.shape[1],):
+            raise RuntimeError(
+                f"instance_norm(): {name} should have an element for each of {input.shape[1]} channels, got shape {list(given.shape)}"
+            )
     dims = tuple(range(2, input.ndim))
     if math.prod(input.shape[2:]) == 1:
-        raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
+        raise ValueError(
+            f"instance_norm(): Expected more than 1 spatial element when training, got input size {input.shape}"
+        )
     if running_mean is not None or running_var is not None:
         var, mean = variance_and_mean.over((input.detach(),), dims, False, params=(1.0,))
         if running_mean is not None:
@@ -299,10 +346,22 @@ def group_norm(
 ) -> TensorBase:
     """Channels in `num_groups` groups, each of each example to mean 0 and variance 1 (Wu and He 2018)."""
     if input.ndim < 2:
-        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
+        raise RuntimeError(
+            f"group_norm(): Expected at least 2 dimensions for input tensor but received {input.ndim}"
+        )
+    if num_groups <= 0:
+        raise RuntimeError(
+            f"group_norm(): Expected num groups to be greater than 0, got num_groups={num_groups}"
+        )
+    _alike("group_norm", input, weight, bias)
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is not None and tuple(given.shape) != (input.shape[1],):
+            raise RuntimeError(
+                f"group_norm(): Expected {name} to be a vector of size {input.shape[1]}, one for each channel, got {list(given.shape)}"
+            )
     if input.shape[1] % num_groups:
         raise RuntimeError(
-            f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} and "
+            f"group_norm(): Expected channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} and "
             f"num_groups={num_groups}"
         )
     grouped = input.reshape(

@@ -18,7 +18,7 @@ from ...codegen.kernels import lowest
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core import tape
+from ..declare import checks
 from ..declare.half_types import in_float32
 from ..declare.indexed import indexed
 from ..declare.registry import register
@@ -318,6 +318,8 @@ def _planned(name: str, n: int, shape, kernel, stride, padding, dilation, ceil_m
 
 # --- maxima ------------------------------
 def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, indices: bool) -> Any:
+    if x.dtype.name == "bool" or x.is_complex():
+        checks.dtypes(f"max_pool{n}d", checks.FLOATS | checks.INTEGERS, input=x)
     plan = _plan(f"max_pool{n}d", n, x, kernel, stride, padding, dilation, ceil_mode)
     flat = x.reshape(plan.flat)
     given: dict[str, Any] = dict(zip(_WINDOW, plan.window))
@@ -398,12 +400,17 @@ def _declare_maxima(n: int) -> None:
 
 
 # --- means ------------------------------
+_AVERAGED = checks.FLOATS | {"int64"}
+
+
 def _avg_pool(
     n: int, x, kernel, stride, padding, ceil_mode: bool, include: bool, divisor: int | None
 ) -> TensorBase:
     name = f"avg_pool{n}d"
     if divisor == 0:
         raise RuntimeError(f"{name}(): divisor must be not zero")
+    if x.dtype.name not in _AVERAGED:
+        checks.dtypes(name, _AVERAGED, input=x)
     plan = _plan(name, n, x, kernel, stride, padding, 1, ceil_mode)
     kernel, stride, padding, _ = plan.window
     whole = not ceil_mode and (include or not any(padding))
@@ -429,8 +436,17 @@ def _mean_back(grad, shape, label, given):
 
 def _divided(name: str, n: int, x, output_size):
     """The input as (planes, *sizes), and how many parts each dimension has."""
-    given = (output_size,) * n if isinstance(output_size, int) or output_size is None else tuple(output_size)
-    given = given * n if len(given) == 1 else given
+    single = isinstance(output_size, int) or output_size is None
+    given = (output_size,) * n if single else tuple(output_size)
+    if n > 1 and not single and x.ndim <= len(given):
+        raise ValueError(
+            f"{name}(): Input dimension should be at least {len(given) + 1} for output_size={given}, got input of size: "
+            f"{list(x.shape)}"
+        )
+    if len(given) != n:
+        raise RuntimeError(f"{name}(): output_size must be {n} ints, got {output_size}")
+    if not x.is_floating_point():
+        checks.floating(name, input=x)
     flat = x.reshape(planes(name, x.shape, n))
     if len(given) != n or any(s is not None and s < 0 for s in given):
         raise RuntimeError(f"{name}(): output_size must be {n} non-negative ints, got {output_size}")

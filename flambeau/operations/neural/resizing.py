@@ -10,6 +10,7 @@ from itertools import product
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, ones
+from ..declare import checks
 from ..declare.half_types import in_float32
 from ..declare.registry import REGISTRY, library
 from ..declare.results import copied
@@ -147,24 +148,26 @@ def _output_sizes(x: TensorBase, size, scale_factor, recompute: bool | None) -> 
     rank = len(given)
     if (size is None) == (scale_factor is None):
         raise ValueError(
-            "only one of size or scale_factor should be defined"
+            "interpolate(): only one of size or scale_factor should be defined"
             if size is not None
-            else "either size or scale_factor should be defined"
+            else "interpolate(): either size or scale_factor should be defined"
         )
     if size is not None:
         if recompute:
-            raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+            raise ValueError("interpolate(): recompute_scale_factor is not meaningful with an explicit size.")
         wanted = [int(s) for s in size] if isinstance(size, Sequence) else [int(size)] * rank
     else:
         factors = [float(f) for f in scale_factor] if isinstance(scale_factor, Sequence) else None
         factors = [float(scale_factor)] * rank if factors is None else factors
+        if not all(map(math.isfinite, factors)):
+            raise RuntimeError(f"interpolate(): scale_factor must be finite, got {scale_factor}")
         wanted = [math.floor(n * f) for n, f in zip(given, factors)]
         if len(factors) == rank and not recompute and min(wanted, default=1) > 0:
             return wanted, [1.0 / f for f in factors]
         size = factors
     if len(size if isinstance(size, Sequence) else wanted) != rank:
         raise ValueError(
-            f"Input and output must have the same number of spatial dimensions, but got input with spatial dimensions of {given} "
+            f"interpolate(): Input and output must have the same number of spatial dimensions, but got input with {given} "
             f"and output size (or scale_factor) of {list(size)}. Please provide input tensor in (N, C, d1, d2, ...,dK) format "
             "and output size in (o1, o2, ...,oK) format."
         )
@@ -200,18 +203,24 @@ def interpolate(
         raise NotImplementedError(f"interpolate(): mode must be one of {_MODES}, got {mode!r}")
     if mode not in _RANKS and align_corners is not None:
         raise ValueError(
-            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
-        )
-    if not 3 <= input.ndim <= 5 or (mode in _RANKS and input.ndim != _RANKS[mode]):
-        raise NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.ndim}D) for the modes: {' | '.join(_MODES)} "
-            f"(got {mode})"
+            "interpolate(): align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
         )
     if antialias and mode not in ("bilinear", "bicubic"):
         raise ValueError(
-            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+            "interpolate(): antialias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
         )
     sizes, scales = _output_sizes(input, size, scale_factor, recompute_scale_factor)
+    if not 3 <= input.ndim <= 5 or (mode in _RANKS and input.ndim != _RANKS[mode]):
+        raise NotImplementedError(
+            f"interpolate(): Only 3D, 4D and 5D input supported (got {input.ndim}D) for the modes: {' | '.join(_MODES)} "
+            f"(got {mode})"
+        )
+    if input.numel() == 0 and 0 in input.shape[1:]:
+        raise RuntimeError(
+            f"interpolate(): expected input with channels and places, but got shape {list(input.shape)}"
+        )
+    if mode in _RANKS or mode == "area":
+        checks.dtypes("interpolate", checks.FLOATS | {"uint8"}, input=input)
     if mode == "area":
         return REGISTRY[f"adaptive_avg_pool{input.ndim - 2}d"].function(input, sizes)
     aligned = bool(align_corners)
@@ -269,16 +278,16 @@ def channel_shuffle(input: TensorBase, groups: int) -> TensorBase:
     """(N, C, *) with the channels of `groups` groups dealt out in turn (Zhang et al. 2018)."""
     if input.ndim < 3:
         raise RuntimeError(
-            f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}"
+            f"channel_shuffle(): expects input with > 2 dims, but got input with sizes {list(input.shape)}"
         )
     if groups <= 0:
         raise RuntimeError(
-            f"Number of groups to divide channels in must be positive. Value of groups:{groups}"
+            f"channel_shuffle(): Number of groups to divide channels in must be positive. Value of groups:{groups}"
         )
     n, c, *rest = input.shape
     if c % groups:
         raise RuntimeError(
-            f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
+            f"channel_shuffle(): Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
         )
     return copied(input.reshape(n, groups, c // groups, *rest).transpose(1, 2), input.shape)
 
@@ -294,11 +303,15 @@ def affine_grid(theta: TensorBase, size: Sequence[int], align_corners: bool | No
     rank = len(shape)
     if rank not in (2, 3):
         raise NotImplementedError(
-            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {tuple(size)}."
+            f"affine_grid(): only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {tuple(size)}."
         )
+    if not theta.is_floating_point():
+        raise ValueError(f"affine_grid(): Expected theta to have floating point type, but got {theta.dtype}")
+    if min(size) <= 0:
+        raise ValueError(f"affine_grid(): Expected a size of positive numbers, got {tuple(size)}")
     if tuple(theta.shape) != (n, rank, rank + 1):
-        raise ValueError(
-            f"Expected a batch of {rank}D affine matrices of shape Nx{rank}x{rank + 1} for size {tuple(size)}. Got "
+        raise (RuntimeError if tuple(theta.shape[1:]) == (rank, rank + 1) else ValueError)(
+            f"affine_grid(): Expected theta as a batch of {rank}D affine matrices of shape Nx{rank}x{rank + 1} for size {tuple(size)}. Got "
             f"{tuple(theta.shape)}."
         )
     from ..moving.joining import stack
@@ -367,6 +380,7 @@ def grid_sample(
         raise ValueError(
             f"grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'"
         )
+    checks.same_dtype("grid_sample", input=input, grid=grid)
     rank = input.ndim - 2
     if rank not in (2, 3) or grid.ndim != input.ndim or (mode == "bicubic" and rank == 3):
         raise RuntimeError(

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ..declare import checks
 from ..declare.host import Result, computed, holds
 from ..declare.registry import library
 from ..moving.padding import pad
@@ -54,16 +55,17 @@ def _unpool(n: int) -> None:
             raise RuntimeError(
                 f"{who}(): Input to {who} should be a {n + 1}d or {n + 2}d Tensor, but got a tensor with {input.ndim} dimensions"
             )
+        window = spread(who, "kernel_size", kernel_size, n)
+        step = window if stride is None else spread(who, "stride", stride, n)
+        sizes = _output_sizes(who, input, n, window, step, spread(who, "padding", padding, n), output_size)
         if tuple(indices.shape) != tuple(input.shape):
             raise RuntimeError(
                 f"{who}(): Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got "
                 f"{list(indices.shape)}"
             )
+        checks.floating(who, input=input)
         if indices.dtype.name != "int64":
             raise RuntimeError(f"{who}(): elements in indices should be type int64 but got: {indices.dtype}")
-        window = spread(who, "kernel_size", kernel_size, n)
-        step = window if stride is None else spread(who, "stride", stride, n)
-        sizes = _output_sizes(who, input, n, window, step, spread(who, "padding", padding, n), output_size)
         volume, lead = math.prod(sizes), input.shape[:-n]
         if not holds((indices >= 0) & (indices < volume)):
             wrong = next(k for k in indices.reshape(-1).tolist() if not 0 <= k < volume)
@@ -100,6 +102,11 @@ def _fractional(n: int) -> None:
     ) -> Any:
         if input.ndim not in (n + 1, n + 2):
             raise RuntimeError(f"{who}(): Expected {n + 1}D or {n + 2}D tensor, but got: {list(input.shape)}")
+        checks.floating(who, input=input)
+        if 0 in input.shape[-n - 1 :]:
+            raise RuntimeError(
+                f"{who}(): Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}"
+            )
         if (output_size is None) == (output_ratio is None):
             raise ValueError(f"{who}(): exactly one of output_size and output_ratio must be given")
         window = spread(who, "kernel_size", kernel_size, n)

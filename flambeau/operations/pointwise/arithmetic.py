@@ -9,6 +9,7 @@ from ...codegen import functions as fn
 from ...codegen.differentiate import sign as sign_of
 from ...core.call.operation import rename
 from ...core.call.pointwise import PointwiseOp
+from ...core.make.elements import check_filling
 from ..declare.pointwise import ALL, BOOL, COMPLEX, EVERY, FLOATING, INTEGRAL, NUMBERS, NUMERIC, pointwise
 from ..declare.registry import library, register
 from ..declare.results import into
@@ -114,6 +115,9 @@ def _(grad):
 def trunc_quotient(input, other):
     """Quotient rounded towards zero."""
     return fn.trunc(input / other) if fn.is_float(input.dtype) else input / other
+
+
+rename(trunc_quotient, "div")
 
 
 @trunc_quotient.derivative
@@ -571,7 +575,9 @@ def bitwise_right_shift(input, other):
     reference="numpy.invert",
     differentiable=False,
     dtypes=INTEGRAL | BOOL,
-    refused=[(FLOATING, TypeError, "~ (operator.invert) is only implemented on integer and bool tensors")],
+    refused=[
+        (FLOATING | COMPLEX, TypeError, "~ (operator.invert) is only implemented on integer and bool tensors")
+    ],
 )
 def bitwise_not(input):
     """The complement of each element's bits; of bools, the opposite."""
@@ -628,7 +634,7 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
     return input + value * (tensor1 / tensor2)
 
 
-@pointwise(dtypes=FLOATING | COMPLEX, numbers=("weight",))
+@pointwise(dtypes=FLOATING | COMPLEX, numbers=("weight",), alike=("input", "end"))
 def lerp(input, end, weight):
     """input + weight · (end - input), computed from the nearer end."""
     return fn.where(
@@ -653,7 +659,7 @@ def _(grad, input, out):
     return grad * ratio, fn.like(grad, 0.0) * grad
 
 
-@pointwise(reference="numpy.heaviside", domain=(-2.0, 2.0))
+@pointwise(reference="numpy.heaviside", domain=(-2.0, 2.0), alike=("input", "values"))
 def heaviside(input, values):
     """0 below zero and for NaN, 1 above zero, `values` at it."""
     return fn.where(input == 0, values, fn.where(input > 0, fn.like(input, 1), fn.like(input, 0)))
@@ -814,23 +820,14 @@ def _where_method(input, condition, other):
 
 def masked_fill(input, mask, value):
     """input, with `value` (a number or a 0-dim tensor) where the mask (bool) holds."""
-    _check_mask(mask, value)
+    check_filling(input, mask, value, "masked_fill")
     return masked_value(input, mask, value)
 
 
 def masked_fill_(input, mask, value):
     """`masked_fill` in place."""
-    _check_mask(mask, value)
+    check_filling(input, mask, value, "masked_fill")
     return MASKED_IN_PLACE(input, mask, value)
-
-
-def _check_mask(mask, value) -> None:
-    if mask.dtype.name != "bool":
-        raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {mask.dtype}")
-    if getattr(value, "ndim", 0):
-        raise RuntimeError(
-            f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
-        )
 
 
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from ...codegen import functions as fn
 from ...core.base.tensor import TensorBase
-from ..declare.pointwise import EVERY, pointwise
+from ..declare.pointwise import EVERY, FLOATING, pointwise
 from ..declare.registry import library
 
 _MAKERS = frozenset(("float32", "float64"))
+_REFUSED = [(EVERY - FLOATING, RuntimeError, "expected both inputs to be floating-point tensors")]
 
 
-@pointwise(places=("complex",), in_place=False, dtypes=_MAKERS, name="complex")
+@pointwise(
+    places=("complex",),
+    in_place=False,
+    dtypes=_MAKERS,
+    refused=_REFUSED,
+    alike=("real", "imag"),
+    name="complex",
+)
 def complex_of(real, imag):
     """The complex numbers real + i·imag.
 
@@ -21,7 +29,7 @@ def complex_of(real, imag):
     return fn.pair(real, imag)
 
 
-@pointwise(places=("polar",), in_place=False, dtypes=_MAKERS)
+@pointwise(places=("polar",), in_place=False, dtypes=_MAKERS, refused=_REFUSED, alike=("abs", "angle"))
 def polar(abs, angle):
     """The complex numbers of that length and angle: abs · (cos angle + i·sin angle)."""
     return fn.pair(abs * fn.cos(angle), abs * fn.sin(angle))

@@ -6,6 +6,7 @@ import math
 
 from ...codegen import functions as fn
 from ...codegen.complex import FORMULAS
+from ...core.call.operation import rename
 from ..declare.pointwise import ALL, COMPLEX, EVERY, FLOATING, pointwise
 
 _EVERYWHERE, _POSITIVE, _UNIT = (-3.0, 3.0), (0.1, 4.0), (-0.9, 0.9)
@@ -236,6 +237,9 @@ def scaled_by_power(input, other):
     third = fn.trunc(other * (1.0 / 3.0))
     step = fn.exp2(third)
     return input * step * step * fn.exp2(other - third - third)
+
+
+rename(scaled_by_power, "ldexp")
 
 
 @scaled_by_power.derivative

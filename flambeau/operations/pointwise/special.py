@@ -14,6 +14,7 @@ from typing import Any
 from ...codegen import functions as fn
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange
+from ..declare import checks
 from ..declare.half_types import in_float32
 from ..declare.pointwise import pointwise
 from ..declare.registry import library
@@ -253,6 +254,7 @@ def mvlgamma(input: TensorBase, p: int, *, out: TensorBase | None = None) -> Ten
     """
     if p < 1:
         raise RuntimeError(f"mvlgamma(): p has to be greater than or equal to 1, got {p}")
+    checks.not_bool("mvlgamma", input=input)
     x = input if input.is_floating_point() else input * 1.0
     found = lgamma(x.unsqueeze(-1) - arange(p, dtype=x.dtype, device=x.device) / 2).sum(-1)
     found = found + p * (p - 1) / 4 * math.log(math.pi)

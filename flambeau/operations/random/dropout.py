@@ -5,12 +5,8 @@ from __future__ import annotations
 import warnings
 
 from ...core.base.tensor import TensorBase
+from ..declare import checks
 from ..declare.registry import library, register
-
-
-def _check(name: str, p: float) -> None:
-    if p < 0.0 or p > 1.0:
-        raise ValueError(f"{name}(): dropout probability has to be between 0 and 1, but got {p}")
 
 
 def _mask(name: str, input: TensorBase, p: float, lead: int | None) -> TensorBase:
@@ -28,7 +24,8 @@ def _dropped(
     name: str, input: TensorBase, p: float, training: bool, inplace: bool, lead: int | None = None
 ) -> TensorBase:
     """Elements, or slices of them (see `_mask`), zeroed with chance p, the others scaled by 1 / (1 - p)."""
-    _check(name, p)
+    if not 0.0 <= p <= 1.0:
+        checks.probability(name, "p", p, RuntimeError if p != p else ValueError)
     if not training or p == 0.0 or input.numel() == 0:
         return input
     found = input * 0.0 if p == 1.0 else input * _mask(name, input, p, lead).mul_(1.0 / (1.0 - p))
@@ -42,6 +39,7 @@ def dropout(input: TensorBase, p: float = 0.5, training: bool = True, inplace: b
 
 def _flat_dropout(input: TensorBase, p: float, train: bool) -> TensorBase:
     """`flambeau.dropout(input, p, train)`."""
+    checks.probability("dropout", "p", p, RuntimeError)
     return dropout(input, p, train)
 
 
@@ -89,7 +87,8 @@ def _alpha(
     name: str, input: TensorBase, p: float, training: bool, inplace: bool, lead: int | None = None
 ) -> TensorBase:
     """Self-normalising dropout: dropped elements become -α'; mean and variance stay (Klambauer et al. 2017)."""
-    _check(name, p)
+    if not 0.0 <= p <= 1.0:
+        checks.probability(name, "p", p, RuntimeError if p != p else ValueError)
     if not training or p == 0.0:
         return input
     if p == 1.0:

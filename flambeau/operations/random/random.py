@@ -24,6 +24,7 @@ from ...core.base.tensor import TensorBase
 from ...core.make.create import empty, empty_like
 from ...core.make.random import Generator, _reserve
 from ...core.views.views import view_as_real
+from ..declare import checks
 from ..declare.host import Result, computed, holds
 from ..declare.pointwise import Pointwise
 from ..declare.registry import library, register
@@ -200,7 +201,9 @@ def uniform_(
         return self
     _floating(self, "uniform_")
     if not low <= to:
-        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
+        raise RuntimeError(
+            f"uniform_(): expects to return a [from, to) range, but found from={low} > to={to}"
+        )
     kernel = wide_uniform_kernel if self.dtype.name == "float64" else uniform_kernel
     bits = 2.0 ** FLOAT16_BITS.get(self.dtype.name, 24)
     return _fill(self, "uniform_", lambda t: _draw(t, kernel, generator, low, to - low, bits))
@@ -215,7 +218,7 @@ def normal_(
     NotImplementedError for integer dtypes.
     """
     if not std >= 0:
-        raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
+        raise RuntimeError(f"normal_(): expects std >= 0.0, but found std {std}")
     if self.is_complex():
         normal_(view_as_real(self), mean, std / math.sqrt(2), generator=generator)
         return self
@@ -228,7 +231,7 @@ def exponential_(self: TensorBase, lambd: float = 1.0, *, generator: Generator |
     """Overwrite with exponentially distributed numbers of rate `lambd`, all above 0."""
     _floating(self, "exponential_")
     if not lambd > 0:
-        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+        raise RuntimeError(f"exponential_(): expects lambda > 0.0, but found lambda={lambd}")
     kernel = wide_exponential_kernel if self.dtype.name == "float64" else exponential_kernel
     return _fill(self, "exponential_", lambda t: _draw(t, kernel, generator, lambd))
 
@@ -249,7 +252,7 @@ def _from_uniform(self: TensorBase, who: str, generator: Generator | None, shape
 def geometric_(self: TensorBase, p: float, *, generator: Generator | None = None) -> TensorBase:
     """Overwrite with the number of trials up to the first success, each of probability p in (0, 1)."""
     if not 0 < p < 1:
-        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+        raise RuntimeError(f"geometric_(): expects p to be in (0, 1), but got p={p}")
     scale = -1.0 / math.log1p(-p)
     return _from_uniform(self, "geometric_", generator, lambda e: (e * scale).ceil().clamp(min=1.0))
 
@@ -260,7 +263,7 @@ def cauchy_(
     """Overwrite with Cauchy numbers of that median and scale."""
     _floating(self, "cauchy_")
     if not sigma > 0:
-        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+        raise RuntimeError(f"cauchy_(): expects sigma > 0.0, but found sigma={sigma}")
     return _from_uniform(
         self, "cauchy_", generator, lambda e: ((-e).exp() * math.pi - 0.5 * math.pi).tan() * sigma + median
     )
@@ -272,7 +275,7 @@ def log_normal_(
     """Overwrite with numbers whose logarithm is normal with that mean and standard deviation."""
     _floating(self, "log_normal_")
     if not std > 0:
-        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+        raise RuntimeError(f"log_normal_(): expects std > 0.0, but found std={std}")
     kernel = wide_normal_kernel if self.dtype.name == "float64" else normal_kernel
 
     def draw(t: TensorBase) -> None:
@@ -353,7 +356,7 @@ def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = 
         tape._check_in_place(self, "bernoulli_")
         return self.copy_(drawn)
     if not 0 <= p <= 1:
-        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+        raise RuntimeError(f"bernoulli_(): expects p to be in [0, 1], but got p={p}")
     limit = round(p * (1 << 32))
     stand_in = self.dtype.name if self.dtype.name not in ("bool", "int8", "uint8", "int16") else "int32"
     return _fill(
@@ -529,7 +532,10 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
     >>> flambeau.normal(flambeau.zeros(3), 0.0)
     tensor([0., 0., 0.])
     """
+    if isinstance(mean, TensorBase) and isinstance(std, (int, float)) and size is not None:
+        raise TypeError("normal(): argument 'size' goes with a mean and a std that are numbers")
     if isinstance(mean, TensorBase) or isinstance(std, TensorBase):
+        checks.floating("normal", **({"mean": mean} if isinstance(mean, TensorBase) else {"std": std}))
         if isinstance(std, TensorBase) and not holds(std >= 0):
             raise RuntimeError("normal(): normal expects all elements of std >= 0.0")
         if not isinstance(std, TensorBase) and not std >= 0:
@@ -609,9 +615,9 @@ def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, 
     >>> flambeau.multinomial(flambeau.tensor([0., 1., 0.]), 2, replacement=True)
     tensor([1, 1])
     """
-    if input.ndim not in (1, 2):
-        raise RuntimeError(f"multinomial(): prob_dist must be 1 or 2 dim, got {input.ndim}")
-    _floating(input, "multinomial")
+    checks.rank("multinomial", "input", input, 1, 2)
+    checks.dtypes("multinomial", checks.FLOATS, RuntimeError, input=input)
+    checks.dtypes("multinomial", ("int64",), RuntimeError, out=out)
     if num_samples <= 0:
         raise RuntimeError(f"multinomial(): cannot sample n_sample <= 0 samples, got {num_samples}")
     if not replacement and num_samples > input.shape[-1]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
+from ..declare import checks
 from ..declare.host import Result, computed
 from ..declare.registry import library
 from ..declare.results import accepts_out, named_result
@@ -28,6 +29,7 @@ def _checked(who: str, input: TensorBase, weight: TensorBase | None) -> None:
 def _bins(who: str, bins: Any, low_high: Sequence[float] | None) -> int:
     """How many bins there are, given as their number or by their edges."""
     if isinstance(bins, TensorBase):
+        checks.rank(who, "bins", bins, 1)
         return bins.shape[0] - 1
     if not isinstance(bins, int):
         raise TypeError(f"{who}(): bins must be an int or a tensor, not {type(bins).__name__}")
@@ -105,6 +107,11 @@ def histogramdd(
     if input.ndim < 2:
         raise RuntimeError(
             f"histogramdd(): input tensor should have at least 2 dimensions, but got {input.ndim}"
+        )
+    if weight is not None and tuple(weight.shape) != tuple(input.shape[:-1]):
+        raise RuntimeError(
+            f"histogramdd(): expected weight to have the input's shape but for its last dimension, {list(input.shape[:-1])}, got "
+            f"{list(weight.shape)}"
         )
     n = input.shape[-1]
     each = list(bins) if isinstance(bins, (list, tuple)) else [bins] * n

@@ -40,6 +40,11 @@ def _filled(input: TensorBase, mask: TensorBase | None, value: Any) -> TensorBas
         return input
     if mask.dtype.name != "bool":
         raise RuntimeError(f"masked: mask must be a bool tensor, got {mask.dtype}")
+    if mask.ndim > input.ndim:
+        raise IndexError(
+            f"masked: expected a mask that broadcasts to the input, got mask of shape {list(mask.shape)} for input of shape "
+            f"{list(input.shape)}"
+        )
     return input.masked_fill(~mask, value)
 
 

@@ -11,6 +11,7 @@ from ...codegen import kernels as kn
 from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
+from ..declare import checks
 from ..declare.host import holds
 from ..declare.pointwise import COMPLEX, FLOATING, NUMBERS
 from ..declare.registry import library, register
@@ -274,10 +275,19 @@ def diff(
     tensor([3, 5])
     """
     if input.ndim == 0:
-        raise RuntimeError("diff expects input to be at least one-dimensional")
+        raise RuntimeError("diff(): expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"diff(): order must be non-negative but got {n}")
     axis = _wrapped(dim, input, "diff")
+    for name, more in (("prepend", prepend), ("append", append)):
+        if more is None:
+            continue
+        checks.rank("diff", name, more, input.ndim)
+        if any(a != b for d, (a, b) in enumerate(zip(more.shape, input.shape)) if d != axis):
+            raise RuntimeError(
+                f"diff(): expected '{name}' to have the shape of the input but along dimension {axis}, got {list(more.shape)} for "
+                f"{list(input.shape)}"
+            )
     if n == 0:
         return into(out, input.clone(), "diff")
     parts = [p for p in (prepend, input, append) if p is not None]
@@ -294,13 +304,18 @@ def _panels(y: TensorBase, x: TensorBase | None, dx, dim: int, who: str) -> Tens
     if y.ndim == 0:
         raise IndexError(f"{who}(): Dimension specified as {dim} but tensor has no dimensions")
     axis = _wrapped(dim, y, who)
+    checks.not_bool(who, y=y, x=x)
+    if x is not None and x.ndim > y.ndim:
+        raise RuntimeError(
+            f"{who}(): expected 'x' to have at most as many dimensions as 'y', {y.ndim}, got {x.ndim}"
+        )
     if y.shape[axis] == 0:
         return (y.narrow(axis, 0, 0)) * 1.0
     n = y.shape[axis] - 1
     sums = y.narrow(axis, 1, n) + y.narrow(axis, 0, n)
     if x is None:
         return sums * dx
-    if x.ndim == 1 and y.ndim > 1:
+    if x.ndim == 1:
         if x.shape[0] != y.shape[axis]:
             raise RuntimeError(
                 f"{who}(): There must be one `x` value for each sample point, got {x.shape[0]} and {y.shape[axis]}"
@@ -394,6 +409,8 @@ def gradient(
         raise RuntimeError(
             f"gradient(): expected spacing to be unspecified, a scalar or a list of length {len(axes)}, got length {len(spacings)}"
         )
+    if input.dtype.name in ("uint8", "bool"):
+        raise RuntimeError(f"gradient(): expected input of signed numbers, got {input.dtype}")
     if not (input.is_floating_point() or input.is_complex()):
         input = input * 1.0
     found = []

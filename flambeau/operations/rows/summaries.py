@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import result_type
 from ...core.call.pointwise import set_sum_to
+from ..declare import checks
 from ..declare.half_types import in_float32
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, category, into, named_result
@@ -25,10 +27,14 @@ def sum_to_size(input, *size):
     """Sum over the dimensions along which a tensor of shape `size` would broadcast to this one."""
     sizes = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     lead = input.ndim - len(sizes)
+    if lead < 0:
+        raise RuntimeError(
+            f"sum_to_size(): size {list(sizes)} is not expandable to size {list(input.shape)}."
+        )
     dims = tuple(range(lead)) + tuple(
         d for d in range(lead, input.ndim) if sizes[d - lead] == 1 and input.shape[d] != 1
     )
-    if lead < 0 or any(s != input.shape[lead + d] and s != 1 for d, s in enumerate(sizes)):
+    if any(s != input.shape[lead + d] and s != 1 for d, s in enumerate(sizes)):
         raise RuntimeError(
             f"sum_to_size(): size {list(sizes)} is not expandable to size {list(input.shape)}."
         )
@@ -186,14 +192,30 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     return vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
 
 
+def check_norm(who: str, x: TensorBase, ord: Any, dtype: Any) -> None:
+    """RuntimeError for numbers that have no norm, a complex order, and a dtype that would take something from the numbers."""
+    if not (x.is_floating_point() or x.is_complex()):
+        raise RuntimeError(f"{who}(): Expected a floating point or complex tensor as input. Got {x.dtype}")
+    if isinstance(ord, complex):
+        raise RuntimeError(
+            f"{who}(): Expected a non-complex number as argument 'ord', the order of the norm, got {ord}"
+        )
+    if dtype is None:
+        return
+    if not (dtype.is_floating_point or dtype.is_complex) or dtype.is_complex != x.is_complex():
+        kind = "complex for complex inputs" if x.is_complex() else "real floating point for real inputs"
+        raise RuntimeError(f"{who}(): argument 'dtype' should be {kind}, but got {dtype}")
+    if dtype.itemsize < x.dtype.itemsize:
+        raise RuntimeError(
+            f"{who}(): the dtype of the input, {x.dtype}, should be convertible without narrowing to the argument 'dtype', {dtype}"
+        )
+
+
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
     """The norm of order `ord` of vectors along `dim` (all dimensions flattened by default); its derivative is 0 where an
     element (or all of them) is 0.
     """
-    if not (x.is_floating_point() or x.is_complex()):
-        raise RuntimeError(
-            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}"
-        )
+    check_norm("linalg.vector_norm", x, ord, dtype)
     if dtype is not None:
         x = x.to(dtype)
     x = x.abs() if x.is_complex() else x
@@ -235,6 +257,7 @@ def dist(input, other, p=2):
 @accepts_out
 def nansum(input, dim=None, keepdim=False, *, dtype=None):
     """Sum in which NaN counts as zero."""
+    checks.dtypes("nansum", checks.FLOATS | checks.INTEGERS | {"bool"}, RuntimeError, input=input)
     return r.sum_(
         input.masked_fill(input.isnan(), 0) if input.is_floating_point() else input, dim, keepdim, dtype=dtype
     )
@@ -245,6 +268,11 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
 @in_float32()
 def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     """Mean of the elements that are numbers."""
+    checks.dtypes("nanmean", checks.FLOATS | checks.COMPLEXES, RuntimeError, input=input)
+    if input.is_complex():
+        return r.sum_(input.masked_fill(input.isnan(), 0), dim, keepdim, dtype=dtype) / r.sum_(
+            (~input.isnan()).to(input.dtype), dim, keepdim
+        )
     return nansum(input, dim, keepdim, dtype=dtype) / r.sum_((~input.isnan()).to(input.dtype), dim, keepdim)
 
 
@@ -300,9 +328,9 @@ def renorm(input, p, dim, maxnorm, *, out=None):
     """
     if input.ndim < 2:
         raise RuntimeError(f"renorm(): input needs at least 2 dimensions, got {input.ndim} dimensions")
-    if p <= 0 or maxnorm < 0:
+    if isinstance(p, complex) or not p > 0 or not maxnorm >= 0:
         raise RuntimeError(
-            f"renorm(): non-positive-norm or negative maxnorm not supported, got {p} and {maxnorm}"
+            f"renorm(): expected p, a real number, to be > 0 and maxnorm to be >= 0, got {p} and {maxnorm}"
         )
     if not -input.ndim <= dim < input.ndim:
         raise IndexError(

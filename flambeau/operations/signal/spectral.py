@@ -166,6 +166,10 @@ def _sized(who: str, x: TensorBase, s: Any, dim: Any) -> tuple[list[int], tuple[
                 f"{who}(): When given, dim and shape arguments must have the same length, got {len(axes)} and {len(s)}"
             )
     sizes = [x.shape[a] if s is None or s[k] == -1 else s[k] for k, a in enumerate(axes)]
+    if (
+        s is not None and isinstance(dim, int) and s[0] == -1
+    ):  # `n` of one dimension; in `s` it stands for the size itself
+        raise RuntimeError(f"{who}(): Invalid number of data points (-1) specified for n")
     for n in sizes:
         if n < 1:
             raise RuntimeError(f"{who}(): Invalid number of data points ({n}) specified")
@@ -204,9 +208,11 @@ def _complex_to_real(
 ) -> TensorBase:
     """The inverse transform of half of Hermitian values; the forward one is that of their conjugates."""
     x = _complex(who, input)
+    if s is not None and not len(s):
+        raise RuntimeError(f"{who}(): must transform at least one axis, got s={tuple(s)}")
     last = -1 if s is None else tuple(s)[-1]
     halves = None if s is None else (*tuple(s)[:-1], 1 if last == -1 else last // 2 + 1)
-    if last != -1 and last < 1:
+    if (last != -1 or isinstance(dim, int)) and s is not None and last < 1:
         raise RuntimeError(f"{who}(): Invalid number of data points ({last}) specified")
     _, axes = _sized(who, x, halves, dim)
     if not axes:
@@ -315,17 +321,24 @@ rfftfreq = _frequencies(
 )
 
 
+def _places(input: TensorBase, dim: Any, who: str) -> tuple[int, ...]:
+    """The dimensions that `dim` names; IndexError where there is no such."""
+    if input.ndim == 0:
+        raise IndexError(f"{who}(): argument 'dim': the input has no dimensions, got {dim}")
+    return tuple(_wrapped(d, input, who) for d in _spread((dim,)))
+
+
 @library("spectral", "fft.fftshift", reference="numpy.fft.fftshift")
 def fftshift(input: TensorBase, dim: Any = None) -> TensorBase:
     """The frequency zero moved to the middle, along `dim` (all by default)."""
-    axes = tuple(range(input.ndim)) if dim is None else _spread((dim,))
+    axes = tuple(range(input.ndim)) if dim is None else _places(input, dim, "fftshift")
     return roll(input, [input.shape[a] // 2 for a in axes], axes) if axes else input.clone()
 
 
 @library("spectral", "fft.ifftshift", reference="numpy.fft.ifftshift")
 def ifftshift(input: TensorBase, dim: Any = None) -> TensorBase:
     """The inverse of `fftshift`."""
-    axes = tuple(range(input.ndim)) if dim is None else _spread((dim,))
+    axes = tuple(range(input.ndim)) if dim is None else _places(input, dim, "ifftshift")
     return roll(input, [-(input.shape[a] // 2) for a in axes], axes) if axes else input.clone()
 
 
@@ -365,6 +378,10 @@ def stft(
     for real signals) leaves n_fft/2 + 1 frequencies.  RuntimeError for arguments that do not fit, and unless `return_complex`
     is given for a real signal.
     """
+    if not (input.is_floating_point() or input.is_complex()):
+        raise RuntimeError(
+            f"stft(): expected a tensor of floating point or complex values as input, got {input.dtype}"
+        )
     if input.ndim not in (1, 2):
         raise RuntimeError(f"stft(): expected a 1D or 2D tensor, but got {input.ndim}D")
     complex_input = input.is_complex() or (window is not None and window.is_complex())
@@ -385,7 +402,9 @@ def stft(
     onesided = not complex_input if onesided is None else onesided
     if onesided and complex_input:
         raise RuntimeError("stft(): Cannot have onesided output if window or input is complex")
-    frames = x.unfold(-1, n_fft, hop) * _window("stft", window, win_length or n_fft, n_fft, x)
+    frames = x.unfold(-1, n_fft, hop) * _window(
+        "stft", window, n_fft if win_length is None else win_length, n_fft, x
+    )
     scale = 1.0 / math.sqrt(n_fft) if normalized else 1.0
     found = r2c(frames, (2,), scale) if onesided else c2c(_complex("stft", frames), (2,), scale, True)
     found = found.mT

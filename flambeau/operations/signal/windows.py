@@ -9,6 +9,7 @@ from typing import Any
 from ...core.base.dtypes import by_name, get_default_dtype
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, empty
+from ..declare.checks import FLOATS
 from ..declare.registry import library
 from ..pointwise.special import i0
 
@@ -16,20 +17,28 @@ DOUBLE = by_name["float64"]
 
 
 def _made(
-    who: str, M: int, sym: bool, shape: Callable, dtype: Any, layout: Any, device: Any, requires_grad: bool
+    who: str,
+    M: int,
+    sym: bool,
+    shape: Callable,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    kinds: frozenset[str] = frozenset(("float32", "float64")),
 ) -> TensorBase:
     """`shape(k, n)` for k = 0 … M-1, in float64 on the CPU and then rounded and moved; n is the distance of the first and last
     element of a period.
 
-    ValueError for a negative M, RuntimeError where the dtype is not a floating-point one.
+    ValueError for a negative M, or where the dtype is not one of `kinds`.
     """
     if not isinstance(M, int):
         raise TypeError(f"{who}(): argument 'M' (position 1) must be int, not {type(M).__name__}")
     if M < 0:
         raise ValueError(f"{who}(): requires non-negative window length, got M={M}")
     dtype = get_default_dtype() if dtype is None else dtype
-    if not dtype.is_floating_point:
-        raise ValueError(f"{who}(): expects floating point dtypes, got: {dtype}")
+    if dtype.name not in kinds:
+        raise ValueError(f"{who}(): argument 'dtype': expects one of {sorted(kinds)}, got: {dtype}")
     found = empty(0, dtype=dtype, layout=layout, device=device)
     if M == 1:
         found = arange(1, 2, dtype=dtype, device=device)
@@ -39,14 +48,18 @@ def _made(
     return found.requires_grad_(requires_grad)
 
 
-def _window(name: str, what: str, shape: Callable, **given: float) -> None:
-    """Declare `signal.windows.name(M, *, …given, sym=True)`."""
+def _window(
+    name: str, what: str, shape: Callable, check: Callable | None = None, **given: float | None
+) -> None:
+    """Declare `signal.windows.name(M, *, …given, sym=True)`; `check(sym, …given)` raises for values that it does not take."""
 
     def function(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False, **options):
         unknown = set(options) - set(given)
         if unknown:
             raise TypeError(f"{name}() got an unexpected keyword argument '{sorted(unknown)[0]}'")
         values = {**given, **options}
+        if check is not None:
+            check(sym, **values)
         return _made(name, M, sym, lambda k, n: shape(k, n, **values), dtype, layout, device, requires_grad)
 
     function.__name__ = function.__qualname__ = name
@@ -71,16 +84,29 @@ def _kaiser(k: TensorBase, n: int, beta: float) -> TensorBase:
     return i0(beta * (1.0 - x * x).clamp(min=0.0).sqrt()) / i0(k.new_tensor(beta))
 
 
-def _gaussian(k: TensorBase, n: int, std: float) -> TensorBase:
+def _check_beta(sym: bool, beta: float) -> None:
+    if beta < 0:
+        raise ValueError(f"kaiser(): beta must be non-negative, got: {beta} instead.")
+
+
+def _check_std(sym: bool, std: float) -> None:
     if std <= 0:
-        raise ValueError(f"gaussian(): Standard deviation must be positive, got: {std} instead.")
+        raise ValueError(f"gaussian(): std, the standard deviation, must be positive, got: {std} instead.")
+
+
+def _check_decay(sym: bool, center: float | None, tau: float) -> None:
+    if tau <= 0:
+        raise ValueError(f"exponential(): tau must be positive, got: {tau} instead.")
+    if sym and center is not None:
+        raise ValueError(f"exponential(): center must be None for symmetric windows, got: {center}")
+
+
+def _gaussian(k: TensorBase, n: int, std: float) -> TensorBase:
     x = (k - n / 2) / std
     return (x * x * -0.5).exp()
 
 
 def _exponential(k: TensorBase, n: int, center: float | None, tau: float) -> TensorBase:
-    if tau <= 0:
-        raise ValueError(f"exponential(): Tau must be positive, got: {tau} instead.")
     return ((k - (n / 2 if center is None else center)).abs() / -tau).exp()
 
 
@@ -88,11 +114,11 @@ NUTTALL = (0.3635819, 0.4891775, 0.1365995, 0.0106411)
 _window("bartlett", "Triangle", lambda k, n: 1.0 - (k * (2.0 / n) - 1.0).abs())
 _window("blackman", "Blackman window", lambda k, n: _cosines(k, n, (0.42, 0.5, 0.08)))
 _window("cosine", "Half a period of the sine", lambda k, n: ((k + 0.5) * (math.pi / (n + 1))).sin())
-_window("exponential", "exp(-|k - center| / tau)", _exponential, center=None, tau=1.0)  # type: ignore[arg-type]
-_window("gaussian", "exp(-((k - n/2) / std)² / 2)", _gaussian, std=1.0)
+_window("exponential", "exp(-|k - center| / tau)", _exponential, _check_decay, center=None, tau=1.0)
+_window("gaussian", "exp(-((k - n/2) / std)² / 2)", _gaussian, _check_std, std=1.0)
 _window("hamming", "Hamming window", lambda k, n: _cosines(k, n, (0.54, 0.46)))
 _window("hann", "Hann window", lambda k, n: _cosines(k, n, (0.5, 0.5)))
-_window("kaiser", "Kaiser window", _kaiser, beta=12.0)
+_window("kaiser", "Kaiser window", _kaiser, _check_beta, beta=12.0)
 _window("nuttall", "Nuttall window with continuous first derivative", lambda k, n: _cosines(k, n, NUTTALL))
 
 
@@ -158,12 +184,12 @@ def _old(name: str, what: str, shape: Callable, *parameters: tuple[str, float]) 
         given.update(named)
         if window_length < 0:
             raise RuntimeError(
-                f"{name} requires non-negative window_length, got window_length={window_length}"
+                f"{name}(): requires non-negative window_length, got window_length={window_length}"
             )
         if dtype is not None and not dtype.is_floating_point:
-            raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
+            raise RuntimeError(f"{name}(): expects floating point dtypes, got: {dtype}")
         values = lambda k, n: shape(k, n, **given)
-        return _made(name, window_length, not periodic, values, dtype, layout, device, requires_grad)
+        return _made(name, window_length, not periodic, values, dtype, layout, device, requires_grad, FLOATS)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{what}: a period of that length or, unless `periodic`, symmetric."
