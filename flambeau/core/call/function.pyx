@@ -9,6 +9,7 @@ from ..base.tensor cimport ON_TAPE, TensorBase
 from ..tape.history cimport lies_in
 from ..tape.formulas import set_shown
 from .errors import ascribe
+from .out import into
 from .operation cimport Op, make_callable, prepare_op
 from .signature cimport Signature, signature_of
 
@@ -22,11 +23,14 @@ cdef class FunctionOp(Op):
 
     cdef readonly object function
     cdef bint owns                  # its results are views of its arguments at most
+    cdef bint has_out               # takes `out=`, which the function itself does not know
 
-    def __cinit__(self, function, str name=None, bint owns=True):
+    def __cinit__(self, function, str name=None, bint owns=True, bint out=False):
         prepare_op(self, name or function.__name__, call_function)
         self.function, self.owns = function, owns
-        self.signature = signature_of(function)
+        self.signature, self.has_out = signature_of(function), out
+        if out:
+            self.signature = self.signature.with_out()
         vars(self).update(getattr(function, "__dict__", {}))
         setattr(self, "__module__", getattr(function, "__module__", None))
         setattr(self, "__doc__", function.__doc__)
@@ -53,6 +57,8 @@ cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, P
             names = <PyObject*>keywords
         if signature.checks:
             signature.check_all(op.name, args, nargs, names)
+    if op.has_out and names != NULL and "out" in <tuple>names:
+        return call_with_out(op, args, nargs, <tuple>names)
     try:
         found = PyObject_Vectorcall(op.function, args, flagged, names)
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
@@ -67,6 +73,14 @@ cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, P
                 if isinstance(t, TensorBase) and (<TensorBase>t).base is not None:
                     release(<TensorBase>t, args, flagged, names)
     return found
+
+
+cdef object call_with_out(FunctionOp op, PyObject** args, Py_ssize_t nargs, tuple names):
+    """The function's result in the tensor given, which shares no memory with the arguments and has the result's dtype."""
+    cdef tuple given = tuple([<object>args[k] for k in range(nargs)])
+    cdef dict named = {names[k]: <object>args[nargs + k] for k in range(len(names))}
+    out = named.pop("out")
+    return into(out, op.function(*given, **named), own_name(op), True, (*given, *named.values()))
 
 
 cdef int release(TensorBase t, PyObject** args, size_t flagged, PyObject* names) except -1:

@@ -95,3 +95,13 @@ cdef bint reaches(int64_t distance, const int64_t* steps, const int64_t* counts,
         if reaches(distance - k * steps[0], steps + 1, counts + 1, n - 1, budget):
             return True
     return False
+
+
+def require_apart(str who, TensorBase out, list inputs) -> None:
+    """RuntimeError where two elements of `out` lie in one place, or one in the memory of an input."""
+    cdef TensorBase t
+    check_apart(out, who)
+    for t in inputs:
+        if t.storage is out.storage and t.count and out.count and meet(t, out):
+            raise RuntimeError(f"{who}(): unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                               "single memory location. Please clone() the tensor before performing the operation.")

@@ -80,6 +80,12 @@ cdef class Signature:
                 for k, name in enumerate(self.names)])
         return self.whole
 
+    def with_out(self):
+        """The same parameters, and `out` by name."""
+        kinds = tuple([self.kinds[k] for k in range(self.total)]) + (0,)
+        return Signature(self.names + ("out",), self.positional, self.required, kinds, self.open,
+                         {p.name: p.default for p in self.told().parameters.values() if p.default is not p.empty})
+
     cdef int bind(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found) except -1:
         """Fill `found` (borrowed; NULL where nothing was given), and check the kinds of what was given."""
         cdef int k

@@ -18,6 +18,7 @@ from ..views.views cimport cut
 from ..base.device cimport Device
 from ..base.sizes cimport add_overflow
 from ..call.signature cimport MAX_BOUND, Signature
+from ..call.overlap import require_apart
 from ..call.operation cimport Op, make_callable, prepare_op
 from ..call.pointwise cimport copied
 from ..call.kernels cimport one_device
@@ -243,6 +244,8 @@ cdef object call_join(PyObject* callable, PyObject** args, size_t flagged, PyObj
     op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), names, found)
     result = joined(<object>found[0], 0 if found[1] == NULL else <object>found[1], op.new, op.name)
     out = None if found[2] == NULL else <object>found[2]
+    if out is not None:
+        require_apart(op.name, <TensorBase?>out if isinstance(out, TensorBase) else result, list(<object>found[0]))
     return result if out is None else into(result, out, op.name)
 
 

@@ -117,12 +117,13 @@ def register(
     domain: tuple[float, float] = (-3.0, 3.0),
     differentiable: bool = True,
     thin: bool = False,
+    out: bool = False,
     **details: Any,
 ) -> Callable:
     """Enter an operation; `places` defaults to the flat namespace and a method of Tensor.
 
     A function becomes a `FunctionOp`.  The results of one in Python are views of its arguments only, unless it is `thin`:
-    then it chooses one operation, and hands on what that one returns.
+    then it chooses one operation, and hands on what that one returns.  `out`: it gets the keyword `out=`, for a tensor apart.
     """
     if name in REGISTRY:
         raise ValueError(f"the operation {name} is declared twice")
@@ -131,7 +132,7 @@ def register(
     if details.setdefault("on_host", kind in ON_HOST):
         function = through_host(function)
     owns = isinstance(function, types.FunctionType) and kind not in HANDED_ON and not thin
-    function, in_place = as_operation(function, owns), as_operation(in_place, False)
+    function, in_place = as_operation(function, owns, out), as_operation(in_place, False)
     if kind == "composite" and isinstance(function, FunctionOp):
         function.composite = function.function  # what a mode may ask for instead
     for place in places[:1]:
@@ -144,10 +145,10 @@ def register(
     return function
 
 
-def as_operation(function: Any, owns: bool) -> Any:
+def as_operation(function: Any, owns: bool, out: bool = False) -> Any:
     """The operation that a function in Python or Cython computes; what is none stays what it is."""
     if isinstance(function, (types.FunctionType, COMPILED)):
-        return FunctionOp(function, owns=owns)
+        return FunctionOp(function, owns=owns, out=out)
     return function
 
 

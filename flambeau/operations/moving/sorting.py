@@ -46,10 +46,11 @@ def _order(x: TensorBase, dim: int, descending: bool, first: int = -1) -> Tensor
     return order(x.movedim(dim, -1), descending, first).movedim(-1, dim).contiguous()
 
 
-def _given(out: tuple | None, result: tuple) -> tuple:
+def _given(out: tuple | None, result: tuple, apart: tuple | None = None) -> tuple:
     if out is None:
         return result
-    return type(result)(*[into(o, r, type(result).__name__) for o, r in zip(out, result)])
+    who = type(result).__name__
+    return type(result)(*[into(o, r, who, apart=apart) for o, r in zip(out, result)])
 
 
 def _ordered(who: str, input: TensorBase) -> None:
@@ -163,7 +164,7 @@ def kthvalue(
     if input.ndim == 0:
         return _given(out, kthvalue_result(input.clone(), _zero_place(input)))
     places = _order(input, axis, False, k).narrow(axis, k - 1, 1)
-    return _given(out, _pick(input, axis, places, keepdim, kthvalue_result))
+    return _given(out, _pick(input, axis, places, keepdim, kthvalue_result), (input,))
 
 
 def _median_places(input: TensorBase, axis: int, skip_nan: bool) -> TensorBase:

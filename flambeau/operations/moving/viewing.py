@@ -20,6 +20,9 @@ _METHODS = """
 _INDEXING = """
     index_select index_put masked_select nonzero index_add index_copy index_fill take masked_scatter argwhere put
 """
+_WITH_OUT = """
+    index_select masked_select nonzero take index_add index_copy gather take_along_dim scatter scatter_add scatter_reduce index_reduce
+"""
 _SCATTER = "gather take_along_dim scatter scatter_add scatter_reduce index_reduce"
 
 for _name in _BOTH.split():
@@ -31,7 +34,13 @@ for _name in ("atleast_1d", "atleast_2d", "atleast_3d", "view_as_real", "view_as
 register("broadcast_to", "view", views.broadcast_to)
 for _module, _names in ((indexing, _INDEXING), (scatter, _SCATTER)):
     for _name in _names.split():
-        register(_name, "indexing", getattr(_module, _name), in_place=getattr(_module, _name + "_", None))
+        register(
+            _name,
+            "indexing",
+            getattr(_module, _name),
+            in_place=getattr(_module, _name + "_", None),
+            out=_name in _WITH_OUT.split(),
+        )
 
 for _name in ("T", "mT", "H", "mH"):
     setattr(Tensor, _name, property(FunctionOp(getattr(views, f"get_{_name}"), _name, owns=False)))

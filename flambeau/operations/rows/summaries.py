@@ -72,7 +72,7 @@ min = _extreme("min", r.amin, minimum, r.min_with_index)  # noqa: A001
 
 
 @library("composite")
-@accepts_out
+@accepts_out(exact=True)
 def aminmax(input, *, dim=None, keepdim=False):
     """Smallest and largest element as a named tuple (min, max)."""
     return aminmax_result(r.amin(input, dim, keepdim), r.amax(input, dim, keepdim))
