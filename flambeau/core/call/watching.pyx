@@ -64,6 +64,11 @@ def pop_mode(bint upper):
     return modes[len(modes) - 1]
 
 
+def is_watched() -> bool:
+    """Whether somebody, in whatever thread, is to be asked before operations run."""
+    return late.watched != 0
+
+
 def modes_on(bint upper) -> list:
     """The modes that see what is called now, the outermost first."""
     return list(stack_of(upper))

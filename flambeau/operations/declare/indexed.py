@@ -28,6 +28,8 @@ from ...codegen import indexed as ix
 from ...codegen.expr import Expr
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ...core.call.function import FunctionOp
+from ...core.call.watching import is_watched
 from ...core.loops import indexed as core
 from ...core.make.create import empty
 from .pointwise import CODE_NAMES, compute_dtype
@@ -91,6 +93,8 @@ class Indexed:
         self.static, self.dtypes, self.writes = frozenset(static), tuple(dtypes), writes
         self.moved = [n in moves or (k == 0 and writes and bool(moves)) for k, n in enumerate(self.operands)]
         self.launcher = core.Launcher(self, self.static, effort)
+        # what those who watch are shown
+        self.making, self.writing = (FunctionOp(f, self.name, owns=False) for f in (self.made, self.written))
 
     def __call__(self, shape: Sequence[int], *inputs: TensorBase, most: int = 0, **params: Any) -> Any:
         """The results, each of that shape: a tensor, or a tuple of them.
@@ -98,6 +102,10 @@ class Indexed:
         `most`: the largest number that the body computes on the way to a place, where that is more than an argument
         times a size.
         """
+        return (self.making if is_watched() else self.made)(shape, *inputs, most=most, **params)
+
+    def made(self, shape: Sequence[int], *inputs: TensorBase, most: int = 0, **params: Any) -> Any:
+        """A call past the door."""
         first, shape = inputs[0], tuple(shape)
         outs = tuple([empty(shape, dtype=d or first.dtype, device=first.device) for d in self.dtypes])
         self.run(outs, inputs, shape, 0, True, params, most)
@@ -116,6 +124,19 @@ class Indexed:
 
         `lanes`: neighbours along the last axis that is not serial are neighbours in memory.
         """
+        write = self.writing if is_watched() else self.written
+        return write(out, axes, *inputs, serial=serial, lanes=lanes, **params)
+
+    def written(
+        self,
+        out: TensorBase,
+        axes: Sequence[int],
+        *inputs: TensorBase,
+        serial: int,
+        lanes: bool,
+        **params: Any,
+    ) -> TensorBase:
+        """`into` past the door."""
         self.run((out,), inputs, tuple(axes), serial, lanes, params)
         return out
 

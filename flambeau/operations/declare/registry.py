@@ -124,6 +124,7 @@ def register(
 
     A function becomes a `FunctionOp`.  The results of one in Python are views of its arguments only, unless it is `thin`:
     then it chooses one operation, and hands on what that one returns.  `out`: it gets the keyword `out=`, for a tensor apart.
+    A composite is made of operations that modes may ask for, unless it is a `whole`.
     """
     if name in REGISTRY:
         raise ValueError(f"the operation {name} is declared twice")
@@ -133,7 +134,7 @@ def register(
         function = through_host(function)
     owns = isinstance(function, types.FunctionType) and kind not in HANDED_ON and not thin
     function, in_place = as_operation(function, owns, out), as_operation(in_place, False)
-    if kind == "composite" and isinstance(function, FunctionOp):
+    if kind == "composite" and not details.get("whole") and isinstance(function, FunctionOp):
         function.composite = function.function  # what a mode may ask for instead
     for place in places[:1]:
         call_as(function, place)

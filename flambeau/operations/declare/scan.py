@@ -17,6 +17,8 @@ from ...codegen import expr as ex
 from ...codegen import kernels as kn
 from ...core.base.dtypes import dtype
 from ...core.base.tensor import TensorBase
+from ...core.call.function import FunctionOp
+from ...core.call.watching import is_watched
 from ...core.loops import scan as core_scan
 from .pointwise import ALL, CODE_NAMES, CODES, compute_dtype
 
@@ -30,8 +32,13 @@ class Scan:
         self.name, self.body, self.dtypes = body.__name__, body, dtypes
         self.__doc__ = body.__doc__
         self.kernels: dict = {}  # filled and read by core/loops/scan.pyx
+        self.scanning = FunctionOp(self.scanned, self.name, owns=False)  # what those who watch are shown
 
     def __call__(self, input: TensorBase, dim: int, given: dtype | None = None):
+        return (self.scanning if is_watched() else self.scanned)(input, dim, given)
+
+    def scanned(self, input: TensorBase, dim: int, given: dtype | None):
+        """A call past the door."""
         return core_scan.scan(self, input, dim, given or input.dtype)
 
     def program(self, memory: str, working: str) -> tuple[list[ex.Expr], list[str]]:

@@ -610,7 +610,7 @@ def _declare(n: int) -> None:
     ):
         function.__name__ = function.__qualname__ = name
         function.__doc__ = f"{what}, with stride, padding, dilation and groups."
-        register(name, "composite", function, places=(name, f"nn.functional.{name}"))
+        register(name, "composite", function, places=(name, f"nn.functional.{name}"), whole=True)
 
 
 for _n in (1, 2, 3):
