@@ -7,6 +7,7 @@ import math
 from ...codegen import expr as ex
 from ...codegen import functions as fn
 from ...codegen.differentiate import sign as sign_of
+from ...core.base.tensor import TensorBase
 from ...core.call.operation import rename
 from ...core.call.pointwise import PointwiseOp
 from ...core.make.elements import check_filling
@@ -680,7 +681,6 @@ def positive(input):
 
 def _no_integer_zero(name: str, input, other) -> None:
     """Integers have no quotient by zero: RuntimeError, before any kernel runs."""
-    from ...core.base.tensor import TensorBase
     from ...core.call.operands import result_type
     from ..declare.host import holds
 
@@ -760,8 +760,6 @@ SHORT_POWERS = {0.5: root, -0.5: inverse_root, -1: inverse, 3: cube}  # of float
 
 def pow(input, exponent, *, out=None):  # noqa: A001
     """input ** exponent, element by element; RuntimeError for a negative integer exponent of integers."""
-    from ...core.base.tensor import TensorBase
-
     given = {} if out is None else {"out": out}
     if type(exponent) in (int, float) and isinstance(input, TensorBase):
         if exponent == 2:
@@ -830,7 +828,7 @@ def masked_fill_(input, mask, value):
     return MASKED_IN_PLACE(input, mask, value)
 
 
-def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+def isclose(input: TensorBase, other: TensorBase, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Whether |input - other| <= atol + rtol · |other|, element by element (bool)."""
     if input.dtype != other.dtype:
         raise RuntimeError(f"isclose(): {input.dtype} did not match {other.dtype}")

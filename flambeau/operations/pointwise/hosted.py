@@ -38,7 +38,7 @@ from .arithmetic import overwrite
 class Hosted:
     """An element-wise function of arrays with the rules of a pointwise operation around it."""
 
-    def __init__(self, name: str, body: Callable, *, floating: bool):
+    def __init__(self, name: str, body: Callable, *, floating: bool, numbers: bool = False):
         self.__name__ = self.__qualname__ = name
         self.__doc__ = body.__doc__
         signature = inspect.signature(body)
@@ -46,7 +46,7 @@ class Hosted:
         self.__signature__ = signature.replace(
             parameters=[p for p in signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
         )
-        self.body, self.floating = body, floating
+        self.body, self.floating, self.numbers = body, floating, numbers
         self.formula: Callable | None = None
         self.reads_out = self.reads_inputs = False
 
@@ -74,10 +74,11 @@ class Hosted:
             given = tuple(self.__signature__.bind(*args, **named).arguments.values())
         except TypeError as e:
             raise TypeError(f"{self.__name__}(): {e}") from None
-        if not any(isinstance(g, TensorBase) for g in given):
+        wrong = [k for k, g in enumerate(given) if not isinstance(g, TensorBase)]
+        if wrong and (not self.numbers or len(wrong) == len(given)):
             raise TypeError(
-                f"{self.__name__}(): argument '{next(iter(self.__signature__.parameters))}' (position 1) must be Tensor, "
-                f"not {type(given[0]).__name__}"
+                f"{self.__name__}(): argument '{list(self.__signature__.parameters)[wrong[0]]}' (position {wrong[0] + 1}) must "
+                f"be Tensor, not {type(given[wrong[0]]).__name__}"
             )
         kind = self.working(given)
         tensors = [to_dtype(g, kind) for g in given if isinstance(g, TensorBase)]
@@ -125,15 +126,17 @@ def hosted(
     *places: str,
     floating: bool = True,
     in_place: bool = False,
+    numbers: bool = False,
     **details: Any,
 ) -> Callable:
     """Declare an element-wise function from one of NumPy arrays; its public names are `places` (default: the flat
     namespace and a method).  `floating`: integers become the default dtype; else the function is of integers only.
+    `numbers`: all operands but one may be Python numbers.
     """
 
     def make(body: Callable) -> Hosted:
         name = details.pop("name", body.__name__)
-        function = Hosted(name, body, floating=floating)
+        function = Hosted(name, body, floating=floating, numbers=numbers)
         written = None
         if in_place:
 

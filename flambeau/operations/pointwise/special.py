@@ -140,7 +140,7 @@ log_ndtr.derivative(lambda grad, x: grad * math.sqrt(2.0 / math.pi) / erfcx(x * 
 
 
 # --- gamma functions ---------------------------------------------------------------------------------------------------------
-@hosted("special.zeta", domain=(1.5, 4.0), reference="scipy.special.zeta")
+@hosted("special.zeta", numbers=True, domain=(1.5, 4.0), reference="scipy.special.zeta")
 def zeta(input, other):
     """Hurwitz zeta function, Σ 1 / (k + other)^input over k = 0, 1, …; no derivative with respect to `input`."""
     import scipy.special
@@ -273,7 +273,7 @@ def _polynomial(name: str, what: str, function: Callable) -> Hosted:
 
     body.__name__ = name
     body.__doc__ = f"{what} of degree n at input, element by element; 0 where n is negative."
-    return hosted(f"special.{name}")(body)
+    return hosted(f"special.{name}", numbers=True)(body)
 
 
 def _by_recurrence(first: Callable, step: Callable) -> Callable:
