@@ -12,11 +12,13 @@ __version__ = "0.1.0"
 
 from . import _interpreter  # noqa: F401  first of all
 from .core.base import dtypes as _dtypes
+from .core.base.device import get_default_device, set_default_device
 from .core.base.dtypes import Size, device, dtype, get_default_dtype, promote_types, set_default_dtype
 from .core.base.memory import OutOfMemoryError
 from .core.base.memory import Storage as UntypedStorage
 from .core.base.tensor import inherit_operators as _inherit_operators
 from .core.base.parallel import get_num_threads, set_num_threads
+from .core.call.operands import result_type
 from ._tensor import Tensor
 from ._constants import (
     channels_last,
@@ -44,6 +46,7 @@ globals().update(_published(""))
 for _name, _function in _published("Tensor.").items():
     setattr(Tensor, _name, _function)
 _inherit_operators(Tensor)
+del _inherit_operators
 
 from . import _operators  # noqa: F401
 from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils

@@ -14,13 +14,19 @@ from ..operations.declare.registry import published
 _operations = published("")
 
 
-def _for_all(name: str, traced: Callable[..., Expr], plain: Callable[..., Any]) -> Callable[..., Any]:
+def _for_all(
+    name: str, traced: Callable[..., Expr], plain: Callable[..., Any], bounded: str | None = None
+) -> Callable[..., Any]:
+    """`bounded`: the operation on a tensor and a number, where `name` takes tensors alone."""
     operation = _operations[name]
 
     def function(*given: Any) -> Any:
         if any(isinstance(x, Expr) for x in given):
             return traced(*given)
-        return (operation if any(isinstance(x, TensorBase) for x in given) else plain)(*given)
+        tensors = [isinstance(x, TensorBase) for x in given]
+        if bounded is not None and tensors == [True, False]:
+            return _operations[bounded](*given)
+        return (operation if any(tensors) else plain)(*given)
 
     function.__name__ = name
     function.__doc__ = f"`{name}` of traced values, of tensors, or of numbers."
@@ -37,8 +43,8 @@ def _power(base: Any, exponent: Any) -> Expr:
 
 sqrt = _for_all("sqrt", ex.sqrt, math.sqrt)
 absolute = _for_all("abs", ex.absolute, abs)
-maximum = _for_all("maximum", ex.maximum, max)
-minimum = _for_all("minimum", ex.minimum, min)
+maximum = _for_all("maximum", ex.maximum, max, "clamp_min")
+minimum = _for_all("minimum", ex.minimum, min, "clamp_max")
 power = _for_all("pow", _power, pow)
 where = _for_all("where", _choice, lambda condition, a, b: a if condition else b)
 

@@ -9,7 +9,7 @@ import pytest
 
 import flambeau
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "ops"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "operations"))
 
 from samples import ALL, Operands, run
 

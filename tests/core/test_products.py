@@ -614,7 +614,7 @@ def test_refused(call, message):
 def test_refused_types():
     with pytest.raises(TypeError, match=r"mm\(\): argument 'mat2' \(position 2\) must be Tensor, not int"):
         flambeau.mm(ONES(2, 3), 3)
-    with pytest.raises(TypeError, match='missing 1 required positional argument: "mat2"'):
+    with pytest.raises(TypeError, match='missing 1 required positional arguments: "mat2"'):
         flambeau.mm(ONES(2, 3))
     with pytest.raises(TypeError, match="unexpected keyword argument 'to'"):
         flambeau.mm(ONES(2, 3), ONES(3, 2), to=3)

@@ -292,4 +292,6 @@ def test_integers_with_a_number_become_floats():
     t = flambeau.tensor([4, 6])
     assert (t / 2).tolist() == [2.0, 3.0] and (12 / t).tolist() == [3.0, 2.0]
     assert (t / 0.5).tolist() == [8.0, 12.0] and (flambeau.tensor([True]) / 2).tolist() == [0.5]
-    np.testing.assert_allclose(flambeau.atan2(t, 2).tolist(), np.arctan2([4, 6], 2), rtol=1e-6)
+    np.testing.assert_allclose(
+        flambeau.atan2(t, flambeau.tensor(2)).tolist(), np.arctan2([4, 6], 2), rtol=1e-6
+    )

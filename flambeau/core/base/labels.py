@@ -22,7 +22,7 @@ OTHER_NAMES = {
     "log_ndtr": "SpecialLogNdtr",
     "logsigmoid": "LogSigmoid",
     "ndtri": "SpecialNdtri",
-    "prelu_of": "PreluKernel",
+    "prelu": "PreluKernel",
     "rad2deg": "Rad2Deg",
     "relu6": "Hardtanh",
     "scaled_by_power": "Ldexp",
@@ -30,7 +30,6 @@ OTHER_NAMES = {
     "softsign": "Div",
     "square": "Pow",
     "tanhshrink": "Sub",
-    "threshold_of": "Threshold",
     "xlog1py": "SpecialXlog1Py",
     "zeta": "SpecialZeta",
 }

@@ -52,7 +52,7 @@ def set_tensor_class(cls) -> None:
     TENSOR = <PyTypeObject*>cls
 
 
-def inherit_operators(cls) -> None:
+def inherit_operators(type cls) -> None:
     """Let a subclass that overrides no operator use the compiled ones directly; Python would look each up by
     name.
     """

@@ -288,7 +288,7 @@ cdef object make_arange(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
         v[k].category, v[k].wide, v[k].whole, v[k].real, v[k].imag = 1, False, k // 2, k // 2, 0
         if found[k] != NULL:
             if not read_number(<object>found[k], &v[k]) or v[k].category == 3:
-                raise TypeError(f"arange(): argument '{(<Factory>op).names[k]}' must be a real Number, not "
+                raise TypeError(f"arange(): argument '{op.signature.names[k]}' must be a real Number, not "
                                 f"{type(<object>found[k]).__name__}")
             if v[k].category == 2:
                 code = default_code()

@@ -143,7 +143,7 @@ def _order(pivots: TensorBase, m: int) -> TensorBase:
 
 def _permutation(pivots: TensorBase, m: int, like: TensorBase) -> TensorBase:
     """P with A = P L U; RuntimeError for pivots that name no row."""
-    if pivots.numel() and not 1 <= int(pivots.min()) <= int(pivots.max()) <= m:
+    if not holds((pivots >= 1) & (pivots <= m)):
         raise RuntimeError(
             f"linalg.lu: pivots must be between 1 and {m}, the number of rows: are they those of lu_factor?"
         )

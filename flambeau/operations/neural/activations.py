@@ -192,7 +192,7 @@ def _(grad, input):
     places=("nn.functional.softsign",),
     int_to_float=True,
     in_place=False,
-    dtypes=EVERY,
+    dtypes=EVERY - BOOL,
     refused=[(BOOL, NotImplementedError, "bool inputs are not supported")],
 )
 def softsign(input):
@@ -201,7 +201,11 @@ def softsign(input):
 
 
 @pointwise(
-    places=("nn.functional.tanhshrink",), int_to_float=True, in_place=False, dtypes=EVERY, refused=_NO_BOOLS
+    places=("nn.functional.tanhshrink",),
+    int_to_float=True,
+    in_place=False,
+    dtypes=EVERY - BOOL,
+    refused=_NO_BOOLS,
 )
 def tanhshrink(input):
     """x - tanh(x)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import Any
 
 from ...core import tape
 from ...core.base.dtypes import by_name
@@ -123,7 +124,7 @@ def embedding_bag(
     max_norm: float | None = None,
     norm_type: float = 2,
     scale_grad_by_freq: bool = False,
-    mode: str = "mean",
+    mode: Any = "mean",
     sparse: bool = False,
     per_sample_weights: TensorBase | None = None,
     include_last_offset: bool = False,

@@ -589,7 +589,7 @@ def multi_margin_loss(
             raise RuntimeError(
                 f"multi_margin_loss(): inconsistent weight size, expected {classes} but got {list(weight.shape)}"
             )
-    if target.numel() and not 0 <= int(target.min().item()) <= int(target.max().item()) < classes:
+    if not holds((target >= 0) & (target < classes)):
         raise RuntimeError(f"multi_margin_loss(): target out of range: expected classes below {classes}")
     x, y = (input.reshape(1, -1), target.reshape(1)) if flat else (input, target)
     column = y.unsqueeze(1)
@@ -615,7 +615,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
         )
     _check_scores("multilabel_margin_loss", input, target)
     classes = input.shape[-1] if input.ndim else 1
-    if target.numel() and int(target.min().item()) < -1:
+    if not holds(target >= -1):
         raise RuntimeError(
             f"multilabel_margin_loss(): target {int(target.min().item())} is no class of {classes}"
         )

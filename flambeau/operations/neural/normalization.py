@@ -24,13 +24,14 @@ def _alike(
     running_mean: TensorBase | None = None,
     running_var: TensorBase | None = None,
 ) -> None:
-    """RuntimeError unless weights and moments are of the input's dtype; for half types float32 will do."""
+    """RuntimeError unless weights and moments are of the input's dtype; half types go with float32."""
     kind = input.dtype
     given = (weight, bias, running_mean, running_var)
     for name, x in zip(("weight", "bias", "running_mean", "running_var"), given):
         if x is None or x.dtype is kind:
             continue
-        if not (kind.name in ("float16", "bfloat16") and x.dtype.name == "float32"):
+        pair = {kind.name, x.dtype.name}
+        if pair not in ({"float16", "float32"}, {"bfloat16", "float32"}):
             raise RuntimeError(
                 f"{who}(): expected {name} to be of the input's dtype, {kind}, but got {x.dtype}"
             )

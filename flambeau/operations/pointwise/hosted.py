@@ -43,9 +43,10 @@ class Hosted:
         self.__doc__ = body.__doc__
         signature = inspect.signature(body)
         self.knows_dtype = "dtype" in signature.parameters
-        self.__signature__ = signature.replace(
-            parameters=[p for p in signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
-        )
+        operands = [p for p in signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        self.operands = inspect.Signature(operands)
+        out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
+        self.__signature__ = inspect.Signature([*operands, out])
         self.body, self.floating, self.numbers = body, floating, numbers
         self.formula: Callable | None = None
         self.reads_out = self.reads_inputs = False
@@ -71,13 +72,13 @@ class Hosted:
 
     def __call__(self, *args: Any, out: TensorBase | None = None, **named: Any) -> TensorBase:
         try:
-            given = tuple(self.__signature__.bind(*args, **named).arguments.values())
+            given = tuple(self.operands.bind(*args, **named).arguments.values())
         except TypeError as e:
             raise TypeError(f"{self.__name__}(): {e}") from None
         wrong = [k for k, g in enumerate(given) if not isinstance(g, TensorBase)]
         if wrong and (not self.numbers or len(wrong) == len(given)):
             raise TypeError(
-                f"{self.__name__}(): argument '{list(self.__signature__.parameters)[wrong[0]]}' (position {wrong[0] + 1}) must "
+                f"{self.__name__}(): argument '{list(self.operands.parameters)[wrong[0]]}' (position {wrong[0] + 1}) must "
                 f"be Tensor, not {type(given[wrong[0]]).__name__}"
             )
         kind = self.working(given)

@@ -59,6 +59,8 @@ def r2c(x: TensorBase, dims: tuple[int, ...], scale: float) -> TensorBase:
 
         return scipy.fft.rfftn(a, axes=dims) * a.dtype.type(scale)
 
+    if x.dtype.name not in COMPLEX_OF:
+        raise RuntimeError(f"fft(): Unsupported dtype {x.dtype}")
     shape = _with_size(x, dims[-1], x.shape[dims[-1]] // 2 + 1)
     found = computed(Result(shape, by_name[COMPLEX_OF[x.dtype.name]]), transform, x)
     if tape.recording(x):
