@@ -2,17 +2,18 @@
 from typing import Any
 
 from . import autograd as autograd
-from . import codegen as compiler
+from . import codegen as codegen
 from . import core as core
 from . import cpu as cpu
 from . import cuda as cuda
+from . import devices as devices
 from . import fft as fft
 from . import func as func
 from . import linalg as linalg
 from . import masked as masked
 from . import nn as nn
 from . import opencl as opencl
-from . import operations as ops
+from . import operations as operations
 from . import optim as optim
 from . import return_types as return_types
 from . import signal as signal

@@ -15,7 +15,7 @@ from ...core.tape import tape
 from ..declare.registry import library
 from ..moving.joining import cat
 from ..moving.shaping import broadcast_shapes
-from ..rows.summaries import vector_norm
+from ..rows.norms import vector_norm
 
 MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 BLOCK = 1 << 18  # differences that are held at a time

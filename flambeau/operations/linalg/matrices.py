@@ -19,7 +19,8 @@ from ..moving.shaping import _wrapped, broadcast_shapes
 from ..moving.shaping import cross as _cross
 from ..moving.viewing import real
 from ..pointwise.complex_numbers import conj
-from ..rows.summaries import sum_to_size, vector_norm
+from ..rows.norms import vector_norm
+from ..rows.reductions import sum_to_size
 from . import decompositions as dec
 from . import lapack
 from .lapack import (
@@ -160,6 +161,30 @@ def linalg_norm(
     if isinstance(ord, str) or (A.ndim == 2 if dim is None else not isinstance(dim, int) and len(dim) == 2):
         return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
     return into(out, vector_norm(A, ord, dim, keepdim, dtype=dtype), "linalg.norm")
+
+
+def _number(p) -> float | None:
+    """The order of a norm that has a name; None for the nuclear norm, which is none of vectors."""
+    if isinstance(p, (int, float)):
+        return float(p)
+    return {"fro": 2.0, "inf": math.inf, "-inf": -math.inf}.get(p)
+
+
+@library("composite", "norm", "Tensor.norm")
+def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    """The p-norm over `dim` (all by default): (Σ |x|^p)^(1/p), the largest |x| for inf, the count of
+    non-zeros for 0.
+    """
+    order = _number(2.0 if p is None else p)
+    if order is None:
+        return linalg_norm(input, p, dim, keepdim, dtype=dtype, out=out)
+    return vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
+
+
+@library("composite", "nuclear_norm")
+def nuclear_norm(input: TensorBase, dim: Any = (-2, -1), keepdim: bool = False) -> TensorBase:
+    """Sum of the singular values of matrices."""
+    return matrix_norm(input, "nuc", dim, keepdim)
 
 
 @library("composite", "linalg.cond")

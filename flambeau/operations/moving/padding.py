@@ -170,3 +170,9 @@ def _taken_back(grad: TensorBase, start: tuple[int, ...], sizes: tuple[int, ...]
         if n != grad.shape[axis]:
             grad = grad.narrow(axis, first, n)
     return grad
+
+
+@library("composite", "constant_pad_nd")
+def constant_pad_nd(input: TensorBase, pad_: Sequence[int], value: float = 0) -> TensorBase:
+    """`nn.functional.pad` with a constant."""
+    return pad(input, tuple(pad_), "constant", value)

@@ -58,19 +58,3 @@ def local_response_norm(
     squares = pad(input.square().transpose(1, -1), (size // 2, (size - 1) // 2))
     mean = squares.unfold(-1, size, 1).mean(-1).transpose(1, -1)
     return input / (mean * alpha + k) ** beta
-
-
-@library("random", "nn.functional.rrelu")
-def rrelu(
-    input: TensorBase,
-    lower: float = 1.0 / 8,
-    upper: float = 1.0 / 3,
-    training: bool = False,
-    inplace: bool = False,
-) -> TensorBase:
-    """x above 0, else x times a random slope in [lower, upper]; outside training the mean slope (Xu et al. 2015)."""
-    from ..pointwise.arithmetic import where
-
-    slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
-    found = where(input > 0, input, input * slope)
-    return input.copy_(found) if inplace else found

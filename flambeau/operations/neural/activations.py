@@ -1,11 +1,19 @@
-"""Activation functions of neural networks: pointwise, with their derivatives where a shorter one is known."""
+"""Activation functions of neural networks: pointwise, with their derivatives where a shorter one is known; then as
+`nn.functional` has them, with `inplace` and choices by name.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from ...codegen import functions as fn
+from ...core.base.tensor import TensorBase
+from ...core.call.dispatch import InPlaceOp
 from ..declare.pointwise import COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
+from ..declare.registry import library, register
+from ..pointwise.arithmetic import where
+from ..pointwise.elementary import tanh
 
 _SQRT_HALF, _INV_SQRT_2PI = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 
@@ -251,3 +259,143 @@ def threshold_of(input, *, threshold, value):
 @threshold_of.derivative
 def _(grad, input, threshold):
     return fn.where(input <= threshold, _zero(grad), grad)
+
+
+# --- as `nn.functional` has them ------------------------------
+def _with_inplace(op, *params: tuple[str, float]) -> None:
+    """`name(input, *params, inplace=False)` over a pointwise operation."""
+    name = op.name
+    written = InPlaceOp(op, name + "_")
+    function: Callable
+    if params:
+
+        def with_params(input, *given, inplace=False, **named):
+            values = dict(params)
+            if len(given) > len(params):
+                inplace, given = given[-1], given[:-1]
+            values.update(zip(values, given))
+            values.update(named)
+            return (written if inplace else op)(input, **values)
+
+        function = with_params
+    else:
+
+        def plain(input, inplace=False):
+            return written(input) if inplace else op(input)
+
+        function = plain
+    function.__name__ = function.__qualname__ = name
+    shown = ", ".join(f"{n}={v}" for n, v in params)
+    function.__doc__ = f"{name}(input, {shown + ', ' if shown else ''}inplace=False): {op.__doc__}"
+    in_place = None if name in ("silu", "mish", "hardsigmoid", "hardswish", "relu6") else written
+    register(
+        f"{name}_function",
+        "composite",
+        function,
+        places=(f"nn.functional.{name}",),
+        in_place=in_place,
+        thin=True,
+    )
+
+
+for _op, *_params in (
+    (relu,),
+    (relu6,),
+    (leaky_relu, ("negative_slope", 0.01)),
+    (elu, ("alpha", 1.0)),
+    (celu, ("alpha", 1.0)),
+    (selu,),
+    (silu,),
+    (mish,),
+    (hardtanh, ("min_val", -1.0), ("max_val", 1.0)),
+    (hardsigmoid,),
+    (hardswish,),
+):
+    _with_inplace(_op, *_params)
+
+
+@library("composite", "nn.functional.gelu", thin=True)
+def gelu(input: TensorBase, approximate: str = "none") -> TensorBase:
+    """x · Φ(x), by erf or, with approximate="tanh", by tanh (Hendrycks and Gimpel 2016)."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError(f"gelu(): approximate argument must be either none or tanh, got {approximate!r}")
+    return gelu_erf(input) if approximate == "none" else gelu_tanh(input)
+
+
+_written_threshold = InPlaceOp(threshold_of, "threshold_")
+
+
+def threshold(input: TensorBase, threshold: float, value: float, inplace: bool = False) -> TensorBase:
+    """x where it exceeds the threshold, else `value`."""
+    return (_written_threshold if inplace else threshold_of)(input, threshold=threshold, value=value)
+
+
+def threshold_(input: TensorBase, threshold: float, value: float) -> TensorBase:
+    """`threshold` in place."""
+    return _written_threshold(input, threshold=threshold, value=value)
+
+
+register(
+    "threshold",
+    "composite",
+    threshold,
+    places=("threshold", "nn.functional.threshold"),
+    in_place=threshold_,
+    thin=True,
+)
+
+library("composite", "nn.functional.tanh", name="tanh_function", thin=True)(tanh)
+
+
+def prelu(input: TensorBase, weight: TensorBase) -> TensorBase:
+    """input above 0, weight · input elsewhere; `weight` has one element or one a channel (dimension 1)."""
+    if weight.ndim > 1:
+        raise RuntimeError(
+            f"prelu(): Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
+        )
+    if weight.numel() != 1:
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if weight.numel() != channels:
+            raise RuntimeError(
+                "prelu(): Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+                f"{weight.numel()} and channel size = {channels}."
+            )
+        weight = weight.reshape([-1 if d == 1 else 1 for d in range(max(input.ndim, 2))])
+        weight = weight if input.ndim > 1 else weight.reshape(())
+    elif weight.ndim:
+        weight = weight.reshape([1] * input.ndim)
+    return prelu_of(input, weight)
+
+
+register(
+    "prelu",
+    "composite",
+    prelu,
+    places=("prelu", "Tensor.prelu", "nn.functional.prelu"),
+    thin=True,
+)
+
+
+@library("composite", "nn.functional.glu")
+def glu(input: TensorBase, dim: int = -1) -> TensorBase:
+    """First half times the sigmoid of the second, along `dim` (Dauphin et al. 2016)."""
+    if input.ndim == 0:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    size = input.shape[dim]
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+    return input.narrow(dim, 0, size // 2) * input.narrow(dim, size // 2, size // 2).sigmoid()
+
+
+@library("random", "nn.functional.rrelu")
+def rrelu(
+    input: TensorBase,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> TensorBase:
+    """x above 0, else x times a random slope in [lower, upper]; outside training the mean slope (Xu et al. 2015)."""
+    slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
+    found = where(input > 0, input, input * slope)
+    return input.copy_(found) if inplace else found

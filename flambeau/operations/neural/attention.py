@@ -9,7 +9,7 @@ from ...core.base.tensor import TensorBase
 from ...core.make.create import full, ones, zeros
 from ..declare.registry import library
 from ..random.dropout import dropout
-from ..rows.reductions import softmax_of
+from ..rows.softmax import softmax_of
 
 
 def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:

@@ -9,7 +9,7 @@ from ...core.base.tensor import TensorBase
 from ..declare.registry import library
 from ..moving.joining import cat, stack
 from ..pointwise.arithmetic import where
-from ..rows.reductions import log_sum_exp
+from ..rows.softmax import log_sum_exp
 from .losses import check_reduction
 
 

@@ -53,7 +53,7 @@ def embedding(
 
 def _shorten(weight, input, max_norm: float, norm_type: float) -> None:
     from ...autograd.grad_mode import unrecorded
-    from ..rows.summaries import vector_norm
+    from ..rows.norms import vector_norm
 
     with unrecorded():
         used = input.reshape(-1).unique()

@@ -14,7 +14,7 @@ from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import reduction, row
 from ..pointwise.arithmetic import where
-from ..rows.reductions import log_softmax_of
+from ..rows.softmax import log_softmax_of
 
 _REDUCTIONS = ("mean", "sum", "none")
 
@@ -415,7 +415,7 @@ def cosine_embedding_loss(
 @library("composite", "nn.functional.pairwise_distance", "pairwise_distance")
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of x1 - x2 + eps over the last dimension."""
-    from ..rows.summaries import vector_norm
+    from ..rows.norms import vector_norm
 
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
 

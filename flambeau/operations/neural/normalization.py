@@ -11,7 +11,7 @@ from ...core.tape import tape
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import row
-from ..rows.reductions import variance_and_mean
+from ..rows.moments import variance_and_mean
 
 
 # --- rows: layer norm ------------------------------

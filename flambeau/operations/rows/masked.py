@@ -17,7 +17,8 @@ from ..declare.results import category
 from ..moving.shaping import _wrapped
 from ..pointwise import arithmetic as a
 from . import reductions, scans
-from . import summaries as reduced
+from .norms import vector_norm
+from .softmax import logsumexp as _logsumexp
 
 FLOAT32, INT64 = by_name["float32"], by_name["int64"]
 
@@ -86,8 +87,8 @@ def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     x = _widened(_filled(input, mask, 1), dtype)
     dims = _dims(dim, x)
     for d in sorted(dims, reverse=True):
-        x = reduced.prod(x, d, keepdim)
-    return x if dims else reduced.prod(x)
+        x = reductions.prod(x, d, keepdim)
+    return x if dims else reductions.prod(x)
 
 
 @_enter
@@ -168,7 +169,7 @@ def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     x = _as(input, dtype)
     filled = _filled(x, mask, _lowest(x.dtype))
     filled = filled if category(x.dtype) > 1 else filled.to(FLOAT32)
-    return reduced.logsumexp(filled, _dims(dim, x), keepdim).to(x.dtype)
+    return _logsumexp(filled, _dims(dim, x), keepdim).to(x.dtype)
 
 
 @_enter
@@ -185,7 +186,7 @@ def norm(input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The norm of order `ord` over `dim`."""
     order = float(ord) if ord is not None else 2.0
     x = _filled(_as(input, dtype), mask, math.inf if order < 0 else 0)
-    return reduced.vector_norm(x, order, _dims(dim, x) or None, keepdim)
+    return vector_norm(x, order, _dims(dim, x) or None, keepdim)
 
 
 def _spread(input, dim, unbiased, correction, keepdim, dtype, mask):

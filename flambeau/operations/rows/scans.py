@@ -18,7 +18,8 @@ from ..declare.scan import Scan, scan
 from ..moving.joining import cat
 from ..pointwise.complex_numbers import conj
 from ..pointwise.copying import to_dtype
-from .reductions import merge_logsumexp, wide
+from .reductions import wide
+from .softmax import merge_logsumexp
 
 INT64 = by_name["int64"]
 

@@ -12,7 +12,7 @@ from ...core.tape import tape
 from ..declare.indexed import indexed
 from ..declare.registry import library
 from ..declare.results import each_part
-from ..neural.pooling import positive, spread
+from .pooling import positive, spread
 
 _STATIC = ("stride", "padding", "dilation")
 
