@@ -20,7 +20,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
-import flambeau
+from ._tensor import Tensor
+from .core.base.dtypes import Size, by_name, dtype
+from .core.base.dtypes import device as Device
+from .core.base.memory import Storage
+from .core.make.bridge import frombuffer
+from .core.make.create import empty as new_empty
+from .nn.parameter import Parameter
 
 _VERSION = 1
 _STRUCTURE = "structure.json"
@@ -132,10 +138,10 @@ def _bytes_of(storage: Any) -> memoryview:
 
 def _moved(storage: Any, source: Any, target: Any) -> Any:
     """A storage, or its copy on another device."""
-    source, target = flambeau.device(source), flambeau.device(target)
+    source, target = Device(source), Device(target)
     if source == target:
         return storage
-    flat = flambeau.empty(0, dtype=flambeau.uint8, device=source).set_(storage, 0, (storage.nbytes(),), (1,))
+    flat = new_empty(0, dtype=by_name["uint8"], device=source).set_(storage, 0, (storage.nbytes(),), (1,))
     return flat.to(target).untyped_storage()
 
 
@@ -164,13 +170,13 @@ class _Writer:
             return {"complex": struct.pack("<dd", x.real, x.imag).hex()}
         if kind is bytes:
             return {"bytes": b64encode(x).decode()}
-        if isinstance(x, flambeau.Tensor):
+        if isinstance(x, Tensor):
             return {"tensor": self._tensor(x, where)}
-        if kind is flambeau.dtype:
+        if kind is dtype:
             return {"dtype": str(x).rpartition(".")[2]}
-        if kind is flambeau.device:
+        if kind is Device:
             return {"device": str(x)}
-        if kind is flambeau.Size:
+        if kind is Size:
             return {"Size": list(x)}
         if kind is slice or kind is range:
             ends = {name: getattr(x, name) for name in ("start", "stop", "step")}
@@ -218,7 +224,7 @@ class _Writer:
         if number is not None:
             return number
         kind = type(t)
-        if kind is not flambeau.Tensor and kind is not flambeau.nn.Parameter:
+        if kind is not Tensor and kind is not Parameter:
             raise TypeError(
                 f"flambeau.save: {where} is of type {kind.__name__}, a subclass of Tensor, which cannot be "
                 "saved"
@@ -243,7 +249,7 @@ class _Writer:
                 "stride": list(t.stride()),
                 "device": str(t.device),
                 "requires_grad": t.requires_grad,
-                "parameter": kind is not flambeau.Tensor,
+                "parameter": kind is not Tensor,
             }
         )
         number = self._tensor_numbers[id(t)] = len(self.tensors) - 1
@@ -253,7 +259,7 @@ class _Writer:
 def _is_key(key: Any) -> bool:
     if type(key) is tuple:
         return all(map(_is_key, key))
-    plain = (bool, int, float, complex, str, bytes, flambeau.dtype, flambeau.device)
+    plain = (bool, int, float, complex, str, bytes, dtype, Device)
     return key is None or type(key) in plain
 
 
@@ -510,15 +516,15 @@ def _check_tensor(spec: Any, storages: list[Any]) -> dict[str, Any]:
 
 
 def _dtype(name: Any) -> Any:
-    known = type(name) is str and name in _DTYPES and hasattr(flambeau, name)
+    known = type(name) is str and name in _DTYPES and name in by_name
     _require(known, f"unknown dtype {_short(name)}")
-    return getattr(flambeau, name)
+    return by_name[name]
 
 
 def _device(name: Any) -> Any:
     _require(type(name) is str, f"a device is no str: {_short(name)}")
     try:
-        return flambeau.device(name)
+        return Device(name)
     except RuntimeError as error:
         raise _Damaged(f"unknown device {_short(name)}") from error
 
@@ -526,10 +532,8 @@ def _device(name: Any) -> Any:
 def _read_storage(archive: Any, info: Any, mapped: memoryview | None) -> Any:
     if mapped is not None and info.file_size:
         start = _start(mapped, info)
-        return flambeau.frombuffer(
-            mapped[start : start + info.file_size], dtype=flambeau.uint8
-        ).untyped_storage()
-    storage = flambeau.UntypedStorage(info.file_size)
+        return frombuffer(mapped[start : start + info.file_size], dtype=by_name["uint8"]).untyped_storage()
+    storage = Storage(info.file_size)
     view = _bytes_of(storage)
     with archive.open(info) as entry:  # raises BadZipFile at the end if the checksum is wrong
         done = 0
@@ -565,7 +569,7 @@ def _locate(storage: Any, device: str, map_location: Any) -> tuple[Any, Any]:
     wanted: Any = device
     if isinstance(map_location, dict):
         wanted = map_location.get(device, device)
-    elif isinstance(map_location, (str, flambeau.device)):
+    elif isinstance(map_location, (str, Device)):
         wanted = map_location
     elif callable(map_location):
         placed = map_location(storage, device)
@@ -580,10 +584,10 @@ def _locate(storage: Any, device: str, map_location: Any) -> tuple[Any, Any]:
 
 
 def _make_tensor(spec: dict[str, Any], storage: Any, device: Any) -> Any:
-    empty = flambeau.empty(0, dtype=_dtype(spec["dtype"]), device=device)
+    empty = new_empty(0, dtype=_dtype(spec["dtype"]), device=device)
     t = empty.set_(storage, spec["offset"], tuple(spec["size"]), tuple(spec["stride"]))
     if spec["parameter"]:
-        return flambeau.nn.Parameter(t, requires_grad=spec["requires_grad"])
+        return Parameter(t, requires_grad=spec["requires_grad"])
     return t.requires_grad_(spec["requires_grad"])
 
 
@@ -639,7 +643,7 @@ def _range(ends: list[Any]) -> range:
 
 
 def _size(sizes: list[Any]) -> Any:
-    return flambeau.Size([_count(n, "a size") for n in sizes])
+    return Size([_count(n, "a size") for n in sizes])
 
 
 # What each tag stands for, made from a str, from a list, or filled with pairs.

@@ -5,9 +5,13 @@ from __future__ import annotations
 import copyreg
 from typing import Any
 
-from .core.base.dtypes import by_name
+from .core.base.dtypes import Size, by_name, get_default_dtype
+from .core.base.formats import strided
 from .core.base.memory import Storage
+from .core.base.provided import provided
 from .core.base.tensor import TensorBase, inherit_operators, set_tensor_class
+from .core.make.create import empty
+from .core.make.literal import tensor
 from .core.tape import tape
 
 _OPERATORS = frozenset(n for n in vars(TensorBase) if n.startswith("__") and n not in ("__doc__", "__new__"))
@@ -32,10 +36,6 @@ class Tensor(TensorBase):
         """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the
         default dtype.
         """
-        from .core.base.dtypes import Size, get_default_dtype
-        from .core.make.create import empty
-        from .core.make.literal import tensor
-
         if args and isinstance(args[0], TensorBase):
             made = args[0].detach()
         elif args and isinstance(args[0], Size):
@@ -55,9 +55,7 @@ class Tensor(TensorBase):
         """Nothing is left to do: `__new__` has made the tensor."""
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        from ._printing import tensor_repr
-
-        return tensor_repr(self)
+        return provided["repr"](self)
 
     def __format__(self, spec: str) -> str:
         if self.ndim == 0 and type(self) is Tensor:
@@ -81,8 +79,6 @@ class Tensor(TensorBase):
             )
         if id(self) in memo:
             return memo[id(self)]
-        from .core.make.create import empty
-
         storage = self.untyped_storage()
         if id(storage) not in memo:  # tensors that share memory share it again
             as_bytes = empty(0, dtype=by_name["uint8"], device=self.device).set_(
@@ -141,15 +137,11 @@ class Tensor(TensorBase):
     @property
     def layout(self):
         """How elements are stored: always `flambeau.strided`."""
-        from ._constants import strided
-
         return strided
 
     def apply_(self, function) -> Tensor:
         """Replace each element by `function` of it (a Python call for each: slow)."""
         flat = [function(v) for v in self.reshape(-1).tolist()]
-        from .core.make.literal import tensor
-
         return self.copy_(tensor(flat, dtype=self.dtype).reshape(self.shape))
 
     def storage(self):
@@ -162,8 +154,6 @@ class Tensor(TensorBase):
 
 
 def _rebuild(cls, storage, dtype, geometry, where, requires_grad, attributes):
-    from .core.make.create import empty
-
     made = empty(0, dtype=dtype).set_(storage, *geometry)
     if where is not None:
         made = made.to(where)

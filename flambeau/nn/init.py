@@ -8,8 +8,10 @@ import math
 import warnings
 from typing import Any
 
-import flambeau
-from flambeau import Tensor
+from .._tensor import Tensor
+from ..autograd.grad_mode import no_grad
+from ..core.make.bridge import from_numpy
+from ..core.make.random import randperm
 
 __all__ = [
     "calculate_gain",
@@ -66,13 +68,13 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Draw from U(a, b)."""
-    with flambeau.no_grad():
+    with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Draw from N(mean, std²)."""
-    with flambeau.no_grad():
+    with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
@@ -103,7 +105,7 @@ def trunc_normal_(
     def erf_at(x: float) -> float:
         return math.erf((x - mean) / (std * math.sqrt(2.0)))
 
-    with flambeau.no_grad():
+    with no_grad():
         # erf(z / sqrt 2) of the result is uniform between its values at the two ends.
         tensor.uniform_(erf_at(a), erf_at(b), generator=generator)
         tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean)
@@ -112,7 +114,7 @@ def trunc_normal_(
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with `val`."""
-    with flambeau.no_grad():
+    with no_grad():
         return tensor.fill_(val)
 
 
@@ -123,7 +125,7 @@ def ones_(tensor: Tensor) -> Tensor:
 
 def zeros_(tensor: Tensor) -> Tensor:
     """Fill with 0."""
-    with flambeau.no_grad():
+    with no_grad():
         return tensor.zero_()
 
 
@@ -140,7 +142,7 @@ def eye_(tensor: Tensor) -> Tensor:
             [0., 1., 0.]])
     """
     _check_matrix(tensor)
-    with flambeau.no_grad():
+    with no_grad():
         tensor.zero_()
         tensor.diagonal().fill_(1.0)
     return tensor
@@ -162,7 +164,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
         raise ValueError("dim 0 must be divisible by groups")
     per_group = tensor.size(0) // groups
     centre = tuple(size // 2 for size in tensor.shape[2:])
-    with flambeau.no_grad():
+    with no_grad():
         tensor.zero_()
         for group in range(groups):
             for channel in range(min(per_group, tensor.size(1))):
@@ -272,12 +274,12 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor
     rows = tensor.size(0)
     columns = tensor.numel() // rows
-    with flambeau.no_grad():
+    with no_grad():
         gaussian = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)
         import numpy
 
         tall = gaussian.t() if rows < columns else gaussian
-        q, r = (flambeau.from_numpy(part.copy()) for part in numpy.linalg.qr(tall.double().numpy()))
+        q, r = (from_numpy(part.copy()) for part in numpy.linalg.qr(tall.double().numpy()))
         # With R's diagonal made positive the factorisation is unique, and Q uniform among orthogonal
         # matrices.
         q = q * r.diagonal().sign()
@@ -295,10 +297,10 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     _check_matrix(tensor)
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)
-    with flambeau.no_grad():
+    with no_grad():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            tensor[flambeau.randperm(rows, generator=generator)[:zeros], column] = 0
+            tensor[randperm(rows, generator=generator)[:zeros], column] = 0
     return tensor
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import flambeau
-from flambeau import Tensor
+from .._tensor import Tensor
+from ..core.make.create import empty
 
 __all__ = ["Buffer", "Parameter"]
 
@@ -32,7 +32,7 @@ class Parameter(Tensor):
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
-            data = flambeau.empty(0)
+            data = empty(0)
         elif not isinstance(data, Tensor):
             raise AttributeError(f"Parameter(): argument 'data' must be a Tensor, not {type(data).__name__}")
         return Tensor._make_subclass(cls, data, requires_grad)
@@ -75,7 +75,7 @@ class Buffer(Tensor):
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:
-            data = flambeau.empty(0)
+            data = empty(0)
         elif not isinstance(data, Tensor):
             raise AttributeError(f"Buffer(): argument 'data' must be a Tensor, not {type(data).__name__}")
         buffer = Tensor._make_subclass(cls, data, data.requires_grad)

@@ -12,6 +12,7 @@ RuntimeError that names the call and the driver's code.
 from libc.stdint cimport int64_t, uint64_t
 from .dtypes cimport device
 from .dtypes import cpu_device
+from . import display
 import os
 
 
@@ -146,7 +147,7 @@ cdef class Device:
             self.empty_cache()
             address = self.allocate(size)
         if address == 0:
-            raise OutOfMemoryError(f"flambeau: cannot allocate {nbytes} bytes on {self.place}: tensors hold "
+            raise OutOfMemoryError(f"{display.NAME}: cannot allocate {nbytes} bytes on {self.place}: tensors hold "
                                    f"{self.held_bytes} bytes and the cache {self.cached_bytes} bytes")
         self.hold(size)
         return address
@@ -177,6 +178,10 @@ cdef class Device:
                 while free_blocks:
                     self.free(<uint64_t>free_blocks.pop())
         self.cached_bytes = 0
+
+    def several_streams(self) -> bool:
+        """Whether work of other streams than the one a block was acquired on may be queued on it; `release` waits for it."""
+        return False
 
     def memory_stats(self) -> dict:
         """Bytes held by tensors, their peak, bytes cached for reuse, and how often the driver was asked for

@@ -16,6 +16,9 @@ from ..base.device cimport Device
 from ..base.tensor cimport TensorBase, MAX_DIMS, alias, bare, set_rank, new_tensor, new_strided, new_tensor_on, new_strided_on, pointer, place_of, wrote, same_shape, late, read_item, check_apart, check_writable
 from ..tape.tape cimport Node, Slot, keep, kept, clear_slot, grad_enabled, set_grad, wants_grad, attach, rebase, check_in_place, before_write, after_write
 from ..base.parallel cimport parallel_for, num_threads
+from ..base import display
+from ..base.formats import contiguous_format, memory_format as Format, preserve_format
+from ..base.provided import provided
 cimport cython
 
 cdef extern from "Python.h":
@@ -78,7 +81,7 @@ cdef void make_callable(type cls, Op example) noexcept:
 cdef void prepare_op(Op op, str name, vectorcall_t call):
     op.name = name
     op.call = call
-    setattr(op, "__module__", "flambeau")
+    setattr(op, "__module__", display.NAME)
 
 
 def rename(Op op, str name) -> None:
@@ -1021,17 +1024,15 @@ def clone(TensorBase input, *, memory_format=None) -> TensorBase:
     if memory_format is None:
         return copied(input, input.code, False)
     if plain(memory_format, "clone"):
-        return copied(input, input.code, str(memory_format) == "flambeau.contiguous_format")
-    from ..make.create import empty_like
-
-    return copy_(empty_like(input, memory_format=memory_format), input)
+        return copied(input, input.code, memory_format is contiguous_format)
+    return copy_(provided["empty_like"](input, memory_format=memory_format), input)
 
 
 cdef bint plain(object memory_format, str who) except -1:
     """Whether a memory format is none of those with channels last."""
-    if type(memory_format).__name__ != "memory_format":
-        raise TypeError(f"{who}(): argument 'memory_format' must be flambeau.memory_format, not {type(memory_format).__name__}")
-    return str(memory_format) in ("flambeau.contiguous_format", "flambeau.preserve_format")
+    if not isinstance(memory_format, Format):
+        raise TypeError(f"{who}(): argument 'memory_format' must be {display.public('memory_format')}, not {type(memory_format).__name__}")
+    return memory_format is contiguous_format or memory_format is preserve_format
 
 
 def to_dtype(TensorBase input, d: dtype, copy: bool = False) -> TensorBase:

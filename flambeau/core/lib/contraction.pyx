@@ -18,6 +18,7 @@ from ..base.dtypes cimport U8, I8, I16, I32, F16, BF16, F32, F64, C64, C128, CAT
 from ..base.device cimport Product as DeviceProduct
 from ..call.dispatch cimport away, copied, fits, one_device, sum_to
 from ..base.parallel cimport parallel_for
+from ..base.provided import provided
 from ..tape.tape cimport Node, Slot, attach, clear_slot, grad_enabled, keep, kept, rebase, set_grad, wants_grad
 from ..base.tensor cimport MAX_DIMS, OP_MUL, TensorBase, late, new_tensor, new_tensor_on, operator_for, place_of, pointer, wrote
 from ..views.geometry cimport copy_strided
@@ -433,10 +434,9 @@ cdef TensorBase multiplied_away(TensorBase a, int a_form, TensorBase b, int b_fo
         if addend is not None and addend is not out:
             away.copy(out, addend)
         if not library_product(out, form, a, a_form, b, b_form, alpha, beta, addend is not None):
-            from ...operations.moving.places import multiply as by_kernel
             before = alpha.real if floating else alpha.whole
             after = 0 if addend is None else beta.real if floating else beta.whole
-            by_kernel(out, form, a, a_form, b, b_form, before, after)
+            provided["device.multiply"](out, form, a, a_form, b, b_form, before, after)
     if into is not None:
         if out is not into:
             away.copy(into, out)

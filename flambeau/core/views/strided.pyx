@@ -12,6 +12,7 @@ from ..base.dtypes cimport F16, BF16, F32, CATEGORY, dtype_of, size_from
 from ..base.tensor cimport (
     MAX_DIMS, ON_TAPE, OP_ADD, OP_DIV, OP_EQ, UNRECORDED, TensorBase, alias, late, new_tensor_on, operator_for, pointer,
 )
+from ..base.provided import provided
 from ..tape.tape cimport REVERSE, Node, attach, check_refresh, grad_enabled, part_of, set_grad, wants_grad
 from ..call.dispatch cimport away, sum_to
 from .geometry cimport Shape, add_strided, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
@@ -150,8 +151,7 @@ cdef TensorBase put_in_place(TensorBase g, int rank, const int64_t* sizes, const
     clear(out)
     if g.count:
         if adds and out.storage.on is not None:
-            from ...operations.moving.places import add_strided as on_device
-            on_device(out, g, [strides[k] for k in range(g.rank)], offset)
+            provided["device.add_strided"](out, g, [strides[k] for k in range(g.rank)], offset)
         elif adds:
             add_strided(pointer(out) + offset * g.width, strides, pointer(g), g.strides, g.rank, g.sizes, g.code)
         else:

@@ -14,6 +14,8 @@ from ..base.sizes cimport add_overflow, mul_overflow, product_of, row_major, sca
 from .geometry cimport compact_strides, diagonal_cut, load, unfold_cut
 from .strided cimport copy_as, permuted, read_dim, same_elements, strided, swapped, taped, view_of
 from ..tape.tape import record, set_complex_views as _set_complex_views
+from ..base import display
+from ..base.formats import channels_last_3d, contiguous_format, memory_format as Format, preserve_format
 from .split import chunk, dsplit, hsplit, split, split_with_sizes, tensor_split, unbind, vsplit
 from inspect import signature as _signature
 import warnings
@@ -951,10 +953,11 @@ def is_contiguous(TensorBase input not None, memory_format=None) -> bool:
     """
     cdef int64_t n = 1
     cdef int k, d
-    cdef str wanted = "" if memory_format is None else str(memory_format).rpartition(".")[2]
-    if wanted in ("", "contiguous_format", "preserve_format"):
+    if memory_format is None or memory_format is contiguous_format or memory_format is preserve_format:
         return input.contiguous
-    if input.rank != (5 if wanted == "channels_last_3d" else 4):
+    if not isinstance(memory_format, Format):
+        raise TypeError(f"is_contiguous(): argument 'memory_format' must be {display.public('memory_format')}, not {type(memory_format).__name__}")
+    if input.rank != (5 if memory_format is channels_last_3d else 4):
         return False
     for k in range(input.rank):  # channels, then the others from the last to the first
         d = 1 if k == 0 else input.rank - k if k < input.rank - 1 else 0

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import flambeau
-from flambeau import Tensor
+from ..._tensor import Tensor
+from ...autograd.grad_mode import no_grad
+from ...core.make.literal import tensor as new_tensor
+from ...core.places.join import stack
+from ...operations.rows.norms import vector_norm
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -34,11 +37,11 @@ def get_total_norm(
     tensors = _listed(tensors)
     norm_type = float(norm_type)
     if not tensors:
-        return flambeau.tensor(0.0)
-    with flambeau.no_grad():
+        return new_tensor(0.0)
+    with no_grad():
         device = tensors[0].device
-        norms = [flambeau.linalg.vector_norm(tensor, norm_type).to(device) for tensor in tensors]
-        total = flambeau.linalg.vector_norm(flambeau.stack(norms), norm_type)
+        norms = [vector_norm(tensor, norm_type).to(device) for tensor in tensors]
+        total = vector_norm(stack(norms), norm_type)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
@@ -60,7 +63,7 @@ def clip_grads_with_norm_(
         foreach: accepted for PyTorch's sake; it changes nothing.
     """
     grads = [parameter.grad for parameter in _listed(parameters) if parameter.grad is not None]
-    with flambeau.no_grad():
+    with no_grad():
         # Multiplying by 1 where nothing is to be clipped spares a wait for the device's answer.
         scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
         for grad in grads:
@@ -113,7 +116,7 @@ def clip_grad_value_(
         foreach: accepted for PyTorch's sake; it changes nothing.
     """
     clip_value = float(clip_value)
-    with flambeau.no_grad():
+    with no_grad():
         for parameter in _listed(parameters):
             if parameter.grad is not None:
                 parameter.grad.clamp_(min=-clip_value, max=clip_value)

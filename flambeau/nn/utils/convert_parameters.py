@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import flambeau
-from flambeau import Tensor
+from ..._tensor import Tensor
+from ...core.places.join import cat
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
@@ -23,7 +23,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """
     parameters = list(parameters)
     _check_one_device(parameters)
-    return flambeau.cat([parameter.view(-1) for parameter in parameters])
+    return cat([parameter.view(-1) for parameter in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:

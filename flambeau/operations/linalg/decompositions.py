@@ -13,6 +13,7 @@ from ..moving.viewing import real
 from ..pointwise.complex_numbers import conj
 from .lapack import (
     LinAlgError,
+    _solve,
     _triangular,
     array,
     checked,
@@ -352,8 +353,6 @@ def _eig_gradient(grads: tuple, L: TensorBase, V: TensorBase, is_complex: bool) 
 
     C. Boeddeker et al., "On the computation of complex-valued gradients" (2019), equation 4.77.
     """
-    from .lapack import _solve
-
     to_L, to_V = grads
     inner = None
     if to_V is not None:

@@ -13,17 +13,16 @@ from typing import Any
 
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
-from ...core.make.bridge import from_numpy
 from ...core.tape import tape
+from ..declare.arrays import array, tensor
 from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result
-from ..pointwise.complex_numbers import conj
+from ..declare.shapes import broadcast
 
 # mypy reads the names of the tuples' classes as if they had to be those of the variables
 cholesky_ex_result = named_result("linalg_cholesky_ex", "L", "info")
 inv_ex_result = named_result("linalg_inv_ex", "inverse", "info")
 solve_ex_result = named_result("linalg_solve_ex", "result", "info")
-slogdet_result = named_result("linalg_slogdet", "sign", "logabsdet")
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
@@ -54,18 +53,6 @@ def check_dtype(who: str, given: TensorBase) -> None:
         raise RuntimeError(f"{who}: Low precision dtypes not supported. Got {given.dtype}")
     if given.dtype.name not in DTYPES:
         raise RuntimeError(f"{who}: Expected a floating point or complex tensor as input. Got {given.dtype}")
-
-
-def array(t: TensorBase) -> Any:
-    """The elements as a NumPy array."""
-    return t.detach().numpy()
-
-
-def tensor(a: Any) -> TensorBase:
-    """A tensor of an array's elements, in row-major order."""
-    import numpy as np
-
-    return from_numpy(np.array(a, order="C"))
 
 
 def each_matrix(*arrays: Any) -> Iterator[tuple]:
@@ -161,13 +148,11 @@ def solve_triangular(
 
 def same_batch(who: str, a: TensorBase, b: TensorBase) -> tuple[TensorBase, TensorBase]:
     """Two stacks of matrices with their batch dimensions broadcast; RuntimeError where dtypes differ."""
-    from ..moving.shaping import broadcast_shapes
-
     if a.dtype != b.dtype:
         raise RuntimeError(
             f"{who}: Expected A and B to have the same dtype, but found {a.dtype} and {b.dtype} instead"
         )
-    batch = tuple(broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2])))
+    batch = broadcast((tuple(a.shape[:-2]), tuple(b.shape[:-2])))
     return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
 
 
@@ -295,72 +280,6 @@ def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: b
     if check_errors or not info.any():
         return solve_ex_result(solve(A, B, left=left), info)
     return solve_ex_result(B * float("nan"), info)
-
-
-# --- determinants ---------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.det", "det", "Tensor.det", reference="numpy.linalg.det")
-def det(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
-    """The determinant of square matrices.
-
-    >>> import flambeau
-    >>> flambeau.linalg.det(flambeau.tensor([[2., 1.], [0., 4.]]))
-    tensor(8.)
-    """
-    import numpy as np
-
-    checked("linalg.det", A)
-    found = tensor(computed("linalg.det", np.linalg.det, array(A)).astype(array(A).dtype))
-    record("LinalgDet", _det_gradient, (A,), found, (A, found))
-    return into(out, found, "linalg.det")
-
-
-def _det_gradient(grad: TensorBase, A: TensorBase, found: TensorBase) -> tuple:
-    """grad · (matrix of cofactors)*: det · A⁻ᴴ, or U diag(∏ of the other singular values) Vᴴ where one is singular."""
-    if not A.numel():
-        return (A * 0.0,)
-    if bool((found.detach() != 0).all()):
-        return ((grad * conj(found)).unsqueeze(-1).unsqueeze(-1) * inv(A).mH,)
-    from .decompositions import svd
-
-    U, S, Vh = svd(A, full_matrices=False)
-    n = A.shape[-1]
-    rows = S.unsqueeze(-2).expand(*S.shape[:-1], n, n)
-    others = rows.masked_fill(identity(n, S).bool(), 1.0).prod(-1)
-    turn = conj(det(U) * det(Vh))
-    return ((grad * turn).unsqueeze(-1).unsqueeze(-1) * matmul(U * others.unsqueeze(-2).to(A.dtype), Vh),)
-
-
-@library("lapack", "linalg.slogdet", "slogdet", "Tensor.slogdet")
-@accepts_out
-def slogdet(A: TensorBase) -> tuple:
-    """Sign (of modulus 1, or 0) and logarithm of the modulus of the determinant, as a named tuple (sign, logabsdet)."""
-    import numpy as np
-
-    checked("linalg.slogdet", A)
-    sign, logabs = map(tensor, computed("linalg.slogdet", np.linalg.slogdet, array(A)))
-    record("LinalgSlogdet", _slogdet_gradient, (A,), (sign, logabs), (A, sign))
-    return slogdet_result(sign, logabs)
-
-
-def _slogdet_gradient(grads: tuple, A: TensorBase, sign: TensorBase) -> tuple:
-    """(∂ log|det| - i Im(∂sign* sign)) A⁻ᴴ."""
-    to_sign, to_log = grads
-    scale = to_log
-    if A.is_complex():
-        scale = 0.0 if to_log is None else to_log.to(A.dtype)
-        if to_sign is not None:
-            scale = scale - 1j * (to_sign.conj() * sign).imag.to(A.dtype)
-    if scale is None:
-        return (A * 0.0,)
-    return (scale.unsqueeze(-1).unsqueeze(-1) * inv(A).mH,)
-
-
-@library("lapack", "logdet", "Tensor.logdet")
-def logdet(A: TensorBase) -> TensorBase:
-    """Logarithm of the determinant: NaN where it is negative, -inf where it is 0."""
-    checked("logdet", A)
-    sign, logabs = slogdet(A)
-    return logabs + sign.log()
 
 
 # --- Cholesky -------------------------------------------------------------------------------------------------------------

@@ -8,14 +8,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..._typeinfo import finfo
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ...core.make.create import arange
 from ...core.views.views import atleast_1d
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, into, named_result
+from ..declare.shapes import wrapped as _wrapped
 from ..moving.joining import cat
-from ..moving.shaping import _wrapped, broadcast_shapes
+from ..moving.shaping import broadcast_shapes
 from ..moving.shaping import cross as _cross
 from ..moving.viewing import real
 from ..pointwise.complex_numbers import conj
@@ -209,8 +211,6 @@ def _tolerance(who: str, S: TensorBase, A: TensorBase, atol: Any, rtol: Any) -> 
     """max(atol, rtol · largest), one for each matrix; rtol is by default the dtype's epsilon times the larger side, or 0
     where atol is given.
     """
-    from ..._typeinfo import finfo
-
     for name, given in (("atol", atol), ("rtol", rtol)):
         if isinstance(given, TensorBase) and given.is_complex():
             raise RuntimeError(f"{who}: {name} tensor of complex type is not supported.")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...autograd.grad_mode import unrecorded
 from ...codegen import expr as ex
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import zeros
 from ...core.tape import tape
+from ...core.tape.recording import unrecorded
 from ..declare.indexed import indexed, scatter
 from ..declare.registry import library
 from ..declare.results import each_part

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ..._typeinfo import finfo
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...core.base.tensor import TensorBase
@@ -108,8 +109,6 @@ def rms_norm(
     input: TensorBase, normalized_shape, weight: TensorBase | None = None, eps: float | None = None
 ) -> TensorBase:
     """input / √(mean of squares + eps) over the last dimensions, times weight (Zhang and Sennrich 2019)."""
-    from ..._typeinfo import finfo
-
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape or tuple(input.shape[input.ndim - len(shape) :]) != shape:
         raise RuntimeError(

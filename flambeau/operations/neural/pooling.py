@@ -11,13 +11,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...autograd.grad_mode import unrecorded
 from ...codegen import expr as ex
 from ...codegen import indexed as ix
 from ...codegen.kernels import lowest
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.tape import tape
+from ...core.tape.recording import unrecorded
 from ..declare.indexed import indexed
 from ..declare.registry import register
 

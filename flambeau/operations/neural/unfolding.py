@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ...autograd.grad_mode import unrecorded
 from ...codegen import expr as ex
 from ...core.base.tensor import TensorBase
 from ...core.tape import tape
+from ...core.tape.recording import unrecorded
 from ..declare.indexed import indexed
 from ..declare.registry import library
 from ..declare.results import each_part

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..._typeinfo import finfo
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.bridge import from_numpy
@@ -19,8 +20,6 @@ from .special import mvlgamma
 @accepts_out
 def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
     """NaN and infinities replaced by numbers: the dtype's largest and lowest for the infinities by default."""
-    from ..._typeinfo import finfo
-
     if not input.is_floating_point() and not input.is_complex():
         return input.clone()
     limits = finfo(input.dtype)

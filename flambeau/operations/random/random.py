@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ...autograd.grad_mode import unrecorded
 from ...codegen import expr as ex
 from ...codegen import functions as fn
 from ...codegen import philox
@@ -23,6 +22,7 @@ from ...core.base.tensor import TensorBase
 from ...core.make.create import empty, empty_like
 from ...core.make.random import Generator, _reserve
 from ...core.tape import tape
+from ...core.tape.recording import unrecorded
 from ...core.views.views import view_as_real
 from ..declare.pointwise import Pointwise
 from ..declare.registry import library, register

@@ -7,9 +7,9 @@ from typing import Any
 
 from ...core.base.tensor import TensorBase
 from ...core.call.dispatch import to_dtype
+from ..declare.arrays import array, tensor
 from ..declare.registry import library
 from ..declare.results import accepts_out, named_result
-from ..linalg.lapack import array, tensor
 
 histogram_result = named_result("histogram", "hist", "bin_edges")
 histogramdd_result = named_result("histogramdd", "hist", "bin_edges")

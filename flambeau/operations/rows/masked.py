@@ -10,11 +10,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..._typeinfo import iinfo
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ..declare.registry import library
 from ..declare.results import category
-from ..moving.shaping import _wrapped
+from ..declare.shapes import wrapped as _wrapped
 from ..pointwise import arithmetic as a
 from . import reductions, scans
 from .norms import vector_norm
@@ -59,8 +60,6 @@ def _lowest(d: dtype) -> Any:
 
 
 def _limit(d: dtype, name: str, infinite: float) -> Any:
-    from ..._typeinfo import iinfo
-
     if category(d) == 0:
         return name == "max"
     return getattr(iinfo(d), name) if category(d) == 1 else infinite

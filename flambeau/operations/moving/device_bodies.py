@@ -12,9 +12,10 @@ import functools
 import inspect
 from collections.abc import Sequence
 
-from ...autograd.grad_mode import unrecorded
+from ...core.base.provided import provide
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange
+from ...core.tape.recording import unrecorded
 from ..declare.indexed import Indexed, indexed, scatter
 
 MATRIX, TRANSPOSED, ROW, COLUMN = range(4)  # core/lib/contraction.pxd; otherwise a single number
@@ -234,3 +235,14 @@ def put(
         putter = _putter(len(how.indices), accumulate)
         serial = len(how.room)
         putter.into(how.source, written.shape, written, *how.indices, serial=serial, negative=negative)
+
+
+for _name, _function in (
+    ("device.multiply", multiply),
+    ("device.gather", gather),
+    ("device.write_along", write_at),
+    ("device.add_strided", add_strided),
+    ("device.index", get),
+    ("device.index_put", put),
+):
+    provide(_name, _function)
