@@ -28,7 +28,7 @@ class memory_format(Enum):
 
     __str__ = __repr__
 
-    def __reduce_ex__(self, protocol: object) -> str:
+    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # a name is an answer, too
         return self.name
 
 
@@ -42,7 +42,7 @@ class layout(Enum):
 
     __str__ = __repr__
 
-    def __reduce_ex__(self, protocol: object) -> str:
+    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # a name is an answer, too
         return self.name
 
 
