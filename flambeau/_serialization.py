@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
 from ._tensor import Tensor
+from .core.base import display
 from .core.base.dtypes import Size, by_name, dtype
 from .core.base.dtypes import device as Device
 from .core.base.memory import Storage
@@ -121,7 +122,7 @@ def load(
     _check_byteorder("load")
     if hasattr(f, "read"):
         if mmap:
-            raise ValueError("flambeau.load: mmap=True needs a path, got a file object")
+            raise ValueError(f"{display.NAME}.load: mmap=True needs a path, got a file object")
         return _read(f, map_location, None)
     with open(os.fspath(f), "rb") as file:
         return _read(file, map_location, _map(file) if mmap else None)
@@ -129,7 +130,7 @@ def load(
 
 def _check_byteorder(function: str) -> None:
     if sys.byteorder != "little":
-        raise RuntimeError(f"flambeau.{function}: files are little-endian, this processor is not")
+        raise RuntimeError(f"{display.NAME}.{function}: files are little-endian, this processor is not")
 
 
 def _bytes_of(storage: Any) -> memoryview:
@@ -183,20 +184,22 @@ class _Writer:
             for name, end in ends.items():
                 if end is not None and type(end) is not int:
                     raise TypeError(
-                        f"flambeau.save: {where}.{name} is of type {type(end).__name__}, which cannot be "
+                        f"{display.NAME}.save: {where}.{name} is of type {type(end).__name__}, which cannot be "
                         "saved in a slice"
                     )
             return {kind.__name__: [self.encode(end, where, depth) for end in ends.values()]}
         if kind in _SEQUENCES or kind in _MAPPINGS:
             return self._container(x, where, depth)
         hint = " (save its state_dict() instead)" if hasattr(x, "state_dict") else ""
-        raise TypeError(f"flambeau.save: {where} is of type {kind.__name__}, which cannot be saved{hint}")
+        raise TypeError(
+            f"{display.NAME}.save: {where} is of type {kind.__name__}, which cannot be saved{hint}"
+        )
 
     def _container(self, x: Any, where: str, depth: int) -> Any:
         if id(x) in self._open:
-            raise ValueError(f"flambeau.save: {where} contains itself")
+            raise ValueError(f"{display.NAME}.save: {where} contains itself")
         if depth >= _MAX_DEPTH:
-            raise ValueError(f"flambeau.save: {where} is nested more than {_MAX_DEPTH} deep")
+            raise ValueError(f"{display.NAME}.save: {where} is nested more than {_MAX_DEPTH} deep")
         self._open.add(id(x))
         kind = type(x)
         if kind in _MAPPINGS:
@@ -204,7 +207,7 @@ class _Writer:
             for key, value in x.items():
                 if not _is_key(key):
                     raise TypeError(
-                        f"flambeau.save: a key of {where} is of type {type(key).__name__}, which cannot be "
+                        f"{display.NAME}.save: a key of {where} is of type {type(key).__name__}, which cannot be "
                         "saved"
                     )
                 place = f"{where}[{key!r}]"
@@ -226,11 +229,11 @@ class _Writer:
         kind = type(t)
         if kind is not Tensor and kind is not Parameter:
             raise TypeError(
-                f"flambeau.save: {where} is of type {kind.__name__}, a subclass of Tensor, which cannot be "
+                f"{display.NAME}.save: {where} is of type {kind.__name__}, a subclass of Tensor, which cannot be "
                 "saved"
             )
         if t.device.type == "meta":
-            raise TypeError(f"flambeau.save: {where} is on the device meta and has no data to save")
+            raise TypeError(f"{display.NAME}.save: {where} is on the device meta and has no data to save")
         storage = t.untyped_storage()
         data = _bytes_of(_moved(storage, t.device, "cpu"))
         key = (str(t.device), storage.data_ptr(), len(data)) if len(data) else None
@@ -319,7 +322,9 @@ def _descriptor(f: Any) -> int:
     try:
         return f.fileno()
     except (AttributeError, OSError) as error:
-        raise ValueError("flambeau.save: fsync=True needs a path, or a file with a descriptor") from error
+        raise ValueError(
+            f"{display.NAME}.save: fsync=True needs a path, or a file with a descriptor"
+        ) from error
 
 
 def _new_file(at: int, name: str) -> tuple[int, str | None]:
@@ -399,10 +404,12 @@ def _damage_reported() -> Iterator[None]:
         yield
     except (_Damaged, BadZipFile, EOFError, struct.error, *values) as error:
         raise RuntimeError(
-            f"flambeau.load: not a file that flambeau.save wrote, or a damaged one: {error}"
+            f"{display.NAME}.load: not a file that {display.NAME}.save wrote, or a damaged one: {error}"
         ) from error
     except NotImplementedError as error:  # a kind of archive that the standard library does not read
-        raise RuntimeError(f"flambeau.load: not a file that flambeau.save wrote: {error}") from error
+        raise RuntimeError(
+            f"{display.NAME}.load: not a file that {display.NAME}.save wrote: {error}"
+        ) from error
 
 
 def _read(file: Any, map_location: Any, mapped: memoryview | None) -> Any:
@@ -432,7 +439,7 @@ def _read_structure(archive: Any, file: Any) -> dict[str, Any]:
     if _STRUCTURE not in names:
         pickled = any(name.rpartition("/")[2] == "data.pkl" for name in names)
         _require(not pickled, "this file holds pickled Python code in PyTorch's format, which is not run")
-        raise _Damaged(f"the archive has no entry {_STRUCTURE!r}: it was not written by flambeau.save")
+        raise _Damaged(f"the archive has no entry {_STRUCTURE!r}: it was not written by {display.NAME}.save")
     end = file.seek(0, os.SEEK_END)
     total = 0
     for info in archive.infolist():
@@ -577,7 +584,7 @@ def _locate(storage: Any, device: str, map_location: Any) -> tuple[Any, Any]:
             return placed, getattr(placed, "device", "cpu")
     elif map_location is not None:
         raise TypeError(
-            "flambeau.load: map_location must be None, a device, a dict or a function, got "
+            f"{display.NAME}.load: map_location must be None, a device, a dict or a function, got "
             f"{type(map_location).__name__}"
         )
     return _moved(storage, "cpu", wanted), wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 from typing import Any
 
+from .core.base import display
 from .core.base.dtypes import Size, by_name, get_default_dtype
 from .core.base.formats import strided
 from .core.base.memory import Storage
@@ -174,5 +175,6 @@ def _storage_of(raw: bytes) -> Storage:
 copyreg.pickle(Storage, lambda storage: (_storage_of, (bytes(memoryview(storage)),)))
 
 
+Tensor.__module__ = display.NAME
 set_tensor_class(Tensor)
 inherit_operators(Tensor)

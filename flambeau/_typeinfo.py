@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .core.base import display
 from .core.base.dtypes import dtype as dtype_class
 from .core.base.dtypes import get_default_dtype
 
@@ -19,7 +20,9 @@ _INTEGERS = {f"{sign}int{bits}": (bits, sign == "") for sign in ("", "u") for bi
 
 def _name(function: str, dtype: Any) -> str:
     if not isinstance(dtype, dtype_class):
-        raise TypeError(f"{function}(): argument 'type' must be flambeau.dtype, not {type(dtype).__name__}")
+        raise TypeError(
+            f"{function}(): argument 'type' must be {display.public('dtype')}, not {type(dtype).__name__}"
+        )
     return str(dtype).rpartition(".")[2]
 
 

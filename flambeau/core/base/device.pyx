@@ -226,7 +226,7 @@ cdef class Device:
         return 0
 
     def __repr__(self):
-        return f"<flambeau device {self.place}>"
+        return f"<{display.NAME} device {self.place}>"
 
     def __reduce__(self):
         return (find_device, (self.type, self.index))
@@ -281,7 +281,7 @@ cpdef Device find_device(str type, object index):
     found = opened.get((type, number))
     if found is None:
         if type not in makers:
-            raise RuntimeError(f"device '{type}' is not available: this build of flambeau has no support for it")
+            raise RuntimeError(f"device '{type}' is not available: this build of {display.NAME} has no support for it")
         found = makers[type](number)
         opened[(type, number)] = found
     return <Device>found

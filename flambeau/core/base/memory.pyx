@@ -271,7 +271,7 @@ cdef class Storage:
         PyBuffer_FillInfo(buffer, self, self.data, self.length, not self.writable, flags)
 
     def __repr__(self):
-        return f"<flambeau.UntypedStorage of {self.length} bytes>"
+        return f"<{display.public('UntypedStorage')} of {self.length} bytes>"
 
 
 def storage_from_address(address: int, nbytes: int, owner, writable: bool = True) -> Storage:

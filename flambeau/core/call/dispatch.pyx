@@ -63,7 +63,7 @@ cdef class Op:
         return self if instance is None else PyMethod_New(self, instance)
 
     def __repr__(self):
-        return f"<flambeau operation {self.name}>"
+        return f"<{display.NAME} operation {self.name}>"
 
     def __reduce__(self):
         return getattr(self, "public_name", self.name)
