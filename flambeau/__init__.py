@@ -12,10 +12,11 @@ __version__ = "0.1.0"
 
 from . import _interpreter  # noqa: F401  first of all
 from .core.base import dtypes as _dtypes
-from .core.call.dispatch import result_type
+from .core.call.operands import result_type
 from .core.base.dtypes import Size, device, dtype, get_default_dtype, promote_types, set_default_dtype
 from .core.base.memory import OutOfMemoryError
 from .core.base.memory import Storage as UntypedStorage
+from .core.base.tensor import inherit_operators as _inherit_operators
 from .core.base.parallel import get_num_threads, set_num_threads
 from ._tensor import Tensor
 from .core.base.formats import (
@@ -40,17 +41,18 @@ from .operations.declare.registry import published as _published
 globals().update(_published(""))
 for _name, _function in _published("Tensor.").items():
     setattr(Tensor, _name, _function)
+_inherit_operators(Tensor)
 
 from . import _operators  # noqa: F401
 from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from .core.tape.tape import tensor_backward as _backward
+from .core.tape import tensor_backward as _backward
 from .autograd.grad_mode import is_inference_mode_enabled
 from ._typeinfo import finfo, iinfo
 
 Tensor.backward = _backward
 
-from . import func, nn, optim, return_types
+from . import _C, func, nn, optim, overrides, return_types
 from ._printing import set_printoptions
 from ._serialization import load, save
 from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .core.base.tensor import set_operator
-from .core.call.dispatch import InPlaceOp, rename
+from .core.call.operation import rename
+from .core.call.pointwise import InPlaceOp
 from .operations.declare.registry import REGISTRY
 from .operations.moving import shaping
 from .operations.pointwise import arithmetic as a

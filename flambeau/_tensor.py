@@ -5,15 +5,16 @@ from __future__ import annotations
 import copyreg
 from typing import Any
 
+from .core import tape
 from .core.base import display
 from .core.base.dtypes import Size, by_name, get_default_dtype
 from .core.base.formats import strided
 from .core.base.memory import Storage
 from .core.base.provided import provided
 from .core.base.tensor import TensorBase, inherit_operators, set_tensor_class
+from .core.call.watching import is_asked, set_plain_class, torch_function, watch_class
 from .core.make.create import empty
 from .core.make.literal import tensor
-from .core.tape import tape
 
 _OPERATORS = frozenset(n for n in vars(TensorBase) if n.startswith("__") and n not in ("__doc__", "__new__"))
 
@@ -47,8 +48,12 @@ class Tensor(TensorBase):
             made = tensor(*args, **kwargs).to(get_default_dtype())
         return made if cls is Tensor else made.as_subclass(cls)
 
+    __torch_function__ = classmethod(torch_function)
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if is_asked(cls):
+            watch_class(cls)
         if not any(name in vars(cls) for name in _OPERATORS):
             inherit_operators(cls)
 
@@ -177,4 +182,5 @@ copyreg.pickle(Storage, lambda storage: (_storage_of, (bytes(memoryview(storage)
 
 Tensor.__module__ = display.NAME
 set_tensor_class(Tensor)
+set_plain_class(Tensor)
 inherit_operators(Tensor)

@@ -69,7 +69,7 @@ def test_every_operation_is_documented():
 
 
 def test_signatures_of_pointwise_operations():
-    assert str(inspect.signature(flambeau.exp)) == "(input, *, out=None)"
+    assert list(inspect.signature(flambeau.exp).parameters) == ["input", "out"]
     for entry in REGISTRY.values():
         if entry.kind == "pointwise":
             names = list(inspect.signature(entry.function).parameters)

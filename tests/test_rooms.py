@@ -22,7 +22,7 @@ ORDER = """
     _operators _queries
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils nn.modules nn optim
-    _printing _serialization
+    _printing _serialization overrides _C
     cpu cuda opencl fft linalg masked signal special return_types
     codegen.ahead
 """.split()
@@ -31,7 +31,6 @@ ORDER = """
 ALLOWED = {
     ("codegen", "codegen.ahead"): "`flambeau.codegen.warm` is public there",
     ("codegen.__main__", "codegen.ahead"): "`python -m flambeau.codegen` is that function",
-    ("core.tape.tape", "core.make.create"): "zeros for a user's Function; goes with the tape's split",
 }
 # Circles, by one use that closes each.
 CLOSING = {

@@ -46,6 +46,7 @@ TYPES = {  # what parameters without an annotation are, by their names
     "generator": "Generator | None",
     **dict.fromkeys(("mask", "bias"), "Tensor | None"),
     "reduction": "str",
+    "pin_memory": "bool",
     "tensors": "Sequence[Tensor]",
 }
 ATTRIBUTES = {
@@ -159,6 +160,8 @@ def signature(function: Callable, method: bool) -> str:
     parts: list[str] = []
     kind = None
     for k, p in enumerate(found.parameters.values()):
+        if p.name == "size" and p.default is None and type(function).__name__ == "Factory":  # or one by one
+            p = inspect.Parameter("size", p.VAR_POSITIONAL, annotation="int | Sequence[int]")
         if p.kind is p.KEYWORD_ONLY and kind not in (p.KEYWORD_ONLY, p.VAR_POSITIONAL):
             parts.append("*")
         if kind is p.POSITIONAL_ONLY and p.kind is not kind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.tape.tape import is_grad_enabled
+from ..core.tape import is_grad_enabled
 from . import anomaly_mode, forward_ad, functional, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function

@@ -8,7 +8,7 @@ import traceback
 import warnings
 from typing import Any
 
-from ..core.tape import tape as _tape
+from ..core import tape as _tape
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 

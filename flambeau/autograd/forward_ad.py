@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..core import tape as _tape
 from ..core.base.tensor import TensorBase
-from ..core.tape import tape as _tape
 
 __all__ = [
     "UnpackedDualTensor",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.base.tensor import TensorBase
-from ..core.tape.tape import _set_grad_enabled, _set_recording, record_function, recording
+from ..core.tape import _set_grad_enabled, _set_recording, record_function, recording
 
 
 class Context:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..core.base.memory import _set_inference, is_inference_mode_enabled
-from ..core.tape.recording import F, Mode, enable_grad
-from ..core.tape.tape import _set_grad_enabled, is_grad_enabled
+from ..core.tape import _set_grad_enabled, is_grad_enabled
+from ..core.tape.contexts import F, Mode, enable_grad
 
 __all__ = [
     "enable_grad",

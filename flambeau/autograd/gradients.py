@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ..core import tape as _tape
 from ..core.base.tensor import TensorBase
 from ..core.places.join import stack
-from ..core.tape import tape as _tape
 from . import graph
 
 

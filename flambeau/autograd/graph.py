@@ -7,9 +7,9 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ..core import tape as _tape
 from ..core.base.tensor import TensorBase
-from ..core.tape import tape as _tape
-from ..core.tape.tape import AccumulateGrad, Node
+from ..core.tape import AccumulateGrad, Node
 
 __all__ = [
     "GradientEdge",

@@ -91,10 +91,10 @@ class Schedule:
         return []
 
     def places(self, outer: list[Form], i: Value, mask: Value | None) -> list[Value]:
-        """One place (or vector) of the parallel axes: the serial axes in order, then the stores."""
+        """One place (or vector) of the parallel axes, if there are any: the serial axes in order, then the stores."""
         here = self.evaluation.narrow(i)
         form: Form = Uniform(here) if self.lanes is None else Ramp(here, Value(here.type, "1"))
-        self.serially([*outer, form], mask)
+        self.serially([*outer, form] if self.kernel.axes > self.kernel.serial else [], mask)
         return []
 
     def serially(self, at: list[Form], mask: Value | None) -> list[Value]:

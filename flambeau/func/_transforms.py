@@ -14,7 +14,7 @@ from ..autograd import grad as _grad
 from ..autograd.grad_mode import enable_grad
 from ..core.base.tensor import TensorBase
 from ..core.places.join import stack
-from ..core.tape.tape import depends_beyond, is_forward_open
+from ..core.tape import depends_beyond, is_forward_open
 
 __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._tensor import Tensor
+from ..core.call.watching import _disabled_torch_function_impl
 from ..core.make.create import empty
 
 __all__ = ["Buffer", "Parameter"]
@@ -29,6 +30,8 @@ class Parameter(Tensor):
     Parameter containing:
     tensor([1., 1.], requires_grad=True)
     """
+
+    __torch_function__ = _disabled_torch_function_impl  # what operations return for it is a plain tensor
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -72,6 +75,7 @@ class Buffer(Tensor):
     """
 
     persistent: bool
+    __torch_function__ = _disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         if data is None:

@@ -12,7 +12,7 @@ from ..autograd import Function, backward, enable_grad
 from ..autograd.graph import saved_tensors_hooks
 from ..core.base.tensor import TensorBase
 from ..core.make.random import get_rng_state, set_rng_state
-from ..core.tape.tape import current_pass, is_grad_enabled
+from ..core.tape import current_pass, is_grad_enabled
 
 __all__ = [
     "CheckpointError",

@@ -62,7 +62,7 @@ def test_double_backward_names_both_operations():
 
 
 def test_switching():
-    from flambeau.core.tape.tape import is_watching
+    from flambeau.core.tape import is_watching
 
     with autograd.set_detect_anomaly(True, check_nan=False):
         assert is_watching() and not is_watching(check_nan=True)

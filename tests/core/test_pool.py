@@ -169,7 +169,7 @@ def test_processes_of_multiprocessing():
 def test_the_process_exits_while_workers_spin():
     program = (
         "import array\n"
-        "from flambeau.core import parallel\n"
+        "from flambeau.core.base import parallel\n"
         "parallel.set_num_threads(4)\n"
         "counts, threads = array.array('q', [0] * 1000), array.array('q', [0] * 1000)\n"
         "parallel._visit_range(counts, threads, 1)\n"

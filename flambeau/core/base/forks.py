@@ -4,7 +4,7 @@ A child has one thread: a lock that another thread held stays locked for ever, a
 importing stays half imported, with its import lock held.  So a fork waits until no other thread makes a kernel and
 none imports a library that this package imports when it is first needed: milliseconds, at most the seconds that an
 import takes.  It does not wait for backward passes, which may take as long as they like and run users' code: the
-child gets a lock of its own for those (`tape.forget_other_threads`), as for the thread pool (`pool.c`).
+child gets a lock of its own for those (`tape/engine.pyx:forget_other_threads`), as for the thread pool (`pool.c`).
 
 There is one lock for the making of kernels, of images, and the opening of BLAS.  Several would have to be taken in
 one order everywhere.

@@ -38,7 +38,7 @@ cdef class TensorBase:
     cdef unsigned char made   # where a view was made: what may be written through it
     cdef object grad_fn_now(self)
 
-# Operators of the Tensor class; dispatch.pyx fills the table with operations from the registry.
+# Operators of the Tensor class; call/pointwise.pyx fills the table with operations from the registry.
 cdef enum:
     OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD, OP_POW, OP_MATMUL, OP_AND, OP_OR, OP_XOR, OP_LSHIFT, OP_RSHIFT
     OP_LT, OP_LE, OP_GT, OP_GE, OP_EQ, OP_NE, OP_NEG, OP_ABS, OP_INVERT, OP_RSUB, OP_RDIV, OP_RPOW, OP_RFLOORDIV, OP_RMOD

@@ -1,6 +1,6 @@
 """Matrix products of stacks of matrices, and their place on the tape."""
 from libc.stdint cimport int64_t
-from ..tape.tape cimport Node
+from ..tape.nodes cimport Node
 from ..base.tensor cimport TensorBase
 
 cdef enum:                    # how the last dimensions of a tensor are read as a matrix; the others count its matrices

@@ -16,10 +16,18 @@ from .blas cimport (
 )
 from ..base.dtypes cimport U8, I8, I16, I32, F16, BF16, F32, F64, C64, C128, CATEGORY, size_from
 from ..base.device cimport Product as DeviceProduct
-from ..call.dispatch cimport away, copied, fits, one_device, sum_to
+from ..call.function import FunctionOp
+from ..call.operation cimport door
+from ..call.kernels cimport away, one_device
+from ..call.pointwise cimport copied, sum_to
+from ..call.layout cimport fits
 from ..base.parallel cimport parallel_for
 from ..base.provided import provided
-from ..tape.tape cimport Node, Slot, attach, clear_slot, grad_enabled, keep, kept, rebase, set_grad, wants_grad
+from ..tape.modes cimport grad_enabled, set_grad, wants_grad
+from ..tape.nodes cimport Node
+from ..tape.history cimport attach
+from ..tape.saved cimport Slot, clear_slot, keep, kept
+from ..tape.inplace cimport rebase
 from ..base.tensor cimport MAX_DIMS, OP_MUL, TensorBase, late, new_tensor, new_tensor_on, operator_for, place_of, pointer, wrote
 from ..views.geometry cimport copy_strided
 from ..views.views cimport compact
@@ -537,7 +545,7 @@ cdef class ProductNode(Node):
             return found
         if left and self.targets[0] != NULL:
             found[0] = self.addend_gradient(g)
-        if not usable(g, self.form):
+        if not door.watched and not usable(g, self.form):   # once for both; who watches sees g itself
             g = compact(g)
         if self.targets[left] != NULL:
             b = conjugate(kept(&self.b, self))
@@ -558,7 +566,7 @@ cdef class ProductNode(Node):
         if not fits(g, self.addend_rank, self.sizes):
             if self.addend_rank == 1 and g.sizes[g.rank - 1] == self.sizes[0] and F32 <= g.code <= F64 and (
                     not grad_enabled() and g.storage.on is None):
-                found = column_sums(compact(g))
+                found = shown_column_sums(g) if door.watched else column_sums(compact(g))
             else:
                 found = sum_to(g, size_from(self.addend_rank, self.sizes))
         if self.beta.imag != 0:
@@ -613,8 +621,36 @@ cdef Node node_for(str label, TensorBase a, int a_form, TensorBase b, int b_form
     return node
 
 
+def product_as(TensorBase a, int a_form, TensorBase b, int b_form, tuple sizes, int form, tuple alpha) -> TensorBase:
+    """alpha · a @ b, their last dimensions read as matrices by their forms; the gradient of a product."""
+    cdef int64_t room[MAX_DIMS]
+    cdef Scale scale
+    cdef int d
+    for d in range(len(sizes)):
+        room[d] = sizes[d]
+    scale.real, scale.imag, scale.whole = alpha
+    return contracted(a if usable(a, a_form) else compact(a), a_form, b if usable(b, b_form) else compact(b), b_form, <int>len(sizes),
+                      room, form, &scale)
+
+
+def columns_summed(TensorBase input) -> TensorBase:
+    """The sum over all dimensions but the last."""
+    return column_sums(compact(input))
+
+
+cdef object shown_product = FunctionOp(product_as, owns=False)
+cdef object shown_column_sums = FunctionOp(columns_summed, owns=False)
+
+
 cdef TensorBase contract(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
                          const Scale* alpha):
+    if door.watched:
+        return shown_product(a, a_form, b, b_form, size_from(rank, sizes), form, (alpha.real, alpha.imag, alpha.whole))
+    return contracted(a, a_form, b, b_form, rank, sizes, form, alpha)
+
+
+cdef TensorBase contracted(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
+                           const Scale* alpha):
     cdef Node node = node_for("BmmBackward0", a, a_form, b, b_form, form, alpha, None, NULL)
     return computed(node, a, a_form, b, b_form, rank, sizes, form, alpha, None, NULL, None)
 

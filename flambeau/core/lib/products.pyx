@@ -10,8 +10,15 @@ from .contraction cimport (
     COLUMN, MATRIX, ROW, SCALAR, TRANSPOSED, Scale, computed, contract, node_for, size_at,
 )
 from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
-from ..call.dispatch cimport Op, Operand, copied, fits, make_callable, prepare_op, read_operand
-from ..tape.tape cimport Node, check_in_place, grad_enabled, wants_grad
+from ..call.signature cimport MAX_BOUND, TENSOR, Signature
+from ..call.operation cimport Op, make_callable, prepare_op
+from ..call.kernels cimport Operand
+from ..call.pointwise cimport copied
+from ..call.layout cimport fits
+from ..call.operands cimport read_operand
+from ..tape.nodes cimport Node
+from ..tape.inplace cimport check_in_place
+from ..tape.modes cimport grad_enabled, wants_grad
 from ..base.tensor cimport MAX_DIMS, OP_ADD, OP_MUL, TensorBase, check_apart, check_writable, late, operator_for
 from ..views.geometry cimport unsqueeze_cut
 from ..views.views cimport cut, reshaped
@@ -40,36 +47,17 @@ cdef class ProductOp(Op):
     """A matrix product as a function, and a method: tensors by position or name, then beta, alpha and out by name."""
 
     cdef handler_t handle
-    cdef readonly tuple names
-    cdef int tensors           # so many arguments must be tensors
-    cdef int positional        # so many can be given by position
     cdef bint scaled           # takes beta and alpha
     cdef bint in_place
 
 
 cdef object call_product(PyObject* callable, PyObject** args, size_t flagged, PyObject* keywords):
     cdef ProductOp op = <ProductOp>callable
-    cdef PyObject* found[MAX_ARGUMENTS]
-    cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
-    if nargs > op.positional:
-        raise TypeError(f"{op.name}() takes at most {op.positional} positional arguments but {nargs} were given")
-    for k in range(MAX_ARGUMENTS):
-        found[k] = args[k] if k < nargs else NULL
-    if keywords != NULL:
-        for k in range(len(<tuple>keywords)):
-            key = (<tuple>keywords)[k]
-            if key not in op.names:
-                raise TypeError(f"{op.name}() got an unexpected keyword argument '{key}'")
-            place = op.names.index(key)
-            if found[place] != NULL:
-                raise TypeError(f"{op.name}() got multiple values for argument '{key}'")
-            found[place] = args[nargs + k]
-    for k in range(op.tensors):
-        if found[k] == NULL:
-            raise TypeError(f'{op.name}() missing 1 required positional argument: "{op.names[k]}"')
-        if not isinstance(<object>found[k], TensorBase):
-            raise TypeError(f"{op.name}(): argument '{op.names[k]}' (position {k + 1}) must be Tensor, not "
-                            f"{type(<object>found[k]).__name__}")
+    cdef PyObject* found[MAX_BOUND]
+    cdef int k
+    op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), keywords, found)
+    for k in range(op.signature.total, MAX_ARGUMENTS):
+        found[k] = NULL
     return op.handle(op, found)
 
 
@@ -82,9 +70,9 @@ cdef int read_scale(ProductOp op, int place, PyObject* given, Scale* s, int code
     if isinstance(value, TensorBase):
         value = value.item()
     if not read_operand(value, &o):
-        raise TypeError(f"{op.name}(): argument '{op.names[place]}' must be Number, not {type(value).__name__}")
+        raise TypeError(f"{op.name}(): argument '{op.signature.names[place]}' must be Number, not {type(value).__name__}")
     if o.category == 3 and o.imag != 0 and CATEGORY[code] != 3:
-        raise RuntimeError(f"{op.name}(): argument '{op.names[place]}' is {value}, which {dtype_of(code)} does not hold")
+        raise RuntimeError(f"{op.name}(): argument '{op.signature.names[place]}' is {value}, which {dtype_of(code)} does not hold")
     s.real, s.imag = o.real, o.imag if o.category == 3 else 0.0
     s.whole = <int64_t>o.real if o.category >= 2 else o.whole
     return 0
@@ -140,7 +128,7 @@ cdef object perform(ProductOp op, PyObject** found, str label, TensorBase a, int
     cdef Scale alpha = ONE, beta = ONE
     cdef TensorBase into = None
     cdef Node node
-    cdef int last = op.positional
+    cdef int last = op.signature.positional
     if a.code == BOOL:
         raise NotImplementedError(f'{op.name}(): "{op.name}" not implemented for \'{SCALAR_NAMES.get(a.code, dtype_of(a.code))}\'')
     if addend is not None:
@@ -215,7 +203,7 @@ cdef int check_dot(ProductOp op, TensorBase a, TensorBase b) except -1:
 
 cdef int check_matrix(ProductOp op, TensorBase t, int place) except -1:
     if t.rank != 2:
-        raise RuntimeError(f"{op.name}(): {op.names[place]} must be a matrix, got {t.rank}-D tensor")
+        raise RuntimeError(f"{op.name}(): {op.signature.names[place]} must be a matrix, got {t.rank}-D tensor")
     return 0
 
 
@@ -464,8 +452,9 @@ cdef object do_addr(ProductOp op, PyObject** found):
 cdef ProductOp made(str name, handler_t handle, tuple names, int tensors, str doc, bint scaled=False, bint in_place=False):
     cdef ProductOp op = ProductOp.__new__(ProductOp)
     prepare_op(op, name, call_product)
-    op.handle, op.tensors, op.positional, op.scaled, op.in_place = handle, tensors, len(names), scaled, in_place
-    op.names = names + (("beta", "alpha") if scaled else ()) + (() if in_place or name == "linear" else ("out",))
+    op.handle, op.scaled, op.in_place = handle, scaled, in_place
+    op.signature = Signature(names + (("beta", "alpha") if scaled else ()) + (() if in_place or name == "linear" else ("out",)),
+                             <int>len(names), tensors, (TENSOR,) * tensors, defaults={"beta": 1, "alpha": 1})
     setattr(op, "__doc__", doc)
     return op
 

@@ -4,7 +4,7 @@ from libc.string cimport memcpy
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t, uintptr_t
 cimport cython
 from ..base.device cimport Device
-from ..call.dispatch cimport Family
+from ..call.kernels cimport Family
 from .launch cimport run_indexed
 from ..base.tensor cimport MAX_DIMS, TensorBase, pointer, wrote
 from ..base.parallel cimport parallel_in_parts

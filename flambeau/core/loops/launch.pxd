@@ -1,7 +1,7 @@
 """Kernels on devices, fills and copies between devices."""
 from libc.stdint cimport int64_t, uint64_t
 from ..base.device cimport Device
-from ..call.dispatch cimport Family
+from ..call.kernels cimport Family
 from ..base.tensor cimport TensorBase
 
 cdef TensorBase moved(TensorBase source, Device device, bint wait=*)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Kernels on devices: how a plan made in `dispatch` or `rows` becomes threads; fills; copies between devices.
+"""Kernels on devices: how a plan made in `call` or `rows` becomes threads; fills; copies between devices.
 
 A kernel is compiled for a device and a form (dimensions, threads a row, width of offsets; see
 `codegen/schedule_gpu.py`).  The operation's table finds its `Family`, which knows the kernel and, by form,
@@ -14,10 +14,12 @@ from ..base.memory import storage_from_address
 from ..base.provided import provided
 from ..base.sizes cimport mul_overflow
 from ..base.tensor cimport beyond, TensorBase, MAX_DIMS, alias, find_contiguous, new_strided_on, place_of, wrote
-from ..call.dispatch cimport Plan, Launch, Family, PointwiseOp, Operand, copied, away, layout, one_device
+from ..call.kernels cimport Plan, Launch, Family, Operand, away, one_device
+from ..call.pointwise cimport PointwiseOp, copied
+from ..call.layout cimport layout
 from .rows cimport Rows
-from ..tape.tape cimport grad_enabled, wants_grad
-from ..tape.tape import record
+from ..tape.modes cimport grad_enabled, wants_grad
+from ..tape.formulas import record
 
 cdef enum:
     BLOCK = 256               # schedule_gpu.BLOCK: threads a block

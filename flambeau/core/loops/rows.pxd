@@ -1,7 +1,8 @@
 """Reductions and row programs: which loops, in what order, in how many stages."""
 from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
-from ..call.dispatch cimport Op, Table, kernel_t, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS
+from ..call.operation cimport Op
+from ..call.kernels cimport Table, kernel_t, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS
 from ..base.tensor cimport MAX_DIMS
 
 cdef enum:
@@ -39,4 +40,5 @@ cdef class RowOp(Op):
     cdef Table table
     cdef tuple saved                # what the derivative reads: (1, input) or (2, output)
     cdef object formula
+    cdef object shown               # `over` as an operation of its own, for those who watch
     cdef object names               # a namedtuple for several results

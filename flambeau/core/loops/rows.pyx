@@ -14,11 +14,18 @@ cimport cython
 from ..base.dtypes cimport NO_CODE, dtype, as_dtype, dtype_of, CATEGORY, ITEMSIZE, size_from
 from ..base.tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor_on, new_strided_on, place_of, parse_dims, wrap_dim, as_int, wrote
 from ..base.device cimport Device
-from ..tape.tape cimport Node, FormulaNode, Slot, keep, grad_enabled, wants_grad, attach
-from ..call.dispatch cimport (
-    Op, Operand, Kernel, Table, kernel_t, look_up, insert, common_code, layout, broadcast, make_callable, prepare_op, fits, fit_out,
-    away, one_device, insert_family, AWAY, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, CONTIGUOUS, BROADCAST, STRIDED,
-)
+from ..tape.nodes cimport Node
+from ..tape.formulas cimport FormulaNode
+from ..tape.saved cimport Slot, keep
+from ..tape.modes cimport grad_enabled, wants_grad
+from ..tape.history cimport attach
+from ..call.operation cimport Op, make_callable, prepare_op
+from ..call.kernels cimport Operand, Kernel, Table, kernel_t, look_up, insert, away, one_device, insert_family, AWAY, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, CONTIGUOUS, BROADCAST, STRIDED
+from ..call.operands cimport common_code
+from ..call.layout cimport layout, broadcast, fits, fit_out
+from ..call.function import FunctionOp
+from ..call.operation cimport door
+from ..call.signature cimport BOOL, DTYPE, MAX_BOUND, NOTHING, TENSOR, Signature
 from ..base.parallel cimport parallel_in_parts, num_threads
 from libc.stdlib cimport calloc
 
@@ -600,6 +607,11 @@ cdef class RowOp(Op):
         self.literal = literal
         self.from_origin = from_origin
         self.saved, self.formula, self.names, self.raw = saved, formula, names, raw
+        if reduces:
+            self.signature = Signature(("input", "dim", "keepdim", "dtype", "out"), 3, 1,
+                                       (TENSOR, 0, BOOL, DTYPE | NOTHING, 0), defaults={"keepdim": False})
+        else:
+            self.signature = Signature(("input", "dim", "dtype", "out"), 3, 2, (TENSOR, 0, DTYPE | NOTHING, 0))
 
     def set_formula(self, tuple saved, formula):
         """How gradients are computed, and what they read."""
@@ -607,13 +619,20 @@ cdef class RowOp(Op):
 
     def over(self, tuple tensors, dim=None, keepdim=False, dtype=None, params=(), out=None):
         """The operation on tensors that broadcast to one shape, along `dim` (None: all dimensions)."""
+        if len(tensors) != self.inputs:
+            raise TypeError(f"{self.name}.over(): {self.inputs} tensors expected, got {len(tensors)}")
+        if not door.watched:
+            return self.along(tensors, dim, keepdim, dtype, params, out)
+        if self.shown is None:
+            self.shown = FunctionOp(self.along, self.name, owns=False)
+        return self.shown(tensors, dim, keepdim, dtype, params, out)
+
+    def along(self, tuple tensors, dim, keepdim, dtype, params, out):
+        """`over` past the door."""
         cdef int dims[MAX_DIMS]
         cdef double values[MAX_PARAMS]
         cdef int n, k
-        cdef TensorBase first
-        if len(tensors) != self.inputs:
-            raise TypeError(f"{self.name}.over(): {self.inputs} tensors expected, got {len(tensors)}")
-        first = <TensorBase?>tensors[0]
+        cdef TensorBase first = <TensorBase?>tensors[0]
         n = read_dims(self, dim, first, dims)
         for k in range(self.params):
             values[k] = params[k] if k < len(params) else self.defaults[k]
@@ -629,45 +648,25 @@ cdef object call_rows(PyObject* callable, PyObject** args, size_t flagged, PyObj
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged)
     cdef int dims[MAX_DIMS]
     cdef int n, k, wanted = NO_CODE
-    cdef object x = None, dim = None, keepdim = False, d = None, out = None, value
-    cdef bint given = False
-    cdef str key
+    cdef PyObject* found[MAX_BOUND]
+    cdef object x, dim = None, keepdim = False, d = None, out = None
     if op.inputs != 1:
         raise TypeError(f"{op.name}() takes {op.inputs} tensors: call it through over((…), dim)")
-    if nargs > 3:
-        raise TypeError(f"{op.name}() takes at most 3 positional arguments but {nargs} were given")
-    if nargs > 0:
-        x = <object>args[0]
-    if nargs > 1:
-        dim, given = <object>args[1], True
-    if nargs > 2:
-        if op.reduces:
-            keepdim = <object>args[2]
-        else:
-            d = <object>args[2]
-    if names != NULL:
-        for k in range(len(<tuple>names)):
-            key = <str>(<tuple>names)[k]
-            value = <object>args[nargs + k]
-            if key == "dim" or key == "axis":
-                dim, given = value, True
-            elif (key == "keepdim" or key == "keepdims") and op.reduces:
-                keepdim = value
-            elif key == "dtype":
-                d = value
-            elif key == "out":
-                out = value
-            elif key == "input" and x is None:
-                x = value
-            else:
-                raise TypeError(f"{op.name}() got an unexpected keyword argument '{key}'")
-    if not isinstance(x, TensorBase):
-        raise TypeError(f"{op.name}(): argument 'input' must be Tensor, not {type(x).__name__}")
+    op.signature.bind(op.name, args, nargs, names, found)
+    x = <object>found[0]
+    if found[1] != NULL:
+        dim = <object>found[1]
+    if op.reduces and found[2] != NULL:
+        keepdim = <object>found[2]
+    if found[2 + op.reduces] != NULL:
+        d = <object>found[2 + op.reduces]
+    if found[3 + op.reduces] != NULL:
+        out = <object>found[3 + op.reduces]
     if isinstance(dim, dtype):
         raise TypeError(f"{op.name}(): argument 'dim' must be int, not dtype")
     if not op.reduces:
-        if not given or dim is None:
-            raise TypeError(f'{op.name}() missing 1 required positional argument: "dim"')
+        if dim is None:
+            raise TypeError(f'{op.name}() missing 1 required positional arguments: "dim"')
         dims[0] = wrap_dim(as_int(dim, op.name, "dim"), (<TensorBase>x).rank, op.name)
         n = 1
     else:

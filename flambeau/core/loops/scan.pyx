@@ -8,7 +8,7 @@ bits for any number of threads.
 """
 from libc.stdint cimport int64_t, uintptr_t
 from cpython.object cimport PyObject
-from ..call.dispatch cimport away, kernel_t, Family, MAX_OUTPUTS
+from ..call.kernels cimport away, kernel_t, Family, MAX_OUTPUTS
 from ..base.dtypes cimport dtype
 from ..base.parallel cimport parallel_for
 from .rows cimport Rows

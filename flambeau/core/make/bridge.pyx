@@ -20,7 +20,7 @@ from ..base.dtypes cimport (
 )
 from ..base.tensor cimport TensorBase, MAX_DIMS, bare, set_rank, find_contiguous, pointer, as_int, uncountable
 from ..base.sizes cimport mul_overflow, product_of, scaled, span_of
-from ..tape.tape cimport wants_grad
+from ..tape.modes cimport wants_grad
 import sys
 import warnings
 

@@ -19,7 +19,7 @@ from .factory cimport (
 from ..base.device import OutOfMemoryError
 from ..base.parallel cimport parallel_for
 from ..base.sizes cimport add_overflow
-from ..call.dispatch cimport Op
+from ..call.operation cimport Op
 from .elements import fill_, zero_
 from .literal import tensor, as_tensor, asarray, new_tensor_
 
@@ -335,9 +335,9 @@ cdef TensorBase make_space(Factory op, PyObject** found, Options* o, Value* star
         if not read_number(<object>found[k], ends[k]):
             if isinstance(<object>found[k], TensorBase):
                 raise RuntimeError(f"{op.name}() only supports 0-dimensional start and end tensors, but got "
-                                   f"{op.names[k]} with "
+                                   f"{op.signature.names[k]} with "
                                    f"{(<object>found[k]).ndim} dimension(s).")
-            raise TypeError(f"{op.name}(): argument '{op.names[k]}' (position {k + 1}) must be Number, not "
+            raise TypeError(f"{op.name}(): argument '{op.signature.names[k]}' (position {k + 1}) must be Number, not "
                             f"{type(<object>found[k]).__name__}")
     n = size_at(op.name, <object>found[2], 2, "steps")
     if n < 0:
@@ -560,11 +560,11 @@ ones_like = add("ones_like", make_ones_like, ("input",), 1,
     "ones_like(input) -> Tensor of ones in input's shape, dtype and layout.")
 full_like = add("full_like", make_full_like, ("input", "fill_value"), 2,
     "full_like(input, fill_value) -> Tensor of one number in input's shape, dtype and layout.")
-new_empty = add("new_empty", make_new_empty, ("size",), 1,
+new_empty = add("new_empty", make_new_empty, ("input", "size"), 2,
     "x.new_empty(*size) -> Tensor of x's dtype, not set.")
-new_zeros = add("new_zeros", make_new_zeros, ("size",), 1,
+new_zeros = add("new_zeros", make_new_zeros, ("input", "size"), 2,
     "x.new_zeros(*size) -> Tensor of zeros of x's dtype.")
-new_ones = add("new_ones", make_new_ones, ("size",), 1,
+new_ones = add("new_ones", make_new_ones, ("input", "size"), 2,
     "x.new_ones(*size) -> Tensor of ones of x's dtype.")
 new_full = add("new_full", make_new_full, ("input", "size", "fill_value"), 3,
     "x.new_full(size, fill_value) -> Tensor of one number in x's dtype.")
@@ -611,3 +611,4 @@ scalar_tensor = add("scalar_tensor", make_scalar, ("s",), 1,
 globals()["new_tensor"] = new_tensor_    # in this module's code the name is that of the C function
 
 provide("empty_like", empty_like)
+provide("zeros", zeros)

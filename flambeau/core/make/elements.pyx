@@ -11,10 +11,13 @@ from ..base.dtypes cimport (
     BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, ITEMSIZE, dtype_of, default_code,
 )
 from ..base.tensor cimport TensorBase, MAX_DIMS, check_writable, pointer, place_of, wrote
-from ..tape.tape cimport grad_enabled, wants_grad, check_in_place
-from ..tape.tape import record
+from ..tape.modes cimport grad_enabled, wants_grad
+from ..tape.inplace cimport check_in_place
+from ..tape.formulas import record
 from ..base.parallel cimport parallel_for
-from ..call.dispatch cimport Op, away, prepare_op, make_callable
+from ..call.signature cimport MAX_BOUND, TENSOR, Signature
+from ..call.operation cimport Op, prepare_op, make_callable
+from ..call.kernels cimport away
 
 cdef extern from "Python.h":
     bint PyFloat_Check(object o)
@@ -359,17 +362,11 @@ cdef object overwrite(TensorBase t, object value, const Value* v, str who, str l
 
 cdef object call_fill(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef Value v
-    cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), keywords = 0 if names == NULL else len(<tuple>names)
+    cdef PyObject* found[MAX_BOUND]
     cdef TensorBase t
     cdef object value, tensor_value = None
-    if nargs == 0 or not isinstance(<object>args[0], TensorBase):
-        raise TypeError("fill_(): argument 'input' must be Tensor, not "
-                        f"{type(<object>args[0]).__name__ if nargs else 'missing'}")
-    if keywords and (<tuple>names)[0] != "value":
-        raise TypeError(f"fill_() got an unexpected keyword argument '{(<tuple>names)[0]}'")
-    if nargs + keywords != 2:
-        raise TypeError(f"fill_() takes a tensor and one value, got {nargs + keywords} arguments")
-    t, value = <TensorBase>args[0], <object>args[1]
+    (<Op>callable).signature.bind("fill_", args, PyVectorcall_NARGS(flagged), names, found)
+    t, value = <TensorBase>found[0], <object>found[1]
     if isinstance(value, TensorBase):
         if (<TensorBase>value).rank:
             raise RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with "
@@ -386,24 +383,25 @@ cdef object call_fill(PyObject* callable, PyObject** args, size_t flagged, PyObj
 
 cdef object call_zero(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef Value v
-    if names != NULL or PyVectorcall_NARGS(flagged) != 1 or not isinstance(<object>args[0], TensorBase):
-        raise TypeError("zero_() takes one tensor")
+    cdef PyObject* found[MAX_BOUND]
+    (<Op>callable).signature.bind("zero_", args, PyVectorcall_NARGS(flagged), names, found)
     v.category, v.wide, v.whole, v.real, v.imag = 1, False, 0, 0, 0
-    return overwrite(<TensorBase>args[0], None, &v, "zero_", "ZeroBackward0")
+    return overwrite(<TensorBase>found[0], None, &v, "zero_", "ZeroBackward0")
 
 
 cdef class FillOp(Op):
     """An operation that overwrites its tensor with one number."""
 
     @staticmethod
-    cdef FillOp made(str name, object (*call)(PyObject*, PyObject**, size_t, PyObject*), str doc):
+    cdef FillOp made(str name, tuple names, object (*call)(PyObject*, PyObject**, size_t, PyObject*), str doc):
         cdef FillOp op = FillOp.__new__(FillOp)
         prepare_op(op, name, call)
+        op.signature = Signature(names, <int>len(names), <int>len(names), (TENSOR,))
         setattr(op, "__doc__", doc)
         return op
 
 
-fill_ = FillOp.made("fill_", call_fill, """fill_(tensor, value) -> the tensor
+fill_ = FillOp.made("fill_", ("input", "value"), call_fill, """fill_(tensor, value) -> the tensor
 
     Write `value`, a number or a 0-dim tensor, to every element.  RuntimeError for a number that the dtype
     cannot hold and for a tensor with dimensions.
@@ -412,7 +410,7 @@ fill_ = FillOp.made("fill_", call_fill, """fill_(tensor, value) -> the tensor
     >>> flambeau.zeros(2).fill_(3)
     tensor([3., 3.])
     """)
-zero_ = FillOp.made("zero_", call_zero, """zero_(tensor) -> the tensor
+zero_ = FillOp.made("zero_", ("input",), call_zero, """zero_(tensor) -> the tensor
 
     Write zero to every element.
 

@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
 from ..base.device cimport Device
-from ..call.dispatch cimport Op
+from ..call.operation cimport Op
 from ..base.tensor cimport TensorBase
 
 cdef enum:                    # memory formats
@@ -26,8 +26,7 @@ ctypedef object (*maker_t)(Op op, PyObject** args, Py_ssize_t nargs, PyObject* n
 cdef class Factory(Op):
     """A function (or method) that makes a tensor."""
     cdef maker_t make
-    cdef readonly tuple names       # of its own arguments, in order
-    cdef readonly int required      # so many of them have no default
+    cdef int own                    # so many of its parameters come before the options that all share
 
 cdef Factory factory(str name, maker_t make, tuple names, int required, str doc)
 cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found,

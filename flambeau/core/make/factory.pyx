@@ -10,7 +10,9 @@ from ..base.device cimport Device, device_for
 from ..base import display
 from ..base.formats import layout, memory_format
 from ..base.tensor cimport TensorBase, MAX_DIMS, as_int, as_size, new_tensor_on, new_strided_on
-from ..call.dispatch cimport Op, away, prepare_op, make_callable
+from ..call.operation cimport Op, prepare_op, make_callable
+from ..call.signature cimport MAX_BOUND, Signature
+from ..call.kernels cimport away
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(object o)
@@ -30,10 +32,16 @@ cdef object call_factory(PyObject* callable, PyObject** args, size_t flagged, Py
     return (<Factory>callable).make(<Op>callable, args, PyVectorcall_NARGS(flagged), names)
 
 
+cdef tuple OPTIONS = ("dtype", "layout", "device", "pin_memory", "requires_grad", "memory_format", "out")   # given by name
+
+
 cdef Factory factory(str name, maker_t make, tuple names, int required, str doc):
     cdef Factory op = Factory.__new__(Factory)
     prepare_op(op, name, call_factory)
-    op.make, op.names, op.required = make, names, required
+    op.make, op.own = make, <int>len(names)
+    options = tuple([n for n in OPTIONS if n not in names])
+    sized = op.own and names[op.own - 1] == "size"   # sizes are given one by one, too
+    op.signature = Signature(names + options, op.own, 0 if sized else required)
     setattr(op, "__doc__", doc)
     return op
 
@@ -83,29 +91,20 @@ cdef void no_options(Options* o) noexcept:
 cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found,
               Options* o) except -1:
     """Arguments by position and by name, into `found` (NULL where none was given) and the options."""
-    cdef Py_ssize_t total = len(op.names), k, i
+    cdef PyObject* bound[MAX_BOUND]
+    cdef int k
     no_options(o)
-    if nargs > total:
-        raise TypeError(f"{op.name}() takes {total} positional argument{'' if total == 1 else 's'} but "
-                        f"{nargs} were given")
-    for k in range(total):
-        found[k] = args[k] if k < nargs else NULL
-    if names != NULL:
-        for i in range(len(<tuple>names)):
-            key = (<tuple>names)[i]
-            if read_option(op.name, key, <object>args[nargs + i], o):
-                continue
-            for k in range(total):
-                if key == <str>op.names[k]:
-                    if found[k] != NULL:
-                        raise TypeError(f"{op.name}() got multiple values for argument '{key}'")
-                    found[k] = args[nargs + i]
-                    break
-            else:
-                raise TypeError(f"{op.name}() got an unexpected keyword argument '{key}'")
-    for k in range(op.required):
-        if found[k] == NULL:
-            raise TypeError(f'{op.name}() missing 1 required positional arguments: "{op.names[k]}"')
+    op.signature.bind(op.name, args, nargs, names, bound)
+    for k in range(op.own):
+        found[k] = bound[k]
+    return read_options(op, bound, o)
+
+
+cdef int read_options(Factory op, PyObject** bound, Options* o) except -1:
+    cdef int k
+    for k in range(op.own, op.signature.total):
+        if bound[k] != NULL:
+            read_option(op.name, op.signature.names[k], <object>bound[k], o)
     return 0
 
 
@@ -199,22 +198,15 @@ cdef int read_tuple(str who, object given, int64_t* sizes) except -1:
 
 cdef int bind_sizes(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, Options* o,
                     int64_t* sizes) except -1:
-    """Sizes by position or as `size=`, then options; returns how many sizes."""
-    cdef Py_ssize_t k
-    cdef PyObject* by_name = NULL
+    """Sizes by position or as the last of its own parameters, `size=`, then options; returns how many sizes."""
+    cdef PyObject* bound[MAX_BOUND]
     no_options(o)
-    if names != NULL:
-        for k in range(len(<tuple>names)):
-            key = (<tuple>names)[k]
-            if read_option(op.name, key, <object>args[nargs + k], o):
-                continue
-            if key != "size":
-                raise TypeError(f"{op.name}() got an unexpected keyword argument '{key}'")
-            if nargs:
-                raise TypeError(f"{op.name}() got multiple values for argument 'size'")
-            by_name = args[nargs + k]
-    if by_name != NULL:
-        return read_sizes(op.name, &by_name, 1, sizes)
+    op.signature.arrange(op.name, args + nargs, 0, names, bound)
+    read_options(op, bound, o)
+    if bound[op.own - 1] != NULL:
+        if nargs:
+            raise TypeError(f"{op.name}() got multiple values for argument 'size'")
+        return read_sizes(op.name, &bound[op.own - 1], 1, sizes)
     if nargs == 0:
         raise TypeError(f'{op.name}() missing 1 required positional arguments: "size"')
     return read_sizes(op.name, args, nargs, sizes)

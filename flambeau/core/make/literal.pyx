@@ -13,7 +13,8 @@ from .elements cimport Value, read_value, load, store, check_fits
 from .bridge cimport ARRAY, NOT_NUMPY, numpy_kind, numpy_code, share_array
 from .bridge import from_numpy, from_dlpack, frombuffer
 from .factory cimport Factory, Options, factory, bind, no_options, read_option, check_requires, where
-from ..call.dispatch cimport Op, away
+from ..call.operation cimport Op
+from ..call.kernels cimport away
 import operator
 import warnings
 

@@ -18,7 +18,7 @@ from ..base.dtypes import cpu_device
 from ..base.tensor cimport TensorBase, new_tensor, pointer, as_int
 from .elements cimport Value, store, check_fits
 from .factory cimport Factory, Options, factory, bind, resolve, check_requires, finish
-from ..call.dispatch cimport Op
+from ..call.operation cimport Op
 import os
 
 

@@ -8,12 +8,14 @@ from libc.string cimport memset
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from ..base.dtypes cimport BOOL, U8, I32, I64, CATEGORY, dtype_of
 from ..base.tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, check_apart, late, new_tensor, new_tensor_on, operator_for, pointer, same_shape, wrap_dim
+from ..call.operation cimport door
 from ..loops.launch cimport moved
-from ..tape.tape cimport grad_enabled, set_grad, own
+from ..tape.modes cimport grad_enabled, set_grad
+from ..tape.history cimport own
 from ..views.geometry cimport Shape, load, select_cut, slice_cut, unsqueeze_cut
 from .places cimport as_index, get, get_checked, put_checked, put_into
 from ..views.strided cimport clear, compact, cut, expanded, reshaped, view_of, viewed
-from ..call.dispatch import clone, copy_, to_dtype
+from ..call.copies import clone, copy_, to_dtype
 from ..make.elements import fill_
 from ..make.literal import tensor as tensor_of
 from .scatter import (
@@ -324,8 +326,52 @@ cdef int setitem(TensorBase t, object key, object value) except -1:
     return 0
 
 
-late.getitem = getitem
-late.setitem = setitem
+def read_at(TensorBase input, key) -> TensorBase:
+    """input[key]: ints, slices, None, ..., bools and tensors of integers or bools.
+
+    A view where no tensor stands among the indices, else a copy.  IndexError for indices out of bounds, and too many.
+
+    >>> import flambeau
+    >>> flambeau.arange(6).reshape(2, 3)[1, ::2]
+    tensor([3, 5])
+    """
+    return getitem(input, key)
+
+
+def write_at(TensorBase input, key, value) -> None:
+    """input[key] = value: a number, or a tensor that broadcasts to what the key selects.
+
+    >>> import flambeau
+    >>> x = flambeau.zeros(3)
+    >>> x[1:] = 5
+    >>> x
+    tensor([0., 5., 5.])
+    """
+    setitem(input, key, value)
+
+
+cdef object seen_read = None, seen_write = None   # the operations that those who watch are shown
+
+
+def set_operations(read, write) -> None:
+    """The operations `read_at` and `write_at`."""
+    global seen_read, seen_write
+    seen_read, seen_write = read, write
+
+
+cdef object get_by_key(TensorBase t, object key):
+    return seen_read(t, key) if door.watched else getitem(t, key)
+
+
+cdef int set_by_key(TensorBase t, object key, object value) except -1:
+    if door.watched:
+        seen_write(t, key, value)
+        return 0
+    return setitem(t, key, value)
+
+
+late.getitem = get_by_key
+late.setitem = set_by_key
 
 
 # --- masks ----------------------------------------------------------------------------------------------------------------------

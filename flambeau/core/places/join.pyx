@@ -9,13 +9,18 @@ from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, PROMOTED, dtype_of, size_from
 from ..base.tensor cimport TensorBase, MAX_DIMS, alias, as_int, new_tensor_on, new_strided_on, pointer, wrap_dim
-from ..tape.tape cimport Node, attach, grad_enabled, wants_grad
+from ..tape.modes cimport grad_enabled, wants_grad
+from ..tape.nodes cimport Node
+from ..tape.history cimport attach
 from ..views.geometry cimport Shape, copy_strided, select_cut, slice_cut
-from ..views.strided cimport put
+from ..views.strided cimport GeometryNode, put
 from ..views.views cimport cut
 from ..base.device cimport Device
 from ..base.sizes cimport add_overflow
-from ..call.dispatch cimport Op, copied, one_device, make_callable, prepare_op
+from ..call.signature cimport MAX_BOUND, Signature
+from ..call.operation cimport Op, make_callable, prepare_op
+from ..call.pointwise cimport copied
+from ..call.kernels cimport one_device
 cimport cython
 
 cdef extern from "Python.h":
@@ -31,7 +36,7 @@ cdef enum: BY_RUNS = 1 << 16         # bytes up to which copying run by run is b
 @cython.no_gc
 @cython.freelist(16)
 @cython.binding(False)
-cdef class JoinNode(Node):
+cdef class JoinNode(GeometryNode):
     """A recorded `cat` or `stack`: every input's gradient is its part of the result's."""
 
     cdef bint new
@@ -41,7 +46,7 @@ cdef class JoinNode(Node):
     def name(self) -> str:
         return "StackBackward0" if self.new else "CatBackward0"
 
-    cdef list run(self, list grads):
+    cdef list through(self, list grads):
         cdef TensorBase g = <TensorBase>grads[0]
         cdef int64_t arguments[4]
         cdef int k
@@ -233,36 +238,16 @@ cdef class JoinOp(Op):
     def __cinit__(self, str name, bint new, str doc):
         prepare_op(self, name, call_join)
         self.new = new
+        self.signature = Signature(("tensors", "dim", "out"), 2, 1, defaults={"dim": 0})
         setattr(self, "__doc__", doc)
 
 
 cdef object call_join(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef JoinOp op = <JoinOp>callable
-    cdef Py_ssize_t given = PyVectorcall_NARGS(flagged), k
-    cdef object tensors = None, dim = 0, out = None
-    cdef bint found = given > 0
-    if given > 2:
-        raise TypeError(f"{op.name}() takes at most 2 positional arguments but {given} were given")
-    if given:
-        tensors = <object>args[0]
-    if given > 1:
-        dim = <object>args[1]
-    if names != NULL:
-        for k in range(len(<tuple>names)):
-            key, value = (<tuple>names)[k], <object>args[given + k]
-            if key == "tensors" and not found:
-                tensors, found = value, True
-            elif (key == "dim" or key == "axis") and given < 2:
-                dim = value
-            elif key == "out":
-                out = value
-            elif key in ("tensors", "dim", "axis"):
-                raise TypeError(f"{op.name}() got multiple values for argument '{key}'")
-            else:
-                raise TypeError(f"{op.name}() got an unexpected keyword argument '{key}'")
-    if not found:
-        raise TypeError(f'{op.name}() missing 1 required positional arguments: "tensors"')
-    result = joined(tensors, dim, op.new, op.name)
+    cdef PyObject* found[MAX_BOUND]
+    op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), names, found)
+    result = joined(<object>found[0], 0 if found[1] == NULL else <object>found[1], op.new, op.name)
+    out = None if found[2] == NULL else <object>found[2]
     return result if out is None else into(result, out, op.name)
 
 

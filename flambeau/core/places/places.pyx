@@ -9,15 +9,16 @@ from libc.string cimport memcpy, memset
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, dtype_of, size_from
 from ..base.tensor cimport MAX_DIMS, TensorBase, check_apart, check_writable, new_tensor, pointer, wrote
-from ..tape.tape cimport check_in_place, grad_enabled, set_grad, wants_grad
-from ..call.dispatch cimport sum_to
+from ..tape.inplace cimport check_in_place
+from ..tape.modes cimport grad_enabled, set_grad, wants_grad
+from ..call.pointwise cimport sum_to
 from ..base.memory cimport scratch
 from ..base.parallel cimport parallel_for
 from ..base.provided import provided
 from ..views.geometry cimport copy_strided
 from ..views.strided cimport compact, expanded, reshaped, taped
-from ..call.dispatch import clone, copy_, to_dtype
-from ..tape.tape import record
+from ..call.copies import clone, copy_, to_dtype
+from ..tape.formulas import record
 
 cdef enum: PARALLEL_FROM = 1 << 16    # elements from which a gather is shared over the threads
 

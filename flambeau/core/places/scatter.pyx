@@ -13,13 +13,14 @@ from ..base.tensor cimport (
     MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, check_apart, check_writable, late, new_tensor, new_tensor_on,
     operator_for, pointer, wrap_dim, wrote,
 )
-from ..tape.tape cimport check_in_place, grad_enabled, set_grad, wants_grad
+from ..tape.modes cimport grad_enabled, set_grad, wants_grad
+from ..tape.inplace cimport check_in_place
 from ..base.parallel cimport parallel_for
 from ..base.provided import provided
 from ..views.strided cimport expanded, reshaped, taped
-from ..call.dispatch import clone, copy_, to_dtype
+from ..call.copies import clone, copy_, to_dtype
 from ..make.elements import fill_
-from ..tape.tape import record
+from ..tape.formulas import record
 
 cdef enum: PARALLEL_FROM = 1 << 16    # elements from which a gather is shared over the threads
 

@@ -8,10 +8,11 @@ from libc.stdlib cimport free
 from ..base.memory cimport scratch
 from ..base.tensor cimport MAX_DIMS, TensorBase, as_int, new_tensor_on, parse_sizes
 from ..base.dtypes cimport size_from
-from ..tape.tape cimport Node, attach
+from ..tape.nodes cimport Node
+from ..tape.history cimport attach
 from .geometry cimport Shape, load, load_compact, select_cut, slice_cut
-from .strided cimport clear, cut, put, read_dim, taped, view_of
-from ..tape.tape import record
+from .strided cimport GeometryNode, clear, cut, put, read_dim, taped, view_of
+from ..tape.formulas import record
 cimport cython
 
 cdef extern from "Python.h":
@@ -28,7 +29,7 @@ cdef enum:
 # --- several parts at once ------------------------------
 @cython.no_gc
 @cython.binding(False)
-cdef class SplitNode(Node):
+cdef class SplitNode(GeometryNode):
     """A tensor taken apart along a dimension; the pieces' gradients are put together in one pass."""
 
     cdef str label
@@ -40,7 +41,7 @@ cdef class SplitNode(Node):
     def name(self) -> str:
         return self.label
 
-    cdef list run(self, list grads):
+    cdef list through(self, list grads):
         for g in grads:
             if g is not None:
                 return [joined(grads, self)]

@@ -1,7 +1,12 @@
 """Views on the tape."""
 from libc.stdint cimport int64_t
 from .geometry cimport Shape, cut_t
+from ..tape.nodes cimport Node
 from ..base.tensor cimport TensorBase, as_int, wrap_dim
+
+cdef class GeometryNode(Node):
+    """A node whose gradients follow from those that arrive and from shapes alone; it is shown as one operation."""
+    cdef list through(self, list grads)
 
 # Whether an operation on t is to be recorded now.
 cdef bint taped(TensorBase t)

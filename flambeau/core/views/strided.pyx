@@ -13,8 +13,14 @@ from ..base.tensor cimport (
     MAX_DIMS, ON_TAPE, OP_ADD, OP_DIV, OP_EQ, UNRECORDED, TensorBase, alias, late, new_tensor_on, operator_for, pointer,
 )
 from ..base.provided import provided
-from ..tape.tape cimport REVERSE, Node, attach, check_refresh, grad_enabled, part_of, set_grad, wants_grad
-from ..call.dispatch cimport away, sum_to
+from ..tape.modes cimport REVERSE, grad_enabled, set_grad, wants_grad
+from ..tape.nodes cimport Node
+from ..tape.history cimport attach
+from ..tape.inplace cimport check_refresh, part_of
+from ..call.function import FunctionOp
+from ..call.operation cimport door
+from ..call.kernels cimport away
+from ..call.pointwise cimport sum_to
 from .geometry cimport Shape, add_strided, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
 cimport cython
 
@@ -54,9 +60,29 @@ cdef bint taped(TensorBase t):
 
 
 @cython.no_gc
+@cython.binding(False)
+cdef class GeometryNode(Node):
+    """A node whose gradients follow from those that arrive and from shapes alone; it is shown as one operation."""
+
+    cdef list run(self, list grads):
+        return list(shown_through(self, *grads)) if door.watched else self.through(grads)
+
+    cdef list through(self, list grads):
+        raise NotImplementedError(self.name())
+
+
+def gradient_through(GeometryNode node, *grads) -> tuple:
+    """The gradients of a view's or a join's inputs from those of its results."""
+    return tuple(node.through(list(grads)))
+
+
+cdef object shown_through = FunctionOp(gradient_through, owns=False)
+
+
+@cython.no_gc
 @cython.freelist(64)
 @cython.binding(False)
-cdef class ViewNode(Node):
+cdef class ViewNode(GeometryNode):
     """A recorded view of one tensor."""
 
     cdef int kind
@@ -73,7 +99,7 @@ cdef class ViewNode(Node):
     def name(self) -> str:
         return self.label
 
-    cdef list run(self, list grads):
+    cdef list through(self, list grads):
         cdef TensorBase g = <TensorBase>grads[0], found
         if g is None:
             return [None]

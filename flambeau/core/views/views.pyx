@@ -8,16 +8,21 @@ from ..base.dtypes cimport F32, F64, C64, C128, CATEGORY, as_dtype, dtype as DTy
 from ..base.tensor cimport (
     MAX_DIMS, ON_TAPE, TensorBase, alias, as_int, as_size, beyond, find_contiguous, uncountable, new_tensor_on, parse_sizes, wrap_dim, wrote,
 )
-from ..tape.tape cimport Node, attach, check_in_place, fitted, grad_enabled, wants_grad
-from ..call.dispatch cimport Op, make_callable, prepare_op
+from ..tape.nodes cimport Node
+from ..tape.history cimport attach
+from ..tape.inplace cimport check_in_place
+from ..tape.gradients cimport fitted
+from ..tape.modes cimport grad_enabled, wants_grad
+from ..call.signature cimport signature_of
+from ..call.operation cimport Op, make_callable, prepare_op
 from ..base.sizes cimport add_overflow, mul_overflow, product_of, row_major, scaled, span_of
 from .geometry cimport compact_strides, diagonal_cut, load, unfold_cut
-from .strided cimport copy_as, permuted, read_dim, same_elements, strided, swapped, taped, view_of
-from ..tape.tape import record, set_complex_views as _set_complex_views
 from ..base import display
 from ..base.formats import channels_last_3d, contiguous_format, memory_format as Format, preserve_format
+from .strided cimport GeometryNode, copy_as, permuted, read_dim, same_elements, strided, swapped, taped, view_of
+from ..tape.formulas import record
+from ..tape.inplace import set_complex_views as _set_complex_views
 from .split import chunk, dsplit, hsplit, split, split_with_sizes, tensor_split, unbind, vsplit
-from inspect import signature as _signature
 import warnings
 cimport cython
 
@@ -778,7 +783,7 @@ cdef TensorBase become(TensorBase input, TensorBase made):
 
 @cython.no_gc
 @cython.binding(False)
-cdef class FitNode(Node):
+cdef class FitNode(GeometryNode):
     """The history of a tensor that got another geometry unrecorded: gradients take the shape that its history is of."""
 
     cdef object sizes
@@ -786,7 +791,7 @@ cdef class FitNode(Node):
     def name(self) -> str:
         return (<Node><object>self.targets[0]).name()
 
-    cdef list run(self, list grads):
+    cdef list through(self, list grads):
         return [None if grads[0] is None else fitted(<TensorBase>grads[0], self.sizes, self.name())]
 
 
@@ -999,7 +1004,7 @@ cdef SizesOp sizes_op(object general, TensorBase (*quick)(TensorBase, int, int64
     prepare_op(op, general.__name__, call_sizes)
     op.general, op.quick = general, quick
     setattr(op, "__doc__", general.__doc__)
-    setattr(op, "__signature__", _signature(general))
+    op.signature = signature_of(general)
     return op
 
 

@@ -24,7 +24,8 @@ from ...codegen import expr as ex
 from ...codegen import kernels as kn
 from ...codegen.expr import Expr
 from ...core.base import dtypes
-from ...core.call import dispatch
+from ...core.call.derivatives import Derivation
+from ...core.call.pointwise import InPlaceOp, PointwiseOp
 from .registry import register
 
 CODE_NAMES = list(dtypes.by_name)
@@ -49,7 +50,7 @@ def compute_dtype(dtype: str) -> str:
 
 
 class Pointwise:
-    """A declared body and the rules around it; `dispatch.PointwiseOp` asks it for kernels and derivatives."""
+    """A declared body and the rules around it; `PointwiseOp` asks it for kernels and derivatives."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class Pointwise:
         self.raw = frozenset(raw)  # operands that take no part in type promotion: a condition, a mask
         self.keeps = keeps  # for each result: the operand whose dtype it has, None for the common one
         self.derivative_body: Callable | None = None
-        self.op: dispatch.PointwiseOp | None = None
+        self.op: PointwiseOp | None = None
         self.codes: dict = {}
         self.shapes: dict = {}
 
@@ -228,7 +229,7 @@ class Pointwise:
 
     def derivation(self, mask: int, complexes: int = 0):
         """How the tape computes the gradients of the operands in `mask`, where those in `complexes` are complex;
-        see `dispatch.Derivation`.
+        see `Derivation`.
         """
         shape = [
             "bool" if n in self.raw else "complex64" if complexes >> k & 1 else "float32"
@@ -241,7 +242,7 @@ class Pointwise:
         leaves = [e for e in ex.walk(computed) if e.op in ("grad", "operand", "out")]
         used_params = [e.value for e in ex.walk(computed) if e.op == "parameter"]
         if not computed:
-            return dispatch.Derivation(None, (), (), direct)
+            return Derivation(None, (), (), direct)
         kinds = {"grad": 0, "operand": 1, "out": 2}
         sources = tuple((kinds[e.op], e.value) for e in leaves)
         names = [{"grad": "grad", "operand": "x", "out": "out"}[e.op] + str(e.value) for e in leaves]
@@ -276,9 +277,9 @@ class Pointwise:
             raw=raw,
             dtypes=self.dtypes | COMPLEX if self.dtypes & FLOATING else self.dtypes,
         )
-        return dispatch.Derivation(made.make_op(), sources, tuple(used_params), direct)
+        return Derivation(made.make_op(), sources, tuple(used_params), direct)
 
-    def tangent(self, mask: int, number: int) -> tuple[dispatch.PointwiseOp | None, tuple[int, ...]]:
+    def tangent(self, mask: int, number: int) -> tuple[PointwiseOp | None, tuple[int, ...]]:
         """The operation that computes the tangent of result `number` from those of the operands in `mask` that have a
         gradient (their numbers are returned), what `derivation` saves, and parameters.
 
@@ -321,9 +322,9 @@ class Pointwise:
         )
         return made.make_op(), moving
 
-    def make_op(self, defaults: Sequence[float] = (), differentiable: bool = True) -> dispatch.PointwiseOp:
+    def make_op(self, defaults: Sequence[float] = (), differentiable: bool = True) -> PointwiseOp:
         raw = sum(1 << k for k, n in enumerate(self.operands) if n in self.raw)
-        self.op = dispatch.PointwiseOp(
+        self.op = PointwiseOp(
             self.name, self.operands, self.params, tuple(defaults), self.results, self, differentiable, raw
         )
         return self.op
@@ -344,6 +345,7 @@ def pointwise(
     int_to_float: bool = False,
     dtypes: frozenset[str] = ALL,
     raw: Sequence[str] = (),
+    numbers: Sequence[str] = (),
     keeps: Sequence[int | None] | None = None,
     refused: Refused = (),
     rounded: bool = False,
@@ -351,17 +353,18 @@ def pointwise(
     differentiable: bool = True,
     name: str | None = None,
     **details,
-) -> Callable[[Callable], dispatch.PointwiseOp]:
+) -> Callable[[Callable], PointwiseOp]:
     """Declare a pointwise operation from a function of scalars.
 
     Positional arguments of the function are operands (tensors or numbers, which take part in type promotion
-    unless they are `raw`); keyword-only arguments are scalar parameters.  `int_to_float`: integer inputs
+    unless they are `raw`); keyword-only arguments are scalar parameters.  Only the operands in `numbers` may be
+    Python numbers where users call the operation.  `int_to_float`: integer inputs
     become the default dtype.  `rounded`: numbers and tensors of other dtypes are rounded to the common dtype first, so that
     a float16 0.1 equals the number 0.1; else half types are computed in float32 with what was given.  `places` are the
     dotted public names (default: the flat namespace and a method), `also` adds to them.
     """
 
-    def make(body: Callable) -> dispatch.PointwiseOp:
+    def make(body: Callable) -> PointwiseOp:
         signature = inspect.signature(body)
         operands, params, defaults = [], [], []
         for p in signature.parameters.values():
@@ -386,13 +389,15 @@ def pointwise(
             rounded=rounded,
         )
         op = declared.make_op(defaults, differentiable)
-        op.__doc__, op.__signature__ = body.__doc__, public_signature(signature)
+        op.__doc__ = body.__doc__
         op.derivative = declared.derivative
         written = None
         spots = tuple(places) if places is not None else (own, f"Tensor.{own}")
         spots += tuple(also)
+        if any(not spot.rpartition(".")[2].startswith("_") for spot in spots):
+            op.let_numbers(tuple(numbers))
         if in_place:
-            written = dispatch.InPlaceOp(op, own + "_")
+            written = InPlaceOp(op, own + "_")
             written.__doc__ = (
                 f"`{own}` in place: the result is written over the tensor itself, which is returned."
             )
@@ -415,14 +420,3 @@ def pointwise(
         return op
 
     return make
-
-
-def public_signature(signature: inspect.Signature) -> inspect.Signature:
-    """The body's signature with parameters allowed by position too, and `out`."""
-    kinds = inspect.Parameter
-    parameters = [
-        p.replace(kind=kinds.POSITIONAL_OR_KEYWORD, annotation=kinds.empty)
-        for p in signature.parameters.values()
-    ]
-    out = kinds("out", kinds.KEYWORD_ONLY, default=None)
-    return inspect.Signature([*parameters, out])

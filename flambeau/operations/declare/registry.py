@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from ...core.base import display
 from ...core.base.device import OutOfMemoryError
 from ...core.base.tensor import TensorBase
-from ...core.call.composed import ComposedOp
-from ...core.call.dispatch import Op
+from ...core.call.copies import clone as copied_by
+from ...core.call.function import FunctionOp
+from ...core.call.operation import Op
 
 
 class Entry(NamedTuple):
@@ -33,6 +34,8 @@ class Entry(NamedTuple):
 
 
 REGISTRY: dict[str, Entry] = {}
+
+COMPILED = type(copied_by)  # the type of functions in Cython
 
 _IN_PLACE = (
     "",
@@ -119,8 +122,8 @@ def register(
 ) -> Callable:
     """Enter an operation; `places` defaults to the flat namespace and a method of Tensor.
 
-    A Python function becomes a `ComposedOp`, whose results are views of its arguments only, unless it is `thin`: then it
-    chooses one operation, and hands on what that one returns.
+    A function becomes a `FunctionOp`.  The results of one in Python are views of its arguments only, unless it is `thin`:
+    then it chooses one operation, and hands on what that one returns.
     """
     if name in REGISTRY:
         raise ValueError(f"the operation {name} is declared twice")
@@ -128,8 +131,10 @@ def register(
         places = (name, f"Tensor.{name}")
     if details.setdefault("on_host", kind in ON_HOST):
         function = through_host(function)
-    if isinstance(function, types.FunctionType) and kind not in HANDED_ON and not thin:
-        function = ComposedOp(function)
+    owns = isinstance(function, types.FunctionType) and kind not in HANDED_ON and not thin
+    function, in_place = as_operation(function, owns), as_operation(in_place, False)
+    if kind == "composite" and isinstance(function, FunctionOp):
+        function.composite = function.function  # what a mode may ask for instead
     for place in places[:1]:
         call_as(function, place)
     for place in [p for p in places if p.rpartition(".")[0] in _IN_PLACE][:1]:
@@ -137,6 +142,13 @@ def register(
     REGISTRY[name] = Entry(
         name, kind, function, places, in_place, body, reference, domain, differentiable, details
     )
+    return function
+
+
+def as_operation(function: Any, owns: bool) -> Any:
+    """The operation that a function in Python or Cython computes; what is none stays what it is."""
+    if isinstance(function, (types.FunctionType, COMPILED)):
+        return FunctionOp(function, owns=owns)
     return function
 
 

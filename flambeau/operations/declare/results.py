@@ -9,11 +9,11 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...core import tape
 from ...core.base import display
 from ...core.base.dtypes import dtype
 from ...core.base.tensor import TensorBase
 from ...core.places.join import stack
-from ...core.tape import tape
 from ...core.views.views import view_as_complex, view_as_real
 
 CATEGORIES = {"bool": 0, "uint8": 1, "int8": 1, "int16": 1, "int32": 1, "int64": 1}

@@ -175,10 +175,6 @@ def widened(name: str) -> str:
     return name if name in FLOATING | COMPLEX else "int64"
 
 
-_REDUCTION = inspect.signature(lambda input, dim=None, keepdim=False, *, dtype=None, out=None: None)
-_ROW = inspect.signature(lambda input, dim, *, dtype=None, out=None: None)
-
-
 def _declare(
     body: Callable,
     reduces: bool,
@@ -239,7 +235,7 @@ def _declare(
         literal_dims,
         origin is not None,
     )
-    op.__doc__, op.__signature__ = body.__doc__, _REDUCTION if reduces else _ROW
+    op.__doc__ = body.__doc__
     op.derivative = declared.derivative_of(op)
     spots = places if places is not None else (own, *((f"Tensor.{own}",) if method else ()))
     register(

@@ -309,7 +309,7 @@ def eigvalsh(A: TensorBase, UPLO: str = "L", *, out: TensorBase | None = None) -
     """Eigenvalues (real, ascending) of Hermitian matrices, of which one triangle is read."""
     import numpy as np
 
-    from ...core.tape import tape
+    from ...core import tape
 
     checked("linalg.eigvalsh", A)
     triangle = _check_triangle("linalg.eigvalsh", UPLO)
@@ -371,7 +371,7 @@ def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """Eigenvalues of square matrices, always complex, in no certain order."""
     import numpy as np
 
-    from ...core.tape import tape
+    from ...core import tape
 
     checked("linalg.eigvals", A)
     if tape.recording(A):
@@ -451,7 +451,7 @@ def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None 
     """Singular values in descending order."""
     import numpy as np
 
-    from ...core.tape import tape
+    from ...core import tape
 
     checked("linalg.svdvals", A, square=False)
     if tape.recording(A):

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from ...core import tape
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
-from ...core.tape import tape
-from ...core.tape.recording import enable_grad, unrecorded
+from ...core.tape.contexts import enable_grad, unrecorded
 from ..declare.registry import library
 from ..moving.joining import cat
 from ..moving.shaping import broadcast_shapes

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...core import tape
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
-from ...core.tape import tape
 from ..declare.arrays import array, tensor
 from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from ...core.base.provided import provide
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange
-from ...core.tape.recording import unrecorded
+from ...core.tape.contexts import unrecorded
 from ..declare.indexed import Indexed, indexed, scatter
 
 MATRIX, TRANSPOSED, ROW, COLUMN = range(4)  # core/lib/contraction.pxd; otherwise a single number

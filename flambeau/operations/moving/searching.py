@@ -9,7 +9,7 @@ from typing import Any
 from ...core.base.dtypes import by_name
 from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
-from ...core.call.dispatch import result_type
+from ...core.call.operands import result_type
 from ...core.make.bridge import from_numpy
 from ..declare.registry import library
 from ..declare.results import accepts_out, into

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...codegen import functions as fn
+from ...core import tape
 from ...core.base.dtypes import Size, by_name
 from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
-from ...core.call.dispatch import InPlaceOp
+from ...core.call.pointwise import InPlaceOp
 from ...core.make.bridge import from_numpy
 from ...core.make.create import arange, zeros
 from ...core.places.join import flipped
-from ...core.tape import tape
-from ...core.tape.recording import unrecorded
+from ...core.tape.contexts import unrecorded
 from ..declare.pointwise import EVERY, pointwise
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, copied, into

@@ -12,7 +12,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.order import order
 from ...core.make.bridge import from_numpy
-from ...core.tape.recording import unrecorded
+from ...core.tape.contexts import unrecorded
 from ..declare.registry import library, register
 from ..declare.results import into, named_result
 from ..declare.shapes import wrapped as _wrapped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..._tensor import Tensor
+from ...core.call.function import FunctionOp
 from ...core.places import indexing, scatter
 from ...core.views import views
 from ..declare.registry import library, register
@@ -32,7 +33,11 @@ for _module, _names in ((indexing, _INDEXING), (scatter, _SCATTER)):
         register(_name, "indexing", getattr(_module, _name), in_place=getattr(_module, _name + "_", None))
 
 for _name in ("T", "mT", "H", "mH"):
-    setattr(Tensor, _name, property(getattr(views, f"get_{_name}")))
+    setattr(Tensor, _name, property(FunctionOp(getattr(views, f"get_{_name}"), _name, owns=False)))
+indexing.set_operations(
+    register("__getitem__", "indexing", indexing.read_at, places=("Tensor.__getitem__",)),
+    register("__setitem__", "indexing", indexing.write_at, places=("Tensor.__setitem__",)),
+)
 
 
 @library("view", "real")

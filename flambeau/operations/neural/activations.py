@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ...codegen import functions as fn
 from ...core.base.tensor import TensorBase
-from ...core.call.dispatch import InPlaceOp
+from ...core.call.pointwise import InPlaceOp
 from ..declare.pointwise import COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
 from ..declare.registry import library, register
 from ..pointwise.arithmetic import where

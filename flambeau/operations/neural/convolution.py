@@ -20,12 +20,12 @@ from ...codegen import build
 from ...codegen import convolution as tiles
 from ...codegen import expr as ex
 from ...codegen import indexed as ix
+from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib import convolution as core
 from ...core.make.create import empty, tensor, zeros
-from ...core.tape import tape
-from ...core.tape.recording import unrecorded
+from ...core.tape.contexts import unrecorded
 from ..declare.indexed import indexed
 from ..declare.registry import register
 from ..pointwise.complex_numbers import complex_of

@@ -52,7 +52,7 @@ def embedding(
 
 
 def _shorten(weight, input, max_norm: float, norm_type: float) -> None:
-    from ...core.tape.recording import unrecorded
+    from ...core.tape.contexts import unrecorded
     from ..rows.norms import vector_norm
 
     with unrecorded():

@@ -8,8 +8,8 @@ from typing import Any
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...codegen.differentiate import sign
+from ...core import tape
 from ...core.base.tensor import TensorBase
-from ...core.tape import tape
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import reduction, row

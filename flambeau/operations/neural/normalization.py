@@ -7,8 +7,8 @@ import math
 from ..._typeinfo import finfo
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
+from ...core import tape
 from ...core.base.tensor import TensorBase
-from ...core.tape import tape
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import row

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from ...codegen import expr as ex
 from ...codegen import indexed as ix
 from ...codegen.kernels import lowest
+from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.tape import tape
-from ...core.tape.recording import unrecorded
+from ...core.tape.contexts import unrecorded
 from ..declare.indexed import indexed
 from ..declare.registry import register
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...codegen import functions as fn
+from ...core import tape
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import addmm
-from ...core.tape import tape
-from ...core.tape.recording import unrecorded
+from ...core.tape.contexts import unrecorded
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..moving.joining import cat, stack

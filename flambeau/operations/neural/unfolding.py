@@ -6,9 +6,9 @@ import math
 from typing import NamedTuple
 
 from ...codegen import expr as ex
+from ...core import tape
 from ...core.base.tensor import TensorBase
-from ...core.tape import tape
-from ...core.tape.recording import unrecorded
+from ...core.tape.contexts import unrecorded
 from ..declare.indexed import indexed
 from ..declare.registry import library
 from ..declare.results import each_part

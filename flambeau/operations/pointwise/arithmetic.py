@@ -7,7 +7,8 @@ import math
 from ...codegen import expr as ex
 from ...codegen import functions as fn
 from ...codegen.differentiate import sign as sign_of
-from ...core.call.dispatch import PointwiseOp, rename
+from ...core.call.operation import rename
+from ...core.call.pointwise import PointwiseOp
 from ..declare.pointwise import ALL, BOOL, COMPLEX, EVERY, FLOATING, INTEGRAL, NUMBERS, NUMERIC, pointwise
 from ..declare.registry import library, register
 from ..declare.results import into
@@ -15,7 +16,7 @@ from ..declare.results import into
 SPECIAL = ("special.", "Tensor.")
 
 
-@pointwise(rounded=True, reference="numpy.add", dtypes=EVERY)
+@pointwise(rounded=True, reference="numpy.add", dtypes=EVERY, numbers=("input", "other"))
 def add(input, other, *, alpha=1):
     """input + alpha · other, element by element.
 
@@ -44,19 +45,24 @@ _NO_BOOLS = [
     dtypes=NUMBERS,
     also=("subtract", "Tensor.subtract"),
     refused=_NO_BOOLS,
+    numbers=("input", "other"),
 )
 def sub(input, other, *, alpha=1):
     """input - alpha · other, element by element."""
     return input - other * alpha
 
 
-@pointwise(rounded=True, places=("rsub",), in_place=False, dtypes=NUMBERS, refused=_NO_BOOLS)
+@pointwise(
+    rounded=True, places=("rsub",), in_place=False, dtypes=NUMBERS, refused=_NO_BOOLS, numbers=("other",)
+)
 def rsub(input, other, *, alpha=1):
     """other - alpha · input."""
     return other - input * alpha
 
 
-@pointwise(reference="numpy.multiply", dtypes=EVERY, also=("multiply", "Tensor.multiply"))
+@pointwise(
+    reference="numpy.multiply", dtypes=EVERY, also=("multiply", "Tensor.multiply"), numbers=("input", "other")
+)
 def mul(input, other):
     """Product, element by element.
 
@@ -72,6 +78,7 @@ def mul(input, other):
     reference="numpy.true_divide",
     places=("true_divide", "Tensor.true_divide"),
     dtypes=EVERY,
+    numbers=("input", "other"),
 )
 def true_divide(input, other):
     """Quotient in floating point, element by element."""
@@ -392,7 +399,7 @@ def _(grad, input, other):
     return fn.where(first, grad, fn.like(grad, 0.0)), fn.where(first, fn.like(grad, 0.0), grad)
 
 
-@pointwise()
+@pointwise(numbers=("min",))
 def clamp_min(input, min):
     """input, raised to min where it is less."""
     return input | min if input.dtype == "bool" else fn.maximum(input, min)
@@ -404,7 +411,7 @@ def _(grad, input, min):
     return fn.where(inside, grad, zero), fn.where(inside, zero, grad)
 
 
-@pointwise()
+@pointwise(numbers=("max",))
 def clamp_max(input, max):
     """input, lowered to max where it is more."""
     return input & max if input.dtype == "bool" else fn.minimum(input, max)
@@ -440,7 +447,9 @@ def _comparison(name: str, reference: str, *also: str):
     body.__name__ = name
     body.__doc__ = f"Whether input {name} other, element by element (bool)."
     dtypes = EVERY if name in ("eq", "ne") else ALL
-    return pointwise(rounded=True, reference=reference, differentiable=False, also=also, dtypes=dtypes)(body)
+    return pointwise(
+        rounded=True, reference=reference, differentiable=False, also=also, dtypes=dtypes, numbers=("other",)
+    )(body)
 
 
 eq = _comparison("eq", "numpy.equal")
@@ -522,7 +531,9 @@ def _bits(name: str, function, reference: str, dtypes=INTEGRAL | BOOL):
         return function(input, other)
 
     body.__name__, body.__doc__ = name, f"{name} of the bits of integers, or of bools."
-    return pointwise(reference=reference, differentiable=False, dtypes=dtypes)(body)
+    return pointwise(reference=reference, differentiable=False, dtypes=dtypes, numbers=("input", "other"))(
+        body
+    )
 
 
 bitwise_and = _bits("bitwise_and", lambda a, b: a & b, "numpy.bitwise_and")
@@ -539,13 +550,13 @@ def _shifted(input, other, shift, far):
     return fn.where(outside, far, shift(input, fn.where(outside, fn.like(other, 0), other)))
 
 
-@pointwise(differentiable=False, dtypes=INTEGRAL)
+@pointwise(differentiable=False, dtypes=INTEGRAL, numbers=("input", "other"))
 def bitwise_left_shift(input, other):
     """input · 2^other, wrapping."""
     return _shifted(input, other, lambda a, b: a << b, fn.like(input, 0))
 
 
-@pointwise(differentiable=False, dtypes=INTEGRAL)
+@pointwise(differentiable=False, dtypes=INTEGRAL, numbers=("input", "other"))
 def bitwise_right_shift(input, other):
     """⌊input / 2^other⌋."""
     far = (
@@ -617,7 +628,7 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
     return input + value * (tensor1 / tensor2)
 
 
-@pointwise(dtypes=FLOATING | COMPLEX)
+@pointwise(dtypes=FLOATING | COMPLEX, numbers=("weight",))
 def lerp(input, end, weight):
     """input + weight · (end - input), computed from the nearer end."""
     return fn.where(
@@ -630,7 +641,7 @@ def _(grad, input, end, weight):
     return grad * (1.0 - weight), grad * weight, grad * (end - input)
 
 
-@pointwise(reference="numpy.copysign", int_to_float=True)
+@pointwise(reference="numpy.copysign", int_to_float=True, numbers=("other",))
 def copysign(input, other):
     """|input| with other's sign."""
     return fn.copysign(input, other)
@@ -664,7 +675,7 @@ def positive(input):
 def _no_integer_zero(name: str, input, other) -> None:
     """Integers have no quotient by zero: RuntimeError, before any kernel runs."""
     from ...core.base.tensor import TensorBase
-    from ...core.call.dispatch import result_type
+    from ...core.call.operands import result_type
 
     if result_type(input, other).name in INTEGRAL:
         zero = bool((other == 0).any()) if isinstance(other, TensorBase) else other == 0
@@ -699,7 +710,7 @@ def overwrite(input, operation, *others, **options):
     """`operation(input, …)` written over the input.  Where that is recorded it works on a copy, which its derivative
     can still read afterwards.
     """
-    from ...core.tape.tape import recording
+    from ...core.tape import recording
 
     result = operation(input.clone() if recording(input, *others) else input, *others, **options)
     if tuple(result.shape) != tuple(input.shape):
@@ -845,7 +856,7 @@ def equal(input, other) -> bool:
 
 
 def _in_place_of(op):
-    from ...core.call.dispatch import InPlaceOp
+    from ...core.call.pointwise import InPlaceOp
 
     return InPlaceOp(op, op.name + "_")
 

@@ -6,14 +6,14 @@ from ...core.base import display, dtypes
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.formats import preserve_format
 from ...core.base.tensor import TensorBase
-from ...core.call import dispatch
-from ...core.call.dispatch import clone, contiguous, copy_, to_dtype
+from ...core.call.copies import clone, contiguous, copy_, to_dtype
+from ...core.call.pointwise import set_identity
 from ...core.loops.launch import is_pinned, pin_memory, to_device
 from ...core.loops.launch import record_stream as record_use
 from ..declare.registry import library, register
 from .arithmetic import identity
 
-dispatch.set_identity(identity)
+set_identity(identity)
 
 
 def to(self, *args, **kwargs):

@@ -110,6 +110,7 @@ def hypot(input, other):
     reference="scipy.special.xlogy",
     domain=_POSITIVE,
     also=("special.xlogy",),
+    numbers=("input", "other"),
 )
 def xlogy(input, other):
     """input · log(other), 0 where input is 0 and other is a number."""
@@ -131,6 +132,7 @@ def _(grad, input, other):
     reference="scipy.special.xlog1py",
     domain=_POSITIVE,
     in_place=False,
+    numbers=("input", "other"),
 )
 def xlog1py(input, other):
     """input · log(1 + other), 0 where input is 0 and other is a number."""

@@ -18,11 +18,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ...core import tape
 from ...core.base.dtypes import by_name, dtype, get_default_dtype
 from ...core.base.tensor import TensorBase
-from ...core.call.dispatch import common_dtype, to_dtype
+from ...core.call.copies import to_dtype
+from ...core.call.operands import common_dtype
 from ...core.make.bridge import from_numpy
-from ...core.tape import tape
 from ..declare.registry import register
 from ..declare.results import category, into
 from ..declare.shapes import broadcast

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.call.dispatch import to_dtype
+from ...core.call.copies import to_dtype
 from ...core.make.bridge import from_numpy
-from ...core.tape import tape
 from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result
 from .arithmetic import overwrite

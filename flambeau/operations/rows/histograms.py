@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.base.tensor import TensorBase
-from ...core.call.dispatch import to_dtype
+from ...core.call.copies import to_dtype
 from ..declare.arrays import array, tensor
 from ..declare.registry import library
 from ..declare.results import accepts_out, named_result

@@ -8,10 +8,10 @@ import math
 
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
+from ...core import tape
 from ...core.base.tensor import TensorBase
-from ...core.call import dispatch
+from ...core.call.pointwise import set_sum_to
 from ...core.places.join import cat
-from ...core.tape import tape
 from ...core.views.strided import spread
 from ..declare.pointwise import COMPLEX, EVERY, FLOATING, NUMERIC
 from ..declare.registry import library, register
@@ -195,7 +195,7 @@ def sum_to_size(input, *size):
     return sum_(input, dims, True).reshape(sizes) if lead else sum_(input, dims, True)
 
 
-dispatch.set_sum_to(sum_to_size)
+set_sum_to(sum_to_size)
 
 
 def _extreme(name: str, all_of, pair, best):

@@ -7,11 +7,11 @@ from typing import Any
 
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
+from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ...core.places.join import cat
-from ...core.tape import tape
-from ...core.tape.recording import unrecorded
+from ...core.tape.contexts import unrecorded
 from ..declare.pointwise import COMPLEX, FLOATING, NUMBERS
 from ..declare.registry import library, register
 from ..declare.results import into, named_result

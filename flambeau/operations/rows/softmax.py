@@ -8,7 +8,7 @@ import warnings
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...core.base.tensor import TensorBase
-from ...core.call import dispatch
+from ...core.call.operands import result_type
 from ..declare.pointwise import FLOATING
 from ..declare.registry import library
 from ..declare.results import into
@@ -101,7 +101,7 @@ def logsumexp(input, dim, keepdim=False, *, out=None):
         top = top.masked_fill(top.abs() == math.inf, 0.0)
         logs = (input - top).exp().sum(dim, keepdim).log()
         return into(out, logs + top.reshape(logs.shape), "logsumexp")
-    x = input if input.is_floating_point() else input.to(dispatch.result_type(input, 1.0))
+    x = input if input.is_floating_point() else input.to(result_type(input, 1.0))
     return log_sum_exp.over((x,), dim, keepdim, out=out)
 
 

@@ -15,10 +15,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...core import tape
 from ...core.base.dtypes import by_name, get_default_dtype
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange
-from ...core.tape import tape
 from ...core.views.views import view_as_real
 from ..declare.registry import library
 from ..declare.results import into

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .tape import _set_grad_enabled, _set_recording
+from .modes import _set_grad_enabled, _set_recording
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,0 +1,302 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""What a pointwise operation leaves on the tape: its derivative is a pointwise operation, too."""
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+from cpython.object cimport PyObject
+from ..base.dtypes cimport CATEGORY, dtype_of, size_from
+from ..base.tensor cimport TensorBase, same_shape
+from ..tape.nodes cimport Node
+from ..tape.saved cimport Slot, clear_slot, keep, kept
+from ..tape.inplace cimport after_write, before_write, rebase
+from ..tape.history cimport attach
+from .kernels cimport MAX_OPERANDS, MAX_PARAMS, Operand
+from .operation cimport door
+from .pointwise cimport PointwiseOp, copied, recorder, run, sum_to
+cimport cython
+
+
+cdef class Derivation:
+    """How an operation's gradients are computed for one choice of inputs: which results are the incoming
+    gradient itself, and the operation that computes the others from gradients, inputs, outputs and
+    parameters.
+    """
+
+    cdef PointwiseOp op
+    cdef int count
+    cdef int kinds[MAX_OPERANDS]       # of op's operands: 0 gradient, 1 input, 2 output
+    cdef int numbers[MAX_OPERANDS]
+    cdef int params[MAX_PARAMS]        # op's parameters: which parameter of the forward operation
+    cdef tuple direct                  # for each input: the number of the gradient that it is, -1 computed, -2 none
+
+    def __cinit__(self, op, tuple sources, tuple params, tuple direct):
+        cdef int k
+        self.op, self.direct, self.count = op, direct, len(sources)
+        for k in range(len(sources)):
+            self.kinds[k], self.numbers[k] = sources[k]
+        for k in range(len(params)):
+            self.params[k] = params[k]
+
+
+@cython.no_gc
+@cython.freelist(64)
+@cython.binding(False)
+cdef class PointwiseNode(Node):
+    """A recorded pointwise operation."""
+
+    cdef PointwiseOp op
+    cdef Derivation how
+    cdef int slots
+    cdef Slot* slot
+    cdef Slot few[3]
+    cdef Operand* numbers_          # operands that were numbers, by position in how.op's operands
+    cdef double* params
+    cdef object shapes              # for each input: None, or the shape its gradient is summed to
+    cdef signed char codes[MAX_OPERANDS]
+
+    def name(self):
+        return "".join([part.capitalize() for part in self.op.name.split("_")]) + "Backward0"
+
+    cdef list run(self, list grads):
+        cdef Operand operands[MAX_OPERANDS]
+        cdef double params[MAX_PARAMS]
+        cdef Derivation how = self.how
+        cdef list held = [], found = []
+        cdef int k, slot = 0, computed = 0
+        cdef TensorBase t
+        cdef object results = None, g
+        if how.op is not None:
+            for k in range(how.count):
+                if how.kinds[k] == 0:
+                    t = <TensorBase>grads[how.numbers[k]]
+                    if t is None:
+                        operands[k].tensor, operands[k].category, operands[k].real, operands[k].whole = NULL, 1, 0.0, 0
+                    else:
+                        operands[k].tensor = <PyObject*>t
+                elif self.numbers_ != NULL and self.numbers_[k].category >= 0:
+                    operands[k] = self.numbers_[k]
+                else:
+                    t = kept(&self.slot[slot], self)
+                    slot += 1
+                    held.append(t)
+                    operands[k].tensor = <PyObject*>t
+            for k in range(how.op.params):
+                params[k] = self.params[how.params[k]]
+            results = shown(how.op, operands, params) if door.watched else run(how.op, operands, params, NULL, False)
+        for k in range(self.op.operands):
+            number = <int>how.direct[k]
+            if number == -2:
+                g = None
+            elif number >= 0:
+                g = grads[number]
+            else:
+                g = results if how.op.outputs == 1 else (<tuple>results)[computed]
+                computed += 1
+            if g is not None:
+                if self.shapes is not None and self.shapes[k] is not None:
+                    g = sum_to(<TensorBase>g, self.shapes[k])
+                if (<TensorBase>g).code != self.codes[k]:
+                    g = g.to(dtype_of(self.codes[k]))
+            found.append(g)
+        results = None
+        return found
+
+    cdef object push(self, int number, list tangents, TensorBase out):
+        """By a kernel of its own where the result is of a real dtype."""
+        cdef Operand operands[MAX_OPERANDS]
+        cdef double params[MAX_PARAMS]
+        cdef Derivation how = self.how
+        cdef PointwiseOp op
+        cdef list held = []
+        cdef int k, mask = 0, n = 0, slot = 0, moving = 0
+        cdef TensorBase t
+        for k in range(self.edges):
+            mask |= (self.targets[k] != NULL) << k
+            moving += self.targets[k] != NULL
+        if CATEGORY[out.code] != 2 or moving + how.count > MAX_OPERANDS:
+            return Node.push(self, number, tangents, out)
+        known = self.op.derivations.get((mask, number))
+        if known is None:
+            known = self.op.derivations[mask, number] = self.op.declaration.tangent(mask, number)
+        if known[0] is None:
+            return (<object>out).new_zeros((<object>out).shape)
+        op = known[0]
+        for k in known[1]:
+            if tangents[k] is None:
+                operands[n].tensor, operands[n].category, operands[n].real, operands[n].whole = NULL, 1, 0.0, 0
+            else:
+                t = <TensorBase>tangents[k]
+                if t.code != out.code:
+                    t = <TensorBase>copied(t, out.code, False)
+                    held.append(t)
+                operands[n].tensor = <PyObject*>t
+            n += 1
+        for k in range(how.count):
+            if how.kinds[k] == 0:
+                continue
+            if self.numbers_ != NULL and self.numbers_[k].category >= 0:
+                operands[n] = self.numbers_[k]
+            else:
+                t = kept(&self.slot[slot], self)
+                slot += 1
+                held.append(t)
+                operands[n].tensor = <PyObject*>t
+            n += 1
+        for k in range(op.params):
+            params[k] = self.params[how.params[k]]
+        t = <TensorBase>(shown(op, operands, params) if door.watched else run(op, operands, params, NULL, False))
+        if t.code != out.code:
+            t = copied(t, out.code, False)
+        if not same_shape(t, out):
+            t = (<object>t).expand((<object>out).shape)
+        return t
+
+    cdef void drop(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+
+    def __dealloc__(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+        if self.slot != self.few:
+            free(self.slot)
+        self.slots = 0
+        free(self.numbers_)
+        free(self.params)
+
+
+cdef object shown(PointwiseOp op, Operand* operands, double* params):
+    """The call as a program would make it, so that who watches sees it."""
+    cdef int k
+    cdef list args = []
+    for k in range(op.operands):
+        if operands[k].tensor != NULL:
+            args.append(<object>operands[k].tensor)
+        elif operands[k].category == 3:
+            args.append(complex(operands[k].real, operands[k].imag))
+        elif operands[k].category == 2:
+            args.append(operands[k].real)
+        else:
+            args.append(bool(operands[k].whole) if operands[k].category == 0 else operands[k].whole)
+    for k in range(op.params):
+        args.append(params[k])
+    return op(*args)
+
+
+cdef inline int wanted_inputs(PointwiseOp op, Operand* operands):
+    """Bit k: operand k wants a gradient; bit 16 + k: it is complex."""
+    cdef int k, mask = 0
+    cdef TensorBase t
+    for k in range(op.operands):
+        if operands[k].tensor != NULL:
+            t = <TensorBase>operands[k].tensor
+            if CATEGORY[t.code] >= 2:
+                if t.requires:
+                    mask |= 1 << k
+                if CATEGORY[t.code] == 3:
+                    mask |= 1 << (16 + k)
+        elif operands[k].category == 3:
+            mask |= 1 << (16 + k)
+    return mask
+
+
+cdef Derivation derivation_for(PointwiseOp op, Operand* operands):
+    cdef int mask = wanted_inputs(op, operands)
+    known = op.derivations.get(mask)
+    if known is None:
+        known = op.declaration.derivation(mask & 0xFFFF, mask >> 16)
+        op.derivations[mask] = known
+    return <Derivation>known
+
+
+cdef int record_pointwise(PointwiseOp op, Operand* operands, double* params, object results, int common, TensorBase written,
+                          TensorBase original) except -1:
+    """Put the call on the tape, keeping just what its derivative reads."""
+    cdef PointwiseNode node
+    cdef Derivation how
+    cdef TensorBase t, out
+    cdef int k, mask, slot = 0, saved = 0
+    out = <TensorBase>results if op.outputs == 1 else <TensorBase>results[0]
+    if op.outputs == 1 and CATEGORY[out.code] < 2:
+        return 0
+    mask = wanted_inputs(op, operands)
+    how = derivation_for(op, operands)
+    node = PointwiseNode.__new__(PointwiseNode)
+    node.op, node.how, node.outputs = op, how, op.outputs
+    node.set_edges(op.operands)
+    shapes = None
+    if written is not None:
+        before_write(written)
+    for k in range(op.operands):
+        if mask >> k & 1:
+            t = <TensorBase>operands[k].tensor
+            node.codes[k] = t.code
+            node.connect(k, t)
+            if not same_shape(t, out):
+                if shapes is None:
+                    shapes = [None] * op.operands
+                shapes[k] = size_from(t.rank, t.sizes)
+    if written is not None:
+        after_write(written)
+    node.shapes = shapes
+    for k in range(how.count):
+        saved += how.kinds[k] != 0
+    if saved:
+        if saved <= 3:
+            node.slot = node.few
+        else:
+            node.slot = <Slot*>calloc(saved, sizeof(Slot))
+            if node.slot == NULL:
+                raise MemoryError
+        node.slots = saved  # empty ones too are cleared, should a hook on saved tensors raise
+        for k in range(how.count):
+            if how.kinds[k] == 1:
+                if operands[how.numbers[k]].tensor == NULL:
+                    if node.numbers_ == NULL:
+                        node.numbers_ = no_numbers(how.count)
+                    node.numbers_[k] = operands[how.numbers[k]]
+                    continue
+                t = <TensorBase>operands[how.numbers[k]].tensor
+                keep(&node.slot[slot], original if t is written else t, -1, written)
+                slot += 1
+            elif how.kinds[k] == 2:
+                keep(&node.slot[slot], <TensorBase>(results if op.outputs == 1 else results[how.numbers[k]]), how.numbers[k])
+                slot += 1
+        node.slots = slot
+    if op.params and params != NULL:
+        node.params = <double*>calloc(op.params, sizeof(double))
+        memcpy(node.params, params, op.params * sizeof(double))
+    if written is not None:
+        rebase(written, node, 0)
+    elif op.outputs == 1:
+        attach(out, node, 0)
+    else:
+        for k in range(op.outputs):
+            if CATEGORY[(<TensorBase>results[k]).code] >= 2:
+                attach(<TensorBase>results[k], node, k)
+    return 0
+
+
+cdef Operand* no_numbers(int n) except NULL:
+    cdef Operand* made = <Operand*>calloc(n, sizeof(Operand))
+    cdef int k
+    if made == NULL:
+        raise MemoryError
+    for k in range(n):
+        made[k].category = -1
+    return made
+
+
+cdef TensorBase overwritten_input(PointwiseOp op, Operand* operands, TensorBase out):
+    """A copy of what an in-place operation is about to overwrite, where its derivative reads that."""
+    cdef Derivation how = derivation_for(op, operands)
+    cdef int k
+    for k in range(how.count):
+        if how.kinds[k] == 1 and operands[how.numbers[k]].tensor == <PyObject*>out:
+            return copied(out, out.code, False)
+    return None
+
+
+recorder.record = record_pointwise
+recorder.overwritten = overwritten_input

@@ -1,0 +1,301 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Shapes and strides of results, and the order in which a kernel walks over its operands."""
+from libc.string cimport memcmp, memcpy
+from libc.stdint cimport int64_t, uint64_t
+from cpython.object cimport PyObject
+from ..base.dtypes cimport size_from
+from ..base.parallel cimport parallel_for
+from ..base.tensor cimport MAX_DIMS, TensorBase, bare, set_rank
+from .kernels cimport MAX_OPERANDS, MAX_OUTPUTS, Launch, Operand, PARALLEL_FROM, Plan
+
+
+# --- iteration plans ------------------------------
+cdef int broadcast(str who, int64_t* sizes, int* rank, TensorBase t, tuple names) except -1:
+    """Widen the shape so far by t's; RuntimeError where a size is neither equal nor 1."""
+    cdef int d, k, larger = t.rank if t.rank > rank[0] else rank[0]
+    cdef int64_t a, b
+    for k in range(larger):
+        d = larger - 1 - k
+        a = sizes[rank[0] - 1 - k] if k < rank[0] else 1
+        b = t.sizes[t.rank - 1 - k] if k < t.rank else 1
+        if a != b and a != 1 and b != 1:
+            raise RuntimeError(f"{who}(): The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton "
+                               f"dimension {d}: got shapes {list(size_from(rank[0], sizes))} and {list(t.shape)}")
+    cdef int64_t merged[MAX_DIMS]
+    for k in range(larger):
+        a = sizes[rank[0] - 1 - k] if k < rank[0] else 1
+        b = t.sizes[t.rank - 1 - k] if k < t.rank else 1
+        merged[larger - 1 - k] = b if a == 1 else a
+    memcpy(sizes, merged, larger * sizeof(int64_t))
+    rank[0] = larger
+    return 0
+
+
+cdef int make_plan(Plan* plan, int rank, const int64_t* sizes, PyObject** tensors, int n) except -1:
+    """Order the dimensions by the first tensor's strides, innermost first, and merge those that lie one after
+    another.
+    """
+    cdef int order[MAX_DIMS]
+    cdef int64_t key[MAX_DIMS]
+    cdef int used = 0, d, k, i, out = 0
+    cdef TensorBase t = <TensorBase>tensors[0]
+    cdef int64_t stride
+    plan.count = 1
+    for d in range(rank - 1, -1, -1):
+        plan.count *= sizes[d]
+        if sizes[d] == 1:
+            continue
+        stride = t.strides[d]
+        i = used
+        while i > 0 and key[i - 1] > stride:
+            key[i], order[i] = key[i - 1], order[i - 1]
+            i -= 1
+        key[i], order[i] = stride, d
+        used += 1
+    for i in range(used):
+        d = order[i]
+        plan.sizes[out] = sizes[d]
+        for k in range(n):
+            if tensors[k] == NULL:
+                continue
+            t = <TensorBase>tensors[k]
+            stride = 0
+            if d - (rank - t.rank) >= 0 and t.sizes[d - (rank - t.rank)] != 1:
+                stride = t.strides[d - (rank - t.rank)]
+            plan.strides[k][out] = stride
+        if out > 0 and mergeable(plan, out, tensors, n):
+            plan.sizes[out - 1] *= sizes[d]
+        else:
+            out += 1
+    if out == 0:
+        plan.sizes[0] = 1
+        for k in range(n):
+            plan.strides[k][0] = 1
+        out = 1
+    plan.rank = out
+    if out > 2:
+        turn_beside(plan, tensors, n)
+    return 0
+
+
+cdef void turn_beside(Plan* plan, PyObject** tensors, int n) noexcept nogil:
+    """Where an input is strided along the innermost dimension, move the one along which it is contiguous next to
+    that: kernels turn tiles of those two in registers.
+    """
+    cdef int k, d, i
+    for k in range(1, n):
+        if tensors[k] == NULL or plan.strides[k][0] <= 1:
+            continue
+        for d in range(2, plan.rank):
+            if plan.strides[k][d] == 1:
+                plan.sizes[1], plan.sizes[d] = plan.sizes[d], plan.sizes[1]
+                for i in range(n):
+                    if tensors[i] != NULL:
+                        plan.strides[i][1], plan.strides[i][d] = plan.strides[i][d], plan.strides[i][1]
+                return
+
+
+cdef inline bint mergeable(Plan* plan, int d, PyObject** tensors, int n) noexcept nogil:
+    cdef int k
+    for k in range(n):
+        if tensors[k] != NULL and plan.strides[k][d] != plan.strides[k][d - 1] * plan.sizes[d - 1]:
+            return False
+    return True
+
+
+cdef void launch_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Run the plan with its outermost dimension restricted to [begin, end)."""
+    cdef Launch* launch = <Launch*>context
+    cdef Plan* plan = launch.plan
+    cdef int n = launch.operands, last = plan.rank - 1, k, d
+    cdef int64_t geometry[3 + 2 * (MAX_OPERANDS + MAX_OUTPUTS)]
+    cdef int64_t place[MAX_DIMS]
+    cdef char* data[MAX_OPERANDS + MAX_OUTPUTS]
+    cdef int64_t inner = 1
+    for d in range(last):
+        inner *= plan.sizes[d]
+    for k in range(n):
+        data[k] = launch.data[k] + begin * plan.strides[launch.plan_index[k]][last] * launch.width[k]
+        geometry[3 + k] = plan.strides[launch.plan_index[k]][0]
+        geometry[3 + n + k] = plan.strides[launch.plan_index[k]][1] if last >= 1 else 0
+    geometry[0] = plan.sizes[0] if last > 0 else end - begin
+    geometry[1] = 1 if last == 0 else plan.sizes[1] if last > 1 else end - begin
+    geometry[2] = begin * inner
+    if last < 2:
+        launch.run(data, geometry, launch.scalars)
+        return
+    for d in range(2, plan.rank):
+        place[d] = 0
+    while True:
+        launch.run(data, geometry, launch.scalars)
+        geometry[2] += geometry[0] * geometry[1]
+        d = 2
+        while d <= last:  # an odometer over the outer dimensions
+            place[d] += 1
+            for k in range(n):
+                data[k] += plan.strides[launch.plan_index[k]][d] * launch.width[k]
+            if place[d] < (plan.sizes[d] if d < last else end - begin):
+                break
+            for k in range(n):
+                data[k] -= plan.strides[launch.plan_index[k]][d] * launch.width[k] * place[d]
+            place[d] = 0
+            d += 1
+        if d > last:
+            return
+
+
+cdef void launch_plan(Launch* launch) noexcept:
+    """On the pool where there is work enough."""
+    cdef Plan* plan = launch.plan
+    cdef int64_t outer = plan.sizes[plan.rank - 1], grain
+    if plan.count == 0:
+        return
+    if plan.count < PARALLEL_FROM:
+        launch_range(launch, 0, outer)
+        return
+    grain = PARALLEL_FROM * outer // plan.count
+    if plan.rank == 1:
+        grain = (grain + 1023) // 1024 * 1024
+    elif plan.rank == 2:
+        grain = (grain + 15) // 16 * 16  # whole tiles
+    elif grain < 1:
+        grain = 1
+    with nogil:
+        parallel_for(launch_range, launch, outer, grain)
+
+
+cdef TensorBase new_geometry(int rank, const int64_t* sizes, const int64_t* strides):
+    cdef TensorBase t = bare()
+    set_rank(t, rank)
+    memcpy(t.sizes, sizes, rank * sizeof(int64_t))
+    memcpy(t.strides, strides, rank * sizeof(int64_t))
+    return t
+
+
+cdef bint dense(TensorBase t) noexcept nogil:
+    """Whether the elements fill their stretch of memory without gaps, each once, in any order of dimensions."""
+    cdef int64_t step = 1
+    cdef int d, found, left = 0
+    cdef uint64_t used = 0
+    if t.contiguous or t.count == 0:
+        return True
+    for d in range(t.rank):
+        left += t.sizes[d] > 1
+    while left:
+        found = -1
+        for d in range(t.rank):
+            if t.sizes[d] > 1 and t.strides[d] == step and not used >> d & 1:
+                found = d
+        if found < 0:
+            return False
+        used |= <uint64_t>1 << found
+        step *= t.sizes[found]
+        left -= 1
+    return True
+
+
+cdef bint channels_last(int rank, const int64_t* sizes, int64_t* strides, bint given) noexcept nogil:
+    """Whether the strides given are those of the channels_last format (of images, or volumes); else fill them in."""
+    cdef int64_t step = 1
+    cdef int i, d
+    for i in range(rank):
+        d = 1 if i == 0 else 0 if i == rank - 1 else rank - i
+        if not given:
+            strides[d] = step
+        elif sizes[d] != 1 and strides[d] != step:
+            return False
+        step *= sizes[d]
+    return True
+
+
+cdef bint one_layout(int rank, const int64_t* sizes, Operand* operands, int n) noexcept:
+    """Whether all operands have the result's shape and the same dense strides."""
+    cdef TensorBase first = None, t
+    cdef int k
+    for k in range(n):
+        if operands[k].tensor == NULL:
+            return False
+        t = <TensorBase>operands[k].tensor
+        if not fits(t, rank, sizes) or not dense(t):
+            return False
+        if first is None:
+            first = t
+        elif memcmp(t.strides, first.strides, rank * sizeof(int64_t)) != 0:
+            return False
+    return first is not None
+
+
+cdef inline int64_t stride_at(TensorBase t, int d, int rank, const int64_t* sizes) noexcept nogil:
+    d -= rank - t.rank
+    return 0 if d < 0 or (t.sizes[d] == 1 and sizes[d + rank - t.rank] != 1) else t.strides[d]
+
+
+cdef int outer_first(int a, int b, int rank, const int64_t* sizes, Operand* operands, int n) noexcept:
+    """Which of two dimensions lies further out: 1 for a, -1 for b, by the first operand that tells; 0 where none does."""
+    cdef int64_t at_a, at_b
+    cdef int k
+    for k in range(n):
+        if operands[k].tensor == NULL:
+            continue
+        at_a = stride_at(<TensorBase>operands[k].tensor, a, rank, sizes)
+        at_b = stride_at(<TensorBase>operands[k].tensor, b, rank, sizes)
+        if at_a == 0 or at_b == 0:
+            continue
+        if at_a != at_b:
+            return 1 if at_a > at_b else -1
+        if sizes[a] > sizes[b]:
+            return 1
+    return 0
+
+
+cdef void layout(int64_t* strides, int rank, const int64_t* sizes, Operand* operands, int n) noexcept:
+    """Strides of a new result, as PyTorch chooses them: the operands' own where they agree, else dense, with the
+    dimensions in the order in which the operands hold them.
+    """
+    cdef int order[MAX_DIMS]
+    cdef int d, i, at, sign
+    cdef int64_t step = 1
+    if n and one_layout(rank, sizes, operands, n):
+        memcpy(strides, (<TensorBase>operands[0].tensor).strides, rank * sizeof(int64_t))
+        if (rank == 4 or rank == 5) and not (<TensorBase>operands[0].tensor).contiguous and (
+                channels_last(rank, sizes, strides, True)):
+            channels_last(rank, sizes, strides, False)  # dimensions of size 1 get the format's strides, too
+        return
+    for i in range(rank):
+        order[i] = rank - 1 - i       # innermost first
+    for i in range(1, rank):
+        at = i
+        for d in range(i - 1, -1, -1):
+            sign = outer_first(order[d], order[at], rank, sizes, operands, n)
+            if sign < 0:
+                break
+            if sign > 0:
+                order[d], order[at] = order[at], order[d]
+                at = d
+    for i in range(rank):
+        strides[order[i]] = step
+        if sizes[order[i]] > 1:
+            step *= sizes[order[i]]
+
+
+cdef int fit_out(str who, TensorBase out, int rank, const int64_t* sizes) except -1:
+    """Give `out=` the shape of the result; a warning where that changes a tensor with elements."""
+    if fits(out, rank, sizes):
+        return 0
+    if out.count:
+        import warnings
+
+        warnings.warn(f"{who}(): an output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
+                      f"match the required output shape {list(size_from(rank, sizes))}.", stacklevel=2)
+    out.resize_(size_from(rank, sizes))
+    return 0
+
+
+cdef bint fits(TensorBase t, int rank, const int64_t* sizes) noexcept nogil:
+    cdef int d
+    if t.rank != rank:
+        return False
+    for d in range(rank):
+        if t.sizes[d] != sizes[d]:
+            return False
+    return True

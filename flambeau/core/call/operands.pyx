@@ -1,0 +1,132 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Tensors and numbers as a kernel's operands, and the dtype they are computed in."""
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
+from cpython.object cimport PyObject
+from ..base.device cimport Device
+from ..base.dtypes cimport BOOL, I64, F64, C64, C128, CATEGORY, PROMOTED, default_code, dtype, dtype_of
+from ..base.tensor cimport TensorBase
+from .kernels cimport away
+
+cdef extern from "Python.h":
+    bint PyFloat_Check(object o)
+    bint PyLong_Check(object o)
+    bint PyBool_Check(object o)
+    bint PyComplex_Check(object o)
+    long long PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
+
+
+cdef int bring_scalars(Operand* operands, int n, Device device, list held) except -1:
+    """0-dim tensors of the host may be mixed with a device's tensors: replace them by copies there (which `held` keeps)."""
+    cdef int k
+    cdef TensorBase t
+    for k in range(n):
+        if operands[k].tensor != NULL:
+            t = <TensorBase>operands[k].tensor
+            if t.rank == 0 and t.storage.on is None:
+                t = away.moved(t, device)
+                held.append(t)
+                operands[k].tensor = <PyObject*>t
+    return 0
+
+
+cdef int read_operand(object x, Operand* o) except -1:
+    """A tensor or a Python number; 0 for anything else."""
+    cdef int overflow = 0
+    if isinstance(x, TensorBase):
+        o.tensor = <PyObject*>x
+        return 1
+    o.tensor = NULL
+    if PyFloat_Check(x):
+        o.category, o.real = 2, x
+        o.whole = 0
+    elif PyBool_Check(x):
+        o.category, o.whole, o.real = 0, x is True, x is True
+    elif PyLong_Check(x):
+        o.whole = PyLong_AsLongLongAndOverflow(x, &overflow)
+        if overflow:
+            raise OverflowError("a Python int that does not fit 64 bits met a tensor")
+        o.category, o.real = 1, <double>o.whole
+    elif PyComplex_Check(x):
+        o.category, o.real, o.imag = 3, x.real, x.imag
+    elif hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "ndim", 1) == 0:  # a NumPy scalar
+        return read_operand(x.item(), o)
+    else:
+        return 0
+    return 1
+
+
+cdef inline int combine(int higher, int lower) noexcept nogil:
+    """Dimensioned tensors outrank 0-dim ones, those outrank numbers: the lower matters only where its
+    category is higher.
+    """
+    if higher < 0:
+        return lower
+    if lower < 0:
+        return higher
+    if CATEGORY[higher] == 3:
+        return higher
+    if CATEGORY[higher] == 2:
+        if CATEGORY[lower] == 3:
+            return C128 if higher == F64 else C64
+        return higher
+    if higher == BOOL or CATEGORY[lower] >= 2:
+        return PROMOTED[higher][lower]
+    return higher
+
+
+cdef int common_code(Operand* operands, int n, unsigned int raw) except -1:
+    """The dtype that the operands are computed in, by PyTorch's rules of type promotion."""
+    cdef int full = -1, single = -1, number = -1, k, code
+    cdef TensorBase t
+    for k in range(n):
+        if raw >> k & 1:
+            continue
+        if operands[k].tensor != NULL:
+            t = <TensorBase>operands[k].tensor
+            if t.rank > 0:
+                full = t.code if full < 0 else PROMOTED[full][t.code]
+            else:
+                single = t.code if single < 0 else PROMOTED[single][t.code]
+        else:
+            code = operands[k].category
+            code = BOOL if code == 0 else I64 if code == 1 else default_code() if code == 2 else (
+                C128 if default_code() == F64 else C64)
+            number = code if number < 0 else PROMOTED[number][code]
+    return combine(combine(full, single), number)
+
+
+cdef int pack(Operand* o, int code, uint64_t* slot) noexcept:
+    """A number as the kernel takes it: a double, an int64, or two doubles; how many slots that takes."""
+    cdef double real = o.real
+    cdef int64_t whole = o.whole
+    if CATEGORY[code] >= 2:
+        memcpy(slot, &real, 8)
+        if CATEGORY[code] == 3:
+            real = o.imag if o.category == 3 else 0.0
+            memcpy(slot + 1, &real, 8)
+            return 2
+    else:
+        if o.category == 2:
+            whole = <int64_t>real
+        memcpy(slot, &whole, 8)
+    return 1
+
+
+def result_type(a, b) -> dtype:
+    """The dtype of an arithmetic operation on `a` and `b` (tensors or numbers)."""
+    cdef Operand operands[2]
+    if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
+        raise TypeError(f"result_type(): arguments must be Tensors or numbers, not {type(a).__name__} and {type(b).__name__}")
+    return dtype_of(common_code(operands, 2, 0))
+
+
+def common_dtype(values) -> dtype:
+    """The dtype that operands are computed in."""
+    cdef Operand operands[64]
+    cdef int n = 0
+    for v in values:
+        if n == 64 or not read_operand(v, &operands[n]):
+            raise TypeError(f"Tensors or numbers expected, not {type(v).__name__}")
+        n += 1
+    return dtype_of(common_code(operands, n, 0))

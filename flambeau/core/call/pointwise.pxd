@@ -1,0 +1,33 @@
+"""Pointwise operations: from a call to a kernel."""
+from libc.stdint cimport int64_t
+from cpython.object cimport PyObject
+from ..base.tensor cimport TensorBase
+from .kernels cimport MAX_PARAMS, Operand, Table
+from .operation cimport Op
+
+cdef class PointwiseOp(Op):
+    cdef int operands, params, outputs
+    cdef readonly tuple names       # of operands, then of params
+    cdef double defaults[MAX_PARAMS]
+    cdef int required               # how many of names have no default
+    cdef readonly bint differentiable
+    cdef public bint casts          # copies: any dtype may go into any other, and results keep their shape
+    cdef unsigned int strict        # operands that must be tensors
+    cdef unsigned int raw           # operands that take no part in type promotion
+    cdef Table table
+    cdef dict derivations           # which inputs want a gradient -> Derivation
+    cdef int read_params(self, dict params, double* values) except -1
+
+cdef struct Recorder:               # what `gradients` supplies
+    int (*record)(PointwiseOp op, Operand* operands, double* params, object results, int common, TensorBase written,
+                  TensorBase original) except -1
+    TensorBase (*overwritten)(PointwiseOp op, Operand* operands, TensorBase out)
+
+cdef Recorder recorder
+cdef PointwiseOp identity           # the operation that copies
+
+cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place)
+cdef object run_general(PointwiseOp op, Operand* operands, double* params, int common, PyObject** given)
+cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place, int common, bint taped)
+cdef object sum_to(TensorBase grad, object sizes)
+cdef TensorBase copied(TensorBase source, int code, bint row_major)

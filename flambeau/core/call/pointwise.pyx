@@ -1,0 +1,580 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Pointwise operations: from a call to a kernel.
+
+Here is the way of every pointwise call: `call_pointwise` reads the arguments, `run` finds the common dtype,
+the shape and the kernel (asking the compiler when it is new), launches it and, where a gradient is wanted,
+puts a node on the tape.
+"""
+from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from cpython.object cimport PyObject
+from ..base.device cimport Device
+from ..base.dtypes cimport CATEGORY, NO_CODE, dtype_of, size_from
+from ..base.tensor cimport (
+    MAX_DIMS, TensorBase, check_writable, late, new_strided_on, new_tensor, new_tensor_on, place_of, pointer, same_shape, wrote,
+)
+from ..tape.inplace cimport check_in_place
+from ..tape.modes cimport grad_enabled, set_grad, wants_grad
+from .kernels cimport (
+    AWAY, BROADCAST, CONTIGUOUS, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, MAX_SLOTS, NUMBER, PARALLEL_FROM, STRIDED, Family, Kernel, Launch,
+    Operand, Plan, away, insert, insert_family, kernel_t, look_up, one_device,
+)
+from .layout cimport broadcast, fit_out, fits, launch_plan, layout, make_plan, new_geometry
+from .operands cimport bring_scalars, common_code, pack, read_operand
+from .operation cimport Op, door, make_callable, prepare_op
+from .signature cimport MAX_BOUND, TENSOR, NUMBER as NUMBER_KIND, Signature, mistaken
+from .overlap cimport check_overlap, meet, same_steps, shares
+cimport cython
+
+cdef extern from "Python.h":
+    Py_ssize_t PyVectorcall_NARGS(size_t n)
+
+
+# --- pointwise operations ------------------------------
+@cython.binding(False)
+cdef class PointwiseOp(Op):
+    """n operands (tensors or numbers), named scalar parameters, m results; see `operations/declare/pointwise.py`."""
+
+    def __cinit__(self, str name, tuple operands, tuple params, tuple defaults, int outputs, declaration,
+                  bint differentiable=True, unsigned int raw=0):
+        cdef int k
+        if len(operands) > MAX_OPERANDS or outputs > MAX_OUTPUTS or len(params) > MAX_PARAMS:
+            raise ValueError(f"{name}: at most {MAX_OPERANDS} operands, {MAX_OUTPUTS} results, {MAX_PARAMS} parameters")
+        prepare_op(self, name, call_pointwise)
+        self.operands, self.params, self.outputs = len(operands), len(params), outputs
+        self.names = operands + params
+        self.required = len(operands) + len(params) - len(defaults)
+        for k in range(len(defaults)):
+            self.defaults[len(params) - len(defaults) + k] = defaults[k]
+        self.declaration = declaration
+        self.differentiable = differentiable
+        self.raw = raw
+        self.derivations = {}
+        self.let_numbers(operands)
+
+    def let_numbers(self, tuple which) -> None:
+        """Which operands may be Python numbers; the others are tensors."""
+        cdef int k
+        cdef list kinds = []
+        self.strict = 0
+        for k in range(self.operands):
+            kinds.append(TENSOR | NUMBER_KIND if self.names[k] in which else TENSOR)
+            self.strict |= (self.names[k] not in which) << k
+        shown = {self.names[self.required + k]: self.defaults[self.required - self.operands + k]
+                 for k in range(len(self.names) - self.required)}
+        self.signature = Signature(self.names + ("out",), self.operands + self.params, self.required, tuple(kinds), defaults=shown)
+
+    def foreach(self, list inputs, *, list out, **params):
+        """The operation over lists of tensors of equal length: `inputs` holds a list for each operand, `out`
+        a list for each result, which is overwritten.  Nothing is recorded.
+        """
+        cdef Operand operands[MAX_OPERANDS]
+        cdef PyObject* given[MAX_OUTPUTS]
+        cdef double values[MAX_PARAMS]
+        cdef Py_ssize_t i
+        cdef int k
+        cdef bint before = grad_enabled()
+        self.read_params(params, values)
+        if len(inputs) != self.operands or len(out) != self.outputs:
+            raise TypeError(f"{self.name}.foreach(): {self.operands} lists of inputs and {self.outputs} of results expected, "
+                            f"got {len(inputs)} and {len(out)}")
+        for column in inputs + out:
+            if len(column) != len(inputs[0]):
+                raise ValueError(f"{self.name}.foreach(): lists of one length expected, got {[len(c) for c in inputs + out]}")
+        set_grad(False)
+        try:
+            for i in range(len(inputs[0])):
+                if door.watched:
+                    self(*[column[i] for column in inputs], out=tuple([column[i] for column in out]), **params)
+                    continue
+                for k in range(self.operands):
+                    if not read_operand((<list>inputs[k])[i], &operands[k]):
+                        raise TypeError(f"{self.name}.foreach(): a Tensor expected in list {k}")
+                for k in range(self.outputs):
+                    given[k] = <PyObject*>(<list>out[k])[i]
+                run(self, operands, values, given, True)
+        finally:
+            set_grad(before)
+
+    cdef int read_params(self, dict params, double* values) except -1:
+        cdef int k
+        for k in range(self.params):
+            values[k] = self.defaults[k]
+        for key, value in params.items():
+            if key not in self.names[self.operands:]:
+                raise TypeError(f"{self.name}() got an unexpected keyword argument '{key}'")
+            values[self.names.index(key) - self.operands] = value
+        if len(params) < self.required - self.operands:
+            raise TypeError(f"{self.name}() needs {self.names[self.operands:self.required]}, got {tuple(params)}")
+        return 0
+
+
+cdef class InPlaceOp(Op):
+    """`x.op_(…)`: the same operation, its result written over the first operand."""
+
+    cdef PointwiseOp op
+
+    def __cinit__(self, PointwiseOp op, str name):
+        prepare_op(self, name, call_in_place)
+        self.op = op
+
+    @property
+    def __signature__(self):
+        """The operation's own, without `out`."""
+        whole = self.op.signature.told()
+        return whole.replace(parameters=[p for name, p in whole.parameters.items() if name != "out"])
+
+
+cdef object call_pointwise(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    return parse(<PointwiseOp>callable, args, PyVectorcall_NARGS(flagged), names, False, (<PointwiseOp>callable).name)
+
+
+cdef object call_in_place(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    return parse((<InPlaceOp>callable).op, args, PyVectorcall_NARGS(flagged), names, True, (<InPlaceOp>callable).name)
+
+
+cdef object parse(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* names, bint in_place, str who):
+    cdef Operand operands[MAX_OPERANDS]
+    cdef double params[MAX_PARAMS]
+    cdef PyObject* given[MAX_OUTPUTS]
+    cdef PyObject* found[MAX_BOUND]
+    cdef int k, total = op.operands + op.params
+    cdef object value
+    op.signature.arrange(who, args, nargs, names, found)
+    for k in range(op.operands):
+        if not read_operand(<object>found[k], &operands[k]) or (op.strict >> k & 1 and operands[k].tensor == NULL):
+            raise mistaken(who, op.names[k], k + 1, op.signature.kinds[k], <object>found[k])
+    for k in range(op.params):
+        if found[op.operands + k] == NULL:
+            params[k] = op.defaults[k]
+            continue
+        value = <object>found[op.operands + k]
+        if isinstance(value, float) and op.names[op.operands + k] == "alpha" and CATEGORY[common_code(operands, op.operands, op.raw)] < 2:
+            raise RuntimeError(f"{who}(): For integral input tensors, argument alpha must not be a floating point number, got {value}")
+        try:
+            params[k] = value
+        except TypeError:
+            raise TypeError(f"{who}(): argument '{op.names[op.operands + k]}' must be Number, not "
+                            f"{type(value).__name__}") from None
+    if in_place:
+        if operands[0].tensor == NULL:
+            raise TypeError(f"{who}(): a Tensor expected, not {type(<object>found[0]).__name__}")
+        given[0] = found[0]
+        return run(op, operands, params, given, True)
+    if found[total] == NULL or <object>found[total] is None:
+        return run(op, operands, params, NULL, False)
+    value = <object>found[total]
+    results = value if isinstance(value, (tuple, list)) else (value,)
+    if len(results) != op.outputs:
+        raise TypeError(f"{who}(): out= takes {op.outputs} tensors, got {len(results)}")
+    for k in range(op.outputs):
+        if not isinstance(results[k], TensorBase):
+            raise TypeError(f"{who}(): argument 'out' must be Tensor, not {type(results[k]).__name__}")
+        given[k] = <PyObject*>results[k]
+    return run(op, operands, params, given, False)
+
+
+cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place):
+    """Compute; `given` holds tensors to write to, or is NULL."""
+    cdef TensorBase first = None, t, out
+    cdef int k, n = op.operands, m = op.outputs, common, tensors = 0
+    cdef bint simple = True, taped = False
+    cdef bint taping = grad_enabled()
+    cdef Device device = None
+    cdef list held
+    for k in range(n):
+        if operands[k].tensor != NULL:
+            t = <TensorBase>operands[k].tensor
+            tensors += 1
+            if t.storage.on is not None:
+                device = t.storage.on
+            if taping and (t.requires or (t.base is not None and wants_grad(t))):
+                taped = True
+            if first is None:
+                first = t
+                if not t.contiguous:
+                    simple = False
+            elif simple and not (t.contiguous and same_shape(t, first)):
+                simple = False
+    if device is not None:
+        simple = False
+        if tensors > 1:
+            held = []
+            bring_scalars(operands, n, device, held)
+    if tensors == 1 and first.rank and op.raw == 0 and (n == 1 or numbers_fit(operands, n, first.code)):
+        common = first.code
+    else:
+        common = common_code(operands, n, op.raw)
+    if given != NULL:
+        return run_given(op, operands, params, given, in_place, common, taped)
+    if first is None:
+        raise TypeError(f"{op.name}(): argument '{op.names[0]}' (position 1) must be Tensor, not a number")
+    if simple:
+        results = run_simple(op, operands, params, common, first)
+    else:
+        results = run_general(op, operands, params, common, NULL)
+    if taped and op.differentiable:
+        recorder.record(op, operands, params, results, common, None, None)
+    return results
+
+
+cdef inline bint numbers_fit(Operand* operands, int n, int code) noexcept nogil:
+    """Whether no number has a higher category than the one tensor."""
+    cdef int k
+    for k in range(n):
+        if operands[k].tensor == NULL and operands[k].category > CATEGORY[code]:
+            return False
+    return True
+
+
+cdef inline int fill_scalars(PointwiseOp op, Operand* operands, double* params, int common, uint64_t* scalars) noexcept:
+    """Numbers among the operands come first, then the parameters."""
+    cdef int k, count = 0
+    for k in range(op.operands):
+        if operands[k].tensor == NULL:
+            count += pack(&operands[k], common, &scalars[count])
+    for k in range(op.params):
+        memcpy(&scalars[count], &params[k], 8)
+        count += 1
+    return count
+
+
+cdef object run_simple(PointwiseOp op, Operand* operands, double* params, int common, TensorBase first):
+    """All tensors contiguous and of one shape: one loop."""
+    cdef uint64_t key0 = 0, key1 = common
+    cdef int k, n = op.operands, m = op.outputs, memory = m
+    cdef uint64_t scalars[MAX_SLOTS]
+    cdef char* data[MAX_OPERANDS + MAX_OUTPUTS]
+    cdef int64_t geometry[3 + 2 * (MAX_OPERANDS + MAX_OUTPUTS)]
+    cdef TensorBase out, t
+    cdef Kernel* kernel
+    cdef int64_t count = first.count
+    for k in range(n):
+        if operands[k].tensor != NULL:
+            key0 = key0 << 6 | ((<TensorBase>operands[k].tensor).code << 2) | CONTIGUOUS
+        else:
+            key0 = key0 << 6 | (operands[k].category << 2) | NUMBER
+    for k in range(m):
+        key1 = key1 << 6 | (NO_CODE << 2) | CONTIGUOUS
+    kernel = look_up(&op.table, key0, key1)
+    if kernel == NULL:
+        kernel = compile_kernel(op, key0, key1)
+    if count >= PARALLEL_FROM:
+        return run_general(op, operands, params, common, NULL)
+    fill_scalars(op, operands, params, common, scalars)
+    if m == 1:
+        out = new_tensor(first.rank, first.sizes, kernel.codes[0])
+        data[0] = out.storage.data
+        results = out
+    else:
+        results = []
+        for k in range(m):
+            out = new_tensor(first.rank, first.sizes, kernel.codes[k])
+            data[k] = out.storage.data
+            results.append(out)
+        results = tuple(results)
+    for k in range(n):
+        if operands[k].tensor != NULL:
+            t = <TensorBase>operands[k].tensor
+            data[memory] = pointer(t)
+            memory += 1
+    geometry[0], geometry[1], geometry[2] = count, 1, 0
+    for k in range(memory):
+        geometry[3 + memory + k] = 0
+    if count:
+        kernel.run(data, geometry, scalars)
+    return results
+
+
+cdef object run_general(PointwiseOp op, Operand* operands, double* params, int common, PyObject** given):
+    """Broadcasting, strides, results that exist already, threads."""
+    cdef Plan plan
+    cdef Launch launch
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int rank = 0, k, n = op.operands, m = op.outputs, access
+    cdef uint64_t key0 = 0, key1 = common
+    cdef uint64_t scalars[MAX_SLOTS]
+    cdef PyObject* tensors[MAX_OPERANDS + MAX_OUTPUTS]
+    cdef TensorBase t, out
+    cdef Kernel* kernel
+    cdef Device device
+    if given != NULL:
+        out = <TensorBase>given[0]
+        rank = out.rank
+        memcpy(sizes, out.sizes, rank * sizeof(int64_t))
+    for k in range(n):
+        tensors[m + k] = operands[k].tensor
+        if operands[k].tensor != NULL and given == NULL:
+            broadcast(op.name, sizes, &rank, <TensorBase>operands[k].tensor, op.names)
+    cdef list results = []
+    cdef int64_t strides[MAX_DIMS]
+    if given == NULL:
+        device = one_device(op.name, tensors + m, n)
+    else:
+        for k in range(m):
+            tensors[k] = given[k]
+        device = one_device(op.name, tensors, m + n)
+    if device is not None:
+        key0 = AWAY >> 6 * n  # the operands' bits shift it to its place
+    if given == NULL:
+        layout(strides, rank, sizes, operands, n)
+        out = new_geometry(rank, sizes, strides)  # dtype and storage follow when the kernel is known
+        for k in range(m):
+            tensors[k] = <PyObject*>out
+    make_plan(&plan, rank, sizes, tensors, m + n)
+    launch.operands = 0
+    for k in range(m + n):
+        if tensors[k] == NULL:
+            key0 = key0 << 6 | (operands[k - m].category << 2) | NUMBER
+            continue
+        t = <TensorBase>tensors[k]
+        access = CONTIGUOUS if plan.strides[k][0] == 1 else BROADCAST if plan.strides[k][0] == 0 and k >= m else STRIDED
+        if k >= m:
+            key0 = key0 << 6 | (t.code << 2) | access
+        else:
+            key1 = key1 << 6 | ((NO_CODE if given == NULL else t.code) << 2) | access
+        launch.plan_index[launch.operands] = k
+        launch.width[launch.operands] = t.width
+        launch.operands += 1
+    kernel = look_up(&op.table, key0, key1)
+    if kernel == NULL:
+        kernel = compile_kernel(op, key0, key1)
+    launch.run = kernel.run
+    if given == NULL:
+        for k in range(m):
+            out = new_strided_on(device, rank, sizes, strides, kernel.codes[k])
+            results.append(out)
+            tensors[k] = <PyObject*>out
+            launch.width[k] = out.width
+    launch.plan = &plan
+    launch.operands = 0
+    for k in range(m + n):
+        if tensors[k] != NULL:
+            t = <TensorBase>tensors[k]
+            launch.data[launch.operands] = place_of(t)
+            launch.operands += 1
+    fill_scalars(op, operands, params, common, scalars)
+    launch.scalars = scalars
+    if device is None:
+        launch_plan(&launch)
+    else:
+        away.pointwise(device, <Family><object><void*>launch.run, &launch)
+    if given != NULL:
+        return None
+    return results[0] if m == 1 else tuple(results)
+
+
+cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place, int common, bint taped):
+    """Results go into tensors that exist: checks, then the same way."""
+    cdef TensorBase out, t
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int rank = 0, k, j, code, n = op.operands, m = op.outputs
+    cdef list stand_ins = None
+    cdef bint differentiable = op.differentiable
+    if op.casts:
+        rank = (<TensorBase>given[0]).rank
+        memcpy(sizes, (<TensorBase>given[0]).sizes, rank * sizeof(int64_t))
+    for k in range(n):
+        if operands[k].tensor != NULL:
+            broadcast(op.name, sizes, &rank, <TensorBase>operands[k].tensor, op.names)
+    codes = (common,) if op.casts else result_codes(op, operands, common)
+    for k in range(m):
+        out = <TensorBase>given[k]
+        code = codes[k]
+        if CATEGORY[code] > CATEGORY[out.code] and not op.casts:
+            raise RuntimeError(f"{op.name}(): result type {dtype_of(code)} can't be cast to the desired output type {dtype_of(out.code)}")
+        if grad_enabled():
+            if in_place:
+                check_in_place(out, op.name)
+                taped = taped or wants_grad(out)
+            elif taped or wants_grad(out):
+                raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but "
+                                   "one of the arguments requires grad.")
+        if not fits(out, rank, sizes):
+            if in_place:
+                raise RuntimeError(f"{op.name}_(): output with shape {list(out.shape)} doesn't match the broadcast shape "
+                                   f"{list(size_from(rank, sizes))}")
+            fit_out(op.name, out, rank, sizes)
+        check_overlap(op.name, out, operands, n, op.casts)
+        check_writable(out, op.name)
+    cdef TensorBase original = None
+    cdef Operand apart[MAX_OPERANDS]
+    cdef Operand* read = operands
+    cdef list held
+    if taped and in_place and differentiable and m == 1:
+        original = recorder.overwritten(op, operands, <TensorBase>given[0])
+    for k in range(m):
+        if shares(<TensorBase>given[k], operands, n):
+            if read == operands:
+                held, read = [], apart
+                memcpy(apart, operands, n * sizeof(Operand))
+            set_apart(<TensorBase>given[k], apart, n, held)
+    run_general(op, read, params, common, given)
+    for k in range(m):
+        wrote(<TensorBase>given[k])
+    if taped and in_place and differentiable and m == 1:
+        recorder.record(op, operands, params, <object>given[0], common, <TensorBase>given[0], original)
+    return <object>given[0] if m == 1 else tuple([<object>given[k] for k in range(m)])
+
+
+# --- copies ------------------------------
+cdef PointwiseOp identity = None
+
+
+def set_identity(PointwiseOp op) -> None:
+    """The operation that copies: `clone`, `to`, `copy_`, `contiguous` are this one."""
+    global identity
+    identity = op
+    op.casts = True
+
+
+cdef void keep_dense(int64_t* strides, TensorBase source) noexcept:
+    """Where the elements have no gaps, the source's own strides also for dimensions of size 1."""
+    cdef int d
+    for d in range(source.rank):
+        if source.sizes[d] != 1 and strides[d] != source.strides[d]:
+            return
+    memcpy(strides, source.strides, source.rank * sizeof(int64_t))
+
+
+cdef TensorBase copied(TensorBase source, int code, bint row_major):
+    """A copy of that dtype, on the tape; in the source's order of dimensions unless it is to be row-major."""
+    cdef Operand operand
+    cdef int64_t strides[MAX_DIMS]
+    cdef PyObject* given[1]
+    cdef TensorBase out
+    operand.tensor = <PyObject*>source
+    if row_major:
+        out = new_tensor_on(source.storage.on, source.rank, source.sizes, code)
+    else:
+        layout(strides, source.rank, source.sizes, &operand, 1)
+        keep_dense(strides, source)
+        out = new_strided_on(source.storage.on, source.rank, source.sizes, strides, code)
+    given[0] = <PyObject*>out
+    run_general(identity, &operand, NULL, source.code, given)
+    if grad_enabled() and wants_grad(source) and CATEGORY[code] >= 2:
+        recorder.record(identity, &operand, NULL, out, source.code, None, None)
+    return out
+
+
+cdef int set_apart(TensorBase out, Operand* operands, int n, list held) except -1:
+    """Replace operands that the write to `out` would change while they are read by copies (which `held` keeps): what shares
+    elements with it without being the same tensor or of its geometry.
+    """
+    cdef int k
+    cdef TensorBase t
+    for k in range(n):
+        if operands[k].tensor == NULL:
+            continue
+        t = <TensorBase>operands[k].tensor
+        if t is out or t.storage is not out.storage:
+            continue
+        if t.width == out.width and t.offset == out.offset and t.rank == out.rank and same_steps(t, out):
+            continue
+        if meet(t, out):
+            t = copied_plain(t)
+            held.append(t)
+            operands[k].tensor = <PyObject*>t
+    return 0
+
+
+cdef TensorBase copied_plain(TensorBase t):
+    """A copy that the tape does not see."""
+    cdef int modes = grad_enabled()
+    set_grad(False)
+    try:
+        return copied(t, t.code, False)
+    finally:
+        set_grad(modes)
+
+
+cdef tuple result_codes(PointwiseOp op, Operand* operands, int common):
+    """The dtypes that the results would have of themselves."""
+    cdef uint64_t key0 = 0, key1 = <uint64_t>common << 6 * op.outputs
+    cdef int k
+    for k in range(op.operands):
+        if operands[k].tensor != NULL:
+            key0 = key0 << 6 | ((<TensorBase>operands[k].tensor).code << 2)
+        else:
+            key0 = key0 << 6 | (operands[k].category << 2) | NUMBER
+    known = op.declaration.codes.get((key0, common))
+    if known is None:
+        known = op.declaration.result_codes(*describe(op, key0, key1))
+        op.declaration.codes[(key0, common)] = known
+    return known
+
+
+cdef tuple describe(PointwiseOp op, uint64_t key0, uint64_t key1):
+    """A key spelled out: inputs as (code, access), outputs as (code or NO_CODE, access), the common code."""
+    cdef int k
+    inputs = [((key0 >> 6 * (op.operands - 1 - k)) >> 2 & 15, (key0 >> 6 * (op.operands - 1 - k)) & 3) for k in range(op.operands)]
+    outputs = [((key1 >> 6 * (op.outputs - 1 - k)) >> 2 & 15, (key1 >> 6 * (op.outputs - 1 - k)) & 3) for k in range(op.outputs)]
+    return inputs, outputs, key1 >> 6 * op.outputs
+
+
+cdef Kernel* compile_kernel(PointwiseOp op, uint64_t key0, uint64_t key1) except NULL:
+    """Ask the compiler; it answers with the kernel's address and the results' dtypes."""
+    cdef uintptr_t address
+    if key0 & AWAY:
+        kernel, codes = op.declaration.program_for(*describe(op, key0, key1))
+        return insert_family(&op.table, key0, key1, kernel, codes)
+    address, codes = op.declaration.kernel(*describe(op, key0, key1))
+    return insert(&op.table, key0, key1, <kernel_t><void*>address, codes)
+
+
+# --- operators of Tensor ------------------------------
+cdef object binary_operator(object op, object a, object b):
+    cdef Operand operands[2]
+    cdef double params[MAX_PARAMS]
+    cdef PyObject* given[1]
+    cdef PointwiseOp pointwise
+    cdef int k
+    if door.watched:
+        return op(a, b) if read_operand(a, &operands[0]) and read_operand(b, &operands[1]) else NotImplemented
+    if isinstance(op, PointwiseOp):
+        pointwise = <PointwiseOp>op
+        if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
+            return NotImplemented
+        for k in range(pointwise.params):
+            params[k] = pointwise.defaults[k]
+        return run(pointwise, operands, params, NULL, False)
+    if isinstance(op, InPlaceOp):
+        pointwise = (<InPlaceOp>op).op
+        if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
+            return NotImplemented
+        for k in range(pointwise.params):
+            params[k] = pointwise.defaults[k]
+        given[0] = <PyObject*>a
+        return run(pointwise, operands, params, given, True)
+    if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
+        return NotImplemented
+    return op(a, b)
+
+
+cdef object unary_operator(object op, object a):
+    cdef Operand operand
+    if isinstance(op, PointwiseOp) and not door.watched:
+        operand.tensor = <PyObject*>a
+        return run(<PointwiseOp>op, &operand, (<PointwiseOp>op).defaults, NULL, False)
+    return op(a)
+
+
+cdef object sum_to_function = None
+
+
+def set_sum_to(function) -> None:
+    """The operation that sums a gradient to the shape of a broadcast operand."""
+    global sum_to_function
+    sum_to_function = function
+
+
+cdef object sum_to(TensorBase grad, object sizes):
+    return sum_to_function(grad, sizes)
+
+
+late.binary = binary_operator
+late.unary = unary_operator
+
+
+make_callable(PointwiseOp, PointwiseOp("", (), (), (), 1, None))
+make_callable(InPlaceOp, InPlaceOp(PointwiseOp("", (), (), (), 1, None), ""))

@@ -1,0 +1,241 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The parameters of operations: names, spellings, kinds.
+
+All that reads the arguments of a call is here.  A parameter is known by more names than its own: PyTorch's parser takes
+NumPy's `axis` and `keepdims`, and the array API's `x`, `x1`, `x2`.
+"""
+from cpython.object cimport PyObject
+from ..base.dtypes cimport dtype
+from ..base.tensor cimport TensorBase
+import inspect
+
+cdef extern from "Python.h":
+    bint PyFloat_Check(object o)
+    bint PyLong_Check(object o)
+    bint PyBool_Check(object o)
+    bint PyComplex_Check(object o)
+    bint PyUnicode_Check(object o)
+    bint PyTuple_Check(object o)
+    bint PyList_Check(object o)
+    PyObject* PyTuple_GET_ITEM(object t, Py_ssize_t k)
+    bint PyIndex_Check(object o)
+
+cdef tuple SPELLINGS = (
+    ("input", "self", "x", "x1", "a"),
+    ("dim", "axis"),
+    ("keepdim", "keepdims"),
+    ("other", "x2"),
+)
+
+# How annotations name kinds; what is not here is not checked.
+cdef dict KINDS = {
+    "Tensor": TENSOR, "TensorBase": TENSOR, "None": NOTHING, "int": INT, "float": REAL, "bool": BOOL, "str": TEXT,
+    "Sequence[int]": INTS, "complex": NUMBER, "dtype": DTYPE, "Sequence[Tensor]": TENSORS, "Sequence[TensorBase]": TENSORS,
+}
+cdef tuple WORDS = (
+    (TENSOR, "Tensor"), (NUMBER, "Number"), (INT, "int"), (REAL, "float"), (BOOL, "bool"), (INTS, "tuple of ints"),
+    (TENSORS, "tuple of Tensors"), (TEXT, "str"), (DTYPE, "dtype"),
+)
+
+
+cdef class Signature:
+    """The parameters of one operation, in order; those after `positional` are given by name only."""
+
+    def __init__(self, tuple names, int positional, int required, tuple kinds=(), bint open=False, dict defaults=None, whole=None):
+        cdef int k
+        if len(names) > MAX_BOUND:
+            raise ValueError(f"an operation has at most {MAX_BOUND} parameters, got {names}")
+        self.names, self.positional, self.required, self.open = names, positional, required, open
+        self.total = <int>len(names)
+        self.spellings, self.defaults, self.whole = {}, defaults or {}, whole
+        for k in range(self.total):
+            self.kinds[k] = kinds[k] if k < len(kinds) else 0
+            self.checks = self.checks or self.kinds[k] != 0
+
+    cdef int place(self, str who, object key) except -1:
+        """Which parameter a keyword means; TypeError for none."""
+        cdef int k
+        for k in range(self.total):
+            if PyTuple_GET_ITEM(self.names, k) == <PyObject*>key:
+                return k
+        for k in range(self.total):
+            if key == <object>PyTuple_GET_ITEM(self.names, k):
+                return k
+        for group in SPELLINGS:
+            if key in group:
+                for k in range(self.total):
+                    if <object>PyTuple_GET_ITEM(self.names, k) in group:
+                        return k
+        raise TypeError(f"{who}() got an unexpected keyword argument '{key}'")
+
+    def told(self):
+        """The parameters as `inspect` has them."""
+        cdef int k
+        if self.whole is None:
+            kinds, missing = inspect.Parameter, inspect.Parameter.empty
+            self.whole = inspect.Signature([
+                inspect.Parameter(name, kinds.POSITIONAL_OR_KEYWORD if k < self.positional else kinds.KEYWORD_ONLY,
+                                  default=missing if k < self.required else self.defaults.get(name),
+                                  annotation=annotation_of(self.kinds[k]))
+                for k, name in enumerate(self.names)])
+        return self.whole
+
+    cdef int bind(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found) except -1:
+        """Fill `found` (borrowed; NULL where nothing was given), and check the kinds of what was given."""
+        cdef int k
+        self.arrange(who, args, nargs, names, found)
+        if self.checks:
+            for k in range(self.total):
+                if found[k] != NULL and self.kinds[k]:
+                    self.check(who, k, <object>found[k])
+        return 0
+
+    cdef int arrange(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names, PyObject** found) except -1:
+        """Fill `found` (borrowed; NULL where nothing was given)."""
+        cdef int k, at
+        if nargs > self.positional:
+            raise TypeError(f"{who}() takes at most {self.positional} positional arguments but {nargs} were given")
+        for k in range(self.total):
+            found[k] = args[k] if k < nargs else NULL
+        if names != NULL:
+            for k in range(<int>len(<tuple>names)):
+                at = self.place(who, <object>PyTuple_GET_ITEM(<object>names, k))
+                if found[at] != NULL:
+                    raise TypeError(f"{who}() got multiple values for argument '{self.names[at]}'")
+                found[at] = args[nargs + k]
+        for k in range(self.required):
+            if found[k] == NULL:
+                raise TypeError(f'{who}() missing 1 required positional arguments: "{self.names[k]}"')
+        return 0
+
+    cdef bint names_hold(self, tuple names):
+        """Whether all keywords are names as declared (the very strings, as those of a program are)."""
+        cdef int k, i
+        for i in range(<int>len(names)):
+            for k in range(self.total):
+                if PyTuple_GET_ITEM(self.names, k) == PyTuple_GET_ITEM(names, i):
+                    break
+            else:
+                return False
+        return True
+
+    cdef int check_all(self, str who, PyObject** args, Py_ssize_t nargs, PyObject* names) except -1:
+        """The kinds of all arguments, the keywords being names as declared; their number is left to the function."""
+        cdef int k, i
+        for k in range(<int>min(nargs, self.positional)):
+            if self.kinds[k]:
+                self.check(who, k, <object>args[k])
+        if names != NULL:
+            for i in range(<int>len(<tuple>names)):
+                for k in range(self.total):
+                    if PyTuple_GET_ITEM(self.names, k) == PyTuple_GET_ITEM(<object>names, i):
+                        if self.kinds[k]:
+                            self.check(who, k, <object>args[nargs + i])
+                        break
+        return 0
+
+    cdef object spelled(self, str who, tuple names):
+        """The keywords of a call as the operation itself calls them."""
+        found = self.spellings.get(names)
+        if found is None:
+            found = tuple([key if self.open and not self.knows(key) else self.names[self.place(who, key)] for key in names])
+            if len(set(found)) < len(found):
+                raise TypeError(f"{who}() got multiple values for one argument: {', '.join(names)}")
+            if len(self.spellings) < 64:
+                self.spellings[names] = found
+        return found
+
+    def knows(self, key):
+        """Whether a keyword means one of the parameters."""
+        try:
+            return self.place("", key) >= 0
+        except TypeError:
+            return False
+
+    cdef int check(self, str who, int k, object value) except -1:
+        """TypeError where an argument is none of the kinds that its parameter takes."""
+        if not is_kind(self.kinds[k], value):
+            raise mistaken(who, self.names[k], k + 1, self.kinds[k], value)
+        return 0
+
+
+cdef bint is_kind(int kinds, object value) except -1:
+    cdef TensorBase t
+    if isinstance(value, TensorBase):
+        if kinds & TENSOR:
+            return True
+        t = <TensorBase>value
+        if kinds & (INT | REAL | NUMBER | BOOL) and t.count == 1:
+            return True
+        return kinds & (TENSORS | INTS) and t.rank > 0
+    if value is None:
+        return kinds & NOTHING != 0
+    if PyBool_Check(value):
+        return kinds & (BOOL | NUMBER | REAL) != 0
+    if PyLong_Check(value):
+        return kinds & (INT | REAL | NUMBER) != 0
+    if PyFloat_Check(value):
+        return kinds & (REAL | NUMBER) != 0
+    if PyTuple_Check(value) or PyList_Check(value):
+        return kinds & (INTS | TENSORS) != 0
+    if PyUnicode_Check(value):
+        return kinds & TEXT != 0
+    if isinstance(value, dtype):
+        return kinds & DTYPE != 0
+    if PyComplex_Check(value):
+        return kinds & NUMBER != 0
+    # numbers and sequences of other libraries
+    if kinds & (INT | REAL | NUMBER | BOOL) and hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0:
+        return True
+    if kinds & (INT | REAL | NUMBER) and PyIndex_Check(value):
+        return True
+    if kinds & REAL and hasattr(value, "__float__"):
+        return True
+    return kinds & (INTS | TENSORS) != 0 and hasattr(value, "__iter__")
+
+
+cdef object mistaken(str who, str name, int place, int kinds, object value):
+    words = [word for kind, word in WORDS if kinds & kind]
+    return TypeError(f"{who}(): argument '{name}' (position {place}) must be {' or '.join(words)}, not {type(value).__name__}")
+
+
+cdef object annotation_of(int kinds):
+    """The kinds as an annotation."""
+    words = [word for word, kind in KINDS.items() if kinds & <int>kind and word not in ("TensorBase", "Sequence[TensorBase]")]
+    return " | ".join(words) if words else inspect.Parameter.empty
+
+
+cdef int kinds_of(object annotation) except -1:
+    """The kinds that an annotation names, 0 where one of its parts is not known."""
+    cdef int kinds = 0
+    if not isinstance(annotation, str):
+        annotation = getattr(annotation, "__name__", "")
+    for part in annotation.split("|"):
+        if part.strip() not in KINDS:
+            return 0
+        kinds |= <int>KINDS[part.strip()]
+    return kinds
+
+
+cdef Signature signature_of(object function):
+    """The parameters that a function in Python or Cython declares; None where they cannot be told."""
+    cdef int positional = 0, required = 0
+    cdef bint open = False
+    cdef list names = [], kinds = []
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    for p in found.parameters.values():
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            open = True
+            continue
+        names.append(p.name)
+        kinds.append(0 if p.annotation is p.empty else kinds_of(p.annotation))
+        if p.default is None and kinds[len(kinds) - 1]:
+            kinds[len(kinds) - 1] |= NOTHING
+        if p.kind != p.KEYWORD_ONLY:
+            positional += 1
+        if p.default is p.empty:
+            required = len(names)
+    return Signature(tuple(names), positional, required, tuple(kinds), open, whole=found)

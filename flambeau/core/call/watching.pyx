@@ -1,0 +1,304 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Who is asked before an operation runs: modes, and classes of tensors.
+
+A thread has a stack of modes.  An operation that is called goes to the innermost of them; while that one handles it, the
+modes outside of it are the stack, so that what it calls goes on to them.  After the last mode the operation runs, and what
+it calls itself is not shown to anybody.
+
+Modes stand on two levels.  Those of the upper one see the calls that a program makes, before the classes of its arguments
+do; those of the lower one come last, and see also what a backward pass calls.
+"""
+from cpython.object cimport PyObject
+from ..base.tensor cimport TensorBase
+from ..tape.engine import current_pass
+from .operation cimport Op, door
+import threading
+import weakref
+
+cdef extern from "Python.h":
+    Py_ssize_t PyVectorcall_NARGS(size_t n)
+    bint PyTuple_Check(object o)
+    bint PyList_Check(object o)
+
+cdef extern from *:
+    """
+    static __thread int flambeau_upper = 0;       /* how many modes are on this thread's stack, on each level */
+    static __thread int flambeau_lower = 0;
+    static __thread int flambeau_plain = 0;       /* classes of tensors are not asked */
+    """
+    int flambeau_upper
+    int flambeau_lower
+    int flambeau_plain
+
+cdef object threads = threading.local()           # .upper, .lower: the modes, the outermost first
+cdef int asking = 0                               # how many classes of tensors want to be asked
+
+
+# --- the stack ------------------------------
+cdef list stack_of(bint upper):
+    return <list>getattr(threads, "upper" if upper else "lower", None) or []
+
+
+cdef int set_stack(bint upper, list modes) except -1:
+    global flambeau_upper, flambeau_lower
+    if upper:
+        threads.upper, flambeau_upper = modes, <int>len(modes)
+    else:
+        threads.lower, flambeau_lower = modes, <int>len(modes)
+    return 0
+
+
+def push_mode(mode, bint upper) -> None:
+    """Put a mode on this thread's stack."""
+    set_stack(upper, stack_of(upper) + [mode])
+    door.watched += 1
+
+
+def pop_mode(bint upper):
+    """Take the innermost mode off this thread's stack."""
+    modes = stack_of(upper)
+    if not modes:
+        raise RuntimeError("no mode is on")
+    set_stack(upper, modes[:len(modes) - 1])
+    door.watched -= 1
+    return modes[len(modes) - 1]
+
+
+def modes_on(bint upper) -> list:
+    """The modes that see what is called now, the outermost first."""
+    return list(stack_of(upper))
+
+
+cdef object shown(bint upper, object op, tuple args, dict named):
+    """The answer of the innermost mode, for whom those outside of it are the stack."""
+    cdef list modes = stack_of(upper)
+    set_stack(upper, modes[:len(modes) - 1])
+    try:
+        found = modes[len(modes) - 1].handle(op, types_of(args, named), args, named)
+    finally:
+        set_stack(upper, modes)
+    if found is NotImplemented:
+        raise TypeError(f"{op.__name__}(): the mode {type(modes[len(modes) - 1]).__name__} has no answer (NotImplemented)")
+    return found
+
+
+# --- classes ------------------------------
+def _disabled_torch_function_impl(func, types, args=(), kwargs=None):
+    """The `__torch_function__` of classes that are not asked: the operation on their instances as plain tensors."""
+    return unasked(func, args, kwargs)
+
+
+def watch_class(cls) -> None:
+    """Ask a class of tensors from now on, for as long as it lives."""
+    global asking
+    asking += 1
+    door.watched += 1
+    weakref.finalize(cls, forget_class)
+
+
+def forget_class() -> None:
+    """One class less to ask."""
+    global asking
+    asking -= 1
+    door.watched -= 1
+
+
+cdef bint asks(object cls):
+    """Whether instances of that class are asked."""
+    protocol = getattr(cls, "__torch_function__", None)
+    return protocol is not None and protocol is not _disabled_torch_function_impl
+
+
+def is_asked(cls) -> bool:
+    """Whether instances of that class are asked."""
+    return asks(cls)
+
+
+cdef object plain_tensor = None     # the class that is never asked
+
+
+def set_plain_class(cls) -> None:
+    """The Tensor class itself."""
+    global plain_tensor
+    plain_tensor = cls
+
+
+cdef int gather(object x, list found) except -1:
+    """Add `x` to the arguments to ask, one for each class, subclasses before the classes they are of."""
+    cdef object cls = type(x)
+    cdef Py_ssize_t k
+    if cls is plain_tensor or not asks(cls):
+        return 0
+    for k in range(len(found)):
+        if type(found[k]) is cls:
+            return 0
+        if issubclass(cls, type(found[k])):
+            found.insert(k, x)
+            return 0
+    found.append(x)
+    return 0
+
+
+cdef list to_ask(tuple args, dict named):
+    """The arguments whose classes are asked, in the order in which they are."""
+    cdef list found = []
+    for x in args:
+        gather(x, found)
+        if PyTuple_Check(x) or PyList_Check(x):
+            for y in x:
+                gather(y, found)
+    if named:
+        for x in named.values():
+            gather(x, found)
+            if PyTuple_Check(x) or PyList_Check(x):
+                for y in x:
+                    gather(y, found)
+    return found
+
+
+cdef bint is_foreign(object x):
+    return isinstance(x, TensorBase) and type(x) is not plain_tensor and asks(type(x))
+
+
+cdef bint anybody(PyObject** args, Py_ssize_t n):
+    """Whether an argument is of a class that is asked: a quick look before tuples are made."""
+    cdef Py_ssize_t k
+    cdef object x
+    for k in range(n):
+        x = <object>args[k]
+        if isinstance(x, TensorBase):
+            if type(x) is not plain_tensor and asks(type(x)):
+                return True
+        elif PyTuple_Check(x) or PyList_Check(x):
+            for y in x:
+                if is_foreign(y):
+                    return True
+    return False
+
+
+cdef tuple types_of(tuple args, dict named):
+    return tuple([type(x) for x in to_ask(args, named)])
+
+
+cdef object answered(object op, list who, tuple args, dict named):
+    """The first answer of the arguments' classes."""
+    types = tuple([type(x) for x in who])
+    for x in who:
+        found = type(x).__torch_function__(op, types, args, named)
+        if found is not NotImplemented:
+            return found
+    raise TypeError(f"no implementation found for '{op.__name__}' on types that implement __torch_function__: {list(types)}")
+
+
+def handed_on(function, relevant, args, named):
+    """The answer of modes and of the classes of the relevant arguments to `function(*args, **named)`, which is no operation."""
+    if flambeau_upper:
+        return shown(True, function, tuple(args), dict(named))
+    return answered(function, to_ask(tuple(relevant), {}), tuple(args), dict(named))
+
+
+cdef object unasked(object op, object args, object named):
+    """The operation's result without asking classes."""
+    global flambeau_plain
+    flambeau_plain += 1
+    try:
+        return op(*args, **(named or {}))
+    finally:
+        flambeau_plain -= 1
+
+
+def set_plain(int by) -> None:
+    """Switch asking of classes off in this thread (1), and on again (-1)."""
+    global flambeau_plain
+    flambeau_plain += by
+
+
+def is_plain() -> bool:
+    """Whether classes are not asked in this thread."""
+    return flambeau_plain != 0
+
+
+cdef object converted(object found, object cls):
+    """Tensors of a result as that class."""
+    if isinstance(found, TensorBase):
+        return found if isinstance(found, cls) else found.as_subclass(cls)
+    if isinstance(found, tuple):
+        if hasattr(found, "_fields"):
+            return type(found)(*[converted(x, cls) for x in found])
+        return type(found)([converted(x, cls) for x in found]) if type(found) is tuple else found
+    if type(found) is list:
+        return [converted(x, cls) for x in found]
+    return found
+
+
+def torch_function(cls, func, types, args=(), kwargs=None):
+    """The operation on plain tensors, its results as tensors of this class; NotImplemented where other classes take part."""
+    for other in types:
+        if not issubclass(cls, other):
+            return NotImplemented
+    return converted(unasked(func, args, kwargs), cls)
+
+
+# --- the way past the door while somebody watches ------------------------------
+cdef object watch(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    """Upper modes, classes, lower modes, in this order; then the operation runs."""
+    cdef Op op = <Op>callable
+    cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
+    cdef Py_ssize_t given = nargs + (0 if names == NULL else len(<tuple>names))
+    cdef bint above = flambeau_upper and current_pass() is None
+    cdef bint classes = asking and not flambeau_plain and anybody(args, given)
+    if not (above or classes or flambeau_lower):
+        return op.run(callable, args, flagged, names)
+    all_args = tuple([<object>args[k] for k in range(nargs)])
+    named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(given - nargs)}
+    if above:
+        return shown(True, op, all_args, named)
+    if classes:
+        return answered(op, to_ask(all_args, named), all_args, named)
+    return shown(False, op, all_args, named)
+
+
+door.watch = watch
+
+
+# --- for classes in Python ------------------------------
+class Mode:
+    """Sees the operations that this thread calls while it is on (`with mode:`), from the innermost mode outwards.
+
+    A class of modes defines `handle`.  What `handle` calls goes to the modes outside of this one.
+    """
+
+    upper = False    # whether it sees operations before the classes of their arguments do, and nothing of backward passes
+
+    def handle(self, operation, types, args, kwargs):
+        """The answer to `operation(*args, **kwargs)`; `types` are the classes of tensors among the arguments that are asked, too.
+
+        >>> from flambeau.overrides import Mode
+        >>> import flambeau
+        >>> class Names(Mode):
+        ...     def handle(self, operation, types, args, kwargs):
+        ...         print(operation.__name__)
+        ...         return operation(*args, **kwargs)
+        >>> with Names():
+        ...     x = flambeau.ones(2) + 1
+        ones
+        add
+        """
+        raise NotImplementedError(f"{type(self).__name__} is a mode without `handle`")
+
+    def decompose(self, operation, args, kwargs):
+        """Run the operations that a composite is made of, each of which comes to this mode; NotImplemented for an operation of one
+        piece.
+        """
+        parts = getattr(operation, "composite", None)
+        if parts is None:
+            return NotImplemented
+        with self:
+            return parts(*args, **kwargs)
+
+    def __enter__(self):
+        push_mode(self, type(self).upper)
+        return self
+
+    def __exit__(self, *exception):
+        pop_mode(type(self).upper)

@@ -1,0 +1,392 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The engine: a backward pass walks nodes with a queue ordered by age."""
+from libc.stdlib cimport free, realloc
+from libc.stdint cimport uint64_t
+from cpython.object cimport PyObject
+from ..base.tensor cimport TensorBase, late, new_tensor_on, OP_ADD, operator_for
+from .modes cimport FORWARD, REVERSE, grad_enabled, set_grad, wants_grad
+from .nodes cimport Node
+from .hooks cimport after_node, before_node
+from .anomaly cimport watched, watching
+from .gradients cimport accumulate
+from .nodes import AccumulateGrad
+import os
+import threading
+cimport cython
+
+cdef extern from "Python.h":
+    int PyErr_CheckSignals() except -1
+
+
+cdef object engine_lock = threading.RLock()
+
+
+cdef struct Heap:
+    PyObject** items          # borrowed: the task's list of visited nodes owns them
+    Py_ssize_t count
+    Py_ssize_t room
+
+
+cdef int push(Heap* h, Node node) except -1:
+    """Ready nodes, the youngest first."""
+    cdef Py_ssize_t i, up
+    cdef PyObject** larger
+    if h.count == h.room:
+        larger = <PyObject**>realloc(h.items, (h.room * 2 + 64) * sizeof(PyObject*))
+        if larger == NULL:
+            raise MemoryError
+        h.items, h.room = larger, h.room * 2 + 64
+    i = h.count
+    h.count += 1
+    while i > 0:
+        up = (i - 1) // 2
+        if (<Node>h.items[up]).sequence >= node.sequence:
+            break
+        h.items[i] = h.items[up]
+        i = up
+    h.items[i] = <PyObject*>node
+    return 0
+
+
+cdef Node pop(Heap* h):
+    cdef Node top = <Node>h.items[0], last
+    cdef Py_ssize_t i = 0, down
+    h.count -= 1
+    if h.count == 0:
+        return top
+    last = <Node>h.items[h.count]
+    while True:
+        down = 2 * i + 1
+        if down >= h.count:
+            break
+        if down + 1 < h.count and (<Node>h.items[down + 1]).sequence > (<Node>h.items[down]).sequence:
+            down += 1
+        if (<Node>h.items[down]).sequence <= last.sequence:
+            break
+        h.items[i] = h.items[down]
+        i = down
+    h.items[i] = <PyObject*>last
+    return top
+
+
+@cython.binding(False)
+cdef class Task:
+    """One backward pass."""
+
+    cdef uint64_t number
+    cdef list visited
+    cdef list overlaid        # scratch of an outer pass that this one met: (node, task, waiting, needed, arrived)
+    cdef dict leaves          # leaves with hooks, or asked for: leaf -> [edges still to come, gradient so far]
+    cdef dict captures        # node -> [(number of the output, place in `found`)]
+    cdef list found
+    cdef bint accumulate      # add to leaves' .grad
+    cdef bint selective       # only the leaves and nodes asked for
+    cdef bint create_graph
+    cdef bint retain
+
+    cdef int meet(self, Node node) except -1:
+        """First sight of a node in this pass."""
+        if node.task is not None:
+            if self.overlaid is None:
+                self.overlaid = []
+            self.overlaid.append((node, node.task, node.waiting, node.needed, node.arrived))
+        node.task = self
+        node.waiting = 0
+        node.needed = False
+        node.arrived = None
+        self.visited.append(node)
+        return 0
+
+    cdef int explore(self, list roots) except -1:
+        """Count the edges that will deliver a gradient to each node."""
+        cdef Node node, target
+        cdef Py_ssize_t position = 0
+        cdef int k
+        for root in roots:
+            if isinstance(root, Node) and (<Node>root).task is not self:
+                self.meet(<Node>root)
+        while position < len(self.visited):
+            node = <Node>self.visited[position]
+            position += 1
+            for k in range(node.edges):
+                if node.targets[k] == NULL:
+                    continue
+                if isinstance(<object>node.targets[k], Node):
+                    target = <Node>node.targets[k]
+                    if target.task is not self:
+                        self.meet(target)
+                    target.waiting += 1
+                else:
+                    self.expect(<TensorBase>node.targets[k])
+        return 0
+
+    cdef int expect(self, TensorBase leaf) except -1:
+        if leaf.hooks is not None or self.selective:
+            if self.leaves is None:
+                self.leaves = {}
+            entry = self.leaves.get(leaf)
+            if entry is None:
+                self.leaves[leaf] = [1, None]
+            else:
+                entry[0] += 1
+        return 0
+
+    cdef int mark_needed(self, set wanted_leaves) except -1:
+        """Which nodes lead to something asked for: the oldest first, so that targets are marked before their
+        users.
+        """
+        cdef Node node
+        cdef int k
+        for node in sorted(self.visited, key=_age):
+            node.needed = node in self.captures
+            for k in range(node.edges):
+                if node.targets[k] == NULL:
+                    continue
+                target = <object>node.targets[k]
+                if (<Node>target).needed if isinstance(target, Node) else id(target) in wanted_leaves:
+                    node.needed = True
+        return 0
+
+    cdef int deliver(self, Heap* ready, object target, int number, object grad) except -1:
+        """Hand a gradient (or None) to where it goes."""
+        cdef Node node
+        if not isinstance(target, Node):
+            return self.deliver_leaf(<TensorBase>target, grad)
+        node = <Node>target
+        if grad is not None:
+            if node.arrived is None:
+                node.arrived = [None] * node.outputs
+            before = node.arrived[number]
+            if before is None:
+                node.arrived[number] = grad
+            else:
+                node.arrived[number] = late.binary(operator_for(OP_ADD), before, grad)
+        node.waiting -= 1
+        if node.waiting == 0:
+            push(ready, node)
+        return 0
+
+    cdef int deliver_leaf(self, TensorBase leaf, object grad) except -1:
+        if leaf.hooks is None and not self.selective:
+            if grad is not None:
+                # one reference is the caller's list, one its local, one the argument here
+                accumulate(leaf, <TensorBase>grad, self.create_graph)
+            return 0
+        entry = self.leaves[leaf]
+        if grad is not None:
+            entry[1] = grad if entry[1] is None else late.binary(operator_for(OP_ADD), entry[1], grad)
+        entry[0] -= 1
+        if entry[0] == 0 and entry[1] is not None:
+            grad, entry[1] = entry[1], None
+            self.finish_leaf(leaf, grad)
+        return 0
+
+    cdef int finish_leaf(self, TensorBase leaf, object grad) except -1:
+        """A leaf's whole gradient has arrived: hooks, then the caller's list or `.grad`."""
+        if leaf.hooks is not None:
+            for hook in list(leaf.hooks[0]):
+                changed = hook(grad)
+                if changed is not None:
+                    grad = changed
+        places = self.captures.get(leaf) if self.captures is not None else None
+        if places is not None and not self.accumulate:
+            for _, place in places:
+                self.found[place] = grad
+        elif self.accumulate and (not self.selective or places is not None):
+            accumulate(leaf, <TensorBase>grad, self.create_graph)
+            if leaf.hooks is not None:
+                for hook in list(leaf.hooks[2]):
+                    hook((), (grad,))
+                for hook in list(leaf.hooks[1]):
+                    hook(leaf)
+        return 0
+
+    cdef int execute(self, Heap* ready, Node node) except -1:
+        cdef list grads = node.arrived, results
+        cdef int k, n
+        cdef object grad
+        node.arrived = None
+        if grads is not None and node.pre_hooks is not None:
+            grads = before_node(node, grads)
+        if self.captures is not None and node in self.captures and grads is not None:
+            for number, place in self.captures[node]:
+                if not self.accumulate:
+                    self.found[place] = grads[number]
+        if grads is None or (self.selective and not node.needed):
+            results = None
+        else:
+            results = watched(node, grads) if watching else node.run(grads)
+            if node.post_hooks is not None:
+                results = after_node(node, results, grads)
+            grads = None
+            if len(results) < node.edges:
+                raise RuntimeError(f"{node.name()} returned {len(results)} gradients for its {node.edges} inputs")
+        if not self.retain and results is not None:
+            node.drop()
+            node.released = True
+        for k in range(node.edges):
+            if node.targets[k] != NULL:
+                grad = None
+                if results is not None:
+                    grad = results[k]
+                    results[k] = None
+                self.deliver(ready, <object>node.targets[k], node.numbers[k], grad)
+        return 0
+
+    cdef int clean(self) except -1:
+        cdef Node node
+        for node in self.visited:
+            node.task = None
+            node.arrived = None
+        if self.overlaid is not None:
+            for node, task, waiting, needed, arrived in reversed(self.overlaid):
+                node.task, node.waiting, node.needed, node.arrived = task, waiting, needed, arrived
+        return 0
+
+
+def _age(Node node):
+    return node.sequence
+
+
+cdef tuple target_of(given):
+    """The node, or the leaf, that a tensor or a GradientEdge stands for, and which output of it."""
+    if isinstance(given, TensorBase):
+        target = (<TensorBase>given).grad_fn_now()
+        return (given, 0) if target is None else (target, (<TensorBase>given).output_number)
+    node, number = given
+    return (node.variable, 0) if isinstance(node, AccumulateGrad) else (node, number)
+
+
+cdef uint64_t passes = 0
+cdef Task current = None       # the pass that the engine works on; guarded by engine_lock
+
+
+def forget_other_threads() -> None:
+    """In the child of a fork: passes of threads that are not here have ended in the middle."""
+    global engine_lock, current
+    if not engine_lock._is_owned():
+        engine_lock, current = threading.RLock(), None
+
+
+os.register_at_fork(after_in_child=forget_other_threads)
+
+
+def run_backward(list roots, list grads, bint retain, bint create_graph, list inputs=None, bint accumulate=True):
+    """Send `grads` back from `roots` (tensors, or edges: pairs of a node and the number of its output).
+
+    With `inputs` (likewise), only what leads to them is computed, and their gradients are returned (None where
+    nothing arrived) or, with `accumulate`, added to their `.grad`.
+    """
+    global current, passes
+    cdef Task task = Task.__new__(Task), outer
+    cdef Heap ready
+    cdef Node node
+    cdef bint before = grad_enabled()
+    ready.items, ready.count, ready.room = NULL, 0, 0
+    passes += 1
+    task.number = passes
+    task.visited = []
+    task.accumulate, task.create_graph, task.retain = accumulate, create_graph, retain
+    task.selective = inputs is not None
+    cdef set wanted_leaves = None
+    if inputs is not None:
+        wanted_leaves, task.captures = set(), {}
+        task.found = [None] * len(inputs)
+        for place, given in enumerate(inputs):
+            target, number = target_of(given)
+            if not isinstance(target, Node):
+                wanted_leaves.add(id(target))
+            elif accumulate:
+                raise RuntimeError("backward(): one of the inputs is not a leaf; use autograd.grad for its gradient")
+            task.captures.setdefault(target, []).append((number, place))
+    engine_lock.acquire()
+    outer, current = current, task
+    try:
+        set_grad((REVERSE if create_graph else 0) | (before & FORWARD))
+        starts = [target_of(r) for r in roots]
+        task.explore([target for target, _ in starts])
+        for target, _ in starts:
+            if isinstance(target, Node):
+                (<Node>target).waiting += 1
+            else:
+                task.expect(<TensorBase>target)
+        if inputs is not None:
+            task.mark_needed(wanted_leaves)
+        for k in range(len(starts)):
+            target, number = starts[k]
+            grad = grads[k]
+            grads[k] = None
+            task.deliver(&ready, target, number, grad)
+        grad = None
+        while ready.count:
+            PyErr_CheckSignals()
+            node = pop(&ready)
+            task.execute(&ready, node)
+    finally:
+        current = outer
+        task.clean()
+        set_grad(before)
+        free(ready.items)
+        engine_lock.release()
+    return task.found
+
+
+def tensor_backward(TensorBase self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
+    """Add this tensor's gradients to the `.grad` of the leaves it depends on; see `autograd.backward`."""
+    cdef TensorBase one
+    if gradient is None and inputs is None and not create_graph and self.count == 1 and wants_grad(self):
+        one = new_tensor_on(self.storage.on, self.rank, self.sizes, self.code)
+        (<object>one).fill_(1)
+        run_backward([self], [one], bool(retain_graph), False)
+    else:
+        backward_from(self, gradient, retain_graph, create_graph, inputs)
+
+
+cdef object backward_from = None
+
+
+def set_backward(function) -> None:
+    """What `Tensor.backward` does with more than a scalar, or with arguments."""
+    global backward_from
+    backward_from = function
+
+
+def depends_beyond(outputs, inputs) -> bool:
+    """Whether gradients of `outputs` (tensors) go anywhere but to `inputs` and what those come from."""
+    cdef set known = set()
+    cdef list front = []
+    cdef Node node
+    cdef int k
+    for t in inputs:
+        known.add(id(target_of(t)[0]))
+    for t in outputs:
+        if (<TensorBase?>t).requires:
+            front.append(target_of(t)[0])
+    while front:
+        found = front.pop()
+        if id(found) in known:
+            continue
+        known.add(id(found))
+        if not isinstance(found, Node):
+            return True
+        node = <Node>found
+        for k in range(node.edges):
+            if node.targets[k] != NULL:
+                front.append(<object>node.targets[k])
+    return False
+
+
+def current_pass():
+    """The number of the backward pass that is running, None outside of one."""
+    return None if current is None else current.number
+
+
+def will_reach(given) -> bool:
+    """Whether the running pass computes the gradient of a tensor or an edge (of a leaf: one with hooks)."""
+    if current is None:
+        return False
+    target, _ = target_of(given)
+    if isinstance(target, Node):
+        return (<Node>target).task is current and (not current.selective or (<Node>target).needed)
+    return current.leaves is not None and target in current.leaves and (
+        not current.selective or target in current.captures)

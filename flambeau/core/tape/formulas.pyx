@@ -1,0 +1,85 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Operations whose derivative is a Python function over operations."""
+from libc.stdlib cimport calloc, free
+from ..base.dtypes cimport CATEGORY
+from ..base.tensor cimport TensorBase
+from .nodes cimport Node
+from .history cimport attach, own
+from .saved cimport Slot, clear_slot, keep, kept
+from .inplace cimport after_write, before_write, rebase
+cimport cython
+
+
+@cython.binding(False)
+cdef class FormulaNode(Node):
+    """An operation whose derivative is a Python function over operations: `formula(grads, *saved, *extra)`.
+    """
+
+    def name(self) -> str:
+        return self.label
+
+    cdef list run(self, list grads):
+        cdef list arguments
+        cdef int k
+        arguments = [grads[0] if self.outputs == 1 else tuple(grads)]
+        for k in range(self.slots):
+            arguments.append(kept(&self.slot[k], self))
+        arguments.extend(self.extra)
+        found = self.formula(*arguments)
+        return list(found) if isinstance(found, (tuple, list)) else [found]
+
+    cdef void drop(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+
+    def __dealloc__(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+        free(self.slot)
+        self.slots = 0
+
+
+def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extra=(), written=None) -> None:
+    """Put an operation on the tape.
+
+    `formula(grad, *saved, *extra)` returns a gradient (or None) for each of `inputs`; with several outputs,
+    `grad` is a tuple.  `saved` are tensors (inputs or outputs); `extra` is anything else.  `written` is the
+    input that an in-place operation overwrote, which then gets the new history.
+    """
+    cdef FormulaNode node = FormulaNode.__new__(FormulaNode)
+    cdef int k, number
+    cdef TensorBase t
+    node.label, node.formula, node.extra = label, formula, extra
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    node.outputs = len(outputs)
+    node.set_edges(len(inputs))
+    if written is not None:
+        before_write(<TensorBase?>written)
+    try:
+        for k in range(node.edges):
+            if inputs[k] is not None:
+                node.connect(k, <TensorBase?>inputs[k])
+    finally:
+        if written is not None:
+            after_write(<TensorBase>written)
+    if saved:
+        node.slot = <Slot*>calloc(len(saved), sizeof(Slot))
+        if node.slot == NULL:
+            raise MemoryError
+        node.slots = len(saved)
+        for k in range(node.slots):
+            t = <TensorBase?>saved[k]
+            number = -1
+            for j, out in enumerate(outputs):
+                if out is t:
+                    number = j
+            keep(&node.slot[k], t, number, <TensorBase>written)
+    for k in range(node.outputs):
+        if outputs[k] is written and written is not None:
+            rebase(<TensorBase>written, node, k)
+        elif outputs[k] is not None:
+            own(<TensorBase?>outputs[k], inputs)
+            if CATEGORY[(<TensorBase>outputs[k]).code] >= 2:
+                attach(<TensorBase>outputs[k], node, k)

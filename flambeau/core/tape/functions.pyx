@@ -1,0 +1,159 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Calls of a user's `autograd.Function`."""
+from libc.stdlib cimport calloc, free
+from ..base.dtypes cimport dtype_of, CATEGORY, size_from
+from ..base.provided import provided
+from ..base.tensor cimport IN_FUNCTION, TensorBase, alias
+from .modes cimport FORWARD, grad_enabled, wants_grad
+from .nodes cimport Node
+from .gradients cimport summed
+from .history cimport attach, own
+from .saved cimport Slot, clear_slot, keep, kept
+from .inplace cimport rebase
+cimport cython
+
+
+@cython.binding(False)
+cdef class FunctionNode(Node):
+    """A call of a user's `autograd.Function`."""
+
+    cdef object function, context
+    cdef list places          # of the tensors among the arguments
+    cdef list sizes           # theirs
+    cdef list shapes          # of the outputs, and dtypes: for zeros where no gradient arrived
+    cdef int slots
+    cdef Slot* slot
+    cdef list absent          # which saved entries were None
+    cdef object pushed        # the outputs' tangents, while the call is being recorded
+    cdef list zeros           # for each tensor among the arguments, zeros like it: made only in forward mode
+
+    def name(self) -> str:
+        return self.function.__name__ + "Backward"
+
+    cdef object push(self, int number, list tangents, TensorBase out):
+        cdef int k
+        context = self.context
+        if self.pushed is None:
+            given = [None] * len(context.needs_input_grad)
+            for k in range(self.edges):
+                given[self.places[k]] = tangents[k]
+                if tangents[k] is None and context._materialize:
+                    given[self.places[k]] = self.zeros[k]
+            found = self.function.jvp(context, *given)
+            self.pushed = found if isinstance(found, (tuple, list)) else (found,)
+        if len(self.pushed) != self.outputs:
+            raise RuntimeError(f"{self.name()}: jvp returned {len(self.pushed)} tangents for {self.outputs} outputs")
+        found = self.pushed[number]
+        return (<object>out).new_zeros((<object>out).shape) if found is None else found
+
+    @property
+    def saved_tensors(self):
+        """What `save_for_backward` kept."""
+        return self.saved()
+
+    def __getattr__(self, key):
+        return getattr(self.context, key)
+
+    def saved(self) -> tuple:
+        cdef int k, position = 0
+        found = []
+        for k in range(len(self.absent)):
+            if self.absent[k]:
+                found.append(None)
+            else:
+                found.append(kept(&self.slot[position], self))
+                position += 1
+        return tuple(found)
+
+    cdef list run(self, list grads):
+        cdef int k
+        if self.context._materialize:
+            for k in range(len(grads)):
+                if grads[k] is None and self.shapes[k] is not None:
+                    grads[k] = provided["zeros"](self.shapes[k][0], dtype=self.shapes[k][1])
+        self.context._node = self
+        try:
+            found = self.function.backward(self.context, *grads)
+        finally:
+            self.context._node = None  # node -> context -> node would be a cycle
+        found = list(found) if isinstance(found, (tuple, list)) else [found]
+        arguments = self.context.needs_input_grad
+        if len(found) > len(arguments) and all([g is None for g in found[len(arguments):]]):
+            found = found[:len(arguments)]
+        if len(found) != len(arguments):
+            raise RuntimeError(f"function {self.name()} returned an incorrect number of gradients (expected {len(arguments)}, got "
+                               f"{len(found)})")
+        return [found[k] if not isinstance(found[k], TensorBase) else summed(<TensorBase>found[k], sizes, self.name(), k)
+                for k, sizes in zip(self.places, self.sizes)]
+
+    cdef void drop(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+
+    def __dealloc__(self):
+        cdef int k
+        for k in range(self.slots):
+            clear_slot(&self.slot[k])
+        free(self.slot)
+        self.slots = 0
+
+
+def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
+    """Put a call of an `autograd.Function` on the tape; returns the outputs, with history."""
+    cdef FunctionNode node = FunctionNode.__new__(FunctionNode)
+    cdef int k, number, position = 0
+    cdef TensorBase t
+    cdef list made = []
+    node.function, node.context = function, context
+    node.places = [k for k in range(len(arguments)) if isinstance(arguments[k], TensorBase)]
+    node.sizes = [arguments[k].shape for k in node.places]
+    node.outputs = len(outputs)
+    node.shapes = []
+    node.set_edges(len(node.places))
+    for k in range(node.edges):
+        t = <TensorBase>arguments[node.places[k]]
+        if wants_grad(t):
+            node.connect(k, t)
+    dirty = {id(d) for d in context._dirty}
+    constant = {id(c) for c in context._constant}
+    given = {id(a) for a in arguments}
+    for k in range(node.outputs):
+        out = outputs[k]
+        if not isinstance(out, TensorBase):
+            made.append(out)
+            node.shapes.append(None)
+            continue
+        t = <TensorBase>out
+        if id(out) in given and id(out) not in dirty:  # an input returned as it is: a view with history of its own
+            t = alias(t, t.rank, t.sizes, t.strides, t.offset)
+            t.base = (<TensorBase>out).base if (<TensorBase>out).base is not None else <TensorBase>out
+        if t.base is not None and id(out) not in dirty:
+            t.made = IN_FUNCTION
+        node.shapes.append((size_from(t.rank, t.sizes), dtype_of(t.code)))
+        made.append(t)
+    saved = context._to_save
+    node.absent = [s is None for s in saved]
+    node.slot = <Slot*>calloc(len(saved) + 1, sizeof(Slot))
+    for s in saved:
+        if s is None:
+            continue
+        number = -1
+        for k in range(node.outputs):
+            if outputs[k] is s and id(s) not in given:
+                number = k
+        keep(&node.slot[node.slots], <TensorBase>s, number)
+        node.slots += 1
+    context._to_save = ()
+    if grad_enabled() & FORWARD:
+        node.zeros = [arguments[k].new_zeros(arguments[k].shape) for k in node.places]
+    for k in range(node.outputs):
+        if isinstance(made[k], TensorBase) and id(outputs[k]) not in constant and CATEGORY[(<TensorBase>made[k]).code] >= 2:
+            if id(outputs[k]) in dirty:
+                rebase(<TensorBase>made[k], node, k)
+            else:
+                own(<TensorBase>made[k], arguments)
+                attach(<TensorBase>made[k], node, k)
+    node.pushed = node.zeros = None
+    context._forward = ()
+    return tuple(made)

@@ -1,0 +1,7 @@
+"""Hooks of tensors and nodes, and gradients that results keep."""
+from ..base.tensor cimport TensorBase
+from .nodes cimport Node
+
+cdef int move_retained(TensorBase t, Node node, int number) except -1
+cdef list before_node(Node node, list grads)
+cdef list after_node(Node node, list results, list grads)

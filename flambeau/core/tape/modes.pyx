@@ -1,0 +1,52 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""What is recorded in this thread: for backward, and in forward mode."""
+from ..base.tensor cimport TensorBase
+
+cdef extern from *:
+    """
+    static __thread int flambeau_modes = 1;
+    """
+    int flambeau_modes
+
+
+cdef bint grad_enabled() noexcept nogil:
+    return flambeau_modes
+
+
+cdef void set_grad(bint enabled) noexcept nogil:
+    global flambeau_modes
+    flambeau_modes = enabled
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are recorded in this thread."""
+    return grad_enabled() & REVERSE
+
+
+def _set_grad_enabled(bint enabled) -> bool:
+    """Set the mode of this thread; returns what it was.  Forward mode stays as it is."""
+    cdef bint before = grad_enabled()
+    set_grad((REVERSE if enabled else 0) | (before & FORWARD))
+    return before & REVERSE
+
+
+def _set_recording(int modes) -> int:
+    """Set both modes of this thread; returns what they were."""
+    cdef int before = grad_enabled()
+    set_grad(modes)
+    return before
+
+
+def is_forward_open() -> bool:
+    """Whether operations in this thread compute tangents."""
+    return (grad_enabled() & FORWARD) != 0
+
+
+def recording(*tensors) -> bool:
+    """Whether an operation on these is to be recorded."""
+    if not grad_enabled():
+        return False
+    for t in tensors:
+        if t is not None and isinstance(t, TensorBase) and wants_grad(<TensorBase>t):
+            return True
+    return False

@@ -1,0 +1,38 @@
+"""Nodes: recorded operations, and how chains of them are freed."""
+from libc.stdint cimport uint64_t
+from cpython.object cimport PyObject
+from ..base.tensor cimport TensorBase
+
+cdef enum: INLINE_EDGES = 3
+
+cdef class Node:
+    cdef int edges            # one for each differentiable input
+    cdef PyObject** targets   # owned: a Node, a leaf tensor, or NULL where no gradient is wanted
+    cdef int* numbers         # which output of the target
+    cdef PyObject* inline_targets[INLINE_EDGES]
+    cdef int inline_numbers[INLINE_EDGES]
+    cdef int outputs
+    cdef uint64_t sequence
+    cdef bint released
+    cdef list pre_hooks       # (number of the output, callable), for tensors' hooks; (-1, callable) for the node's
+    cdef list post_hooks
+    cdef dict information
+    cdef object __weakref__
+    # the engine's scratch
+    cdef object task
+    cdef int waiting
+    cdef bint needed
+    cdef list arrived
+    cdef int set_edges(self, int n) except -1
+    cdef int connect(self, int k, TensorBase t) except -1
+    cdef list run(self, list grads)
+    cdef object push(self, int number, list tangents, TensorBase out)
+    cdef void drop(self)
+
+cdef class PassNode(Node):
+    pass
+
+cdef void give_up(PyObject* p) noexcept
+cdef void record_places(recorder) noexcept
+cdef tuple leaf_hooks(TensorBase t)
+cdef PassNode passed_on(TensorBase leaf)

@@ -1,0 +1,153 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Tensors that nodes keep for backward.  A node that needs its own output keeps an alias of it without history."""
+from libc.stdint cimport uint64_t
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from ..base.dtypes cimport dtype_of, CATEGORY
+from ..base.tensor cimport TensorBase, alias, late
+from .modes cimport grad_enabled, set_grad, wants_grad
+from .nodes cimport Node, passed_on
+from .forward cimport primal_in_push
+from .history cimport attach
+import threading
+cimport cython
+
+cdef extern from *:
+    """
+    static __thread int flambeau_packing = 0;
+    """
+    int flambeau_packing          # whether saved tensors go through hooks in this thread
+
+
+cdef int keep(Slot* slot, TensorBase t, int output, TensorBase written=None) except -1:
+    """Remember t for backward; `output` is -1 for an input of the node, else the number of the output it is.
+
+    An input that lies in the storage of `written`, which the operation has overwritten, is no longer what the
+    derivative reads: it is remembered at the version before, so that `kept` refuses it.
+    """
+    cdef object held = t
+    if t.storage.inference:
+        raise RuntimeError("Inference tensors cannot be saved for backward. To work around you can make a clone to get a normal "
+                           "tensor and use it in autograd.")
+    if flambeau_packing:
+        held = packed(t, output)
+    elif output >= 0:  # without its history: node -> output -> node would be a cycle
+        held = alias(t, t.rank, t.sizes, t.strides, t.offset)
+    Py_INCREF(held)
+    slot.tensor = <PyObject*>held
+    slot.version = t.storage.version
+    if written is not None and output < 0 and t.storage is written.storage and not written.silent:
+        slot.version -= 1
+    slot.output = output
+    return 0
+
+
+cdef TensorBase kept(Slot* slot, Node node):
+    """The tensor again; RuntimeError when it has been written to since, or was freed."""
+    cdef TensorBase t, again
+    if slot.tensor == NULL:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+            "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+            "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+            "saved tensors after calling backward.")
+    if isinstance(<object>slot.tensor, Packed):
+        return unpacked(<Packed>slot.tensor, slot.output, node)
+    t = <TensorBase>slot.tensor
+    if t.storage.version != slot.version and not t.silent:
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            f"[{dtype_of(t.code)} {list(t.shape)}], which is "
+            f"{'output ' + str(slot.output) if slot.output >= 0 else 'an input'} of {node.name()}, is at version "
+            f"{t.storage.version}; expected version {slot.version} instead. Hint: clone() the tensor before changing it.")
+    if slot.output >= 0 and grad_enabled() and CATEGORY[t.code] >= 2:
+        again = alias(t, t.rank, t.sizes, t.strides, t.offset)
+        attach(again, node, slot.output)
+        return again
+    return primal_in_push(t) if late.forward and t.requires else t
+
+
+# --- hooks on saved tensors ------------------------------
+@cython.final
+@cython.binding(False)
+cdef class Packed:
+    """What a pack hook made of a saved tensor, and where that tensor stood on the tape."""
+
+    cdef object content, unpack
+    cdef object source        # the node, or the leaf, that a gradient of the tensor goes to; None without one
+    cdef int number
+
+
+_saving = threading.local()  # .hooks: pairs (pack, unpack), the innermost last; .refused: why there may be none
+
+
+def push_saved_hooks(pack, unpack) -> None:
+    """Let tensors saved in this thread go through these hooks, until `pop_saved_hooks`."""
+    global flambeau_packing
+    if getattr(_saving, "refused", None) is not None:
+        raise RuntimeError(_saving.refused)
+    if not hasattr(_saving, "hooks"):
+        _saving.hooks = []
+    _saving.hooks.append((pack, unpack))
+    flambeau_packing = True
+
+
+def pop_saved_hooks() -> None:
+    """End what the last `push_saved_hooks` began."""
+    global flambeau_packing
+    _saving.hooks.pop()
+    flambeau_packing = len(_saving.hooks) > 0
+
+
+def refuse_saved_hooks(message):
+    """Let `push_saved_hooks` raise this message (None allows hooks again); returns what stood before."""
+    before = getattr(_saving, "refused", None)
+    if message is not None and flambeau_packing:
+        raise RuntimeError(message)
+    _saving.refused = message
+    return before
+
+
+cdef Packed packed(TensorBase t, int output):
+    """t through the innermost pack hook, which sees it without history and may not write to it."""
+    global flambeau_packing
+    cdef Packed p = Packed.__new__(Packed)
+    cdef TensorBase shown = alias(t, t.rank, t.sizes, t.strides, t.offset)
+    cdef bint before = grad_enabled()
+    cdef uint64_t version = t.storage.version
+    if output < 0 and wants_grad(t):
+        p.source, p.number = t.grad_fn_now(), t.output_number
+        if p.source is None:
+            p.source = t
+    pack, p.unpack = _saving.hooks[len(_saving.hooks) - 1]
+    set_grad(False)
+    flambeau_packing = False
+    try:
+        p.content = pack(shown)
+    finally:
+        set_grad(before)
+        flambeau_packing = True
+    if t.storage.version != version:
+        raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can "
+                           "not be modified by in-place operations as this can lead to unexpected side-effects.")
+    return p
+
+
+cdef TensorBase unpacked(Packed p, int output, Node node):
+    """The saved tensor from its unpack hook, at its old place on the tape where that matters."""
+    cdef TensorBase t, again
+    found = p.unpack(p.content)
+    if not isinstance(found, TensorBase):
+        raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                        f"{type(found).__name__}")
+    t = <TensorBase>found
+    again = alias(t, t.rank, t.sizes, t.strides, t.offset)
+    if not grad_enabled() or CATEGORY[again.code] < 2:
+        return again
+    if output >= 0:
+        attach(again, node, output)
+    elif isinstance(p.source, Node):
+        again.fn, again.output_number, again.requires = p.source, p.number, True
+    elif p.source is not None:
+        again.fn, again.output_number, again.requires = passed_on(<TensorBase>p.source), 0, True
+    return again

@@ -1,0 +1,178 @@
+"""Seeing and changing operations from outside: modes, and classes of tensors with `__torch_function__`.
+
+As `torch.overrides` names them.  A `TorchFunctionMode` sees what a program calls, a class with `__torch_function__` what
+is called with its instances; `utils._python_dispatch.TorchDispatchMode` sees backward passes, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from ._tensor import Tensor
+from .core.call.operation import Op
+from .core.call.watching import Mode, handed_on, is_plain, modes_on, set_plain
+from .core.call.watching import _disabled_torch_function_impl as _disabled
+from .operations.declare.registry import REGISTRY, published
+
+__all__ = [
+    "BaseTorchFunctionMode",
+    "Mode",
+    "TorchFunctionMode",
+    "enable_reentrant_dispatch",
+    "get_default_nowrap_functions",
+    "get_ignored_functions",
+    "get_overridable_functions",
+    "handle_torch_function",
+    "has_torch_function",
+    "has_torch_function_unary",
+    "has_torch_function_variadic",
+    "is_tensor_like",
+    "is_tensor_method_or_property",
+    "resolve_name",
+    "wrap_torch_function",
+]
+
+
+class TorchFunctionMode(Mode):
+    """A mode whose `__torch_function__` answers the operations that the program calls, tensors or none among the arguments.
+
+    >>> import flambeau
+    >>> from flambeau.overrides import TorchFunctionMode
+    >>> class Doubled(TorchFunctionMode):
+    ...     def __torch_function__(self, func, types, args=(), kwargs=None):
+    ...         found = func(*args, **(kwargs or {}))
+    ...         return found * 2 if func is flambeau.add else found
+    >>> with Doubled():
+    ...     flambeau.add(flambeau.ones(2), 1)
+    tensor([4., 4.])
+    """
+
+    upper = True
+
+    def __torch_function__(
+        self, func: Callable, types: Sequence, args: tuple = (), kwargs: Any = None
+    ) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} is a TorchFunctionMode without __torch_function__")
+
+    def handle(self, operation: Op, types: tuple, args: tuple, kwargs: dict) -> Any:
+        """Hand the call to `__torch_function__`."""
+        return self.__torch_function__(operation, types, args, kwargs)
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> TorchFunctionMode:
+        """A new mode; enter it with `with`."""
+        return cls(*args, **kwargs)
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """The mode that passes every call on."""
+
+    def __torch_function__(
+        self, func: Callable, types: Sequence, args: tuple = (), kwargs: Any = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class _DisableTorchFunctionSubclass:
+    """Within it, classes of tensors are not asked in this thread."""
+
+    def __enter__(self) -> None:
+        set_plain(1)
+
+    def __exit__(self, *exception: Any) -> None:
+        set_plain(-1)
+
+
+def has_torch_function(relevant_args: Iterable[Any]) -> bool:
+    """Whether a call with these arguments is to be handed to `handle_torch_function`: one of their classes, or a mode, is asked."""
+    if modes_on(True):
+        return True
+    if is_plain():
+        return False
+    for x in relevant_args:
+        protocol = getattr(type(x), "__torch_function__", None)
+        if type(x) is not Tensor and protocol is not None and protocol is not _disabled:
+            return True
+    return False
+
+
+def has_torch_function_unary(x: Any) -> bool:
+    """`has_torch_function` of one argument."""
+    return has_torch_function((x,))
+
+
+def has_torch_function_variadic(*args: Any) -> bool:
+    """`has_torch_function` of the arguments."""
+    return has_torch_function(args)
+
+
+def handle_torch_function(
+    public_api: Callable, relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """The answer of modes and classes to `public_api(*args, **kwargs)`, for functions made of operations.
+
+    TypeError where nobody has an answer.
+    """
+    return handed_on(public_api, relevant_args, args, kwargs)
+
+
+def wrap_torch_function(dispatcher: Callable) -> Callable[[Callable], Callable]:
+    """Give a function the protocol: `dispatcher(*args, **kwargs)` returns its relevant arguments."""
+
+    def inner(function: Callable) -> Callable:
+        @wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            relevant = dispatcher(*args, **kwargs)
+            if has_torch_function(relevant):
+                return handle_torch_function(wrapped, relevant, *args, **kwargs)
+            return function(*args, **kwargs)
+
+        return wrapped
+
+    return inner
+
+
+def is_tensor_like(inp: Any) -> bool:
+    """Whether it is a Tensor, or of a class with `__torch_function__`."""
+    return type(inp) is Tensor or hasattr(inp, "__torch_function__")
+
+
+def is_tensor_method_or_property(func: Callable) -> bool:
+    """Whether a function that `__torch_function__` was given is public as a method of Tensor only."""
+    places = [p for entry in REGISTRY.values() if entry.function is func for p in entry.places]
+    return bool(places) and all(p.startswith("Tensor.") for p in places)
+
+
+def resolve_name(f: Callable) -> str | None:
+    """The dotted name under which an operation is public, None for what is none."""
+    for entry in REGISTRY.values():
+        if entry.function is f:
+            return f"{__name__.partition('.')[0]}.{entry.places[0]}"
+        if entry.in_place is not None and entry.in_place is f:
+            return f"{__name__.partition('.')[0]}.{entry.places[0]}_"
+    return None
+
+
+def get_overridable_functions() -> dict[str, list[Callable]]:
+    """All operations that modes and classes see, by the dotted prefix under which they are public."""
+    prefixes = {p.rpartition(".")[0] for entry in REGISTRY.values() for p in entry.places}
+    return {p: [f for f in published(p and p + ".").values() if isinstance(f, Op)] for p in sorted(prefixes)}
+
+
+def get_ignored_functions() -> set[Callable]:
+    """What is public beside the operations and is not shown: answers about the generator and errors."""
+    return {e.function for e in REGISTRY.values() if not isinstance(e.function, Op)}
+
+
+def get_default_nowrap_functions() -> set[Callable]:
+    """Operations whose results the default `__torch_function__` leaves as they are: none."""
+    return set()
+
+
+@contextmanager
+def enable_reentrant_dispatch() -> Iterator[None]:
+    """Within a mode's handler, which modes outside of it see anyway."""
+    yield

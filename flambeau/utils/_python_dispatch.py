@@ -1,0 +1,50 @@
+"""Modes that see every operation, those of backward passes and optimisers included, as `torch.utils._python_dispatch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.call.operation import Op
+from ..core.call.watching import Mode, modes_on
+
+__all__ = ["TorchDispatchMode"]
+
+
+class TorchDispatchMode(Mode):
+    """A mode whose `__torch_dispatch__` answers the operations that reach it, after modes of the upper level and classes.
+
+    It is given operations as the program calls them (`func.__name__`), and those that a backward pass calls;
+    `self.decompose(func, args, kwargs)` runs the operations that a composite is made of under the mode again.
+
+    >>> import flambeau
+    >>> from flambeau.utils._python_dispatch import TorchDispatchMode
+    >>> class Names(TorchDispatchMode):
+    ...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    ...         print(func.__name__)
+    ...         return func(*args, **(kwargs or {}))
+    >>> x = flambeau.ones(2, requires_grad=True)
+    >>> with Names():
+    ...     y = x.exp()
+    exp
+    """
+
+    def __torch_dispatch__(
+        self, func: Callable, types: Sequence, args: tuple = (), kwargs: Any = None
+    ) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} is a TorchDispatchMode without __torch_dispatch__")
+
+    def handle(self, operation: Op, types: tuple, args: tuple, kwargs: dict) -> Any:
+        """Hand the call to `__torch_dispatch__`."""
+        return self.__torch_dispatch__(operation, types, args, kwargs)
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> TorchDispatchMode:
+        """A new mode; enter it with `with`."""
+        return cls(*args, **kwargs)
+
+
+def _get_current_dispatch_mode() -> TorchDispatchMode | None:
+    """The innermost of them, None where none is on."""
+    modes = modes_on(False)
+    return modes[-1] if modes else None

@@ -1,0 +1,93 @@
+"""The core's loops over places beside the bodies that devices run: the same bits, whatever the dtype and the strides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as fb
+from flambeau.operations.moving import places
+
+rng = np.random.default_rng(11)
+MOVED = [
+    fb.bool,
+    fb.uint8,
+    fb.float16,
+    fb.int32,
+    fb.float32,
+    fb.int64,
+    fb.float64,
+    fb.complex64,
+    fb.complex128,
+]
+COMBINED = [fb.uint8, fb.int16, fb.int32, fb.int64, fb.float32, fb.float64]
+SHAPES = [((9,), 0), ((5, 7), 0), ((5, 7), 1), ((3, 4, 6), 1)]
+
+
+def drawn(shape: tuple[int, ...], dtype: fb.dtype) -> fb.Tensor:
+    return fb.tensor(rng.uniform(-3, 3, (*shape, 2))).to(dtype)[..., 0]  # the last dimension has gaps
+
+
+def drawn_index(shape: tuple[int, ...], bound: int, low: int = 0) -> fb.Tensor:
+    return fb.tensor(rng.integers(low, bound, (*shape, 2)))[..., 0]
+
+
+def same_bits(a: fb.Tensor, b: fb.Tensor) -> None:
+    assert a.dtype == b.dtype
+    assert a.shape == b.shape
+    assert a.contiguous().numpy().tobytes() == b.contiguous().numpy().tobytes()
+
+
+@pytest.mark.parametrize("dtype", MOVED, ids=str)
+@pytest.mark.parametrize(("shape", "dim"), SHAPES)
+def test_gather_and_scatter(shape, dim, dtype):
+    x, values, index = drawn(shape, dtype), drawn(shape, dtype), drawn_index(shape, shape[dim])
+    same_bits(x.gather(dim, index), places.gather(x, dim, index))
+    a, b = x.clone(), x.clone()
+    a.scatter_(dim, index, values)
+    places.write_at(b, values, index, dim, "set")
+    same_bits(a, b)
+
+
+@pytest.mark.parametrize("dtype", COMBINED, ids=str)
+@pytest.mark.parametrize(("shape", "dim"), SHAPES)
+@pytest.mark.parametrize(
+    ("reduce", "how"), [("sum", "add"), ("prod", "mul"), ("amin", "min"), ("amax", "max")]
+)
+def test_combining(shape, dim, dtype, reduce, how):
+    x, values, index = drawn(shape, dtype), drawn(shape, dtype), drawn_index(shape, shape[dim])
+    a, b = x.clone(), x.clone()
+    a.scatter_reduce_(dim, index, values, reduce)
+    places.write_at(b, values, index, dim, how)
+    same_bits(a, b)
+
+
+@pytest.mark.parametrize("dtype", MOVED, ids=str)
+@pytest.mark.parametrize("used", [(0,), (1,), (0, 1), (0, 2), (1, 2), (0, 1, 2)], ids=str)
+def test_several_indices(used, dtype):
+    x = drawn((3, 4, 5), dtype).transpose(0, 1)
+    indices = [
+        drawn_index((2, 6), x.shape[d], -x.shape[d]) if d in used else None for d in range(max(used) + 1)
+    ]
+    key = tuple(slice(None) if i is None else i for i in indices)
+    same_bits(x[key], places.get(x, indices, True))
+    values = drawn(tuple(x[key].shape), dtype)
+    a, b = x.clone(), x.clone()
+    a[key] = values
+    places.put(b, indices, values, False, True)
+    same_bits(a, b)
+    if dtype in COMBINED and None not in indices:
+        a.index_put_(indices, values, accumulate=True)
+        places.put(b, indices, values, True, True)
+        same_bits(a, b)
+
+
+@pytest.mark.parametrize("n", [0, 1, 8, 1000])
+def test_every_axis_in_order(n):
+    """No axis is left that could be shared: all places are written, not only the first."""
+    index, values = drawn_index((n,), 5), drawn((n,), fb.float32)
+    want = np.zeros(5, "float32")
+    np.add.at(want, index.numpy(), values.numpy())
+    found = fb.zeros(5)
+    places.write_at(found, values, index, 0, "add")
+    np.testing.assert_array_equal(found.numpy(), want)
