@@ -75,3 +75,27 @@ def test_signatures_of_pointwise_operations():
             names = list(inspect.signature(entry.function).parameters)
             assert names[: len(entry.details["operands"])] == list(entry.details["operands"])
             assert names[-1] == "out"
+
+
+def summary(text: str, name: str) -> str:
+    """The first line of a docstring, after the signature that functions compiled by hand begin with."""
+    first, _, rest = text.strip().partition("\n")
+    if first.startswith(f"{name}("):
+        first = first.partition("-> ")[2] or first
+        if first in ("Tensor", "the tensor", "1-D Tensor") or not first.endswith("."):
+            first = rest.strip().partition("\n")[0]
+    return first
+
+
+LONG = 24  # operations whose first sentence takes more than a line: fewer may be found, never more
+
+
+def test_every_public_operation_has_a_one_line_summary():
+    long = []
+    for entry in REGISTRY.values():
+        names = [p.rpartition(".")[2] for p in entry.places if not p.rpartition(".")[2].startswith("_")]
+        if names:
+            found = summary(entry.function.__doc__ or "", names[0])
+            assert found, names[0]
+            long += [names[0]] if "." not in found else []
+    assert len(long) <= LONG, long

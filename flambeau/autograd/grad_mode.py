@@ -6,6 +6,7 @@ The modes belong to the thread that sets them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..core.base.memory import _set_inference, is_inference_mode_enabled
 from ..core.tape import _set_grad_enabled, is_grad_enabled
@@ -38,7 +39,7 @@ class no_grad(Mode):
 class set_grad_enabled(Mode):
     """Switch recording on or off: at once, and, used with `with`, until the end of the block."""
 
-    def __new__(cls, mode: bool):
+    def __new__(cls, mode: bool) -> Any:
         return object.__new__(cls)
 
     def __init__(self, mode: bool):
@@ -51,7 +52,7 @@ class set_grad_enabled(Mode):
     def __enter__(self) -> None:
         _set_grad_enabled(self.enabled)
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         _set_grad_enabled(self.before[0])
 
     def __call__(self, function: F) -> F:
@@ -70,7 +71,7 @@ class inference_mode(Mode):
     True
     """
 
-    def __new__(cls, mode: bool | Callable = True):
+    def __new__(cls, mode: bool | Callable = True) -> Any:
         self = object.__new__(cls)
         if callable(mode):
             self.__init__()  # type: ignore[misc]
@@ -86,7 +87,7 @@ class inference_mode(Mode):
     def __enter__(self) -> None:
         self.before.append((_set_grad_enabled(self.enabled), _set_inference(not self.enabled)))
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         recording, inferring = self.before.pop()
         _set_grad_enabled(recording)
         _set_inference(inferring)

@@ -12,7 +12,7 @@ from ..core.places.join import stack
 from . import graph
 
 
-def _sequence(given) -> list:
+def _sequence(given: Any) -> list:
     single = isinstance(given, graph.GradientEdge) or not isinstance(given, (tuple, list))
     return [given] if single else list(given)
 
@@ -139,7 +139,15 @@ def grad(
     return tuple(found)
 
 
-def _batched(roots, wanted, grads, retain, create_graph, allow_unused, materialize_grads) -> tuple:
+def _batched(
+    roots: list,
+    wanted: list,
+    grads: list,
+    retain: bool,
+    create_graph: bool,
+    allow_unused: bool | None,
+    materialize_grads: bool,
+) -> tuple:
     given = [g for g in grads if g is not None]
     if not given:
         raise RuntimeError("grad(): is_grads_batched=True needs grad_outputs")
@@ -162,7 +170,9 @@ def _batched(roots, wanted, grads, retain, create_graph, allow_unused, materiali
     return tuple(None if column[0] is None else stack(column) for column in zip(*rows))
 
 
-def _backward_from(tensor, gradient, retain_graph, create_graph, inputs) -> None:
+def _backward_from(
+    tensor: TensorBase, gradient: Any, retain_graph: bool | None, create_graph: bool, inputs: Any
+) -> None:
     if create_graph:
         warnings.warn(
             "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "

@@ -645,7 +645,7 @@ cdef object shown_column_sums = FunctionOp(columns_summed, owns=False)
 cdef TensorBase contract(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
                          const Scale* alpha):
     if door.watched:
-        return shown_product(a, a_form, b, b_form, size_from(rank, sizes), form, (alpha.real, alpha.imag, alpha.whole))
+        return shown_product(a, a_form, b, b_form, tuple(size_from(rank, sizes)), form, (alpha.real, alpha.imag, alpha.whole))
     return contracted(a, a_form, b, b_form, rank, sizes, form, alpha)
 
 

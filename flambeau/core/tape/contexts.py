@@ -22,7 +22,7 @@ class Mode:
     def __init__(self, function: Callable | None = None):
         self.before: list[Any] = []
 
-    def __new__(cls, function: Callable | None = None):
+    def __new__(cls, function: Callable | None = None) -> Any:
         self = super().__new__(cls)
         if callable(function):  # used as a bare decorator: @no_grad
             self.before = []
@@ -36,7 +36,7 @@ class Mode:
     def __enter__(self) -> None:
         self.before.append(_set_grad_enabled(self.enabled))
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         _set_grad_enabled(self.before.pop())
 
     def __call__(self, function: F) -> F:
@@ -44,7 +44,7 @@ class Mode:
             return _between_yields(self, function)  # type: ignore[return-value]
 
         @functools.wraps(function)
-        def wrapped(*args, **kwargs):
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
             with self.clone():
                 return function(*args, **kwargs)
 
@@ -55,9 +55,10 @@ def _between_yields(mode: Mode, function: Callable) -> Callable:
     """A generator whose body runs in the mode, and whose caller, between its steps, does not."""
 
     @functools.wraps(function)
-    def wrapped(*args, **kwargs):
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         generator = function(*args, **kwargs)
-        step, sent = generator.send, (None,)
+        step: Callable = generator.send
+        sent: tuple = (None,)
         while True:
             try:
                 with mode.clone():
@@ -83,7 +84,7 @@ class unrecorded(Mode):
     def __enter__(self) -> None:
         self.before.append(_set_recording(0))
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         _set_recording(self.before.pop())
 
 
