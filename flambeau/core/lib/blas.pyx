@@ -69,7 +69,7 @@ cdef int ensure() except -1:
 def provider() -> tuple[str, str, str]:
     """Returns the name of the BLAS library ('mkl' or 'openblas'), its path, and what it says of itself.
 
-    >>> from flambeau.core import blas
+    >>> from flambeau.core.lib import blas
     >>> blas.provider()[0] in ("mkl", "openblas")
     True
     """
@@ -435,7 +435,7 @@ def matmul(a, b, out, alpha: complex = 1, beta: complex = 0) -> None:
     where shapes do not fit, or strides are not such as a BLAS library can use.
 
     >>> import array
-    >>> from flambeau.core import blas
+    >>> from flambeau.core.lib import blas
     >>> a = memoryview(array.array("d", [1, 2, 3, 4])).cast("B").cast("d", (2, 2))
     >>> out = memoryview(array.array("d", [0, 0, 0, 0])).cast("B").cast("d", (2, 2))
     >>> blas.matmul(a, a, out)

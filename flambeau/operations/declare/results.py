@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core import tape
+from ...core.base import display
 from ...core.base.dtypes import dtype
 from ...core.base.tensor import TensorBase
 from ...core.places.join import stack
@@ -20,7 +21,7 @@ CATEGORIES = {"bool": 0, "uint8": 1, "int8": 1, "int16": 1, "int32": 1, "int64":
 
 def named_result(name: str, *fields: str) -> Any:
     """The class of an operation's results that have names; `flambeau.return_types` has them all, and pickle finds them there."""
-    made = RESULTS[name] = namedtuple(name, fields, module="flambeau.return_types")  # type: ignore[misc]
+    made = RESULTS[name] = namedtuple(name, fields, module=display.public("return_types"))  # type: ignore[misc]
     return made
 
 
