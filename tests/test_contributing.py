@@ -137,15 +137,18 @@ def test_layer(added):
 def test_optimiser(added):
     start, gradients = A[0].copy(), A[1:]
     p = flambeau.tensor(start, requires_grad=True)
-    optimiser = added("optimiser")["Lion"]([p], lr=0.1, betas=(0.5, 0.75))
+    lion = added("optimiser")["Lion"]
+    optimiser = lion([p], lr=0.1, betas=(0.5, 0.75), weight_decay=0.5)
     mean = np.zeros_like(start)
     for g in gradients:
         p.grad = flambeau.tensor(g)
         optimiser.step()
-        start -= 0.1 * np.sign(0.5 * mean + 0.5 * g)
+        start = start * (1 - 0.1 * 0.5) - 0.1 * np.sign(0.5 * mean + 0.5 * g)
         mean = 0.75 * mean + 0.25 * g
     np.testing.assert_allclose(p.detach().numpy(), start)
-    assert list(optimiser.state_dict()["state"][0]) == ["mean"]
+    assert list(optimiser.state_dict()["state"][0]) == ["exp_avg"]
+    with pytest.raises(ValueError, match="betas for Lion"):
+        lion([p], betas=(0.5, 1.0))
 
 
 def test_the_methods_of_a_device_are_those_of_the_seam():
