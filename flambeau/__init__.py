@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 from . import _interpreter  # noqa: F401  first of all
 from .core.base import dtypes as _dtypes
+from .core.call.operands import result_type
 from .core.base.dtypes import Size, device, dtype, get_default_dtype, promote_types, set_default_dtype
 from .core.base.memory import OutOfMemoryError
 from .core.base.memory import Storage as UntypedStorage
