@@ -20,21 +20,18 @@ from .core.base.tensor import inherit_operators as _inherit_operators
 from .core.base.parallel import get_num_threads, set_num_threads
 from .core.call.operands import result_type
 from ._tensor import Tensor
-from ._constants import (
+from .core.base.formats import (
     channels_last,
     channels_last_3d,
     contiguous_format,
-    e,
-    inf,
     layout,
     memory_format,
-    nan,
-    newaxis,
-    pi,
     preserve_format,
     strided,
 )
+from math import e, inf, nan, pi
 
+newaxis = None
 globals().update(_dtypes.by_name)
 float, double, half = _dtypes.by_name["float32"], _dtypes.by_name["float64"], _dtypes.by_name["float16"]
 int, long, short = _dtypes.by_name["int32"], _dtypes.by_name["int64"], _dtypes.by_name["int16"]
@@ -54,10 +51,10 @@ from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set
 from .core.tape import tensor_backward as _backward
 from .autograd.grad_mode import is_inference_mode_enabled
 from ._typeinfo import finfo, iinfo
-from ._printing import set_printoptions
-from ._serialization import load, save
 
 Tensor.backward = _backward
 
 from . import _C, func, nn, optim, overrides, return_types
+from ._printing import set_printoptions
+from ._serialization import load, save
 from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel

@@ -9,7 +9,7 @@ from .operations.declare.registry import REGISTRY
 from .operations.moving import shaping
 from .operations.pointwise import arithmetic as a
 from .operations.pointwise import elementary as functions
-from .operations.rows import reductions
+from .operations.rows import moments, norms, softmax
 
 for _name, _op in {
     "add": a.add,
@@ -86,11 +86,11 @@ for _op, _name in {
     a.close_to: "isclose",
     functions.numbers_only: "nan_to_num",
     functions.log_odds: "logit",
-    reductions.variance: "var",
-    reductions.deviation: "std",
-    reductions.variance_and_mean: "var_mean",
-    reductions.log_sum_exp: "logsumexp",
-    reductions.norm2: "linalg_vector_norm",
+    moments.variance: "var",
+    moments.deviation: "std",
+    moments.variance_and_mean: "var_mean",
+    softmax.log_sum_exp: "logsumexp",
+    norms.norm2: "linalg_vector_norm",
     shaping.lower_part: "tril",
     shaping.upper_part: "triu",
 }.items():

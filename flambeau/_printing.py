@@ -6,7 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import flambeau
+from ._tensor import Tensor
+from .core.base.dtypes import by_name, get_default_dtype
+from .core.base.provided import provide
+from .nn.parameter import Parameter
 
 _PROFILES: dict[str, dict[str, float]] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
@@ -66,8 +69,7 @@ def tensor_repr(t: Any) -> str:
 
     A subclass other than `Parameter` shows its own name.
     """
-    parameter = flambeau.nn.Parameter
-    plain = type(t) is flambeau.Tensor or type(t) is parameter
+    plain = type(t) is Tensor or type(t) is Parameter
     prefix = "tensor(" if plain else f"{type(t).__name__}("
     suffixes = _suffixes(t)
     if t.device.type == "meta":
@@ -77,12 +79,12 @@ def tensor_repr(t: Any) -> str:
     else:
         body = _body(t.detach().cpu(), len(prefix))
     text = _append(prefix + body, suffixes, len(prefix)) + ")"
-    return f"Parameter({text})" if isinstance(t, parameter) and not plain else text
+    return f"Parameter({text})" if isinstance(t, Parameter) and not plain else text
 
 
 def _suffixes(t: Any) -> list[str]:
-    default = flambeau.get_default_dtype()
-    default_complex = flambeau.complex128 if default == flambeau.float64 else flambeau.complex64
+    default = get_default_dtype()
+    default_complex = by_name["complex128"] if default == by_name["float64"] else by_name["complex64"]
     meta = t.device.type == "meta"
     suffixes = []
     if t.device.type != "cpu":
@@ -91,7 +93,11 @@ def _suffixes(t: Any) -> list[str]:
         suffixes.append(f"size={tuple(t.shape)}")
     # Values tell default floating-point numbers, integers and booleans apart; without values only the default
     # goes unsaid.
-    told = (default,) if meta or t.numel() == 0 else (default, default_complex, flambeau.int64, flambeau.bool)
+    told = (
+        (default,)
+        if meta or t.numel() == 0
+        else (default, default_complex, by_name["int64"], by_name["bool"])
+    )
     if t.dtype not in told:
         suffixes.append(f"dtype={t.dtype}")
     try:
@@ -208,3 +214,6 @@ def _brackets(values: list[Any], dim: int, indent: int, number: Any) -> str:
     per_line = max(1, (_options.linewidth - indent) // (number.width + 2))
     lines = [", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+
+
+provide("repr", tensor_repr)

@@ -20,7 +20,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
-import flambeau
+from ._tensor import Tensor
+from .core.base import display
+from .core.base.dtypes import Size, by_name, dtype
+from .core.base.dtypes import device as Device
+from .core.base.memory import Storage
+from .core.make.bridge import frombuffer
+from .core.make.create import empty as new_empty
+from .core.make.create import empty_strided
+from .nn.parameter import Parameter
 
 _VERSION = 1
 _STRUCTURE = "structure.json"
@@ -115,7 +123,7 @@ def load(
     _check_byteorder("load")
     if hasattr(f, "read"):
         if mmap:
-            raise ValueError("flambeau.load: mmap=True needs a path, got a file object")
+            raise ValueError(f"{display.NAME}.load: mmap=True needs a path, got a file object")
         return _read(f, map_location, None)
     with open(os.fspath(f), "rb") as file:
         return _read(file, map_location, _map(file) if mmap else None)
@@ -123,7 +131,7 @@ def load(
 
 def _check_byteorder(function: str) -> None:
     if sys.byteorder != "little":
-        raise RuntimeError(f"flambeau.{function}: files are little-endian, this processor is not")
+        raise RuntimeError(f"{display.NAME}.{function}: files are little-endian, this processor is not")
 
 
 def _bytes_of(storage: Any) -> memoryview:
@@ -132,10 +140,10 @@ def _bytes_of(storage: Any) -> memoryview:
 
 def _moved(storage: Any, source: Any, target: Any) -> Any:
     """A storage, or its copy on another device."""
-    source, target = flambeau.device(source), flambeau.device(target)
+    source, target = Device(source), Device(target)
     if source == target:
         return storage
-    flat = flambeau.empty(0, dtype=flambeau.uint8, device=source).set_(storage, 0, (storage.nbytes(),), (1,))
+    flat = new_empty(0, dtype=by_name["uint8"], device=source).set_(storage, 0, (storage.nbytes(),), (1,))
     return flat.to(target).untyped_storage()
 
 
@@ -164,33 +172,35 @@ class _Writer:
             return {"complex": struct.pack("<dd", x.real, x.imag).hex()}
         if kind is bytes:
             return {"bytes": b64encode(x).decode()}
-        if isinstance(x, flambeau.Tensor):
+        if isinstance(x, Tensor):
             return {"tensor": self._tensor(x, where)}
-        if kind is flambeau.dtype:
+        if kind is dtype:
             return {"dtype": str(x).rpartition(".")[2]}
-        if kind is flambeau.device:
+        if kind is Device:
             return {"device": str(x)}
-        if kind is flambeau.Size:
+        if kind is Size:
             return {"Size": list(x)}
         if kind is slice or kind is range:
             ends = {name: getattr(x, name) for name in ("start", "stop", "step")}
             for name, end in ends.items():
                 if end is not None and type(end) is not int:
                     raise TypeError(
-                        f"flambeau.save: {where}.{name} is of type {type(end).__name__}, which cannot be "
+                        f"{display.NAME}.save: {where}.{name} is of type {type(end).__name__}, which cannot be "
                         "saved in a slice"
                     )
             return {kind.__name__: [self.encode(end, where, depth) for end in ends.values()]}
         if kind in _SEQUENCES or kind in _MAPPINGS:
             return self._container(x, where, depth)
         hint = " (save its state_dict() instead)" if hasattr(x, "state_dict") else ""
-        raise TypeError(f"flambeau.save: {where} is of type {kind.__name__}, which cannot be saved{hint}")
+        raise TypeError(
+            f"{display.NAME}.save: {where} is of type {kind.__name__}, which cannot be saved{hint}"
+        )
 
     def _container(self, x: Any, where: str, depth: int) -> Any:
         if id(x) in self._open:
-            raise ValueError(f"flambeau.save: {where} contains itself")
+            raise ValueError(f"{display.NAME}.save: {where} contains itself")
         if depth >= _MAX_DEPTH:
-            raise ValueError(f"flambeau.save: {where} is nested more than {_MAX_DEPTH} deep")
+            raise ValueError(f"{display.NAME}.save: {where} is nested more than {_MAX_DEPTH} deep")
         self._open.add(id(x))
         kind = type(x)
         if kind in _MAPPINGS:
@@ -198,7 +208,7 @@ class _Writer:
             for key, value in x.items():
                 if not _is_key(key):
                     raise TypeError(
-                        f"flambeau.save: a key of {where} is of type {type(key).__name__}, which cannot be "
+                        f"{display.NAME}.save: a key of {where} is of type {type(key).__name__}, which cannot be "
                         "saved"
                     )
                 place = f"{where}[{key!r}]"
@@ -218,9 +228,9 @@ class _Writer:
         if number is not None:
             return number
         kind = type(t)
-        if kind is not flambeau.Tensor and kind is not flambeau.nn.Parameter:
+        if kind is not Tensor and kind is not Parameter:
             raise TypeError(
-                f"flambeau.save: {where} is of type {kind.__name__}, a subclass of Tensor, which cannot be "
+                f"{display.NAME}.save: {where} is of type {kind.__name__}, a subclass of Tensor, which cannot be "
                 "saved"
             )
         storage = t.untyped_storage()
@@ -241,7 +251,7 @@ class _Writer:
                 "stride": list(t.stride()),
                 "device": str(t.device),
                 "requires_grad": t.requires_grad,
-                "parameter": kind is not flambeau.Tensor,
+                "parameter": kind is not Tensor,
             }
         )
         number = self._tensor_numbers[id(t)] = len(self.tensors) - 1
@@ -251,7 +261,7 @@ class _Writer:
 def _is_key(key: Any) -> bool:
     if type(key) is tuple:
         return all(map(_is_key, key))
-    plain = (bool, int, float, complex, str, bytes, flambeau.dtype, flambeau.device)
+    plain = (bool, int, float, complex, str, bytes, dtype, Device)
     return key is None or type(key) in plain
 
 
@@ -311,7 +321,9 @@ def _descriptor(f: Any) -> int:
     try:
         return f.fileno()
     except (AttributeError, OSError) as error:
-        raise ValueError("flambeau.save: fsync=True needs a path, or a file with a descriptor") from error
+        raise ValueError(
+            f"{display.NAME}.save: fsync=True needs a path, or a file with a descriptor"
+        ) from error
 
 
 def _new_file(at: int, name: str) -> tuple[int, str | None]:
@@ -391,10 +403,12 @@ def _damage_reported() -> Iterator[None]:
         yield
     except (_Damaged, BadZipFile, EOFError, struct.error, *values) as error:
         raise RuntimeError(
-            f"flambeau.load: not a file that flambeau.save wrote, or a damaged one: {error}"
+            f"{display.NAME}.load: not a file that {display.NAME}.save wrote, or a damaged one: {error}"
         ) from error
     except NotImplementedError as error:  # a kind of archive that the standard library does not read
-        raise RuntimeError(f"flambeau.load: not a file that flambeau.save wrote: {error}") from error
+        raise RuntimeError(
+            f"{display.NAME}.load: not a file that {display.NAME}.save wrote: {error}"
+        ) from error
 
 
 def _read(file: Any, map_location: Any, mapped: memoryview | None) -> Any:
@@ -424,7 +438,7 @@ def _read_structure(archive: Any, file: Any) -> dict[str, Any]:
     if _STRUCTURE not in names:
         pickled = any(name.rpartition("/")[2] == "data.pkl" for name in names)
         _require(not pickled, "this file holds pickled Python code in PyTorch's format, which is not run")
-        raise _Damaged(f"the archive has no entry {_STRUCTURE!r}: it was not written by flambeau.save")
+        raise _Damaged(f"the archive has no entry {_STRUCTURE!r}: it was not written by {display.NAME}.save")
     end = file.seek(0, os.SEEK_END)
     total = 0
     for info in archive.infolist():
@@ -508,15 +522,15 @@ def _check_tensor(spec: Any, storages: list[Any]) -> dict[str, Any]:
 
 
 def _dtype(name: Any) -> Any:
-    known = type(name) is str and name in _DTYPES and hasattr(flambeau, name)
+    known = type(name) is str and name in _DTYPES and name in by_name
     _require(known, f"unknown dtype {_short(name)}")
-    return getattr(flambeau, name)
+    return by_name[name]
 
 
 def _device(name: Any) -> Any:
     _require(type(name) is str, f"a device is no str: {_short(name)}")
     try:
-        return flambeau.device(name)
+        return Device(name)
     except RuntimeError as error:
         raise _Damaged(f"unknown device {_short(name)}") from error
 
@@ -524,10 +538,8 @@ def _device(name: Any) -> Any:
 def _read_storage(archive: Any, info: Any, mapped: memoryview | None) -> Any:
     if mapped is not None and info.file_size:
         start = _start(mapped, info)
-        return flambeau.frombuffer(
-            mapped[start : start + info.file_size], dtype=flambeau.uint8
-        ).untyped_storage()
-    storage = flambeau.UntypedStorage(info.file_size)
+        return frombuffer(mapped[start : start + info.file_size], dtype=by_name["uint8"]).untyped_storage()
+    storage = Storage(info.file_size)
     view = _bytes_of(storage)
     with archive.open(info) as entry:  # raises BadZipFile at the end if the checksum is wrong
         done = 0
@@ -565,7 +577,7 @@ def _locate(storage: Any, device: str, map_location: Any) -> tuple[Any, Any]:
     wanted: Any = device
     if isinstance(map_location, dict):
         wanted = map_location.get(device, device)
-    elif isinstance(map_location, (str, flambeau.device)):
+    elif isinstance(map_location, (str, Device)):
         wanted = map_location
     elif callable(map_location):
         placed = map_location(storage, device)
@@ -573,7 +585,7 @@ def _locate(storage: Any, device: str, map_location: Any) -> tuple[Any, Any]:
             return placed, getattr(placed, "device", "cpu")
     elif map_location is not None:
         raise TypeError(
-            "flambeau.load: map_location must be None, a device, a dict or a function, got "
+            f"{display.NAME}.load: map_location must be None, a device, a dict or a function, got "
             f"{type(map_location).__name__}"
         )
     return _moved(storage, "cpu", wanted), wanted
@@ -582,11 +594,11 @@ def _locate(storage: Any, device: str, map_location: Any) -> tuple[Any, Any]:
 def _make_tensor(spec: dict[str, Any], storage: Any, device: Any) -> Any:
     dtype, size, stride = _dtype(spec["dtype"]), tuple(spec["size"]), tuple(spec["stride"])
     if spec["device"] == "meta":
-        t = flambeau.empty_strided(size, stride, dtype=dtype, device="meta")
+        t = empty_strided(size, stride, dtype=dtype, device="meta")
     else:
-        t = flambeau.empty(0, dtype=dtype, device=device).set_(storage, spec["offset"], size, stride)
+        t = new_empty(0, dtype=dtype, device=device).set_(storage, spec["offset"], size, stride)
     if spec["parameter"]:
-        return flambeau.nn.Parameter(t, requires_grad=spec["requires_grad"])
+        return Parameter(t, requires_grad=spec["requires_grad"])
     return t.requires_grad_(spec["requires_grad"])
 
 
@@ -642,7 +654,7 @@ def _range(ends: list[Any]) -> range:
 
 
 def _size(sizes: list[Any]) -> Any:
-    return flambeau.Size([_count(n, "a size") for n in sizes])
+    return Size([_count(n, "a size") for n in sizes])
 
 
 # What each tag stands for, made from a str, from a list, or filled with pairs.

@@ -6,10 +6,15 @@ import copyreg
 from typing import Any
 
 from .core import tape
-from .core.base.dtypes import by_name
+from .core.base import display
+from .core.base.dtypes import Size, by_name, get_default_dtype
+from .core.base.formats import strided
 from .core.base.memory import Storage
+from .core.base.provided import provided
 from .core.base.tensor import TensorBase, inherit_operators, set_tensor_class
 from .core.call.watching import is_asked, set_plain_class, torch_function, watch_class
+from .core.make.create import empty
+from .core.make.literal import tensor
 
 _OPERATORS = frozenset(n for n in vars(TensorBase) if n.startswith("__") and n not in ("__doc__", "__new__"))
 
@@ -33,10 +38,6 @@ class Tensor(TensorBase):
         """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the
         default dtype.
         """
-        from .core.base.dtypes import Size, get_default_dtype
-        from .core.make.create import empty
-        from .core.make.literal import tensor
-
         if args and isinstance(args[0], TensorBase):
             made = args[0].detach()
         elif args and isinstance(args[0], Size):
@@ -60,9 +61,7 @@ class Tensor(TensorBase):
         """Nothing is left to do: `__new__` has made the tensor."""
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        from ._printing import tensor_repr
-
-        return tensor_repr(self)
+        return provided["repr"](self)
 
     def __format__(self, spec: str) -> str:
         if self.ndim == 0 and not self.is_meta and type(self) is Tensor:
@@ -86,8 +85,6 @@ class Tensor(TensorBase):
             )
         if id(self) in memo:
             return memo[id(self)]
-        from .core.make.create import empty
-
         storage = self.untyped_storage()
         if id(storage) not in memo:  # tensors that share memory share it again
             as_bytes = empty(0, dtype=by_name["uint8"], device=self.device).set_(
@@ -146,15 +143,11 @@ class Tensor(TensorBase):
     @property
     def layout(self):
         """How elements are stored: always `flambeau.strided`."""
-        from ._constants import strided
-
         return strided
 
     def apply_(self, function) -> Tensor:
         """Replace each element by `function` of it (a Python call for each: slow)."""
         flat = [function(v) for v in self.reshape(-1).tolist()]
-        from .core.make.literal import tensor
-
         return self.copy_(tensor(flat, dtype=self.dtype, device="cpu").reshape(self.shape))
 
     def storage(self):
@@ -167,8 +160,6 @@ class Tensor(TensorBase):
 
 
 def _rebuild(cls, storage, dtype, geometry, where, requires_grad, attributes):
-    from .core.make.create import empty
-
     made = empty(0, dtype=dtype, device="cpu").set_(storage, *geometry)
     if where is not None:
         made = made.to(where)
@@ -201,6 +192,7 @@ def _reduce_storage(storage: Storage) -> tuple:
 copyreg.pickle(Storage, _reduce_storage)
 
 
+Tensor.__module__ = display.NAME
 set_tensor_class(Tensor)
 set_plain_class(Tensor)
 inherit_operators(Tensor)

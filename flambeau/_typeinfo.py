@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import flambeau
+from .core.base import display
+from .core.base.dtypes import dtype as dtype_class
+from .core.base.dtypes import get_default_dtype
 
 _FLOATS = {  # bits, bits of the significand after the point, largest exponent, decimal resolution
     "float16": (16, 10, 15, 1e-3),
@@ -17,8 +19,10 @@ _INTEGERS = {f"{sign}int{bits}": (bits, sign == "") for sign in ("", "u") for bi
 
 
 def _name(function: str, dtype: Any) -> str:
-    if not isinstance(dtype, flambeau.dtype):
-        raise TypeError(f"{function}(): argument 'type' must be flambeau.dtype, not {type(dtype).__name__}")
+    if not isinstance(dtype, dtype_class):
+        raise TypeError(
+            f"{function}(): argument 'type' must be {display.public('dtype')}, not {type(dtype).__name__}"
+        )
     return str(dtype).rpartition(".")[2]
 
 
@@ -52,7 +56,7 @@ class finfo(_Info):
     """
 
     def __init__(self, type: Any = None) -> None:
-        name = _name("finfo", flambeau.get_default_dtype() if type is None else type)
+        name = _name("finfo", get_default_dtype() if type is None else type)
         name = _PARTS.get(name, name)
         if name not in _FLOATS:
             raise TypeError(

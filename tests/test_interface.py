@@ -1,4 +1,4 @@
-"""The table of operations and the stub are what the registry says."""
+"""The table of operations and the stubs are what the registry says; type checkers and readers find what they need."""
 
 from __future__ import annotations
 
@@ -13,11 +13,54 @@ from flambeau.operations.declare.registry import REGISTRY
 ROOT = pathlib.Path(__file__).parent.parent
 
 
-def test_the_table_and_the_stub_are_current():
+def test_the_table_and_the_stubs_are_current():
     """In a process of its own: what others have imported belongs to neither."""
     program = [sys.executable, str(ROOT / "tools" / "interface.py"), "--check"]
     done = subprocess.run(program, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+PROGRAM = """
+import flambeau
+from flambeau import nn, optim
+from flambeau.nn import functional as F
+
+x: flambeau.Tensor = flambeau.softmax(flambeau.ones(2, 3), dim=1)
+y: flambeau.Tensor = F.softsign(x + 1, out=None).sum(dim=0).float()
+size: flambeau.Size = y.shape
+limit: float = flambeau.inf
+kind: flambeau.dtype = y.dtype
+layer = nn.Linear(3, 2)
+rate = optim.SGD(layer.parameters(), lr=0.1)
+z: flambeau.Tensor = flambeau.fft.fft(flambeau.linalg.inv(x), dim=-1)
+"""
+MISTAKES = """
+import flambeau
+
+flambeau.softmax("text", 0)
+flambeau.softmax(flambeau.ones(2), 0, keepdim=True)
+flambeau.ones(2).cumsum("rows")
+number: int = flambeau.exp(flambeau.ones(2))
+"""
+
+
+def test_types_as_checkers_see_them(tmp_path):
+    """A program that is right has no errors, one with four mistakes has four."""
+    found = []
+    for name, text in (("right", PROGRAM), ("wrong", MISTAKES)):
+        path = tmp_path / f"{name}.py"
+        path.write_text(text)
+        program = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(path)]
+        done = subprocess.run(program, capture_output=True, text=True, cwd=ROOT)
+        found.append(
+            [
+                line.partition("error: ")[0].split(":")[1]
+                for line in done.stdout.splitlines()
+                if "error:" in line
+            ]
+        )
+    assert found == [[], ["4", "5", "6", "7"]]
+    assert (pathlib.Path(flambeau.__file__).parent / "py.typed").exists()
 
 
 def test_every_operation_is_documented():
@@ -26,9 +69,35 @@ def test_every_operation_is_documented():
 
 
 def test_signatures_of_pointwise_operations():
-    assert str(inspect.signature(flambeau.exp)) == "(input: 'Tensor', *, out=None)"
+    assert list(inspect.signature(flambeau.exp).parameters) == ["input", "out"]
     for entry in REGISTRY.values():
         if entry.kind == "pointwise":
             names = list(inspect.signature(entry.function).parameters)
             assert names[: len(entry.details["operands"])] == list(entry.details["operands"])
             assert names[-1] == "out"
+
+
+def summary(text: str, name: str) -> str:
+    """The first line of a docstring, after the signature that functions compiled by hand begin with."""
+    first, _, rest = text.strip().partition("\n")
+    if first.startswith(f"{name}("):
+        first = first.partition("-> ")[2] or first
+        if first in ("Tensor", "the tensor", "1-D Tensor") or not first.endswith("."):
+            first = rest.strip().partition("\n")[0]
+    return first
+
+
+LONG = 24  # operations whose first sentence takes more than a line: fewer may be found, never more
+
+
+def test_every_public_operation_has_a_one_line_summary():
+    long = []
+    for entry in REGISTRY.values():
+        names = [p.rpartition(".")[2] for p in entry.places if not p.rpartition(".")[2].startswith("_")]
+        if names:
+            if not isinstance(entry.function, type) and names[0] != "default_generator":
+                assert inspect.signature(entry.function).parameters or entry.kind == "creation"
+            found = summary(entry.function.__doc__ or "", names[0])
+            assert found, names[0]
+            long += [names[0]] if "." not in found else []
+    assert len(long) <= LONG, long

@@ -1,22 +1,20 @@
-"""What follows from the registry for readers and type checkers: docs/operations.md and flambeau/__init__.pyi.
+"""What follows from the registry for readers and type checkers: docs/operations.md and the stubs (`stubs.py`).
 
-python tools/interface.py          # write both
+python tools/interface.py          # write them
 python tools/interface.py --check  # exit 1 where one of them is not current
 """
 
 from __future__ import annotations
 
-import inspect
-import keyword
 import sys
 from pathlib import Path
-from types import ModuleType
 
-import flambeau
-from flambeau.operations.declare.registry import REGISTRY, Entry, published
+from stubs import stubs
+
+from flambeau.operations.declare.registry import REGISTRY, Entry
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE, STUB = ROOT / "docs" / "operations.md", ROOT / "flambeau" / "__init__.pyi"
+TABLE = ROOT / "docs" / "operations.md"
 
 
 # --- the table ------------------------------
@@ -70,120 +68,16 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-# --- the stub ------------------------------
-def parameter(p: inspect.Parameter) -> str:
-    star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
-    return star + p.name + ("=..." if p.default is not p.empty else "")
-
-
-def signature(function: object, method: bool) -> str:
-    """The parameters, without defaults' values and annotations; anything where they cannot be told."""
-    try:
-        found = inspect.signature(function)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return ("self, " if method else "") + "*args: Any, **kwargs: Any"
-    parts: list[str] = []
-    kind = None
-    for k, p in enumerate(found.parameters.values()):
-        if p.kind is p.KEYWORD_ONLY and kind not in (p.KEYWORD_ONLY, p.VAR_POSITIONAL):
-            parts.append("*")
-        if kind is p.POSITIONAL_ONLY and p.kind is not kind:
-            parts.append("/")
-        kind = p.kind
-        parts.append("self" if method and k == 0 else parameter(p))
-    if kind is inspect.Parameter.POSITIONAL_ONLY:
-        parts.append("/")
-    return ", ".join(parts)
-
-
-def gives(function: object) -> str:
-    for entry in REGISTRY.values():
-        if function is entry.function or function is entry.in_place:
-            outputs = getattr(function, "outputs", 1)
-            return (
-                "Tensor"
-                if entry.kind in ("pointwise", "view", "creation", "random", "scan") and outputs == 1
-                else "Any"
-            )
-    return "Any"
-
-
-def definition(name: str, function: object, method: bool = False) -> str:
-    pad = "    " if method else ""
-    return f"{pad}def {name}({signature(function, method)}) -> {gives(function)}: ..."
-
-
-def usable(name: str) -> bool:
-    return not keyword.iskeyword(name) and (not name.startswith("_") or name in ("__version__",))
-
-
-def tensor_class() -> list[str]:
-    lines = ["class Tensor:", "    def __init__(self, *args: Any, **kwargs: Any) -> None: ..."]
-    methods = published("Tensor.")
-    for name in sorted(n for n in dir(flambeau.Tensor) if usable(n)):
-        found = methods.get(name) or inspect.getattr_static(flambeau.Tensor, name)
-        if callable(found) and not isinstance(found, (property, staticmethod, classmethod)):
-            lines.append(definition(name, found, method=True))
-        else:
-            lines.append(f"    {name}: Any")
-    compared = {f"__{n}__" for n in ("eq", "ne", "lt", "le", "gt", "ge")}
-    special = [n for n in dir(flambeau.Tensor) if n.startswith("__") and n.endswith("__")]
-    operators = [n for n in special if n in compared or n not in dir(object)]
-    for name in sorted(operators):
-        if name in compared:
-            lines.append(f"    def {name}(self, other: Any) -> Any: ...")
-        elif callable(getattr(flambeau.Tensor, name)):
-            lines.append(f"    def {name}(self, *args: Any) -> Any: ...")
-    return lines
-
-
-def stub() -> str:
-    functions = published("")
-    lines = [
-        "# Written by `python tools/interface.py` from the registry and the public namespace.",
-        "from typing import Any",
-        "",
-    ]
-    modules, plain, calls, classes = [], [], [], []
-    for name in sorted(n for n in dir(flambeau) if usable(n)):
-        found = functions.get(name) or getattr(flambeau, name)
-        if isinstance(found, ModuleType):
-            if found.__name__ == f"flambeau.{name}":
-                modules.append(f"from . import {name} as {name}")
-        elif name == "Tensor":
-            continue
-        elif isinstance(found, type):
-            classes.append(name)
-        elif callable(found):
-            calls.append(definition(name, found))
-        else:
-            plain.append(f"{name}: Any")
-    lines += [*modules, "", *tensor_class(), ""]
-    for name in classes:
-        base = next(
-            (b.__name__ for b in getattr(flambeau, name).__mro__[1:] if b.__module__ == "builtins"), "object"
-        )
-        lines += [f"class {name}" + (f"({base})" if base not in ("object", "int", "type") else "") + ":"]
-        lines += [
-            "    def __init__(self, *args: Any, **kwargs: Any) -> None: ...",
-            "    def __getattr__(self, name: str) -> Any: ...",
-            "",
-        ]
-    return "\n".join([*lines, *plain, "", *calls]) + "\n"
-
-
 def main(arguments: list[str]) -> int:
-    stale = [
-        path
-        for path, text in ((TABLE, table()), (STUB, stub()))
-        if not path.exists() or path.read_text() != text
-    ]
+    texts = {TABLE: table(), **{ROOT / "flambeau" / path: text for path, text in stubs().items()}}
+    stale = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
+    stale += [path for path in (ROOT / "flambeau").rglob("*.pyi") if path not in texts]
     if "--check" in arguments:
         for path in stale:
             print(f"{path.relative_to(ROOT)} is not current: run python tools/interface.py")
         return bool(stale)
-    TABLE.write_text(table())
-    STUB.write_text(stub())
+    for path in stale:
+        path.write_text(texts[path]) if path in texts else path.unlink()
     return 0
 
 

@@ -116,10 +116,10 @@ class Function:
         return type(found)(outputs) if many and type(found) is list else outputs if many else outputs[0]
 
 
-def once_differentiable(function):
+def once_differentiable(function: Any) -> Any:
     """Decorate a `backward` that is not differentiable itself: its results have no history."""
 
-    def wrapper(ctx, *grads):
+    def wrapper(ctx: Any, *grads: Any) -> Any:
         before = _set_grad_enabled(False)
         try:
             return function(ctx, *grads)

@@ -12,8 +12,9 @@ from typing import Any
 
 from ..core.base.tensor import TensorBase
 from ..core.places.join import stack
-from . import forward_ad, grad
+from . import forward_ad
 from .grad_mode import enable_grad
+from .gradients import grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 

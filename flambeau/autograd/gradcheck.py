@@ -9,7 +9,9 @@ from functools import partial
 from typing import Any
 
 from ..core.base.tensor import TensorBase
+from . import forward_ad as fwAD
 from .grad_mode import enable_grad, no_grad
+from .gradients import grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -79,15 +81,11 @@ class _Check:
                 yield k, unit, self.difference(partial(_put, data, place, before, unit))
 
     def backward(self, output: int, seed: TensorBase) -> list[TensorBase]:
-        from . import grad
-
         found = grad([self.outputs[output]], self.wanted, [seed], retain_graph=True, allow_unused=True)
         return [x.new_zeros(x.shape) if g is None else g for g, x in zip(found, self.wanted)]
 
     def forward(self, i: int, direction: TensorBase) -> list[TensorBase]:
         """The tangents of the outputs as input i moves."""
-        from . import forward_ad as fwAD
-
         x = self.wanted[i]
         with fwAD.dual_level():
             given = [fwAD.make_dual(x.detach(), direction) if y is x else y for y in self.inputs]
@@ -261,8 +259,6 @@ def gradgradcheck(
 
     `grad_outputs` defaults to fixed, uneven weights; `check_fwd_over_rev` checks them in forward mode.
     """
-    from . import grad
-
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     outputs = [o for o in _tensors(func(*inputs)) if o.requires_grad]
     places = [k for k, o in enumerate(_tensors(func(*inputs))) if o.requires_grad]
@@ -299,8 +295,6 @@ def gradgradcheck(
 
 def _restarted(x: TensorBase) -> TensorBase:
     """x as it is where it requires grad; a dual tensor that does not gets a leaf under it."""
-    from . import forward_ad as fwAD
-
     if x.requires_grad:
         return x
     primal, tangent = fwAD.unpack_dual(x)

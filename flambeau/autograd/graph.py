@@ -80,7 +80,7 @@ class save_on_cpu(saved_tensors_hooks):
     """Inside, saved tensors wait for backward in the host's memory; `pin_memory` only concerns devices."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
-        def pack(tensor):
+        def pack(tensor: TensorBase) -> Any:
             return tensor.device, tensor.to("cpu") if tensor.device.type != "cpu" else tensor.clone()
 
         super().__init__(pack, lambda held: held[1].to(held[0]))
@@ -153,7 +153,7 @@ def register_multi_grad_hook(
     if mode == "any":
         last: list[Any] = [None]
 
-        def first(grad):
+        def first(grad: Any) -> Any:
             task = _tape.current_pass()
             if last[0] == task:
                 return
@@ -165,7 +165,7 @@ def register_multi_grad_hook(
     edges = [get_gradient_edge(t) for t in tensors]
     state: dict[str, Any] = {"task": None, "left": 0, "grads": []}
 
-    def gather(place, grad):
+    def gather(place: int, grad: Any) -> Any:
         task = _tape.current_pass()
         if state["task"] != task:
             state.update(task=task, left=sum(map(_tape.will_reach, edges)), grads=[None] * len(edges))

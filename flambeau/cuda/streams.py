@@ -10,6 +10,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from ..core.base import device as _devices
+from ..core.base import display
 from ..core.base.dtypes import device as _device
 from ..devices.cuda import Mark
 from ._find import find
@@ -63,7 +64,7 @@ class Stream:
         return hash((self._number, self._on.index))
 
     def __repr__(self) -> str:
-        return f"<flambeau.cuda.Stream device={self.device} cuda_stream={self._number:#x}>"
+        return f"<{display.NAME}.cuda.Stream device={self.device} cuda_stream={self._number:#x}>"
 
 
 class ExternalStream(Stream):
@@ -122,7 +123,7 @@ class Event:
         return self._mark.elapsed(end_event._mark)
 
     def __repr__(self) -> str:
-        return f"<flambeau.cuda.Event {self.cuda_event:#x}>"
+        return f"<{display.NAME}.cuda.Event {self.cuda_event:#x}>"
 
 
 def current_stream(device: object = None) -> Stream:

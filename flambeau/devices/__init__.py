@@ -1,1 +1,17 @@
 """What accelerators share: kernel images and their place on disk."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from ..core.base.provided import provide
+
+
+def _images() -> ModuleType:
+    """Imported with the first kernel: the code generator for accelerators comes with it."""
+    from . import images
+
+    return images
+
+
+provide("images", _images)

@@ -470,6 +470,9 @@ cdef class Cuda(Device):
         """The values of ATTRIBUTES."""
         return {name: self.attribute(which) for name, which in ATTRIBUTES.items()}
 
+    def several_streams(self) -> bool:
+        return True
+
     cpdef dict properties(self):
         cdef size_t total = 0
         check(cu.device_memory(&total, self.number), "cuDeviceTotalMem")
@@ -585,18 +588,6 @@ cdef class Mark:
     def number(self) -> int:
         """The driver's handle, 0 before the first record."""
         return self.handle
-
-
-def record_stream(TensorBase tensor, uint64_t stream) -> None:
-    """Keep the tensor's memory, once freed, until work that `stream` holds by then has run.  RuntimeError for
-    a tensor that is not on a CUDA device.
-    """
-    if not isinstance(tensor.storage.on, Cuda):
-        raise RuntimeError(f"record_stream(): argument 'self' must be on a cuda device, got {tensor.storage.device}")
-    if stream != tensor.storage.stream:
-        if tensor.storage.owner is None:
-            tensor.storage.owner = set()
-        tensor.storage.owner.add(stream)
 
 
 def open_device(int index) -> Cuda:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import _python_dispatch, checkpoint, data, dlpack, hooks
+from . import _python_dispatch, checkpoint, data, dlpack, hooks  # noqa: F401
 
 __all__ = ["_python_dispatch", "checkpoint", "data", "dlpack", "hooks"]

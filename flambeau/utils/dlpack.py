@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import flambeau
+from ..core.make import bridge
 
 __all__ = ["from_dlpack", "to_dlpack"]
 
@@ -24,4 +24,4 @@ def to_dlpack(tensor: Any) -> Any:
 
 def from_dlpack(ext_tensor: Any) -> Any:
     """A tensor over the memory of a capsule, or of anything that has `__dlpack__`."""
-    return flambeau.from_dlpack(ext_tensor)
+    return bridge.from_dlpack(ext_tensor)

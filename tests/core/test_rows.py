@@ -58,7 +58,7 @@ def test_broadcast_rows():
     assert x.sum().item() == 30.0 and x.amax().item() == 4.0 and x.mean().item() == 2.5
     assert x.sum((0, 2)).tolist() == [9.0, 21.0]
     weights = flambeau.tensor([[1.0], [2.0]])  # one value a row here, several in the rows of both dimensions
-    from flambeau.operations.rows.reductions import log_sum_exp
+    from flambeau.operations.rows.softmax import log_sum_exp
 
     assert log_sum_exp(weights.expand(2, 3)).item() == pytest.approx(np.log(3 * np.e + 3 * np.e**2))
 

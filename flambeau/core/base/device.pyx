@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
 from .dtypes cimport device
 from .dtypes import cpu_device
-from . import dtypes as _dtypes
+from . import dtypes as _dtypes, display
 import os
 import threading
 
@@ -149,7 +149,7 @@ cdef class Device:
             self.empty_cache()
             address = self.allocate(size)
         if address == 0:
-            raise OutOfMemoryError(f"flambeau: cannot allocate {nbytes} bytes on {self.place}: tensors hold "
+            raise OutOfMemoryError(f"{display.NAME}: cannot allocate {nbytes} bytes on {self.place}: tensors hold "
                                    f"{self.held_bytes} bytes and the cache {self.cached_bytes} bytes")
         self.hold(size)
         return address
@@ -180,6 +180,10 @@ cdef class Device:
                 while free_blocks:
                     self.free(<uint64_t>free_blocks.pop())
         self.cached_bytes = 0
+
+    def several_streams(self) -> bool:
+        """Whether work of other streams than the one a block was acquired on may be queued on it; `release` waits for it."""
+        return False
 
     def memory_stats(self) -> dict:
         """Bytes held by tensors, their peak, bytes cached for reuse, and how often the driver was asked for
@@ -224,7 +228,7 @@ cdef class Device:
         return 0
 
     def __repr__(self):
-        return f"<flambeau device {self.place}>"
+        return f"<{display.NAME} device {self.place}>"
 
     def __reduce__(self):
         return (find_device, (self.type, self.index))
@@ -317,7 +321,7 @@ cpdef Device find_device(str type, object index):
     found = opened.get((type, number))
     if found is None:
         if type not in makers:
-            raise RuntimeError(f"device '{type}' is not available: this build of flambeau has no support for it")
+            raise RuntimeError(f"device '{type}' is not available: this build of {display.NAME} has no support for it")
         found = makers[type](number)
         opened[(type, number)] = found
     return <Device>found

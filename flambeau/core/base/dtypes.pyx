@@ -7,6 +7,7 @@ from cpython.slice cimport PySlice_Check
 from cpython.tuple cimport PyTuple_SET_ITEM
 import functools
 cimport cython
+from . import display
 
 cdef extern from "Python.h":
     ctypedef object (*allocfunc)(PyTypeObject*, Py_ssize_t)
@@ -21,7 +22,7 @@ cdef class dtype:
     """The type of a tensor's elements, such as `flambeau.float32`."""
 
     def __repr__(self):
-        return "flambeau." + self.name
+        return display.public(self.name)
 
     def __reduce__(self):
         return (_dtype_named, (self.name,))
@@ -113,7 +114,7 @@ cdef dtype as_dtype(object value, str who):
         return dtype_of(BOOL)
     if value is complex:
         return dtype_of(C128)
-    raise TypeError(f"{who}(): argument 'dtype' must be flambeau.dtype, not {type(value).__name__}")
+    raise TypeError(f"{who}(): argument 'dtype' must be {display.public('dtype')}, not {type(value).__name__}")
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
@@ -193,12 +194,12 @@ class Size(tuple):
         for k, n in enumerate(made):
             if type(n) is not int:
                 if not hasattr(n, "__index__"):
-                    raise TypeError(f"flambeau.Size() takes an iterable of 'int' (item {k} is '{type(n).__name__}')")
+                    raise TypeError(f"{display.public('Size')}() takes an iterable of 'int' (item {k} is '{type(n).__name__}')")
                 return tuple.__new__(cls, [m.__index__() for m in made])
         return made
 
     def __repr__(self):
-        return f"flambeau.Size({list(self)})"
+        return f"{display.public('Size')}({list(self)})"
 
     def numel(self) -> int:
         n = 1

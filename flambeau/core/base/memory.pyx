@@ -13,6 +13,7 @@ from .device cimport Device, CLASSES, ALIGNMENT, class_of, class_bytes
 from .device import OutOfMemoryError
 from .sizes cimport mul_overflow
 from .dtypes import cpu_device
+from . import display
 cimport cython
 
 cdef extern from *:
@@ -124,7 +125,7 @@ def require(nbytes: int) -> None:
 
 cdef str refusal(object nbytes):
     cdef str most = f"; the limit is {memory_limit} bytes" if memory_limit < <size_t>1 << 62 else ""
-    return (f"flambeau: cannot allocate {nbytes} bytes on the CPU: tensors hold {held_bytes} bytes and the cache "
+    return (f"{display.NAME}: cannot allocate {nbytes} bytes on the CPU: tensors hold {held_bytes} bytes and the cache "
             f"{cached_bytes} bytes{most}")
 
 
@@ -212,7 +213,7 @@ cdef Storage new_storage_on(Device device, size_t nbytes):
         s.on, s.length = device, nbytes
         return s
     if nbytes > MOST_BYTES:
-        raise OutOfMemoryError(f"flambeau: cannot allocate {nbytes} bytes on {device.place}")
+        raise OutOfMemoryError(f"{display.NAME}: cannot allocate {nbytes} bytes on {device.place}")
     block = class_of(nbytes)
     s.address = device.acquire(nbytes, block)
     s.on, s.stream = device, device.stream
@@ -273,7 +274,7 @@ cdef class Storage:
         PyBuffer_FillInfo(buffer, self, self.data, self.length, not self.writable, flags)
 
     def __repr__(self):
-        return f"<flambeau.UntypedStorage of {self.length} bytes>"
+        return f"<{display.public('UntypedStorage')} of {self.length} bytes>"
 
 
 def storage_from_address(address: int, nbytes: int, owner, writable: bool = True) -> Storage:

@@ -17,7 +17,8 @@ from .sizes cimport mul_overflow, product_of, row_major, span_of
 from .dtypes cimport (
     BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, dtype_of, ITEMSIZE, CATEGORY, dtype, as_dtype, size_from, default_code,
 )
-from . import dtypes as _dtypes
+from . import display, dtypes as _dtypes
+from .provided import provided
 from operator import index as _index
 
 cdef extern from "Python.h":
@@ -112,7 +113,7 @@ cdef object beyond(str place, int ndim, const int64_t* sizes, const int64_t* str
     if strides != NULL:
         nbytes = nbytes * (last + 1)
     return OutOfMemoryError(
-        f"flambeau: cannot allocate {nbytes} bytes on {place}: Storage size calculation overflowed with sizes="
+        f"{display.NAME}: cannot allocate {nbytes} bytes on {place}: Storage size calculation overflowed with sizes="
         f"{list(size_from(ndim, sizes))}" + ("" if strides == NULL else f" and strides={list(size_from(ndim, strides))}"))
 
 
@@ -905,9 +906,8 @@ cdef class TensorBase:
             op = OP_GE
         found = late.binary(<object>operators[op], self, other)
         if found is NotImplemented and hasattr(other, "__array__"):
-            from ..make.literal import as_tensor  # NumPy would compare its array with the tensor as one object
-
-            return late.binary(<object>operators[op], self, as_tensor(other, device=self.device))
+            # NumPy would compare its array with the tensor as one object
+            return late.binary(<object>operators[op], self, provided["as_tensor"](other, device=self.device))
         return found
 
     def __neg__(self):

@@ -1,7 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Copies and conversions on the tape: one kernel, the identity."""
 from cpython.object cimport PyObject
+from ..base import display
 from ..base.dtypes cimport dtype
+from ..base.formats import contiguous_format, memory_format as Format, preserve_format
+from ..base.provided import provided
 from ..base.tensor cimport TensorBase
 from ..tape.modes cimport grad_enabled, wants_grad
 from .kernels cimport Operand, away
@@ -23,17 +26,15 @@ def clone(TensorBase input, *, memory_format=None) -> TensorBase:
     if memory_format is None:
         return copied(input, input.code, False)
     if plain(memory_format, "clone"):
-        return copied(input, input.code, str(memory_format) == "flambeau.contiguous_format")
-    from ..make.create import empty_like
-
-    return copy_(empty_like(input, memory_format=memory_format), input)
+        return copied(input, input.code, memory_format is contiguous_format)
+    return copy_(provided["empty_like"](input, memory_format=memory_format), input)
 
 
 cdef bint plain(object memory_format, str who) except -1:
     """Whether a memory format is none of those with channels last."""
-    if type(memory_format).__name__ != "memory_format":
-        raise TypeError(f"{who}(): argument 'memory_format' must be flambeau.memory_format, not {type(memory_format).__name__}")
-    return str(memory_format) in ("flambeau.contiguous_format", "flambeau.preserve_format")
+    if not isinstance(memory_format, Format):
+        raise TypeError(f"{who}(): argument 'memory_format' must be {display.public('memory_format')}, not {type(memory_format).__name__}")
+    return memory_format is contiguous_format or memory_format is preserve_format
 
 
 def to_dtype(TensorBase input, d: dtype, copy: bool = False) -> TensorBase:

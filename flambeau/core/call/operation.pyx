@@ -2,6 +2,7 @@
 """Operations as objects: a name, a signature, a compiled call."""
 from cpython.object cimport PyObject, PyTypeObject
 from ..base.tensor cimport late
+from ..base import display
 cimport cython
 
 cdef extern from "Python.h":
@@ -43,7 +44,7 @@ cdef class Op:
         return self if instance is None else PyMethod_New(self, instance)
 
     def __repr__(self):
-        return f"<flambeau operation {self.name}>"
+        return f"<{display.NAME} operation {self.name}>"
 
     def __reduce__(self):
         return getattr(self, "public_name", self.name)
@@ -60,7 +61,7 @@ cdef void make_callable(type cls, Op example) noexcept:
 
 cdef void prepare_op(Op op, str name, vectorcall_t run):
     op.name, op.call, op.run = name, enter, run
-    setattr(op, "__module__", "flambeau")
+    setattr(op, "__module__", display.NAME)
 
 
 cdef object enter(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):

@@ -21,6 +21,7 @@ from ..call.kernels cimport away, one_device
 from ..call.pointwise cimport copied, sum_to
 from ..call.layout cimport fits
 from ..base.parallel cimport parallel_for
+from ..base.provided import provided
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from ..tape.nodes cimport Node
 from ..tape.history cimport attach
@@ -440,10 +441,9 @@ cdef TensorBase multiplied_away(TensorBase a, int a_form, TensorBase b, int b_fo
         if addend is not None and addend is not out:
             away.copy(out, addend)
         if not library_product(out, form, a, a_form, b, b_form, alpha, beta, addend is not None):
-            from ...operations.moving.places import multiply as by_kernel
             before = alpha.real if floating else alpha.whole
             after = 0 if addend is None else beta.real if floating else beta.whole
-            by_kernel(out, form, a, a_form, b, b_form, before, after)
+            provided["device.multiply"](out, form, a, a_form, b, b_form, before, after)
     if into is not None:
         if out is not into:
             away.copy(into, out)

@@ -11,6 +11,7 @@ from cpython.object cimport PyObject
 from ..base.device cimport Device, Arguments, MAX_ARGUMENTS, device_for, is_forked
 from ..base.dtypes cimport dtype_of
 from ..base.memory import storage_from_address
+from ..base.provided import provided
 from ..base.sizes cimport mul_overflow
 from ..base.tensor cimport beyond, TensorBase, MAX_DIMS, alias, find_contiguous, new_strided_on, place_of, wrote
 from ..call.kernels cimport Plan, Launch, Family, Operand, away, one_device
@@ -69,8 +70,7 @@ cdef uint64_t handle_for(Family family, Device device, int dims, int folded, int
     found = family.loaded.get(key)
     if found is not None:
         return found
-    from ...devices import images
-
+    images = provided["images"]()
     image, digest, native = images.find(family.kernel, (dims, folded, width, wide), device.target, device.fingerprint)
     handle = device.load(image, images.SYMBOL)
     if not native:
@@ -361,6 +361,18 @@ cdef TensorBase pinned_for_first(TensorBase source):
 
 
 away.pinned = pinned_for_first
+
+
+def record_stream(TensorBase tensor not None, uint64_t stream) -> None:
+    """Keep the tensor's memory, once freed, until work that `stream` holds by then has run.  RuntimeError for a tensor that
+    is not on a device with several streams.
+    """
+    if tensor.storage.on is None or not tensor.storage.on.several_streams():
+        raise RuntimeError(f"record_stream(): argument 'self' must be on a cuda device, got {tensor.storage.device}")
+    if stream != tensor.storage.stream:
+        if tensor.storage.owner is None:
+            tensor.storage.owner = set()
+        tensor.storage.owner.add(stream)
 
 
 def is_pinned(TensorBase input not None, device=None) -> bool:

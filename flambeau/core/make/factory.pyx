@@ -7,6 +7,8 @@ from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, as_dtype, size_from
 from ..base.dtypes import cpu_device as _cpu_device
 from ..base.device cimport Device, default_place, device_for, placing
+from ..base import display
+from ..base.formats import layout, memory_format
 from ..base.tensor cimport TensorBase, MAX_DIMS, as_int, as_size, new_tensor_on, new_strided_on
 from ..call.operation cimport Op, prepare_op, make_callable
 from ..call.signature cimport MAX_BOUND, Signature
@@ -45,18 +47,10 @@ cdef Factory factory(str name, maker_t make, tuple names, int required, str doc)
 
 
 cdef int read_format(str who, object value) except -1:
-    """A memory format by its name, so that the public objects can live elsewhere."""
-    cdef str name = str(value).rpartition(".")[2]
-    if name == "contiguous_format":
-        return CONTIGUOUS_FORMAT
-    if name == "preserve_format":
-        return PRESERVE
-    if name == "channels_last":
-        return CHANNELS_LAST
-    if name == "channels_last_3d":
-        return CHANNELS_LAST_3D
-    raise TypeError(f"{who}(): argument 'memory_format' must be flambeau.memory_format, not "
-                    f"{type(value).__name__}")
+    """The number of a memory format."""
+    if not isinstance(value, memory_format):
+        raise TypeError(f"{who}(): argument 'memory_format' must be {display.public('memory_format')}, not {type(value).__name__}")
+    return value.value
 
 
 cdef int read_option(str who, object key, object value, Options* o) except -1:
@@ -81,10 +75,8 @@ cdef int read_option(str who, object key, object value, Options* o) except -1:
                 raise TypeError(f"{who}(): argument 'out' must be Tensor, not {type(value).__name__}")
             o.out = <PyObject*>value
     elif key == "layout":
-        if value is not None and type(value).__name__ != "layout":
-            raise TypeError(f"{who}(): argument 'layout' must be flambeau.layout, not {type(value).__name__}")
-        if value is not None and not str(value).endswith("strided"):
-            raise RuntimeError(f"{who}(): only the strided layout is supported, got {value}")
+        if value is not None and not isinstance(value, layout):
+            raise TypeError(f"{who}(): argument 'layout' must be {display.public('layout')}, not {type(value).__name__}")
     elif key == "pin_memory":
         o.pinned = bool(value)
     else:

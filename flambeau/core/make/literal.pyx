@@ -6,6 +6,7 @@ A nested sequence is walked twice: `scan` finds the dtype, `put` writes the elem
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
+from ..base.provided import provide
 from ..base.dtypes cimport BOOL, I64, F32, F64, C64, C128, CATEGORY, PROMOTED, dtype_of, default_code
 from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer
 from .elements cimport Value, read_value, load, store, check_fits
@@ -440,3 +441,5 @@ as_tensor = factory("as_tensor", make_as_tensor, ("data", "dtype", "device"), 1,
     """)
 new_tensor_ = factory("new_tensor", make_new_tensor, ("input", "data"), 2,
                       "x.new_tensor(data) -> Tensor: a copy of data, in x's dtype where none is given.")
+
+provide("as_tensor", as_tensor)

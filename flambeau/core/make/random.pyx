@@ -10,6 +10,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cpython.object cimport PyObject
+from ..base import display
 from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY, ITEMSIZE, dtype_of
 from ..base.device cimport Device, device_for
 from ..base.memory cimport scratch
@@ -131,7 +132,7 @@ cdef class Generator:
         return (_generator_at, (self.key, self.offset, self.place))
 
     def __repr__(self):
-        return f"<flambeau.Generator seed={self.key} offset={self.offset}>"
+        return f"<{display.public('Generator')} seed={self.key} offset={self.offset}>"
 
 
 def _generator_at(key: int, offset: int, place) -> Generator:
@@ -156,7 +157,7 @@ cdef Generator generator_or_default(object given, str who):
     if given is None:
         return the_default
     if not isinstance(given, Generator):
-        raise TypeError(f"{who}(): argument 'generator' must be flambeau.Generator, not "
+        raise TypeError(f"{who}(): argument 'generator' must be {display.public('Generator')}, not "
                         f"{type(given).__name__}")
     return <Generator>given
 

@@ -116,7 +116,7 @@ cdef TensorBase joined(object tensors, object dim, bint new, str who):
     if n == 0:
         if new:
             raise RuntimeError("stack expects a non-empty TensorList")
-        raise ValueError(f"flambeau.{who}(): expected a non-empty list of Tensors")
+        raise ValueError(f"{who}(): expected a non-empty list of Tensors")
     code = -1
     for k in range(n):
         if not isinstance(<object>items[k], TensorBase):

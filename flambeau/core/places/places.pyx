@@ -14,6 +14,7 @@ from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from ..call.pointwise cimport sum_to
 from ..base.memory cimport scratch
 from ..base.parallel cimport parallel_for
+from ..base.provided import provided
 from ..views.strided cimport compact, expanded, reshaped, taped
 from ..call.copies import clone, copy_, to_dtype
 from .lines cimport ADD, SET, read_line, write_line
@@ -245,8 +246,7 @@ cdef TensorBase get_checked(TensorBase v, list indices, str label, object error,
     cdef TensorBase out
     cdef int64_t grain
     if v.storage.on is not None:
-        from ...operations.moving.places import get as on_device
-        out = <TensorBase>on_device(v, indices, negative)
+        out = <TensorBase>provided["device.index"](v, indices, negative)
         if taped(v):
             record_get(v, indices, out, label)
         return out
@@ -329,8 +329,7 @@ cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumul
     if accumulate and (v.code == BOOL or v.code == F16 or v.code == BF16):
         accumulate_wide(v, indices, values, who, error, negative)
     elif v.storage.on is not None:
-        from ...operations.moving.places import put as on_device
-        on_device(v, indices, clone(values) if values.storage is v.storage else values, accumulate, negative)
+        provided["device.index_put"](v, indices, clone(values) if values.storage is v.storage else values, accumulate, negative)
     else:
         find_places(&p, v, indices, error, negative)
         set_grad(False)

@@ -15,6 +15,7 @@ from ..base.tensor cimport (
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from ..tape.inplace cimport check_in_place
 from ..base.parallel cimport parallel_for
+from ..base.provided import provided
 from ..views.strided cimport expanded, reshaped, taped
 from ..call.copies import clone, copy_, to_dtype
 from .lines cimport SET, ADD, MULTIPLY, LEAST, GREATEST, read_line, write_line
@@ -169,8 +170,7 @@ def gather(TensorBase input not None, dim, TensorBase index not None, *, sparse_
     cdef TensorBase out, alive
     cdef int64_t grain
     if input.storage.on is not None and index.count:
-        from ...operations.moving.places import gather as on_device
-        out = <TensorBase>on_device(input, d, index)
+        out = <TensorBase>provided["device.gather"](input, d, index)
     else:
         out = new_tensor_on(input.storage.on, index.rank, index.sizes, input.code)
     if index.count and input.storage.on is None:
@@ -267,8 +267,7 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
         finally:
             set_grad(before)
     if input.storage.on is not None:
-        from ...operations.moving.places import write_at as on_device
-        on_device(input, src, index, d, "set" if how == SET else ("add", "mul", "min", "max")[how])
+        provided["device.write_along"](input, src, index, d, "set" if how == SET else ("add", "mul", "min", "max")[how])
         return 0
     alive = read_walk(&w, input, src, index, d, who)
     check_inside(&w, d, who)

@@ -2,6 +2,7 @@
 """Calls of a user's `autograd.Function`."""
 from libc.stdlib cimport calloc, free
 from ..base.dtypes cimport dtype_of, CATEGORY, size_from
+from ..base.provided import provided
 from ..base.tensor cimport IN_FUNCTION, TensorBase, alias
 from .modes cimport FORWARD, grad_enabled, wants_grad
 from .nodes cimport Node
@@ -69,9 +70,7 @@ cdef class FunctionNode(Node):
         if self.context._materialize:
             for k in range(len(grads)):
                 if grads[k] is None and self.shapes[k] is not None:
-                    from ..make.create import zeros
-
-                    grads[k] = zeros(self.shapes[k][0], dtype=self.shapes[k][1], device=self.shapes[k][2])
+                    grads[k] = provided["zeros"](self.shapes[k][0], dtype=self.shapes[k][1], device=self.shapes[k][2])
         self.context._node = self
         try:
             found = self.function.backward(self.context, *grads)

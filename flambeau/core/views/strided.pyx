@@ -12,6 +12,7 @@ from ..base.dtypes cimport F16, BF16, F32, CATEGORY, dtype_of, size_from
 from ..base.tensor cimport (
     MAX_DIMS, ON_TAPE, OP_ADD, OP_DIV, OP_EQ, UNRECORDED, TensorBase, alias, late, new_tensor_on, operator_for, pointer,
 )
+from ..base.provided import provided
 from ..tape.modes cimport REVERSE, grad_enabled, set_grad, wants_grad
 from ..tape.nodes cimport Node
 from ..tape.history cimport attach
@@ -181,8 +182,7 @@ cdef TensorBase put_in_place(TensorBase g, int rank, const int64_t* sizes, const
     clear(out)
     if g.count:
         if adds:
-            from ...operations.moving.places import add_strided
-            add_strided(out, g, [strides[k] for k in range(g.rank)], offset)
+            provided["device.add_strided"](out, g, [strides[k] for k in range(g.rank)], offset)
         else:
             put(out, offset, strides, g)
     if taped(g):

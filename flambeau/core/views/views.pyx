@@ -17,6 +17,8 @@ from ..call.signature cimport signature_of
 from ..call.operation cimport Op, make_callable, prepare_op
 from ..base.sizes cimport add_overflow, mul_overflow, product_of, row_major, scaled, span_of
 from .geometry cimport compact_strides, diagonal_cut, load, unfold_cut
+from ..base import display
+from ..base.formats import channels_last_3d, contiguous_format, memory_format as Format, preserve_format
 from .strided cimport GeometryNode, copy_as, permuted, read_dim, same_elements, strided, swapped, taped, view_of
 from ..tape.formulas import record
 from ..tape.inplace import set_complex_views as _set_complex_views
@@ -961,10 +963,11 @@ def is_contiguous(TensorBase input not None, memory_format=None) -> bool:
     """
     cdef int64_t n = 1
     cdef int k, d
-    cdef str wanted = "" if memory_format is None else str(memory_format).rpartition(".")[2]
-    if wanted in ("", "contiguous_format", "preserve_format"):
+    if memory_format is None or memory_format is contiguous_format or memory_format is preserve_format:
         return input.contiguous
-    if input.rank != (5 if wanted == "channels_last_3d" else 4):
+    if not isinstance(memory_format, Format):
+        raise TypeError(f"is_contiguous(): argument 'memory_format' must be {display.public('memory_format')}, not {type(memory_format).__name__}")
+    if input.rank != (5 if memory_format is channels_last_3d else 4):
         return False
     for k in range(input.rank):  # channels, then the others from the last to the first
         d = 1 if k == 0 else input.rank - k if k < input.rank - 1 else 0

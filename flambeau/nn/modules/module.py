@@ -527,7 +527,7 @@ class Module(StateDictMixin):
             grad = parameter.grad
             with no_grad():
                 data = fn(parameter)
-                grad_data = None if grad is None else fn(grad)
+                grad_data: Any = None if grad is None else fn(grad)
             parameter.data = data
             if grad is not None:
                 grad.data = grad_data

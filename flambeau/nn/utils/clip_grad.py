@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from ..._tensor import Tensor
 from ...autograd.grad_mode import no_grad
-from ...core.make.literal import tensor as literal
+from ...core.make.literal import tensor as new_tensor
 from ...core.places.join import stack
-from ...operations.rows.summaries import vector_norm
+from ...operations.rows.norms import vector_norm
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -37,7 +37,7 @@ def get_total_norm(
     tensors = _listed(tensors)
     norm_type = float(norm_type)
     if not tensors:
-        return literal(0.0)
+        return new_tensor(0.0)
     with no_grad():
         device = tensors[0].device
         norms = [vector_norm(tensor, norm_type).to(device) for tensor in tensors]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..._tensor import Tensor
+from ...core.base import display
 from ...core.places.join import cat
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
@@ -33,7 +34,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
         TypeError: `vec` is no tensor, or the tensors are on different devices.
     """
     if not isinstance(vec, Tensor):
-        raise TypeError(f"expected flambeau.Tensor, but got: {type(vec).__name__}")
+        raise TypeError(f"expected {display.public('Tensor')}, but got: {type(vec).__name__}")
     parameters = list(parameters)
     _check_one_device(parameters)
     begin = 0

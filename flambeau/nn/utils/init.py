@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from flambeau.nn.modules.module import Module
+from ..modules.module import Module
 
 __all__ = ["skip_init"]
 

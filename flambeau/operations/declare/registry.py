@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from ...core.base import display
 from ...core.base.device import OutOfMemoryError
 from ...core.base.tensor import TensorBase
 from ...core.call.copies import clone as copied_by
@@ -158,7 +159,7 @@ def call_as(function: Callable | None, place: str) -> None:
     head, _, name = place.rpartition(".")
     if name.startswith("_") or not isinstance(function, (types.FunctionType, Op)):
         return
-    function.__module__ = "flambeau" if head in ("", "Tensor") else f"flambeau.{head}"
+    function.__module__ = display.NAME if head in ("", "Tensor") else display.public(head)
     public = place if head == "Tensor" else name
     if isinstance(function, Op):
         function.public_name = public

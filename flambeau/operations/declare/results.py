@@ -8,6 +8,7 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...core.base import display
 from ...core.base.tensor import TensorBase
 from ...core.call.out import category, into  # noqa: F401  what declares finds both here
 from ...core.places.join import stack
@@ -16,7 +17,7 @@ from ...core.views.views import view_as_complex, view_as_real
 
 def named_result(name: str, *fields: str) -> Any:
     """The class of an operation's results that have names; `flambeau.return_types` has them all, and pickle finds them there."""
-    made = RESULTS[name] = namedtuple(name, fields, module="flambeau.return_types")  # type: ignore[misc]
+    made = RESULTS[name] = namedtuple(name, fields, module=display.public("return_types"))  # type: ignore[misc]
     return made
 
 

@@ -18,6 +18,7 @@ from .lapack import (
     INT32,
     LinAlgError,
     _numpy,
+    _solve,
     _triangular,
     by_matrix,
     checked,
@@ -357,8 +358,6 @@ def _eig_gradient(grads: tuple, L: TensorBase, V: TensorBase, is_complex: bool) 
 
     C. Boeddeker et al., "On the computation of complex-valued gradients" (2019), equation 4.77.
     """
-    from .lapack import _solve
-
     to_L, to_V = grads
     inner = None
     if to_V is not None:

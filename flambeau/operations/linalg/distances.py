@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...autograd.grad_mode import enable_grad, unrecorded
 from ...core import tape
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
+from ...core.tape.contexts import enable_grad, unrecorded
 from ..declare import checks
 from ..declare.registry import library
 from ..moving.joining import cat
 from ..moving.shaping import broadcast_shapes
-from ..rows.summaries import vector_norm
+from ..rows.norms import vector_norm
 
 MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 BLOCK = 1 << 18  # differences that are held at a time

@@ -19,13 +19,12 @@ from ..declare import host
 from ..declare.host import Result, holds, without_data
 from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result
-from ..pointwise.complex_numbers import conj
+from ..declare.shapes import broadcast
 
 # mypy reads the names of the tuples' classes as if they had to be those of the variables
 cholesky_ex_result = named_result("linalg_cholesky_ex", "L", "info")
 inv_ex_result = named_result("linalg_inv_ex", "inverse", "info")
 solve_ex_result = named_result("linalg_solve_ex", "result", "info")
-slogdet_result = named_result("linalg_slogdet", "sign", "logabsdet")
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 INT32 = by_name["int32"]
@@ -160,13 +159,11 @@ def solve_triangular(
 
 def same_batch(who: str, a: TensorBase, b: TensorBase) -> tuple[TensorBase, TensorBase]:
     """Two stacks of matrices with their batch dimensions broadcast; RuntimeError where dtypes differ."""
-    from ..moving.shaping import broadcast_shapes
-
     if a.dtype != b.dtype:
         raise RuntimeError(
             f"{who}: Expected A and B to have the same dtype, but found {a.dtype} and {b.dtype} instead"
         )
-    batch = tuple(broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2])))
+    batch = broadcast((tuple(a.shape[:-2]), tuple(b.shape[:-2])))
     return a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
 
 
@@ -300,69 +297,6 @@ def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: b
     if check_errors or holds(info == 0):
         return solve_ex_result(solve(A, B, left=left), info)
     return solve_ex_result(B * float("nan"), info)
-
-
-# --- determinants ---------------------------------------------------------------------------------------------------------
-@library("lapack", "linalg.det", "det", "Tensor.det", reference="numpy.linalg.det")
-def det(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
-    """The determinant of square matrices.
-
-    >>> import flambeau
-    >>> flambeau.linalg.det(flambeau.tensor([[2., 1.], [0., 4.]]))
-    tensor(8.)
-    """
-    checked("linalg.det", A)
-    found = computed("linalg.det", Result(A.shape[:-2], A.dtype), _numpy("det"), A)
-    record("LinalgDet", _det_gradient, (A,), found, (A, found))
-    return into(out, found, "linalg.det")
-
-
-def _det_gradient(grad: TensorBase, A: TensorBase, found: TensorBase) -> tuple:
-    """grad · (matrix of cofactors)*: det · A⁻ᴴ, or U diag(∏ of the other singular values) Vᴴ where one is singular."""
-    if not A.numel():
-        return (A * 0.0,)
-    if holds(found.detach() != 0):
-        return ((grad * conj(found)).unsqueeze(-1).unsqueeze(-1) * inv(A).mH,)
-    from .decompositions import svd
-
-    U, S, Vh = svd(A, full_matrices=False)
-    n = A.shape[-1]
-    rows = S.unsqueeze(-2).expand(*S.shape[:-1], n, n)
-    others = rows.masked_fill(identity(n, S).bool(), 1.0).prod(-1)
-    turn = conj(det(U) * det(Vh))
-    return ((grad * turn).unsqueeze(-1).unsqueeze(-1) * matmul(U * others.unsqueeze(-2).to(A.dtype), Vh),)
-
-
-@library("lapack", "linalg.slogdet", "slogdet", "Tensor.slogdet")
-@accepts_out
-def slogdet(A: TensorBase) -> tuple:
-    """Sign (of modulus 1, or 0) and logarithm of the modulus of the determinant, as a named tuple (sign, logabsdet)."""
-    checked("linalg.slogdet", A)
-    rules = [Result(A.shape[:-2], A.dtype), Result(A.shape[:-2], real_dtype(A))]
-    sign, logabs = computed("linalg.slogdet", rules, _numpy("slogdet"), A)
-    record("LinalgSlogdet", _slogdet_gradient, (A,), (sign, logabs), (A, sign))
-    return slogdet_result(sign, logabs)
-
-
-def _slogdet_gradient(grads: tuple, A: TensorBase, sign: TensorBase) -> tuple:
-    """(∂ log|det| - i Im(∂sign* sign)) A⁻ᴴ."""
-    to_sign, to_log = grads
-    scale = to_log
-    if A.is_complex():
-        scale = 0.0 if to_log is None else to_log.to(A.dtype)
-        if to_sign is not None:
-            scale = scale - 1j * (to_sign.conj() * sign).imag.to(A.dtype)
-    if scale is None:
-        return (A * 0.0,)
-    return (scale.unsqueeze(-1).unsqueeze(-1) * inv(A).mH,)
-
-
-@library("lapack", "logdet", "Tensor.logdet")
-def logdet(A: TensorBase) -> TensorBase:
-    """Logarithm of the determinant: NaN where it is negative, -inf where it is 0."""
-    checked("logdet", A)
-    sign, logabs = slogdet(A)
-    return logabs + sign.log()
 
 
 # --- Cholesky -------------------------------------------------------------------------------------------------------------

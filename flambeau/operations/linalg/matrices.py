@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..._typeinfo import finfo
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ...core.make.create import arange
@@ -16,12 +17,14 @@ from ..declare import checks
 from ..declare.host import Result, holds
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, into, named_result
+from ..declare.shapes import wrapped as _wrapped
 from ..moving.joining import cat
-from ..moving.shaping import _wrapped, broadcast_shapes
+from ..moving.shaping import broadcast_shapes
 from ..moving.shaping import cross as _cross
 from ..moving.viewing import real
 from ..pointwise.complex_numbers import conj
-from ..rows.summaries import check_norm, sum_to_size, vector_norm
+from ..rows.norms import check_norm, vector_norm
+from ..rows.reductions import sum_to_size
 from . import decompositions as dec
 from . import lapack
 from .lapack import checked, computed, identity, inv, record, same_batch, solve_triangular
@@ -155,6 +158,30 @@ def linalg_norm(
     return into(out, vector_norm(A, ord, dim, keepdim, dtype=dtype), "linalg.norm")
 
 
+def _number(p) -> float | None:
+    """The order of a norm that has a name; None for the nuclear norm, which is none of vectors."""
+    if isinstance(p, (int, float)):
+        return float(p)
+    return {"fro": 2.0, "inf": math.inf, "-inf": -math.inf}.get(p)
+
+
+@library("composite", "norm", "Tensor.norm")
+def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    """The p-norm over `dim` (all by default): (Σ |x|^p)^(1/p), the largest |x| for inf, the count of
+    non-zeros for 0.
+    """
+    order = _number(2.0 if p is None else p)
+    if order is None:
+        return linalg_norm(input, p, dim, keepdim, dtype=dtype, out=out)
+    return vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
+
+
+@library("composite", "nuclear_norm")
+def nuclear_norm(input: TensorBase, dim: Any = (-2, -1), keepdim: bool = False) -> TensorBase:
+    """Sum of the singular values of matrices."""
+    return matrix_norm(input, "nuc", dim, keepdim)
+
+
 @library("composite", "linalg.cond")
 def cond(A: TensorBase, p: Any = None, *, out: TensorBase | None = None) -> TensorBase:
     """The condition number: norm(A) · norm(A⁻¹), for p 2 (the default) and -2 by singular values; inf for a singular matrix."""
@@ -177,8 +204,6 @@ def _tolerance(who: str, S: TensorBase, A: TensorBase, atol: Any, rtol: Any) -> 
     """max(atol, rtol · largest), one for each matrix; rtol is by default the dtype's epsilon times the larger side, or 0
     where atol is given.
     """
-    from ..._typeinfo import finfo
-
     for name, given in (("atol", atol), ("rtol", rtol)):
         if isinstance(given, TensorBase) and given.is_complex():
             raise RuntimeError(f"{who}: {name} tensor of complex type is not supported.")

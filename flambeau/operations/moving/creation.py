@@ -1,12 +1,18 @@
 """Creating tensors, NumPy and other libraries' arrays, and the generator: compiled functions under their
-public names.
+public names; and what Python adds to them.
 """
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+from ...core.base.dtypes import dtype, get_default_dtype
+from ...core.base.tensor import TensorBase
 from ...core.make import bridge, create, elements, literal
 from ...core.make import random as generator
-from ..declare.registry import register
+from ..declare.registry import library, register
+from ..declare.results import into
 
 for _module, _names in (
     (
@@ -33,3 +39,51 @@ for _module, _names in (
             _name, "creation", getattr(_module, _name), places=(f"Tensor.{_name}",), differentiable=False
         )
 register("new_tensor", "creation", literal.new_tensor_, places=("Tensor.new_tensor",), differentiable=False)
+
+
+@library("composite", "fill_diagonal_", "Tensor.fill_diagonal_")
+def fill_diagonal_(self: TensorBase, fill_value: float, wrap: bool = False) -> TensorBase:
+    """The main diagonal set to a number, in place; `wrap` starts it again below the square part of a tall matrix.
+
+    RuntimeError for a vector, and for more than two dimensions unless all are of one size.
+    """
+    if self.ndim < 2:
+        raise RuntimeError(f"fill_diagonal_(): dimensions must larger than 1, got {self.ndim}")
+    if self.ndim > 2 and len(set(self.shape)) > 1:
+        raise RuntimeError(
+            f"fill_diagonal_(): all dimensions of input must be of equal length, got {list(self.shape)}"
+        )
+    if self.ndim > 2:
+        place = create.arange(self.shape[0], device=self.device)
+        self[(place,) * self.ndim] = fill_value
+        return self
+    rows, columns = self.shape
+    self.diagonal().fill_(fill_value)
+    if wrap:
+        for start in range(columns + 1, rows, columns + 1):
+            self[start:].diagonal().fill_(fill_value)
+    return self
+
+
+@library("creation", "range", name="closed_range", differentiable=False)
+def closed_range(
+    start: float,
+    end: float,
+    step: float = 1,
+    *,
+    out: TensorBase | None = None,
+    dtype: dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> TensorBase:
+    """Numbers from `start` to `end`, both included, `step` apart, as floating-point numbers; `arange` leaves out the end."""
+    if step == 0 or (end - start) * step < 0:
+        raise RuntimeError(
+            f"range(): upper bound and lower bound inconsistent with step sign: {start} to {end} by {step}"
+        )
+    count = math.floor((end - start) / step) + 1
+    found = (
+        create.arange(count, dtype=dtype or get_default_dtype(), layout=layout, device=device) * step + start
+    )
+    return into(out, found, "range").requires_grad_(requires_grad)

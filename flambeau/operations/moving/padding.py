@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...autograd.grad_mode import unrecorded
 from ...codegen import expr as ex
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import zeros
 from ...core.make.elements import check_number
+from ...core.tape.contexts import unrecorded
 from ..declare.indexed import indexed, scatter
 from ..declare.registry import library
 from ..declare.results import each_part
@@ -173,3 +173,9 @@ def _taken_back(grad: TensorBase, start: tuple[int, ...], sizes: tuple[int, ...]
         if n != grad.shape[axis]:
             grad = grad.narrow(axis, first, n)
     return grad
+
+
+@library("composite", "constant_pad_nd")
+def constant_pad_nd(input: TensorBase, pad_: Sequence[int], value: float = 0) -> TensorBase:
+    """`nn.functional.pad` with a constant."""
+    return pad(input, tuple(pad_), "constant", value)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
 from ...core.base.tensor import TensorBase
-from ..declare import checks
 from ..declare.half_types import in_float32
 from ..declare.registry import library
 from ..declare.results import copied
@@ -74,24 +71,3 @@ def local_response_norm(
     mean = windows.sum(-1).div(size, rounding_mode="trunc") if whole else windows.mean(-1)
     mean = mean.transpose(1, -1)
     return input / (mean * alpha + k) ** beta
-
-
-@library("random", "nn.functional.rrelu")
-def rrelu(
-    input: TensorBase,
-    lower: float = 1.0 / 8,
-    upper: float = 1.0 / 3,
-    training: bool = False,
-    inplace: bool = False,
-) -> TensorBase:
-    """x above 0, else x times a random slope in [lower, upper]; outside training the mean slope (Xu et al. 2015)."""
-    from ..pointwise.arithmetic import where
-
-    if not (math.isfinite(lower) and math.isfinite(upper)):
-        raise RuntimeError(f"rrelu(): lower and upper must be finite, got {lower} and {upper}")
-    if lower > upper:
-        raise RuntimeError(f"rrelu(): lower must be at most upper, got {lower} and {upper}")
-    checks.floating("rrelu", input=input)
-    slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
-    found = where(input > 0, input, input * slope)
-    return input.copy_(found) if inplace else found

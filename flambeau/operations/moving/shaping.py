@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from ...autograd.grad_mode import unrecorded
 from ...codegen import functions as fn
 from ...core import tape
 from ...core.base.dtypes import Size, by_name
@@ -16,14 +15,16 @@ from ...core.call.pointwise import InPlaceOp
 from ...core.make.bridge import from_numpy
 from ...core.make.create import arange, zeros
 from ...core.places.join import flipped
+from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.half_types import in_float32
 from ..declare.host import holds, needs_data, without_data
 from ..declare.pointwise import EVERY, pointwise
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, copied, into
+from ..declare.shapes import broadcast
+from ..declare.shapes import wrapped as _wrapped
 from ..pointwise.complex_numbers import complex_of
-from ..rows.scans import _wrapped
 from .joining import cat, stack
 
 INT32, INT64 = by_name["int32"], by_name["int64"]
@@ -465,20 +466,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
     flambeau.Size([3, 4])
     """
     given = [_tuple(s) for s in shapes]
-    found = [1] * max((len(s) for s in given), default=0)
-    for shape in given:
-        for d in range(1, len(shape) + 1):
-            size, known = shape[-d], found[-d]
-            if size < 0:
-                raise ValueError(f"broadcast_shapes(): a size must be non-negative, got {list(shape)}")
-            if known == 1:
-                found[-d] = size
-            elif size not in (1, known):
-                raise RuntimeError(
-                    "broadcast_shapes(): Shape mismatch: objects cannot be broadcast to a single shape: "
-                    f"{[list(s) for s in given]}"
-                )
-    return Size(found)
+    return Size(broadcast(given))
 
 
 @library("shape", "broadcast_tensors")

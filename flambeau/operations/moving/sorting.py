@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...autograd.grad_mode import unrecorded
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.order import order
+from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.host import Result, computed, holds
 from ..declare.registry import library, register
 from ..declare.results import into, named_result
+from ..declare.shapes import wrapped as _wrapped
 from ..pointwise.copying import to_dtype
-from ..rows.scans import _wrapped
 
 sort_result = named_result("sort", "values", "indices")
 topk_result = named_result("topk", "values", "indices")

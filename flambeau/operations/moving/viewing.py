@@ -102,3 +102,22 @@ def _part(function) -> property:
 
 for _function in (real, imag):
     setattr(Tensor, _function.__name__, _part(_function))
+
+
+# --- copies of views, and views under older names ------------------------------
+@library("composite", "narrow_copy", "Tensor.narrow_copy")
+def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """A copy of `narrow`."""
+    return input.narrow(dim, start, length).clone()
+
+
+@library("composite", "unsafe_split", "Tensor.unsafe_split")
+def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple:
+    """`split`."""
+    return tensor.split(split_size, dim)
+
+
+@library("composite", "unsafe_chunk", "Tensor.unsafe_chunk")
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
+    """`chunk`."""
+    return input.chunk(chunks, dim)

@@ -1,12 +1,22 @@
-"""Activation functions of neural networks: pointwise, with their derivatives where a shorter one is known."""
+"""Activation functions of neural networks: pointwise, with their derivatives where a shorter one is known; then as
+`nn.functional` has them, with `inplace` and choices by name.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from ...codegen import functions as fn
+from ...core.base.tensor import TensorBase
 from ...core.call.operation import rename
+from ...core.call.pointwise import InPlaceOp
+from ...core.make.elements import check_number
+from ..declare import checks
 from ..declare.pointwise import BOOL, COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
+from ..declare.registry import library, register
+from ..pointwise.arithmetic import where
+from ..pointwise.elementary import tanh
 
 _SQRT_HALF, _INV_SQRT_2PI = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 
@@ -272,3 +282,184 @@ def _(grad, input, threshold):
 # What public functions compute with them is called by the public name, in errors and on the tape.
 for _op, _name in ((gelu_erf, "gelu"), (gelu_tanh, "gelu"), (prelu_of, "prelu"), (threshold_of, "threshold")):
     rename(_op, _name)
+
+
+# --- as `nn.functional` has them ------------------------------
+def _check_celu(input: TensorBase, alpha: float) -> None:
+    if alpha == 0:
+        raise RuntimeError("celu(): alpha cannot be 0")
+
+
+def _check_hardtanh(input: TensorBase, min_val: float, max_val: float) -> None:
+    if min_val > max_val:
+        raise ValueError(f"hardtanh(): min_val cannot be greater than max_val, got {min_val} and {max_val}")
+    if not input.is_floating_point():
+        check_number(min_val, input, "hardtanh")
+        check_number(max_val, input, "hardtanh")
+    if input.dtype.name == "uint8" and min(min_val, max_val) < 0:
+        raise RuntimeError(
+            f"hardtanh(): negative limits of an unsigned type: got min_val={min_val} for {input.dtype}"
+        )
+
+
+def _with_inplace(op, *params: tuple[str, float], check: Callable | None = None) -> None:
+    """`name(input, *params, inplace=False)` over a pointwise operation; `check(input, …params)` raises for values that it does
+    not take.
+    """
+    name = op.name
+    written = InPlaceOp(op, name + "_")
+    function: Callable
+    if params:
+
+        def with_params(input, *given, inplace=False, **named):
+            values = dict(params)
+            if len(given) > len(params):
+                inplace, given = given[-1], given[:-1]
+            values.update(zip(values, given))
+            values.update(named)
+            if check is not None:
+                check(input, **values)
+            return (written if inplace else op)(input, **values)
+
+        function = with_params
+    else:
+
+        def plain(input, inplace=False):
+            return written(input) if inplace else op(input)
+
+        function = plain
+    function.__name__ = function.__qualname__ = name
+    shown = ", ".join(f"{n}={v}" for n, v in params)
+    function.__doc__ = f"{name}(input, {shown + ', ' if shown else ''}inplace=False): {op.__doc__}"
+    in_place = None if name in ("silu", "mish", "hardsigmoid", "hardswish", "relu6") else written
+    register(
+        f"{name}_function",
+        "composite",
+        function,
+        places=(f"nn.functional.{name}",),
+        in_place=in_place,
+        thin=True,
+    )
+
+
+for _op, *_params in (
+    (relu,),
+    (relu6,),
+    (leaky_relu, ("negative_slope", 0.01)),
+    (elu, ("alpha", 1.0)),
+    (selu,),
+    (silu,),
+    (mish,),
+    (hardsigmoid,),
+    (hardswish,),
+):
+    _with_inplace(_op, *_params)
+_with_inplace(celu, ("alpha", 1.0), check=_check_celu)
+_with_inplace(hardtanh, ("min_val", -1.0), ("max_val", 1.0), check=_check_hardtanh)
+
+
+@library("composite", "nn.functional.softshrink", name="softshrink_function", thin=True)
+def softshrink_function(input: TensorBase, lambd: float = 0.5) -> TensorBase:
+    """x moved by `lambd` towards 0, where it stays; `lambd` is at least 0 and finite."""
+    if not 0.0 <= lambd <= 3.4028234663852886e38:
+        raise RuntimeError(f"softshrink(): lambd must be a finite number of at least 0, but found {lambd}")
+    return softshrink(input, lambd=lambd)
+
+
+@library("composite", "nn.functional.gelu", thin=True)
+def gelu(input: TensorBase, approximate: str = "none") -> TensorBase:
+    """x · Φ(x), by erf or, with approximate="tanh", by tanh (Hendrycks and Gimpel 2016)."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError(f"gelu(): approximate argument must be either none or tanh, got {approximate!r}")
+    return gelu_erf(input) if approximate == "none" else gelu_tanh(input)
+
+
+_written_threshold = InPlaceOp(threshold_of, "threshold_")
+
+
+def threshold(input: TensorBase, threshold: float, value: float, inplace: bool = False) -> TensorBase:
+    """x where it exceeds the threshold, else `value`."""
+    if not input.is_floating_point():
+        check_number(threshold, input, "threshold")
+        check_number(value, input, "threshold")
+    return (_written_threshold if inplace else threshold_of)(input, threshold=threshold, value=value)
+
+
+def threshold_(input: TensorBase, threshold: float, value: float) -> TensorBase:
+    """`threshold` in place."""
+    return _written_threshold(input, threshold=threshold, value=value)
+
+
+register(
+    "threshold",
+    "composite",
+    threshold,
+    places=("threshold", "nn.functional.threshold"),
+    in_place=threshold_,
+    thin=True,
+)
+
+library("composite", "nn.functional.tanh", name="tanh_function", thin=True)(tanh)
+
+
+def prelu(input: TensorBase, weight: TensorBase) -> TensorBase:
+    """input above 0, weight · input elsewhere; `weight` has one element or one a channel (dimension 1)."""
+    if weight.ndim > 1:
+        raise RuntimeError(
+            f"prelu(): Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
+        )
+    if weight.numel() != 1:
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if weight.numel() != channels:
+            raise RuntimeError(
+                "prelu(): Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+                f"{weight.numel()} and channel size = {channels}."
+            )
+        weight = weight.reshape([-1 if d == 1 else 1 for d in range(max(input.ndim, 2))])
+        weight = weight if input.ndim > 1 else weight.reshape(())
+    elif weight.ndim:
+        weight = weight.reshape([1] * input.ndim)
+    return prelu_of(input, weight)
+
+
+register(
+    "prelu",
+    "composite",
+    prelu,
+    places=("prelu", "Tensor.prelu", "nn.functional.prelu"),
+    thin=True,
+)
+
+
+@library("composite", "nn.functional.glu")
+def glu(input: TensorBase, dim: int = -1) -> TensorBase:
+    """First half times the sigmoid of the second, along `dim` (Dauphin et al. 2016)."""
+    if input.ndim == 0:
+        raise RuntimeError("glu(): does not support 0-dimensional tensors as input")
+    if not input.is_floating_point():
+        checks.floating("glu", input=input)
+    if not -input.ndim <= dim < input.ndim:
+        raise IndexError(f"glu(): argument 'dim' must be in [{-input.ndim}, {input.ndim - 1}], got {dim}")
+    size = input.shape[dim]
+    if size % 2:
+        raise RuntimeError(f"glu(): Halving dimension must be even, but dimension {dim} is size {size}")
+    return input.narrow(dim, 0, size // 2) * input.narrow(dim, size // 2, size // 2).sigmoid()
+
+
+@library("random", "nn.functional.rrelu")
+def rrelu(
+    input: TensorBase,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> TensorBase:
+    """x above 0, else x times a random slope in [lower, upper]; outside training the mean slope (Xu et al. 2015)."""
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        raise RuntimeError(f"rrelu(): lower and upper must be finite, got {lower} and {upper}")
+    if lower > upper:
+        raise RuntimeError(f"rrelu(): lower must be at most upper, got {lower} and {upper}")
+    checks.floating("rrelu", input=input)
+    slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
+    found = where(input > 0, input, input * slope)
+    return input.copy_(found) if inplace else found

@@ -11,7 +11,7 @@ from ..declare import checks
 from ..declare.half_types import in_float32
 from ..declare.registry import library
 from ..random.dropout import dropout
-from ..rows.reductions import softmax_of
+from ..rows.softmax import softmax_of
 
 
 def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:

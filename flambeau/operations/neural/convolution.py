@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
-from ...autograd.grad_mode import unrecorded
 from ...codegen import build
 from ...codegen import convolution as tiles
 from ...codegen import expr as ex
@@ -26,6 +25,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib import convolution as core
 from ...core.make.create import tensor, zeros
+from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.indexed import indexed
 from ..declare.registry import register

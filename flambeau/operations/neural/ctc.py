@@ -10,7 +10,7 @@ from ..declare import checks
 from ..declare.registry import library
 from ..moving.joining import cat, stack
 from ..pointwise.arithmetic import where
-from ..rows.reductions import log_sum_exp
+from ..rows.softmax import log_sum_exp
 from .losses import check_reduction
 
 

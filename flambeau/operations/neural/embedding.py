@@ -57,8 +57,8 @@ def embedding(
 
 
 def _shorten(weight, input, max_norm: float, norm_type: float) -> None:
-    from ...autograd.grad_mode import unrecorded
-    from ..rows.summaries import vector_norm
+    from ...core.tape.contexts import unrecorded
+    from ..rows.norms import vector_norm
 
     if weight.is_meta:
         return

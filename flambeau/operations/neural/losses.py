@@ -18,7 +18,7 @@ from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import reduction, row
 from ..pointwise.arithmetic import where
-from ..rows.reductions import log_softmax_of
+from ..rows.softmax import log_softmax_of
 
 _REDUCTIONS = ("mean", "sum", "none")
 
@@ -510,7 +510,7 @@ def _cosine_losses(input1, input2, target, margin, reduction):
 @library("composite", "nn.functional.pairwise_distance", "pairwise_distance")
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of x1 - x2 + eps over the last dimension."""
-    from ..rows.summaries import vector_norm
+    from ..rows.norms import vector_norm
 
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
 

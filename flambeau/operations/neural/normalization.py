@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ..._typeinfo import finfo
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...core import tape
@@ -13,7 +14,7 @@ from ..declare.half_types import in_float32
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import row
-from ..rows.reductions import variance_and_mean
+from ..rows.moments import variance_and_mean
 
 
 def _alike(
@@ -144,8 +145,6 @@ def rms_norm(
     input: TensorBase, normalized_shape, weight: TensorBase | None = None, eps: float | None = None
 ) -> TensorBase:
     """input / √(mean of squares + eps) over the last dimensions, times weight (Zhang and Sennrich 2019)."""
-    from ..._typeinfo import finfo
-
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not (input.is_floating_point() or input.is_complex()):
         checks.floating("rms_norm", input=input)

@@ -11,13 +11,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...autograd.grad_mode import unrecorded
 from ...codegen import expr as ex
 from ...codegen import indexed as ix
 from ...codegen.kernels import lowest
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.half_types import in_float32
 from ..declare.indexed import indexed

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ...autograd import grad as gradients
-from ...autograd.grad_mode import unrecorded
 from ...codegen import functions as fn
 from ...core import tape
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import addmm
+from ...core.tape.contexts import unrecorded
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..moving.joining import cat, stack
@@ -123,9 +122,7 @@ def _recorded_gradients(grads, inputs):
     wanted = [x for x in inputs if x.requires_grad]
     pairs = [(out, g) for out, g in zip(_lstm_steps(*inputs), grads) if g is not None]
     found = iter(
-        gradients(
-            [out for out, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True
-        )
+        tape.run_backward([out for out, _ in pairs], [g for _, g in pairs], True, True, wanted, False)
     )
     return tuple(next(found) if x.requires_grad else None for x in inputs)
 

@@ -418,3 +418,19 @@ def grid_sample(
         value = value if weight is None else value * weight.unsqueeze(1)
         found = value if found is None else found + value
     return found.reshape(n, c, *places)
+
+
+def _sampler(n: int) -> None:
+    def function(
+        input: TensorBase, grid: TensorBase, interpolation_mode: int, padding_mode: int, align_corners: bool
+    ) -> TensorBase:
+        modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+        return grid_sample(input, grid, modes[interpolation_mode], paddings[padding_mode], align_corners)
+
+    function.__name__ = function.__qualname__ = f"grid_sampler_{n}d"
+    function.__doc__ = "`nn.functional.grid_sample`, its modes by number."
+    library("composite", function.__name__)(function)
+
+
+for _n in (2, 3):
+    _sampler(_n)

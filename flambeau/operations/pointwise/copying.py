@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ...core.base import dtypes
+from ...core.base import display, dtypes
 from ...core.base.dtypes import by_name, dtype
+from ...core.base.formats import preserve_format
 from ...core.base.tensor import TensorBase
 from ...core.call.copies import clone, contiguous, copy_, to_dtype
 from ...core.call.pointwise import set_identity
 from ...core.loops.launch import is_pinned, pin_memory, to_device
-from ...devices.cuda import record_stream as record_use
+from ...core.loops.launch import record_stream as record_use
 from ..declare.registry import library, register
 from .arithmetic import identity
 
@@ -56,7 +57,7 @@ def to(self, *args, **kwargs):
         moved = to_device(self, place, "to", False, non_blocking)
         copy = copy and moved is self
         self = moved
-    if layout is not None and str(layout) != "flambeau.preserve_format" and not self.is_contiguous(layout):
+    if layout is not None and layout is not preserve_format and not self.is_contiguous(layout):
         self, copy = clone(self, memory_format=layout), False
     return to_dtype(self, self.dtype if wanted is None else wanted, bool(copy))
 
@@ -106,7 +107,7 @@ _LEGACY_NAMES = {v: k for k, v in _LEGACY.items()}
 def legacy_type(self, dtype=None, non_blocking=False):
     """The legacy name of the tensor's type, or the tensor as another dtype (a dtype or such a name)."""
     if dtype is None:
-        return "flambeau." + _LEGACY_NAMES[self.dtype.name]
+        return display.public(_LEGACY_NAMES[self.dtype.name])
     if isinstance(dtype, str):
         name = dtype.rsplit(".", 1)[-1]
         if name not in _LEGACY:

@@ -31,7 +31,7 @@ from ...core.make.create import empty_like
 from ..declare.host import Result, computed
 from ..declare.registry import register
 from ..declare.results import category, into
-from ..moving.shaping import broadcast_shapes
+from ..declare.shapes import broadcast
 from .arithmetic import overwrite
 
 
@@ -84,7 +84,7 @@ class Hosted:
         kind = self.working(given)
         tensors = [to_dtype(g, kind) for g in given if isinstance(g, TensorBase)]
         if len(tensors) > 1:
-            shape = broadcast_shapes(*[tuple(t.shape) for t in tensors])
+            shape = broadcast([tuple(t.shape) for t in tensors])
             tensors = [t.expand(shape) for t in tensors]
         rest = iter(tensors)
         operands = [next(rest) if isinstance(g, TensorBase) else g for g in given]

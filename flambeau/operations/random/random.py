@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ...autograd.grad_mode import unrecorded
 from ...codegen import expr as ex
 from ...codegen import functions as fn
 from ...codegen import philox
@@ -23,6 +22,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import empty, empty_like
 from ...core.make.random import Generator, _reserve
+from ...core.tape.contexts import unrecorded
 from ...core.views.views import view_as_real
 from ..declare import checks
 from ..declare.host import Result, computed, holds

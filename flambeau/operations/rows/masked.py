@@ -10,15 +10,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..._typeinfo import iinfo
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
 from ..declare.host import holds
 from ..declare.registry import library
 from ..declare.results import category
-from ..moving.shaping import _wrapped
+from ..declare.shapes import wrapped as _wrapped
 from ..pointwise import arithmetic as a
 from . import reductions, scans
-from . import summaries as reduced
+from .norms import vector_norm
+from .softmax import logsumexp as _logsumexp
 
 FLOAT32, INT64 = by_name["float32"], by_name["int64"]
 
@@ -64,8 +66,6 @@ def _lowest(d: dtype) -> Any:
 
 
 def _limit(d: dtype, name: str, infinite: float) -> Any:
-    from ..._typeinfo import iinfo
-
     if category(d) == 0:
         return name == "max"
     return getattr(iinfo(d), name) if category(d) == 1 else infinite
@@ -92,8 +92,8 @@ def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     x = _widened(_filled(input, mask, 1), dtype)
     dims = _dims(dim, x)
     for d in sorted(dims, reverse=True):
-        x = reduced.prod(x, d, keepdim)
-    return x if dims else reduced.prod(x)
+        x = reductions.prod(x, d, keepdim)
+    return x if dims else reductions.prod(x)
 
 
 @_enter
@@ -174,7 +174,7 @@ def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     x = _as(input, dtype)
     filled = _filled(x, mask, _lowest(x.dtype))
     filled = filled if category(x.dtype) > 1 else filled.to(FLOAT32)
-    return reduced.logsumexp(filled, _dims(dim, x), keepdim).to(x.dtype)
+    return _logsumexp(filled, _dims(dim, x), keepdim).to(x.dtype)
 
 
 @_enter
@@ -191,7 +191,7 @@ def norm(input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The norm of order `ord` over `dim`."""
     order = float(ord) if ord is not None else 2.0
     x = _filled(_as(input, dtype), mask, math.inf if order < 0 else 0)
-    return reduced.vector_norm(x, order, _dims(dim, x) or None, keepdim)
+    return vector_norm(x, order, _dims(dim, x) or None, keepdim)
 
 
 def _spread(input, dim, unbiased, correction, keepdim, dtype, mask):

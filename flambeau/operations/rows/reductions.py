@@ -1,4 +1,6 @@
-"""Reductions and row functions: one declaration each, blocks, stages and kernels follow."""
+"""Reductions: one declaration each, blocks, stages and kernels follow; and those whose signature is more than
+(input, dim, keepdim).
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,19 @@ import math
 
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
+from ...core import tape
+from ...core.base.tensor import TensorBase
+from ...core.call.pointwise import set_sum_to
+from ...core.places.join import cat
 from ...core.views.strided import spread
+from ..declare import checks
+from ..declare.half_types import in_float32
 from ..declare.pointwise import COMPLEX, EVERY, FLOATING, NUMERIC
-from ..declare.rows import reduction, row, widened
+from ..declare.registry import library, register
+from ..declare.results import accepts_out, category, into, named_result
+from ..declare.rows import reduction, widened
+from ..pointwise.arithmetic import maximum, minimum
+from ..pointwise.complex_numbers import conj
 
 
 def restore(value, sizes, dims, keepdim):
@@ -85,6 +97,7 @@ def _shared(grad, input, out, sizes, dims, keepdim):
 
 
 amax.derivative(_shared)
+
 amin.derivative(_shared)
 
 
@@ -136,6 +149,7 @@ def _to_place(grads, out1, sizes, dims, keepdim):
 
 
 max_with_index.derivative(_to_place)
+
 min_with_index.derivative(_to_place)
 
 
@@ -165,164 +179,123 @@ def product(input):
     return fn.cast(kn.prod(wide(input)), input.dtype)
 
 
-def squared_length(x):
-    """|x|²."""
-    return fn.real(x) * fn.real(x) + fn.imag(x) * fn.imag(x) if fn.is_complex(x.dtype) else x * x
+# --- of more arguments ------------------------------
+@library("composite", "Tensor.sum_to_size")
+def sum_to_size(input, *size):
+    """Sum over the dimensions along which a tensor of shape `size` would broadcast to this one."""
+    sizes = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    lead = input.ndim - len(sizes)
+    if lead < 0:
+        raise RuntimeError(
+            f"sum_to_size(): size {list(sizes)} is not expandable to size {list(input.shape)}."
+        )
+    dims = tuple(range(lead)) + tuple(
+        d for d in range(lead, input.ndim) if sizes[d - lead] == 1 and input.shape[d] != 1
+    )
+    if any(s != input.shape[lead + d] and s != 1 for d, s in enumerate(sizes)):
+        raise RuntimeError(
+            f"sum_to_size(): size {list(sizes)} is not expandable to size {list(input.shape)}."
+        )
+    if not dims:
+        return input if sizes or category(input.dtype) > 1 else input.long()
+    return sum_(input, dims, True).reshape(sizes) if lead else sum_(input, dims, True)
 
 
-@reduction(places=("_norm2",), dtypes=FLOATING | COMPLEX, name="norm2")
-def norm2(input):
-    """Root of the sum of squares."""
-    return fn.sqrt(kn.sum(squared_length(input)))
+set_sum_to(sum_to_size)
 
 
-@norm2.derivative
-def _(grad, input, out, sizes, dims, keepdim):
-    length, g = restore(out, sizes, dims, keepdim), restore(grad, sizes, dims, keepdim)
-    return ((input * (g / length)).masked_fill(length == 0, 0.0),)
+def _extreme(name: str, all_of, pair, best):
+    def function(input, dim=None, keepdim=False, *, out=None):
+        if dim is None:
+            return all_of(input) if out is None else into(out, all_of(input), name)
+        if isinstance(dim, TensorBase):
+            return pair(input, dim) if out is None else pair(input, dim, out=out)
+        found = best.over((input,), dim, keepdim)
+        values, indices = (found.values.bool() if input.dtype.name == "bool" else found.values), found.indices
+        if out is not None:
+            return type(found)(into(out[0], values, name), into(out[1], indices, name))
+        return found if input.dtype.name != "bool" else type(found)(values, indices)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"{name}(input): the {name} of all elements; {name}(input, dim, keepdim=False): values and indices along `dim` as a "
+        f"named tuple; {name}(input, other): element by element."
+    )
+    register(f"{name}_of", "composite", function, places=(name, f"Tensor.{name}"), thin=True)
+    return function
 
 
-def _deviations(x, origin):
-    """Σ (x - mean)² in float64, as PyTorch's is, from differences with an element of the row (shifted data: Chan, Golub
-    and LeVeque, The American Statistician 37, 1983).
+max = _extreme("max", amax, maximum, max_with_index)  # noqa: A001
+min = _extreme("min", amin, minimum, min_with_index)  # noqa: A001
 
-    Its difference from the mean, squared, is at most n times the variance: nothing cancels that float64 would miss.
-    """
-    if fn.is_complex(x.dtype):  # deviations add up over the parts
-        return _deviations(fn.real(x), fn.real(origin)) + _deviations(fn.imag(x), fn.imag(origin))
-    delta = wide(x) - wide(origin)
-    total, squares = kn.sum(delta), kn.sum(delta * delta)
-    found = fn.maximum(squares - total * (total / fn.cast(kn.length(), total.dtype)), fn.like(total, 0.0))
-    endless = (squares == math.inf) & (fn.absolute(total) < math.inf)
-    return fn.where(endless, squares, found)
+aminmax_result = named_result("aminmax", "min", "max")
 
 
-def _over(deviations, correction):
-    free = fn.cast(kn.length(), "float64") - fn.cast(correction, "float64")
-    return deviations / fn.maximum(free, fn.like(free, 0.0))
+@library("composite")
+@accepts_out(exact=True)
+def aminmax(input, *, dim=None, keepdim=False):
+    """Smallest and largest element as a named tuple (min, max)."""
+    return aminmax_result(amin(input, dim, keepdim), amax(input, dim, keepdim))
 
 
-@reduction(places=("_var",), dtypes=FLOATING | COMPLEX, name="variance", origin="origin")
-def variance(input, origin, *, correction=1.0):
-    """Sum of squared deviations over n - correction."""
-    return fn.cast(_over(_deviations(input, origin), correction), fn.part(input.dtype))
+def _prod_gradient(grad, x, dim, keepdim):
+    """Product of all others: through cumulative products from both ends, right where elements are zero."""
+    if dim is None:
+        flat = x.reshape(-1)
+        return (_others(flat, 0) * grad).reshape(x.shape)
+    return _others(x, dim) * (grad if keepdim else grad.unsqueeze(dim))
 
 
-@variance.derivative
-def _(grad, input, sizes, dims, keepdim, correction):
-    scale = 2.0 / _free(count(sizes, dims) - correction)
-    return (restore(grad, sizes, dims, keepdim) * scale * (input - input.mean(dims, True)),)
+def _others(x, dim):
+    n = x.shape[dim]
+    if n == 0:
+        return x
+    one = x.new_ones([1 if d == dim % x.ndim else s for d, s in enumerate(x.shape)])
+    before = cat([one, x.narrow(dim, 0, n - 1)], dim).cumprod(dim)
+    after = cat([one, x.flip([dim]).narrow(dim, 0, n - 1)], dim).cumprod(dim).flip([dim])
+    return before * after
 
 
-def _free(n: float) -> float:
-    return n if n > 0 else (0.0 if n == 0 else n) or float("nan")
+@library("composite", reference="numpy.prod")
+def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
+    """Product over one `dim`, or of all elements; integers and bools give int64."""
+    if dtype is not None and dtype.name == "bool":
+        return all_(input, dim, keepdim, out=out)
+    if dtype is not None and input.dtype != dtype:
+        input = input.to(dtype)
+    if not tape.recording(input):
+        return product.over((input,), dim, keepdim, dtype, out=out)
+    found = product.over((input.detach(),), dim, keepdim)
+    if input.ndim == 0:
+        dim = None
+    tape.record(
+        "ProdBackward0",
+        lambda g, x: (_prod_gradient(g, conj(x), dim, keepdim) if x.ndim else g,),
+        (input,),
+        found,
+        (input,),
+    )
+    return found
 
 
-@reduction(places=("_std",), dtypes=FLOATING | COMPLEX, name="deviation", origin="origin")
-def deviation(input, origin, *, correction=1.0):
-    """Root of the variance."""
-    return fn.cast(fn.sqrt(_over(_deviations(input, origin), correction)), fn.part(input.dtype))
+@library("composite")
+@accepts_out
+def nansum(input, dim=None, keepdim=False, *, dtype=None):
+    """Sum in which NaN counts as zero."""
+    checks.dtypes("nansum", checks.FLOATS | checks.INTEGERS | {"bool"}, RuntimeError, input=input)
+    return sum_(
+        input.masked_fill(input.isnan(), 0) if input.is_floating_point() else input, dim, keepdim, dtype=dtype
+    )
 
 
-@deviation.derivative
-def _(grad, input, out, sizes, dims, keepdim, correction):
-    g = (grad / (out * _free(count(sizes, dims) - correction))).masked_fill(out == 0, 0.0)
-    return (restore(g, sizes, dims, keepdim) * (input - input.mean(dims, True)),)
-
-
-@reduction(places=("_var_mean",), dtypes=FLOATING | COMPLEX, name="variance_and_mean", origin="origin")
-def variance_and_mean(input, origin, *, correction=1.0):
-    """Variance and mean in one walk."""
-    variance = fn.cast(_over(_deviations(input, origin), correction), fn.part(input.dtype))
-    return variance, fn.cast(kn.mean(wide(input)), input.dtype)
-
-
-@variance_and_mean.derivative
-def _(grads, input, sizes, dims, keepdim, correction):
-    n = count(sizes, dims)
-    found = None
-    if grads[0] is not None:
-        scale = 2.0 / _free(n - correction)
-        found = restore(grads[0], sizes, dims, keepdim) * scale * (input - input.mean(dims, True))
-    if grads[1] is not None:
-        from_mean = (restore(grads[1], sizes, dims, keepdim) / n).expand(sizes)
-        found = from_mean if found is None else found + from_mean
-    return (found,)
-
-
-def merge_logsumexp(a, b):
-    """Maximum and sum of exponentials relative to it."""
-    (max_a, sum_a), (max_b, sum_b) = a, b
-    top = fn.maximum(max_a, max_b)
-    safe = fn.where(fn.absolute(top) == math.inf, fn.like(top, 0.0), top)
-    return top, sum_a * fn.exp(max_a - safe) + sum_b * fn.exp(max_b - safe)
-
-
-@reduction(places=("_logsumexp",), dtypes=FLOATING, name="log_sum_exp", reference="scipy.special.logsumexp")
-def log_sum_exp(input):
-    """log Σ exp, relative to the largest element."""
-    top = kn.max(input)
-    safe = fn.where(fn.absolute(top) == math.inf, fn.like(top, 0.0), top)
-    return fn.log(kn.sum(fn.exp(input - safe))) + safe
-
-
-@log_sum_exp.derivative
-def _(grad, input, out, sizes, dims, keepdim):
-    g, none = restore(grad, sizes, dims, keepdim), restore(out, sizes, dims, keepdim) == -math.inf
-    share = softmax_of.over((input,), dims)  # exp(input - out) loses the digits that a large out has not
-    return (g * share.masked_fill(none, 0.0),)
-
-
-# --- row functions ------------------------------
-@row(
-    places=("softmax", "Tensor.softmax", "special.softmax"), name="softmax", reference="scipy.special.softmax"
-)
-def softmax_of(input):
-    """Exponentials of a row, relative to its largest element, divided by their sum."""
-    e = fn.exp(input - kn.max(input))
-    return e / kn.sum(e)
-
-
-@row(places=(), name="softmax_backward")
-def softmax_backward(g, y):
-    """y · (g - Σ g · y)."""
-    return y * (g - kn.sum(g * y))
-
-
-@softmax_backward.derivative
-def _(grad, g, y, dims):
-    to_y = grad * (g - (g * y).sum(dims, True)) - g * (grad * y).sum(dims, True)
-    return softmax_backward.over((grad, y), dims), to_y
-
-
-@softmax_of.derivative
-def _(grad, out, dims):
-    return (softmax_backward.over((grad, out), dims),)
-
-
-@row(
-    places=("log_softmax", "Tensor.log_softmax", "special.log_softmax"),
-    name="log_softmax",
-    reference="scipy.special.log_softmax",
-)
-def log_softmax_of(input):
-    """input - log Σ exp(input), relative to the largest element."""
-    shifted = input - kn.max(input)
-    return shifted - fn.log(kn.sum(fn.exp(shifted)))
-
-
-@row(places=(), name="log_softmax_backward")
-def log_softmax_backward(g, y):
-    """g - exp(y) · Σ g."""
-    return g - fn.exp(y) * kn.sum(g)
-
-
-@log_softmax_backward.derivative
-def _(grad, g, y, dims):
-    p = y.exp()
-    return grad - (grad * p).sum(dims, True), -(grad * p * g.sum(dims, True))
-
-
-@log_softmax_of.derivative
-def _(grad, out, dims):
-    return (log_softmax_backward.over((grad, out), dims),)
+@library("composite")
+@accepts_out
+@in_float32()
+def nanmean(input, dim=None, keepdim=False, *, dtype=None):
+    """Mean of the elements that are numbers."""
+    checks.dtypes("nanmean", checks.FLOATS | checks.COMPLEXES, RuntimeError, input=input)
+    if input.is_complex():
+        return sum_(input.masked_fill(input.isnan(), 0), dim, keepdim, dtype=dtype) / sum_(
+            (~input.isnan()).to(input.dtype), dim, keepdim
+        )
+    return nansum(input, dim, keepdim, dtype=dtype) / sum_((~input.isnan()).to(input.dtype), dim, keepdim)

@@ -5,37 +5,29 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...autograd.grad_mode import unrecorded
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
+from ...core.places.join import cat
+from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.host import holds
 from ..declare.pointwise import COMPLEX, FLOATING, NUMBERS
 from ..declare.registry import library, register
 from ..declare.results import into, named_result
 from ..declare.scan import Scan, scan
-from ..moving.joining import cat
+from ..declare.shapes import wrapped as _wrapped
 from ..pointwise.complex_numbers import conj
 from ..pointwise.copying import to_dtype
-from .reductions import merge_logsumexp, wide
+from .reductions import wide
+from .softmax import merge_logsumexp
 
 INT64 = by_name["int64"]
 
 cummax_result = named_result("cummax", "values", "indices")
 cummin_result = named_result("cummin", "values", "indices")
-
-
-def _wrapped(dim: int, input: TensorBase, who: str) -> int:
-    """The dimension counted from the front; 0-dim tensors take 0 and -1."""
-    n = max(input.ndim, 1)
-    if not -n <= dim < n:
-        raise IndexError(
-            f"{who}(): Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})"
-        )
-    return dim % n
 
 
 @scan(dtypes=NUMBERS)

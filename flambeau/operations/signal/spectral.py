@@ -24,8 +24,9 @@ from ...core.views.views import view_as_real
 from ..declare.host import Result, computed, holds
 from ..declare.registry import library
 from ..declare.results import into
+from ..declare.shapes import wrapped as _wrapped
 from ..moving.joining import cat
-from ..moving.shaping import _spread, _wrapped, roll
+from ..moving.shaping import _spread, roll
 from ..moving.viewing import real
 from ..pointwise.complex_numbers import conj
 

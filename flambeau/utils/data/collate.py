@@ -6,7 +6,10 @@ import copy
 from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
-import flambeau
+from ..._tensor import Tensor
+from ...core.base.dtypes import by_name
+from ...core.make.literal import as_tensor, tensor
+from ...core.places.join import stack
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
@@ -25,16 +28,16 @@ def default_collate(batch: Sequence[Any]) -> Any:
     [tensor([1, 2]), ('a', 'b')]
     """
     first = batch[0]
-    if isinstance(first, flambeau.Tensor):
-        return flambeau.stack(tuple(batch), 0)
+    if isinstance(first, Tensor):
+        return stack(tuple(batch), 0)
     if isinstance(first, (str, bytes)):
         return batch
     if _is_numpy(first):
         return _stack_arrays(batch)
     if isinstance(first, float):
-        return flambeau.tensor(batch, dtype=flambeau.float64)
+        return tensor(batch, dtype=by_name["float64"])
     if isinstance(first, int):
-        return flambeau.tensor(batch)
+        return tensor(batch)
     if isinstance(first, Mapping):
         return _rebuilt(first, {key: default_collate([sample[key] for sample in batch]) for key in first})
     if isinstance(first, Sequence):
@@ -60,7 +63,7 @@ def default_convert(data: Any) -> Any:
     {'a': 'text', 'b': [1, 2]}
     """
     if _is_numpy(data):
-        return data if data.dtype.kind in "SUO" else flambeau.as_tensor(data)
+        return data if data.dtype.kind in "SUO" else as_tensor(data)
     if isinstance(data, Mapping):
         return _rebuilt(data, {key: default_convert(data[key]) for key in data})
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
@@ -94,7 +97,7 @@ def _stack_arrays(batch: Sequence[Any]) -> Any:
             f"default_collate: batch must contain arrays of numbers; found dtype {batch[0].dtype}"
         )
     try:
-        return flambeau.as_tensor(numpy.stack(batch))
+        return as_tensor(numpy.stack(batch))
     except ValueError as error:
         shapes = sorted({numpy.shape(array) for array in batch})
         raise RuntimeError(

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
-import flambeau
+from ...core.make.literal import tensor
+from ...core.make.random import randperm
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -227,7 +228,7 @@ def _select(tensors: tuple[Any, ...], indices: list[Any]) -> list[Any] | None:
         indices = [i + n if i < 0 else i for i in indices]
     if min(indices) < 0 or max(indices) >= n:
         raise IndexError(f"TensorDataset: index out of range, got {indices}, wanted 0 to {n - 1}")
-    index = flambeau.tensor(indices, device="cpu")
+    index = tensor(indices, device="cpu")
     return [t.index_select(0, index.to(t.device)) for t in tensors]
 
 
@@ -268,5 +269,5 @@ def random_split(dataset: Any, lengths: Sequence[Any], generator: Any = None) ->
             "random_split: Sum of input lengths does not equal the length of the input dataset: got "
             f"{sum(counts)}, wanted {total}"
         )
-    order = flambeau.randperm(total, generator=generator, device="cpu").tolist()
+    order = randperm(total, generator=generator, device="cpu").tolist()
     return [Subset(dataset, order[end - count : end]) for end, count in zip(accumulate(counts), counts)]

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 from typing import Any, Generic
 
-import flambeau
-
+from ...core.base.device import device_count
 from .collate import default_collate, default_convert, pin
 from .dataset import IterableDataset, T_co, fetch
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
@@ -146,7 +145,7 @@ class DataLoader(Generic[T_co]):
         batches = _Iterable(self) if isinstance(self.dataset, IterableDataset) else _Map(self)
         if not self.pin_memory:
             return batches
-        if flambeau.cuda.is_available() or flambeau.opencl.is_available():
+        if device_count("cuda") or device_count("opencl"):
             return _Pinned(batches)
         warnings.warn(
             "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",

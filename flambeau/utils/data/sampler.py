@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-import flambeau
+from ...core.base.dtypes import by_name
+from ...core.make.literal import as_tensor
+from ...core.make.random import Generator, randperm
+from ...operations.random.random import multinomial, randint
 
 _AT_ONCE = 1024  # how many draws are made at a time
 
@@ -71,10 +74,10 @@ class RandomSampler(Sampler[int]):
         n, generator = len(self.data_source), _generator(self.generator)
         if self.replacement:
             for count in _parts(self.num_samples, _AT_ONCE):
-                yield from flambeau.randint(n, (count,), generator=generator, device="cpu").tolist()
+                yield from randint(n, (count,), generator=generator, device="cpu").tolist()
         else:
             for count in _parts(self.num_samples, n):
-                yield from flambeau.randperm(n, generator=generator, device="cpu")[:count].tolist()
+                yield from randperm(n, generator=generator, device="cpu")[:count].tolist()
 
     def __len__(self) -> int:
         return self.num_samples
@@ -90,7 +93,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in flambeau.randperm(len(self.indices), generator=self.generator, device="cpu").tolist():
+        for i in randperm(len(self.indices), generator=self.generator, device="cpu").tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -117,7 +120,7 @@ class WeightedRandomSampler(Sampler[int]):
                 "WeightedRandomSampler: replacement should be a boolean value, but got "
                 f"replacement={replacement}"
             )
-        self.weights = flambeau.as_tensor(weights, dtype=flambeau.float64)
+        self.weights = as_tensor(weights, dtype=by_name["float64"])
         if self.weights.dim() != 1:
             raise ValueError(
                 "WeightedRandomSampler: weights should be a 1d sequence but given weights have shape "
@@ -131,9 +134,7 @@ class WeightedRandomSampler(Sampler[int]):
         generator = _generator(self.generator)
         most = max(_AT_ONCE, len(self.weights)) if self.replacement else self.num_samples
         for count in _parts(self.num_samples, most):
-            yield from flambeau.multinomial(
-                self.weights, count, self.replacement, generator=generator
-            ).tolist()
+            yield from multinomial(self.weights, count, self.replacement, generator=generator).tolist()
 
     def __len__(self) -> int:
         return self.num_samples
@@ -181,8 +182,8 @@ def _generator(given: Any) -> Any:
     """The generator of one iteration: what is drawn meanwhile from the default one does not change its numbers."""
     if given is not None:
         return given
-    seed = int(flambeau.randint(2**63 - 1, (), device="cpu").item())
-    return flambeau.Generator().manual_seed(seed)
+    seed = int(randint(2**63 - 1, (), device="cpu").item())
+    return Generator().manual_seed(seed)
 
 
 def _check_count(function: str, name: str, value: Any) -> None:

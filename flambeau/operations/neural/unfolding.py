@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ...autograd.grad_mode import unrecorded
 from ...codegen import expr as ex
 from ...core import tape
 from ...core.base.tensor import TensorBase
+from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.indexed import indexed
 from ..declare.registry import library
 from ..declare.results import each_part
-from ..neural.pooling import positive, spread
+from .pooling import positive, spread
 
 _STATIC = ("stride", "padding", "dilation")
 

@@ -12,8 +12,9 @@ import functools
 import inspect
 from collections.abc import Sequence
 
-from ...autograd.grad_mode import unrecorded
+from ...core.base.provided import provide
 from ...core.base.tensor import TensorBase
+from ...core.tape.contexts import unrecorded
 from ...core.views.views import view_as_real
 from ..declare.indexed import Indexed, indexed, scatter
 
@@ -244,3 +245,14 @@ def put(
         putter = _putter(len(how.indices), accumulate)
         serial = len(how.room)
         putter.into(how.source, written.shape, written, *how.indices, serial=serial, negative=negative)
+
+
+for _name, _function in (
+    ("device.multiply", multiply),
+    ("device.gather", gather),
+    ("device.write_along", write_at),
+    ("device.add_strided", add_strided),
+    ("device.index", get),
+    ("device.index_put", put),
+):
+    provide(_name, _function)

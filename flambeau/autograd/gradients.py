@@ -1,0 +1,185 @@
+"""The backward pass as users start it: `backward` and `grad`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from ..core import tape as _tape
+from ..core.base.tensor import TensorBase
+from ..core.places.join import stack
+from . import graph
+
+
+def _sequence(given: Any) -> list:
+    single = isinstance(given, graph.GradientEdge) or not isinstance(given, (tuple, list))
+    return [given] if single else list(given)
+
+
+def _start(outputs: Sequence, grads: Sequence, create_graph: bool, who: str) -> tuple[list, list]:
+    """Outputs that take part, each with the gradient to send back from it."""
+    if len(grads) != len(outputs):
+        raise RuntimeError(f"{who}(): got {len(outputs)} tensors and {len(grads)} gradients")
+    sent = [_first_gradient(out, grad, k, who) for k, (out, grad) in enumerate(zip(outputs, grads))]
+    return list(outputs), sent if create_graph else [g.detach() for g in sent]
+
+
+def _first_gradient(out: Any, grad: Any, k: int, who: str) -> TensorBase:
+    """The gradient to send back from one output: as given, or 1 for a tensor of one element."""
+    if grad is not None and not isinstance(grad, TensorBase):
+        raise TypeError(f"{who}(): gradients can be either Tensors or None, but got {type(grad).__name__}")
+    if isinstance(out, graph.GradientEdge):
+        if grad is None:
+            raise RuntimeError(f"{who}(): element {k} is a GradientEdge, which needs a gradient to be given")
+        return grad
+    if not isinstance(out, TensorBase):
+        raise TypeError(
+            f"{who}(): argument 'outputs' must be Tensors, got {type(out).__name__} at position {k}"
+        )
+    if not out.requires_grad:
+        raise RuntimeError(
+            f"{who}(): element {k} of tensors does not require grad and does not have a grad_fn"
+        )
+    if grad is None:
+        if out.numel() != 1:
+            raise RuntimeError(
+                f"{who}(): grad can be implicitly created only for scalar outputs, got shape {tuple(out.shape)}"
+            )
+        if out.is_complex():
+            raise RuntimeError(
+                f"{who}(): grad can be implicitly created only for real scalar outputs but got {out.dtype}"
+            )
+        return out.new_ones(out.shape)
+    if tuple(grad.shape) != tuple(out.shape):
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{k}] has a shape of {tuple(grad.shape)} and output[{k}] has a shape of "
+            f"{tuple(out.shape)}."
+        )
+    return grad if grad.dtype == out.dtype else grad.to(out.dtype)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of `tensors` to the `.grad` of the leaves they depend on (or of `inputs` alone).
+
+    `grad_tensors` weights each tensor; it may be left out for tensors of one element.  RuntimeError for
+    tensors without history, for shapes that differ, and when the graph was freed by an earlier call without
+    `retain_graph`.
+
+    >>> import flambeau
+    >>> x = flambeau.tensor([1., 2.], requires_grad=True)
+    >>> flambeau.autograd.backward((x * x).sum())
+    >>> x.grad
+    tensor([2., 4.])
+    """
+    roots = _sequence(tensors)
+    grads = [None] * len(roots) if grad_tensors is None else _sequence(grad_tensors)
+    roots, sent = _start(roots, grads, create_graph, "backward")
+    chosen = None
+    if inputs is not None:
+        chosen = _sequence(inputs)
+        if not chosen:
+            raise RuntimeError("backward(): 'inputs' argument to backward() cannot be empty.")
+    retain = create_graph if retain_graph is None else retain_graph
+    _tape.run_backward(roots, sent, retain, create_graph, chosen, True)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple:
+    """The gradients of `outputs` with respect to `inputs`, as a tuple; nothing is added to `.grad`.
+
+    RuntimeError where an input was not used, unless `allow_unused` (then None stands for its gradient) or
+    `materialize_grads` (then zeros).  With `is_grads_batched`, the first dimension of each `grad_outputs` counts
+    several gradients, which are sent back one after the other; results get that dimension too.
+
+    >>> import flambeau
+    >>> x = flambeau.tensor(3., requires_grad=True)
+    >>> flambeau.autograd.grad(x ** 2, x)
+    (tensor(6.),)
+    """
+    roots, wanted = _sequence(outputs), _sequence(inputs)
+    grads = [None] * len(roots) if grad_outputs is None else _sequence(grad_outputs)
+    retain = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        return _batched(roots, wanted, grads, retain, create_graph, allow_unused, materialize_grads)
+    for k, x in enumerate(wanted):
+        if isinstance(x, graph.GradientEdge):
+            continue
+        if not isinstance(x, TensorBase):
+            raise TypeError(
+                f"grad(): argument 'inputs' must be Tensors, got {type(x).__name__} at position {k}"
+            )
+        if not x.requires_grad:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    if materialize_grads and allow_unused is False:
+        raise ValueError("grad(): Expected allow_unused to be True or not passed when materialize_grads=True")
+    roots, sent = _start(roots, grads, create_graph, "grad")
+    found = _tape.run_backward(roots, sent, retain, create_graph, wanted, False)
+    if materialize_grads:
+        return tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(found, wanted))
+    if not allow_unused and any(g is None for g in found):
+        raise RuntimeError(
+            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is "
+            "the desired behavior."
+        )
+    return tuple(found)
+
+
+def _batched(
+    roots: list,
+    wanted: list,
+    grads: list,
+    retain: bool,
+    create_graph: bool,
+    allow_unused: bool | None,
+    materialize_grads: bool,
+) -> tuple:
+    given = [g for g in grads if g is not None]
+    if not given:
+        raise RuntimeError("grad(): is_grads_batched=True needs grad_outputs")
+    count = given[0].shape[0]
+    rows = []
+    for k in range(count):
+        sent = [None if g is None else g[k] for g in grads]
+        keep = retain or k < count - 1
+        rows.append(
+            grad(
+                roots,
+                wanted,
+                sent,
+                keep,
+                create_graph,
+                allow_unused,
+                materialize_grads=materialize_grads,
+            )
+        )
+    return tuple(None if column[0] is None else stack(column) for column in zip(*rows))
+
+
+def _backward_from(
+    tensor: TensorBase, gradient: Any, retain_graph: bool | None, create_graph: bool, inputs: Any
+) -> None:
+    if create_graph:
+        warnings.warn(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
+            "which can cause a memory leak. Use autograd.grad instead.",
+            stacklevel=3,
+        )
+    backward(tensor, gradient, retain_graph, create_graph, inputs)
+
+
+_tape.set_backward(_backward_from)

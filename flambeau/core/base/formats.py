@@ -1,0 +1,53 @@
+"""Memory formats and layouts."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from . import display
+
+
+class memory_format(Enum):
+    """In which order the dimensions of a result lie in memory.
+
+    `contiguous_format` is row-major, `preserve_format` the input's own order, `channels_last` (four dimensions) and
+    `channels_last_3d` (five) put the channels last: batch, height, width, channel.
+
+    >>> import flambeau
+    >>> flambeau.zeros(2, 3, 4, 5).contiguous(memory_format=flambeau.channels_last).stride()
+    (60, 1, 15, 3)
+    """
+
+    contiguous_format = 1  # the numbers are those of core/make/factory.pxd
+    preserve_format = 2
+    channels_last = 3
+    channels_last_3d = 4
+
+    def __repr__(self) -> str:
+        return display.public(self.name)
+
+    __str__ = __repr__
+
+    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # a name is an answer, too
+        return self.name
+
+
+class layout(Enum):
+    """How elements are stored: `strided`, at places that are sums of indices times strides."""
+
+    strided = 1
+
+    def __repr__(self) -> str:
+        return display.public(self.name)
+
+    __str__ = __repr__
+
+    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # a name is an answer, too
+        return self.name
+
+
+contiguous_format = memory_format.contiguous_format
+preserve_format = memory_format.preserve_format
+channels_last = memory_format.channels_last
+channels_last_3d = memory_format.channels_last_3d
+strided = layout.strided

@@ -1,0 +1,75 @@
+"""Determinants, their logarithms, and their derivatives."""
+
+from __future__ import annotations
+
+from ...core.base.tensor import TensorBase
+from ...core.lib.products import matmul
+from ..declare.host import Result, holds
+from ..declare.registry import library
+from ..declare.results import accepts_out, into, named_result
+from ..pointwise.complex_numbers import conj
+from .decompositions import svd
+from .lapack import _numpy, checked, computed, identity, inv, real_dtype, record
+
+slogdet_result = named_result("linalg_slogdet", "sign", "logabsdet")
+
+
+# --- determinants ---------------------------------------------------------------------------------------------------------
+@library("lapack", "linalg.det", "det", "Tensor.det", reference="numpy.linalg.det")
+def det(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
+    """The determinant of square matrices.
+
+    >>> import flambeau
+    >>> flambeau.linalg.det(flambeau.tensor([[2., 1.], [0., 4.]]))
+    tensor(8.)
+    """
+    checked("linalg.det", A)
+    found = computed("linalg.det", Result(A.shape[:-2], A.dtype), _numpy("det"), A)
+    record("LinalgDet", _det_gradient, (A,), found, (A, found))
+    return into(out, found, "linalg.det")
+
+
+def _det_gradient(grad: TensorBase, A: TensorBase, found: TensorBase) -> tuple:
+    """grad · (matrix of cofactors)*: det · A⁻ᴴ, or U diag(∏ of the other singular values) Vᴴ where one is singular."""
+    if not A.numel():
+        return (A * 0.0,)
+    if holds(found.detach() != 0):
+        return ((grad * conj(found)).unsqueeze(-1).unsqueeze(-1) * inv(A).mH,)
+    U, S, Vh = svd(A, full_matrices=False)
+    n = A.shape[-1]
+    rows = S.unsqueeze(-2).expand(*S.shape[:-1], n, n)
+    others = rows.masked_fill(identity(n, S).bool(), 1.0).prod(-1)
+    turn = conj(det(U) * det(Vh))
+    return ((grad * turn).unsqueeze(-1).unsqueeze(-1) * matmul(U * others.unsqueeze(-2).to(A.dtype), Vh),)
+
+
+@library("lapack", "linalg.slogdet", "slogdet", "Tensor.slogdet")
+@accepts_out
+def slogdet(A: TensorBase) -> tuple:
+    """Sign (of modulus 1, or 0) and logarithm of the modulus of the determinant, as a named tuple (sign, logabsdet)."""
+    checked("linalg.slogdet", A)
+    rules = [Result(A.shape[:-2], A.dtype), Result(A.shape[:-2], real_dtype(A))]
+    sign, logabs = computed("linalg.slogdet", rules, _numpy("slogdet"), A)
+    record("LinalgSlogdet", _slogdet_gradient, (A,), (sign, logabs), (A, sign))
+    return slogdet_result(sign, logabs)
+
+
+def _slogdet_gradient(grads: tuple, A: TensorBase, sign: TensorBase) -> tuple:
+    """(∂ log|det| - i Im(∂sign* sign)) A⁻ᴴ."""
+    to_sign, to_log = grads
+    scale = to_log
+    if A.is_complex():
+        scale = 0.0 if to_log is None else to_log.to(A.dtype)
+        if to_sign is not None:
+            scale = scale - 1j * (to_sign.conj() * sign).imag.to(A.dtype)
+    if scale is None:
+        return (A * 0.0,)
+    return (scale.unsqueeze(-1).unsqueeze(-1) * inv(A).mH,)
+
+
+@library("lapack", "logdet", "Tensor.logdet")
+def logdet(A: TensorBase) -> TensorBase:
+    """Logarithm of the determinant: NaN where it is negative, -inf where it is 0."""
+    checked("logdet", A)
+    sign, logabs = slogdet(A)
+    return logabs + sign.log()

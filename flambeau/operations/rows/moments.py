@@ -1,0 +1,120 @@
+"""Variances and standard deviations, alone or with the mean."""
+
+from __future__ import annotations
+
+import math
+
+from ...codegen import functions as fn
+from ...codegen import kernels as kn
+from ..declare.pointwise import COMPLEX, FLOATING
+from ..declare.registry import library, register
+from ..declare.rows import reduction
+from .reductions import count, mean, restore, wide
+
+
+def _deviations(x, origin):
+    """Σ (x - mean)² in float64, as PyTorch's is, from differences with an element of the row (shifted data: Chan, Golub
+    and LeVeque, The American Statistician 37, 1983).
+
+    Its difference from the mean, squared, is at most n times the variance: nothing cancels that float64 would miss.
+    """
+    if fn.is_complex(x.dtype):  # deviations add up over the parts
+        return _deviations(fn.real(x), fn.real(origin)) + _deviations(fn.imag(x), fn.imag(origin))
+    delta = wide(x) - wide(origin)
+    total, squares = kn.sum(delta), kn.sum(delta * delta)
+    found = fn.maximum(squares - total * (total / fn.cast(kn.length(), total.dtype)), fn.like(total, 0.0))
+    endless = (squares == math.inf) & (fn.absolute(total) < math.inf)
+    return fn.where(endless, squares, found)
+
+
+def _over(deviations, correction):
+    free = fn.cast(kn.length(), "float64") - fn.cast(correction, "float64")
+    return deviations / fn.maximum(free, fn.like(free, 0.0))
+
+
+@reduction(places=("_var",), dtypes=FLOATING | COMPLEX, name="variance", origin="origin")
+def variance(input, origin, *, correction=1.0):
+    """Sum of squared deviations over n - correction."""
+    return fn.cast(_over(_deviations(input, origin), correction), fn.part(input.dtype))
+
+
+@variance.derivative
+def _(grad, input, sizes, dims, keepdim, correction):
+    scale = 2.0 / _free(count(sizes, dims) - correction)
+    return (restore(grad, sizes, dims, keepdim) * scale * (input - input.mean(dims, True)),)
+
+
+def _free(n: float) -> float:
+    return n if n > 0 else (0.0 if n == 0 else n) or float("nan")
+
+
+@reduction(places=("_std",), dtypes=FLOATING | COMPLEX, name="deviation", origin="origin")
+def deviation(input, origin, *, correction=1.0):
+    """Root of the variance."""
+    return fn.cast(fn.sqrt(_over(_deviations(input, origin), correction)), fn.part(input.dtype))
+
+
+@deviation.derivative
+def _(grad, input, out, sizes, dims, keepdim, correction):
+    g = (grad / (out * _free(count(sizes, dims) - correction))).masked_fill(out == 0, 0.0)
+    return (restore(g, sizes, dims, keepdim) * (input - input.mean(dims, True)),)
+
+
+@reduction(places=("_var_mean",), dtypes=FLOATING | COMPLEX, name="variance_and_mean", origin="origin")
+def variance_and_mean(input, origin, *, correction=1.0):
+    """Variance and mean in one walk."""
+    variance = fn.cast(_over(_deviations(input, origin), correction), fn.part(input.dtype))
+    return variance, fn.cast(kn.mean(wide(input)), input.dtype)
+
+
+@variance_and_mean.derivative
+def _(grads, input, sizes, dims, keepdim, correction):
+    n = count(sizes, dims)
+    found = None
+    if grads[0] is not None:
+        scale = 2.0 / _free(n - correction)
+        found = restore(grads[0], sizes, dims, keepdim) * scale * (input - input.mean(dims, True))
+    if grads[1] is not None:
+        from_mean = (restore(grads[1], sizes, dims, keepdim) / n).expand(sizes)
+        found = from_mean if found is None else found + from_mean
+    return (found,)
+
+
+# --- as users call them ------------------------------
+def _correction(dim, unbiased, correction):
+    """The three spellings of how many degrees of freedom are lost: dim may hold `unbiased` in the oldest one."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased is None else int(unbiased)
+    return dim, float(correction)
+
+
+def _spread(name: str, op, doc: str):
+    def function(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
+        dim, free = _correction(dim, unbiased, correction)
+        return op.over((input,), dim, keepdim, params=(free,), out=out)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    register(name, "composite", function, thin=True)
+    return function
+
+
+var = _spread("var", variance, "Variance over `dim`: squared deviations over n - correction (default 1).")
+
+std = _spread("std", deviation, "Standard deviation over `dim`, the root of `var`.")
+
+
+@library("composite")
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """Variance and mean over `dim`."""
+    dim, free = _correction(dim, unbiased, correction)
+    return variance_and_mean.over((input,), dim, keepdim, params=(free,))
+
+
+@library("composite")
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """Standard deviation and mean over `dim`."""
+    dim, free = _correction(dim, unbiased, correction)
+    return deviation.over((input,), dim, keepdim, params=(free,)), mean(input, dim, keepdim)

@@ -1,0 +1,160 @@
+"""Norms of vectors, and what is made of them: distances, unit vectors, cosines."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...codegen import functions as fn
+from ...codegen import kernels as kn
+from ...core.base.tensor import TensorBase
+from ..declare.half_types import in_float32
+from ..declare.pointwise import COMPLEX, FLOATING
+from ..declare.registry import library, register
+from ..declare.results import into
+from ..declare.rows import reduction
+from ..moving.shaping import broadcast_tensors
+from ..pointwise.arithmetic import is_counted, overwrite
+from .reductions import amax, amin, restore, sum_
+
+
+def squared_length(x):
+    """|x|²."""
+    return fn.real(x) * fn.real(x) + fn.imag(x) * fn.imag(x) if fn.is_complex(x.dtype) else x * x
+
+
+@reduction(places=("_norm2",), dtypes=FLOATING | COMPLEX, name="norm2")
+def norm2(input):
+    """Root of the sum of squares."""
+    return fn.sqrt(kn.sum(squared_length(input)))
+
+
+@norm2.derivative
+def _(grad, input, out, sizes, dims, keepdim):
+    length, g = restore(out, sizes, dims, keepdim), restore(grad, sizes, dims, keepdim)
+    return ((input * (g / length)).masked_fill(length == 0, 0.0),)
+
+
+def check_norm(who: str, x: TensorBase, ord: Any, dtype: Any) -> None:
+    """RuntimeError for numbers that have no norm, a complex order, and a dtype that would take something from the numbers."""
+    if not (x.is_floating_point() or x.is_complex()):
+        raise RuntimeError(f"{who}(): Expected a floating point or complex tensor as input. Got {x.dtype}")
+    if isinstance(ord, complex):
+        raise RuntimeError(
+            f"{who}(): Expected a non-complex number as argument 'ord', the order of the norm, got {ord}"
+        )
+    if dtype is None:
+        return
+    if not (dtype.is_floating_point or dtype.is_complex) or dtype.is_complex != x.is_complex():
+        kind = "complex for complex inputs" if x.is_complex() else "real floating point for real inputs"
+        raise RuntimeError(f"{who}(): argument 'dtype' should be {kind}, but got {dtype}")
+    if dtype.itemsize < x.dtype.itemsize:
+        raise RuntimeError(
+            f"{who}(): the dtype of the input, {x.dtype}, should be convertible without narrowing to the argument 'dtype', {dtype}"
+        )
+
+
+def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
+    """The norm of order `ord` of vectors along `dim` (all dimensions flattened by default); its derivative is 0 where an
+    element (or all of them) is 0.
+    """
+    check_norm("linalg.vector_norm", x, ord, dtype)
+    if dtype is not None:
+        x = x.to(dtype)
+    x = x.abs() if x.is_complex() else x
+    if ord == 2:
+        found = norm2.over((x,), dim, keepdim)
+    elif ord == math.inf:
+        found = amax(x.abs(), dim, keepdim)
+    elif ord == -math.inf:
+        found = amin(x.abs(), dim, keepdim)
+    elif ord == 0:
+        found = sum_(is_counted(x), dim, keepdim)
+    elif ord == 1:
+        found = sum_(x.abs(), dim, keepdim)
+    else:
+        found = _power_sum(x, float(ord), dim, keepdim)
+    return into(out, found, "linalg.vector_norm")
+
+
+@in_float32()
+def _power_sum(x, p: float, dim, keepdim):
+    """(Σ |x|^p)^(1/p), whose derivative leaves out zeros: that of a power below 1 is infinite there."""
+    zero = x.detach() == 0
+    powers = (x.abs().masked_fill(zero, 1.0) ** p).masked_fill(zero, 0.0 if p > 0 else math.inf)
+    total = sum_(powers, dim, keepdim)
+    none = total.detach() == 0
+    return (total.masked_fill(none, 1.0) ** (1.0 / p)).masked_fill(none, 0.0 if p > 0 else math.inf)
+
+
+register("vector_norm", "composite", vector_norm, places=("linalg.vector_norm",), thin=True)
+
+
+@library("composite")
+def dist(input, other, p=2):
+    """The p-norm of input - other."""
+    return vector_norm(input - other, float(p))
+
+
+@library("composite")
+@in_float32()
+def renorm(input, p, dim, maxnorm, *, out=None):
+    """Slices along `dim` whose p-norm is above maxnorm, scaled down to it.
+
+    RuntimeError for a tensor of less than two dimensions, a p not above 0 and a negative maxnorm.
+    """
+    if input.ndim < 2:
+        raise RuntimeError(f"renorm(): input needs at least 2 dimensions, got {input.ndim} dimensions")
+    if isinstance(p, complex) or not p > 0 or not maxnorm >= 0:
+        raise RuntimeError(
+            f"renorm(): expected p, a real number, to be > 0 and maxnorm to be >= 0, got {p} and {maxnorm}"
+        )
+    if not -input.ndim <= dim < input.ndim:
+        raise IndexError(
+            f"renorm(): Dimension out of range (expected to be in range of [{-input.ndim}, {input.ndim - 1}], but got {dim})"
+        )
+    others = tuple(d for d in range(input.ndim) if d != dim % input.ndim)
+    lengths = vector_norm(input, p, others, True)
+    above = lengths > maxnorm
+    factor = (maxnorm / (lengths.masked_fill(~above, 1.0) + 1e-7)).masked_fill(~above, 1.0)
+    return into(out, input * factor.to(input.dtype), "renorm")
+
+
+@library("composite", "Tensor.renorm_", name="renorm_in_place")
+def renorm_(self, p, dim, maxnorm):
+    """`renorm` in place."""
+    return overwrite(self, renorm, p, dim, maxnorm)
+
+
+@library("composite", "nn.functional.normalize")
+@in_float32()
+def normalize(input: TensorBase, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out=None) -> TensorBase:
+    """input / max(‖input‖ₚ, eps) along `dim`."""
+    found = input / vector_norm(input, p, dim, True).clamp_min(eps)
+    return into(out, found, "normalize")
+
+
+@library("composite", "nn.functional.cosine_similarity", "cosine_similarity")
+@in_float32()
+def cosine_similarity(x1: TensorBase, x2: TensorBase, dim: int = 1, eps: float = 1e-8) -> TensorBase:
+    """x1·x2 / (max(‖x1‖, eps) · max(‖x2‖, eps)) along `dim`."""
+
+    for name, x in (("x1", x1), ("x2", x2)):
+        if not x.is_floating_point() and (
+            x.is_complex() or not (x1.is_floating_point() or x2.is_floating_point())
+        ):
+            raise RuntimeError(
+                f"cosine_similarity(): expected common dtype to be floating point, got {x.dtype} for argument '{name}'"
+            )
+    if not eps >= 0:
+        raise RuntimeError(f"cosine_similarity(): eps must be non-negative, got {eps}")
+    x1, x2 = broadcast_tensors(x1, x2)
+    first = vector_norm(x1, 2, dim, True).clamp_min(eps)
+    second = vector_norm(x2, 2, dim, True).clamp_min(eps)
+    return ((x1 / first) * (x2 / second)).sum(dim)
+
+
+@library("composite", "frobenius_norm")
+def frobenius_norm(input: TensorBase, dim: int | tuple[int, ...], keepdim: bool = False) -> TensorBase:
+    """Root of the sum of squares over `dim`."""
+    return vector_norm(input, 2, dim, keepdim)

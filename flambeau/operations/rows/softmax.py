@@ -1,0 +1,149 @@
+"""Softmax, its logarithm, and the logarithm of sums of exponentials."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+from ...codegen import functions as fn
+from ...codegen import kernels as kn
+from ...core.base.tensor import TensorBase
+from ...core.call.operands import result_type
+from ..declare.pointwise import FLOATING
+from ..declare.registry import library
+from ..declare.results import into
+from ..declare.rows import reduction, row
+from .reductions import restore
+
+
+@row(
+    places=("softmax", "Tensor.softmax", "special.softmax"), name="softmax", reference="scipy.special.softmax"
+)
+def softmax_of(input):
+    """Exponentials of a row, relative to its largest element, divided by their sum."""
+    e = fn.exp(input - kn.max(input))
+    return e / kn.sum(e)
+
+
+@row(places=(), name="softmax_backward")
+def softmax_backward(g, y):
+    """y · (g - Σ g · y)."""
+    return y * (g - kn.sum(g * y))
+
+
+@softmax_backward.derivative
+def _(grad, g, y, dims):
+    to_y = grad * (g - (g * y).sum(dims, True)) - g * (grad * y).sum(dims, True)
+    return softmax_backward.over((grad, y), dims), to_y
+
+
+@softmax_of.derivative
+def _(grad, out, dims):
+    return (softmax_backward.over((grad, out), dims),)
+
+
+@row(
+    places=("log_softmax", "Tensor.log_softmax", "special.log_softmax"),
+    name="log_softmax",
+    reference="scipy.special.log_softmax",
+)
+def log_softmax_of(input):
+    """input - log Σ exp(input), relative to the largest element."""
+    shifted = input - kn.max(input)
+    return shifted - fn.log(kn.sum(fn.exp(shifted)))
+
+
+@row(places=(), name="log_softmax_backward")
+def log_softmax_backward(g, y):
+    """g - exp(y) · Σ g."""
+    return g - fn.exp(y) * kn.sum(g)
+
+
+@log_softmax_backward.derivative
+def _(grad, g, y, dims):
+    p = y.exp()
+    return grad - (grad * p).sum(dims, True), -(grad * p * g.sum(dims, True))
+
+
+@log_softmax_of.derivative
+def _(grad, out, dims):
+    return (log_softmax_backward.over((grad, out), dims),)
+
+
+def merge_logsumexp(a, b):
+    """Maximum and sum of exponentials relative to it."""
+    (max_a, sum_a), (max_b, sum_b) = a, b
+    top = fn.maximum(max_a, max_b)
+    safe = fn.where(fn.absolute(top) == math.inf, fn.like(top, 0.0), top)
+    return top, sum_a * fn.exp(max_a - safe) + sum_b * fn.exp(max_b - safe)
+
+
+@reduction(places=("_logsumexp",), dtypes=FLOATING, name="log_sum_exp", reference="scipy.special.logsumexp")
+def log_sum_exp(input):
+    """log Σ exp, relative to the largest element."""
+    top = kn.max(input)
+    safe = fn.where(fn.absolute(top) == math.inf, fn.like(top, 0.0), top)
+    return fn.log(kn.sum(fn.exp(input - safe))) + safe
+
+
+@log_sum_exp.derivative
+def _(grad, input, out, sizes, dims, keepdim):
+    g, none = restore(grad, sizes, dims, keepdim), restore(out, sizes, dims, keepdim) == -math.inf
+    share = softmax_of.over((input,), dims)  # exp(input - out) loses the digits that a large out has not
+    return (g * share.masked_fill(none, 0.0),)
+
+
+@library("composite", "logsumexp", "Tensor.logsumexp", "special.logsumexp")
+def logsumexp(input, dim, keepdim=False, *, out=None):
+    """log Σ exp(input) over `dim`, without overflow."""
+    if input.is_complex():
+        top = input.real.detach().amax(dim, True)
+        top = top.masked_fill(top.abs() == math.inf, 0.0)
+        logs = (input - top).exp().sum(dim, keepdim).log()
+        return into(out, logs + top.reshape(logs.shape), "logsumexp")
+    x = input if input.is_floating_point() else input.to(result_type(input, 1.0))
+    return log_sum_exp.over((x,), dim, keepdim, out=out)
+
+
+# --- as `nn.functional` has them ------------------------------
+def _implicit(name: str, ndim: int) -> int:
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        stacklevel=3,
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+@library("composite", "nn.functional.softmax", name="softmax_function", thin=True)
+def softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
+    """Exponentials divided by their sum along `dim`; see `flambeau.softmax`."""
+    dim = _implicit("softmax", input.ndim) if dim is None else dim
+    return softmax_of(input, dim) if dtype is None else softmax_of(input, dim, dtype=dtype)
+
+
+@library("composite", "nn.functional.log_softmax", name="log_softmax_function")
+def log_softmax(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
+    """Logarithm of the softmax along `dim`, without overflow."""
+    dim = _implicit("log_softmax", input.ndim) if dim is None else dim
+    return log_softmax_of(input, dim) if dtype is None else log_softmax_of(input, dim, dtype=dtype)
+
+
+@library("composite", "nn.functional.softmin")
+def softmin(input: TensorBase, dim: int | None = None, _stacklevel: int = 3, dtype=None) -> TensorBase:
+    """softmax(-input) along `dim`."""
+    return softmax(-input, _implicit("softmin", input.ndim) if dim is None else dim, dtype=dtype)
+
+
+@library("random", "nn.functional.gumbel_softmax")
+def gumbel_softmax(
+    logits: TensorBase, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> TensorBase:
+    """A sample of the Gumbel-softmax distribution along `dim` (Jang et al. 2017); `hard` gives one-hot vectors, with the
+    gradient of the soft ones.  `eps` changes nothing.
+    """
+    noise = -logits.new_empty(logits.shape).exponential_().log()
+    soft = softmax_of((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    hot = soft.detach().mul(0.0).scatter(dim, soft.detach().argmax(dim, True), 1.0)
+    return hot - soft.detach() + soft
