@@ -400,6 +400,7 @@ def test_channels_last():
     x = flambeau.zeros(2, 5, 3, 4)
     y = flambeau.zeros(2, 3, 4, 5).permute(0, 3, 1, 2)
     assert x.is_contiguous() and not y.is_contiguous()
-    assert not x.is_contiguous(memory_format="channels_last") and y.is_contiguous(
-        memory_format="channels_last"
-    )
+    last = flambeau.channels_last
+    assert not x.is_contiguous(memory_format=last) and y.is_contiguous(memory_format=last)
+    with pytest.raises(TypeError, match="must be flambeau.memory_format, not str"):
+        x.is_contiguous(memory_format="channels_last")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import flambeau as fb
-from flambeau.operations.moving import places
+from flambeau.operations.moving import device_bodies as places
 
 rng = np.random.default_rng(11)
 MOVED = [

@@ -467,8 +467,7 @@ class Parcel:
 
 
 def test_pinned_memory_without_an_accelerator_is_a_warning(monkeypatch):
-    for module in (flambeau.cuda, flambeau.opencl):
-        monkeypatch.setattr(module, "is_available", lambda: False)
+    monkeypatch.setattr("flambeau.utils.data.loader.device_count", lambda kind: 0)
     loader = data.DataLoader(dataset(), batch_size=5, pin_memory=True, pin_memory_device="cuda")
     with pytest.warns(UserWarning, match="no accelerator is found"):
         batches = list(loader)
@@ -476,7 +475,7 @@ def test_pinned_memory_without_an_accelerator_is_a_warning(monkeypatch):
 
 
 def test_pinned_batches(monkeypatch):
-    monkeypatch.setattr(flambeau.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("flambeau.utils.data.loader.device_count", lambda kind: int(kind == "cuda"))
     monkeypatch.setattr(flambeau.Tensor, "pin_memory", lambda self: self + 100)
     pinned = list(data.DataLoader([{"a": (1, "x"), "b": 2.0}], pin_memory=True))
     assert lists(pinned) == [{"a": [[101], ["x"]], "b": [102.0]}]
