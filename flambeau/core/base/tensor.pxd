@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from .dtypes cimport dtype
 from .memory cimport Storage
 from .device cimport Device
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 
 cdef enum:
     MAX_DIMS = 64             # as PyTorch and NumPy
@@ -62,6 +62,7 @@ cdef struct Late:             # what later rooms supply
     refresh_t history         # what reverse mode sees of a tensor's grad_fn; True stands for a leaf that requires grad
 
 cdef Late late
+cdef PyTypeObject* TENSOR      # the class of the tensors that operations return
 cdef object operator_for(int number)
 
 cdef TensorBase bare()

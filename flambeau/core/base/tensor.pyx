@@ -41,7 +41,7 @@ cdef enum: MANY_NUMBERS = 1 << 20   # from which tolist looks for room first
 
 cdef object cpu_device = _dtypes.cpu_device
 cdef object no_arguments = ()
-cdef PyTypeObject* TENSOR = <PyTypeObject*>TensorBase
+TENSOR = <PyTypeObject*>TensorBase
 cdef RawType* BASE = <RawType*>TensorBase
 cdef object tensor_class = TensorBase
 

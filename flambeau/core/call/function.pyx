@@ -5,6 +5,7 @@ Here is decided that a result is a view of what the caller gave and of nothing e
 a fresh tensor another shape; as `_unsafe_view` in PyTorch, that is no view then: nobody else has the tensor below.
 """
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 from ..base.tensor cimport ON_TAPE, TensorBase
 from ..tape.history cimport lies_in
 from ..tape.formulas import set_shown
@@ -15,7 +16,7 @@ from .signature cimport Signature, signature_of
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
-    object PyObject_Vectorcall(object callable, PyObject** args, size_t nargs, PyObject* names)
+    PyObject* vectorcall "PyObject_Vectorcall"(object callable, PyObject** args, size_t nargs, PyObject* names)
 
 
 cdef class FunctionOp(Op):
@@ -41,6 +42,21 @@ cdef class FunctionOp(Op):
         return self.function.__code__
 
 
+cdef int pending() except -1:
+    """Raise what the interpreter has pending."""
+    return -1
+
+
+cdef int blame(FunctionOp op) except -1:
+    """The error that the function left, in the name of the operation."""
+    try:
+        pending()
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        ascribe(error, own_name(op))
+        raise
+    return 0
+
+
 cdef str own_name(FunctionOp op):
     """The name that users call an operation by, without its path."""
     return getattr(op, "public_name", op.name).rpartition(".")[2]
@@ -51,6 +67,7 @@ cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, P
     cdef Signature signature = op.signature
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged)
     cdef object found, keywords
+    cdef PyObject* result
     if signature is not None:
         if names != NULL and not signature.names_hold(<tuple>names):
             keywords = signature.spelled(op.name, <tuple>names)
@@ -59,11 +76,11 @@ cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, P
             signature.check_all(op.name, args, nargs, names)
     if op.has_out and names != NULL and "out" in <tuple>names:
         return call_with_out(op, args, nargs, <tuple>names)
-    try:
-        found = PyObject_Vectorcall(op.function, args, flagged, names)
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        ascribe(error, own_name(op))
-        raise
+    result = vectorcall(op.function, args, flagged, names)
+    if result == NULL:
+        blame(op)
+    found = <object>result
+    Py_DECREF(found)
     if op.owns:
         if isinstance(found, TensorBase):
             if (<TensorBase>found).base is not None:

@@ -4,9 +4,9 @@
 All that reads the arguments of a call is here.  A parameter is known by more names than its own: PyTorch's parser takes
 NumPy's `axis` and `keepdims`, and the array API's `x`, `x1`, `x2`.
 """
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from ..base.dtypes cimport dtype
-from ..base.tensor cimport TensorBase
+from ..base.tensor cimport TENSOR as TENSOR_CLASS, TensorBase
 import inspect
 
 cdef extern from "Python.h":
@@ -19,6 +19,17 @@ cdef extern from "Python.h":
     bint PyList_Check(object o)
     PyObject* PyTuple_GET_ITEM(object t, Py_ssize_t k)
     bint PyIndex_Check(object o)
+
+cdef PyTypeObject* INT_CLASS = <PyTypeObject*>int
+cdef PyTypeObject* BOOL_CLASS = <PyTypeObject*>bool
+
+
+cdef inline bint plainly(int kinds, PyObject* value) noexcept:
+    """Whether a value is of one of those kinds, told by its very class; False says nothing."""
+    cdef PyTypeObject* cls = (<PyObject*>value).ob_type
+    return ((kinds & TENSOR and cls == TENSOR_CLASS) or (kinds & (INT | REAL | NUMBER) and cls == INT_CLASS)
+            or (kinds & BOOL and cls == BOOL_CLASS) or (kinds & NOTHING and value == <PyObject*>None))
+
 
 cdef tuple SPELLINGS = (
     ("input", "self", "x", "x1", "a"),
@@ -92,7 +103,7 @@ cdef class Signature:
         self.arrange(who, args, nargs, names, found)
         if self.checks:
             for k in range(self.total):
-                if found[k] != NULL and self.kinds[k]:
+                if found[k] != NULL and self.kinds[k] and not plainly(self.kinds[k], found[k]):
                     self.check(who, k, <object>found[k])
         return 0
 
@@ -129,13 +140,13 @@ cdef class Signature:
         """The kinds of all arguments, the keywords being names as declared; their number is left to the function."""
         cdef int k, i
         for k in range(<int>min(nargs, self.positional)):
-            if self.kinds[k]:
+            if self.kinds[k] and not plainly(self.kinds[k], args[k]):
                 self.check(who, k, <object>args[k])
         if names != NULL:
             for i in range(<int>len(<tuple>names)):
                 for k in range(self.total):
                     if PyTuple_GET_ITEM(self.names, k) == PyTuple_GET_ITEM(<object>names, i):
-                        if self.kinds[k]:
+                        if self.kinds[k] and not plainly(self.kinds[k], args[nargs + i]):
                             self.check(who, k, <object>args[nargs + i])
                         break
         return 0

@@ -101,7 +101,7 @@ cdef int bind(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* names, Py
     op.signature.bind(op.name, args, nargs, names, bound)
     for k in range(op.own):
         found[k] = bound[k]
-    return read_options(op, bound, o)
+    return read_options(op, bound, o) if names != NULL else 0
 
 
 cdef int read_options(Factory op, PyObject** bound, Options* o) except -1:
@@ -213,6 +213,8 @@ cdef int bind_sizes(Factory op, PyObject** args, Py_ssize_t nargs, PyObject* nam
     """Sizes by position or as the last of its own parameters, `size=`, then options; returns how many sizes."""
     cdef PyObject* bound[MAX_BOUND]
     no_options(o)
+    if names == NULL and nargs:
+        return read_sizes(op.name, args, nargs, sizes)
     op.signature.arrange(op.name, args + nargs, 0, names, bound)
     read_options(op, bound, o)
     if bound[op.own - 1] != NULL:
