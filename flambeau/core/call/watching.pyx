@@ -98,7 +98,7 @@ def watch_class(cls) -> None:
     global asking
     asking += 1
     late.watched += 1
-    weakref.finalize(cls, forget_class)
+    weakref.finalize(cls, forget_class).atexit = False
 
 
 def forget_class() -> None:
