@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from stubs import stubs
-
 from flambeau.operations.declare.registry import REGISTRY, Entry
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # also where PYTHONSAFEPATH leaves it out
+from stubs import stubs  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "operations.md"

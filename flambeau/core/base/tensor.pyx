@@ -53,10 +53,12 @@ def set_tensor_class(cls) -> None:
     TENSOR = <PyTypeObject*>cls
 
 
-def inherit_operators(type cls) -> None:
+def inherit_operators(cls) -> None:
     """Let a subclass that overrides no operator use the compiled ones directly; Python would look each up by
     name.
     """
+    if not isinstance(cls, type):
+        raise TypeError(f"a class expected, not {type(cls).__name__}")
     cdef RawType* raw = <RawType*>cls
     memcpy(raw.tp_as_number, BASE.tp_as_number, sizeof(PyNumberMethods))
     raw.tp_as_mapping[0] = BASE.tp_as_mapping[0]

@@ -42,7 +42,7 @@ register("new_tensor", "creation", literal.new_tensor_, places=("Tensor.new_tens
 
 
 @library("composite", "fill_diagonal_", "Tensor.fill_diagonal_")
-def fill_diagonal_(self: TensorBase, fill_value: float, wrap: bool = False) -> TensorBase:
+def fill_diagonal_(self: TensorBase, fill_value: complex, wrap: bool = False) -> TensorBase:
     """The main diagonal set to a number, in place; `wrap` starts it again below the square part of a tall matrix.
 
     RuntimeError for a vector, and for more than two dimensions unless all are of one size.

@@ -176,6 +176,6 @@ def _taken_back(grad: TensorBase, start: tuple[int, ...], sizes: tuple[int, ...]
 
 
 @library("composite", "constant_pad_nd")
-def constant_pad_nd(input: TensorBase, pad_: Sequence[int], value: float = 0) -> TensorBase:
+def constant_pad_nd(input: TensorBase, pad_: Sequence[int], value: complex = 0) -> TensorBase:
     """`nn.functional.pad` with a constant."""
     return pad(input, tuple(pad_), "constant", value)
