@@ -20,7 +20,7 @@ MODES = ("constant", "reflect", "replicate", "circular")
 
 @library("shape", "nn.functional.pad")
 def pad(
-    input: TensorBase, pad: Sequence[int], mode: str = "constant", value: float | None = None
+    input: TensorBase, pad: Sequence[int], mode: str = "constant", value: complex | None = None
 ) -> TensorBase:
     """The tensor with `pad` = (left, right, top, bottom, …) elements added around, from the last dimension on.
 
