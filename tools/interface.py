@@ -11,7 +11,12 @@ from pathlib import Path
 
 from flambeau.operations.declare.registry import REGISTRY, Entry
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # also where PYTHONSAFEPATH leaves it out
+_HERE = Path(__file__).resolve().parent
+sys.path[:0] = [
+    str(_HERE),
+    str(_HERE.parent / "tests" / "operations"),
+]  # also where PYTHONSAFEPATH leaves them out
+import samples  # noqa: E402
 from stubs import stubs  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,12 +47,26 @@ def dtypes_of(entry: Entry) -> str:
     return ", ".join(words + sorted(taken - covered))
 
 
+def derivative(entry: Entry) -> str:
+    """Whether a result of a sample call requires gradients; nothing for what has no sample call."""
+    found = ""
+    for text in samples.calls(entry) or ():
+        try:
+            results = samples.run(entry, text, samples.Operands(grad=True))
+        except NotImplementedError:
+            continue
+        if any(t.requires_grad for t in results):
+            return "yes"
+        found = "no" if results else found
+    return found
+
+
 def table() -> str:
     lines = [
         "# Operations",
         "",
-        "Written by `python tools/interface.py` from the registry.  A derivative is one of any order, unless the operation",
-        "is piecewise constant; where a column is empty, the operation follows those that it is made of.",
+        "Written by `python tools/interface.py` from the registry.  Whether there is a derivative is found out by a sample call",
+        "(`tests/operations/samples.py`); where dtypes are empty, the operation follows those that it is made of.",
         "",
         "| operation | kind | dtypes | derivative | what it gives |",
         "|---|---|---|---|---|",
@@ -55,16 +74,9 @@ def table() -> str:
     for entry in sorted(REGISTRY.values(), key=lambda e: e.name):
         places = [p for p in entry.places if not p.rpartition(".")[2].startswith("_")]
         if places:
-            derivative = (
-                ""
-                if entry.kind not in ("pointwise", "reduction", "row")
-                else "yes"
-                if entry.differentiable
-                else "no"
-            )
             name = ", ".join(f"`{p}`" for p in places[:1]) + (" …" if len(places) > 1 else "")
             lines.append(
-                f"| {name} | {entry.kind} | {dtypes_of(entry)} | {derivative} | {first_sentence(entry)} |"
+                f"| {name} | {entry.kind} | {dtypes_of(entry)} | {derivative(entry)} | {first_sentence(entry)} |"
             )
     return "\n".join(lines) + "\n"
 
