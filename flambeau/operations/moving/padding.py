@@ -138,7 +138,7 @@ def _extended_back(grad, sizes, mode, before):
     return found
 
 
-def _constant(input: TensorBase, amounts: tuple[int, ...], value: float) -> TensorBase:
+def _constant(input: TensorBase, amounts: tuple[int, ...], value: complex) -> TensorBase:
     """`value` around the tensor; the gradient is the tensor's part of the result's."""
     inner, sizes, start = input, list(input.shape), [0] * input.ndim
     for k in range(len(amounts) // 2):
