@@ -652,16 +652,21 @@ cdef object call_rows(PyObject* callable, PyObject** args, size_t flagged, PyObj
     cdef object x, dim = None, keepdim = False, d = None, out = None
     if op.inputs != 1:
         raise TypeError(f"{op.name}() takes {op.inputs} tensors: call it through over((…), dim)")
-    op.signature.bind(op.name, args, nargs, names, found)
-    x = <object>found[0]
-    if found[1] != NULL:
-        dim = <object>found[1]
-    if op.reduces and found[2] != NULL:
-        keepdim = <object>found[2]
-    if found[2 + op.reduces] != NULL:
-        d = <object>found[2 + op.reduces]
-    if found[3 + op.reduces] != NULL:
-        out = <object>found[3 + op.reduces]
+    if names == NULL and 1 <= nargs <= 2 and isinstance(<object>args[0], TensorBase):
+        x = <object>args[0]   # the most frequent calls need no binding
+        if nargs == 2:
+            dim = <object>args[1]
+    else:
+        op.signature.bind(op.name, args, nargs, names, found)
+        x = <object>found[0]
+        if found[1] != NULL:
+            dim = <object>found[1]
+        if op.reduces and found[2] != NULL:
+            keepdim = <object>found[2]
+        if found[2 + op.reduces] != NULL:
+            d = <object>found[2 + op.reduces]
+        if found[3 + op.reduces] != NULL:
+            out = <object>found[3 + op.reduces]
     if isinstance(dim, dtype):
         raise TypeError(f"{op.name}(): argument 'dim' must be int, not dtype")
     if not op.reduces:
