@@ -304,3 +304,33 @@ def test_spellings_are_known_everywhere():
     for call in (lambda: x.cumsum(0, axis=1), lambda: flambeau.add(x, x, self=x), lambda: x.sum(axes=0)):
         with pytest.raises(TypeError):
             call()
+
+
+def test_a_backward_pass_of_another_thread_hides_nothing():
+    import threading
+
+    seen, inside, done = [], threading.Event(), threading.Event()
+
+    class Names(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    def wait(gradient):
+        inside.set()
+        done.wait(30)
+
+    def differentiate():
+        x = flambeau.ones(2, requires_grad=True)
+        y = x * 2
+        y.register_hook(wait)
+        y.sum().backward()
+
+    thread = threading.Thread(target=differentiate)
+    thread.start()
+    assert inside.wait(30)
+    with Names():
+        flambeau.ones(2).exp()
+    done.set()
+    thread.join()
+    assert seen == ["ones", "exp"]

@@ -23,18 +23,30 @@ cdef class FunctionOp(Op):
     """The operation that a function computes."""
 
     cdef readonly object function
+    cdef bint learned               # its signature is known: read when first needed, for an import asks for none
     cdef bint owns                  # its results are views of its arguments at most
     cdef bint has_out               # takes `out=`, which the function itself does not know
 
     def __cinit__(self, function, str name=None, bint owns=True, bint out=False):
         prepare_op(self, name or function.__name__, call_function)
-        self.function, self.owns = function, owns
-        self.signature, self.has_out = signature_of(function), out
-        if out:
-            self.signature = self.signature.with_out()
+        self.function, self.owns, self.has_out = function, owns, out
         vars(self).update(getattr(function, "__dict__", {}))
         setattr(self, "__module__", getattr(function, "__module__", None))
         setattr(self, "__doc__", function.__doc__)
+
+    cdef int learn(self) except -1:
+        self.signature = signature_of(self.function)
+        if self.has_out:
+            self.signature = self.signature.with_out()
+        self.learned = True
+        return 0
+
+    @property
+    def __signature__(self):
+        """What `inspect.signature` and `help` show."""
+        if not self.learned:
+            self.learn()
+        return Op.__signature__.__get__(self)
 
     @property
     def __code__(self):
@@ -64,10 +76,13 @@ cdef str own_name(FunctionOp op):
 
 cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     cdef FunctionOp op = <FunctionOp>callable
-    cdef Signature signature = op.signature
+    cdef Signature signature
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged)
     cdef object found, keywords
     cdef PyObject* result
+    if not op.learned:
+        op.learn()
+    signature = op.signature
     if signature is not None:
         if names != NULL and not signature.names_hold(<tuple>names):
             keywords = signature.spelled(op.name, <tuple>names)
@@ -97,7 +112,12 @@ cdef object call_with_out(FunctionOp op, PyObject** args, Py_ssize_t nargs, tupl
     cdef tuple given = tuple([<object>args[k] for k in range(nargs)])
     cdef dict named = {names[k]: <object>args[nargs + k] for k in range(len(names))}
     out = named.pop("out")
-    return into(out, op.function(*given, **named), own_name(op), True, (*given, *named.values()))
+    try:
+        found = op.function(*given, **named)
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        ascribe(error, own_name(op))
+        raise
+    return into(out, found, own_name(op), True, (*given, *named.values()))
 
 
 cdef int release(TensorBase t, PyObject** args, size_t flagged, PyObject* names) except -1:

@@ -18,7 +18,7 @@ from ..views.views cimport cut
 from ..base.device cimport Device
 from ..base.sizes cimport add_overflow
 from ..call.signature cimport MAX_BOUND, Signature
-from ..call.overlap import require_apart
+from ..call.out import into
 from ..call.operation cimport Op, make_callable, prepare_op
 from ..call.pointwise cimport copied
 from ..call.kernels cimport one_device
@@ -244,24 +244,10 @@ cdef object call_join(PyObject* callable, PyObject** args, size_t flagged, PyObj
     op.signature.bind(op.name, args, PyVectorcall_NARGS(flagged), names, found)
     result = joined(<object>found[0], 0 if found[1] == NULL else <object>found[1], op.new, op.name)
     out = None if found[2] == NULL else <object>found[2]
-    if out is not None:
-        require_apart(op.name, <TensorBase?>out if isinstance(out, TensorBase) else result, list(<object>found[0]))
-    return result if out is None else into(result, out, op.name)
-
-
-cdef object into(TensorBase result, object out, str who):
-    """The result in the tensor that the caller has given; errors before it is touched."""
-    if not isinstance(out, TensorBase):
-        raise TypeError(f"{who}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if CATEGORY[result.code] > CATEGORY[(<TensorBase>out).code]:
-        raise TypeError(f"{who}(): input types ({dtype_of(result.code)}) can't be cast to the desired output type "
-                        f"{out.dtype}")
-    if grad_enabled() and (result.requires or wants_grad(<TensorBase>out)):
-        raise RuntimeError(f"{who}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-                           "arguments requires grad.")
-    if out.shape != result.shape:
-        out.resize_(result.shape)
-    return out.copy_(result)
+    if isinstance(out, TensorBase) and CATEGORY[(<TensorBase>result).code] > CATEGORY[(<TensorBase>out).code]:
+        raise TypeError(f"{op.name}(): input types ({dtype_of((<TensorBase>result).code)}) can't be cast to the desired output type "
+                        f"{out.dtype}")   # elsewhere a RuntimeError, as in PyTorch
+    return into(out, result, op.name, apart=<object>found[0])
 
 
 cat = JoinOp("cat", False, """cat(tensors, dim=0, *, out=None) -> Tensor

@@ -17,6 +17,12 @@ cimport cython
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
 
+cdef extern from *:
+    """
+    static __thread long flambeau_pass = 0;
+    """
+    long flambeau_pass            # the number of the pass that this thread runs, 0 outside of one
+
 
 cdef object engine_lock = threading.RLock()
 
@@ -277,7 +283,7 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     With `inputs` (likewise), only what leads to them is computed, and their gradients are returned (None where
     nothing arrived) or, with `accumulate`, added to their `.grad`.
     """
-    global current, passes
+    global current, flambeau_pass, passes
     cdef Task task = Task.__new__(Task), outer
     cdef Heap ready
     cdef Node node
@@ -300,7 +306,8 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
                 raise RuntimeError("backward(): one of the inputs is not a leaf; use autograd.grad for its gradient")
             task.captures.setdefault(target, []).append((number, place))
     engine_lock.acquire()
-    outer, current = current, task
+    cdef long outer_pass = flambeau_pass
+    outer, current, flambeau_pass = current, task, task.number
     try:
         set_grad((REVERSE if create_graph else 0) | (before & FORWARD))
         starts = [target_of(r) for r in roots]
@@ -323,7 +330,7 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
             node = pop(&ready)
             task.execute(&ready, node)
     finally:
-        current = outer
+        current, flambeau_pass = outer, outer_pass
         task.clean()
         set_grad(before)
         free(ready.items)
@@ -377,8 +384,8 @@ def depends_beyond(outputs, inputs) -> bool:
 
 
 def current_pass():
-    """The number of the backward pass that is running, None outside of one."""
-    return None if current is None else current.number
+    """The number of the backward pass that this thread runs, None outside of one."""
+    return flambeau_pass or None
 
 
 def will_reach(given) -> bool:
