@@ -180,16 +180,16 @@ def _declare(
     reduces: bool,
     kind: str,
     *,
-    places,
-    also,
     dtypes,
-    accumulate,
-    empty,
-    reference,
-    domain,
-    fields,
-    name,
-    method,
+    places=None,
+    also=(),
+    accumulate=same,
+    empty=None,
+    reference=None,
+    domain=(-3.0, 3.0),
+    fields=None,
+    name=None,
+    method=True,
     raw=(),
     per_row=(),
     literal_dims=False,
@@ -253,80 +253,15 @@ def _declare(
     return op
 
 
-def reduction(
-    *,
-    places=None,
-    also=(),
-    dtypes=ALL,
-    accumulate=same,
-    empty=None,
-    reference=None,
-    domain=(-3.0, 3.0),
-    fields=None,
-    name=None,
-    method=True,
-    literal_dims=False,
-    **details,
-):
+def reduction(*, dtypes=ALL, **details):
     """Declare a reduction, called as `op(input, dim=None, keepdim=False, *, dtype=None, out=None)`.
 
-    With `dim` an empty list it reduces all dimensions, as with None, unless `literal_dims`: then none.
+    With `dim` an empty list it reduces all dimensions, as with None, unless `literal_dims`: then none.  `_declare` has the
+    other options.
     """
-
-    def make(body: Callable) -> core_rows.RowOp:
-        return _declare(
-            body,
-            True,
-            "reduction",
-            places=places,
-            also=also,
-            dtypes=dtypes,
-            accumulate=accumulate,
-            empty=empty,
-            reference=reference,
-            domain=domain,
-            fields=fields,
-            name=name,
-            method=method,
-            literal_dims=literal_dims,
-            **details,
-        )
-
-    return make
+    return lambda body: _declare(body, True, "reduction", dtypes=dtypes, **details)
 
 
-def row(
-    *,
-    places=None,
-    also=(),
-    dtypes=FLOATING,
-    accumulate=same,
-    empty=None,
-    reference=None,
-    domain=(-3.0, 3.0),
-    fields=None,
-    name=None,
-    method=True,
-    **details,
-):
-    """Declare a row function, called as `op(input, dim, *, dtype=None)`."""
-
-    def make(body: Callable) -> core_rows.RowOp:
-        return _declare(
-            body,
-            False,
-            "row",
-            places=places,
-            also=also,
-            dtypes=dtypes,
-            accumulate=accumulate,
-            empty=empty,
-            reference=reference,
-            domain=domain,
-            fields=fields,
-            name=name,
-            method=method,
-            **details,
-        )
-
-    return make
+def row(*, dtypes=FLOATING, **details):
+    """Declare a row function, called as `op(input, dim, *, dtype=None)`; `_declare` has the options."""
+    return lambda body: _declare(body, False, "row", dtypes=dtypes, **details)
