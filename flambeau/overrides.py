@@ -6,8 +6,7 @@ is called with its instances; `utils._python_dispatch.TorchDispatchMode` sees ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -21,7 +20,6 @@ __all__ = [
     "BaseTorchFunctionMode",
     "Mode",
     "TorchFunctionMode",
-    "enable_reentrant_dispatch",
     "get_default_nowrap_functions",
     "get_ignored_functions",
     "get_overridable_functions",
@@ -170,9 +168,3 @@ def get_ignored_functions() -> set[Callable]:
 def get_default_nowrap_functions() -> set[Callable]:
     """Operations whose results the default `__torch_function__` leaves as they are: none."""
     return set()
-
-
-@contextmanager
-def enable_reentrant_dispatch() -> Iterator[None]:
-    """Within a mode's handler, which modes outside of it see anyway."""
-    yield
