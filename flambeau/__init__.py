@@ -58,3 +58,6 @@ from . import _C, func, nn, optim, overrides, return_types
 from ._printing import set_printoptions
 from ._serialization import load, save
 from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel
+from ._lazily import lazily as _lazily
+
+__getattr__, __dir__ = _lazily(__name__, submodules=("testing",))

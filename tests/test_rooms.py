@@ -12,7 +12,7 @@ import pytest
 from rooms import circles, modules, uses
 
 ORDER = """
-    _interpreter
+    _interpreter _lazily
     core.base core.tape core.call core.views core.loops core.make core.places core.lib
     _typeinfo _tensor
     codegen
@@ -23,7 +23,7 @@ ORDER = """
     autograd utils func
     nn.parameter nn.functional nn.init nn.modules nn.utils nn optim
     _printing _serialization overrides _C
-    cpu cuda opencl fft linalg masked signal special return_types
+    cpu cuda opencl fft linalg masked signal special return_types testing
     codegen.ahead
 """.split()
 
