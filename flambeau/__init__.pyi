@@ -29,6 +29,7 @@ from . import overrides as overrides
 from . import return_types as return_types
 from . import signal as signal
 from . import special as special
+from . import testing as testing
 from . import utils as utils
 from ._tensor import Tensor as Tensor
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Number
 from typing import Any, NamedTuple
 
 from .._tensor import Tensor
@@ -20,7 +21,6 @@ _TOLERANCES = {  # relative, absolute: about ten roundings of a dtype; what is n
     "complex64": (1.3e-6, 1e-5),
     "complex128": (1e-7, 1e-7),
 }
-_NUMBERS = (bool, int, float, complex)
 
 
 class _Options(NamedTuple):
@@ -83,7 +83,7 @@ def assert_close(
     <BLANKLINE>
     Mismatched elements: 1 / 3 (33.3%)
     Greatest absolute difference: 0.5 at index (2,) (up to 1e-05 allowed)
-    Greatest relative difference: 0.1428571428571428 at index (2,) (up to 1.3e-06 allowed)
+    Greatest relative difference: 0.1428571492433548 at index (2,) (up to 1.3e-06 allowed)
     <BLANKLINE>
     The failure occurred for item ['loss']
     """
@@ -148,8 +148,8 @@ def _compare(actual: Any, expected: Any, options: _Options) -> None:
     elif isinstance(actual, bool) and isinstance(expected, bool):
         if actual is not expected:
             raise _Mismatch(f"Booleans mismatch: {actual} is not {expected}")
-    elif isinstance(actual, _NUMBERS) and isinstance(expected, _NUMBERS):
-        _compare_numbers(actual, expected, options)
+    elif isinstance(actual, Number) and isinstance(expected, Number):  # NumPy's, too
+        _compare_numbers(_python_number(actual), _python_number(expected), options)
     else:
         _compare_tensors(*_as_tensors(actual, expected, options.allow_subclasses), options)
 
@@ -169,13 +169,13 @@ def _as_tensors(actual: Any, expected: Any, allow_subclasses: bool) -> tuple[Ten
                 made.append(as_tensor(value))
             except Exception:  # whatever an object says that is no array
                 break
-    if len(made) < 2 or _is_number(actual) or isinstance(actual, (str, bytes)):
+    if len(made) < 2 or isinstance(actual, Number) or isinstance(actual, (str, bytes)):
         raise TypeError(f"No comparison pair was able to handle inputs of type {ours} and {theirs}.")
     return made[0], made[1]
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, _NUMBERS)
+def _python_number(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
 
 
 def _tolerances(options: _Options, *of: dtype) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import dtype as Dtype
 from ..core.base.formats import memory_format as MemoryFormat
 from ..core.make.create import empty
+from ..core.views.views import view_as_real
 
 
 def make_tensor(
@@ -46,7 +47,7 @@ def make_tensor(
     >>> x.shape, bool(((x >= 0) & (x < 3)).all())
     (flambeau.Size([2, 3]), True)
     """
-    sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    sizes: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     if noncontiguous and memory_format is not None:
         raise ValueError(
             "The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got "
@@ -58,12 +59,12 @@ def make_tensor(
             f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype}"
         )
     lowest, highest = _bounds(dtype, low, high)
-    spread = noncontiguous and math.prod(sizes) > 1 and len(sizes) > 0  # type: ignore[arg-type]
-    drawn = (*sizes[:-1], 2 * sizes[-1]) if spread else sizes  # type: ignore[operator]
+    spread = noncontiguous and math.prod(sizes) > 1 and len(sizes) > 0
+    drawn = (*sizes[:-1], 2 * sizes[-1]) if spread else sizes
     result = empty(drawn, dtype=dtype, device=device)
     with no_grad():
         if real:
-            parts = result.view_as_real() if dtype.is_complex else result
+            parts = view_as_real(result) if dtype.is_complex else result
             # Halves: from -max to max is farther than the largest number.
             parts.uniform_(lowest / 2, highest / 2).mul_(2) if highest > lowest else parts.fill_(lowest)
         else:
