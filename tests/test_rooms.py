@@ -19,11 +19,12 @@ ORDER = """
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
-    _operators _queries
+    _operators _queries _switches version
     autograd utils func
     nn.parameter nn.functional nn.init nn.modules nn.utils nn optim
     _printing _serialization overrides _C
     cpu cuda opencl fft linalg masked signal special return_types testing
+    accelerator random backends __config__
     codegen.ahead
 """.split()
 
