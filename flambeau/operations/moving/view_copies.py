@@ -76,7 +76,7 @@ def slice_copy(
 ) -> Tensor:
     if step <= 0:
         raise RuntimeError(f"slice_copy(): slice step must be positive, got {step}")
-    return _copied(input.movedim(dim, 0)[start:end:step].movedim(0, dim))
+    return _copied(input.transpose(dim, 0)[start:end:step].transpose(0, dim))
 
 
 @_copy_of(views.split)
