@@ -25,23 +25,9 @@ import multiprocessing
 from multiprocessing import *  # noqa: F403
 
 from . import queue, reductions
-from ._contexts import (  # type: ignore[assignment]  # these take the place of Python's
-    JoinableQueue as JoinableQueue,
-)
-from ._contexts import (
-    Pipe as Pipe,
-)
-from ._contexts import (
-    Queue as Queue,
-)
-from ._contexts import (
-    SimpleQueue as SimpleQueue,
-)
-from ._contexts import (
-    get_context as get_context,
-)
+from ._contexts import JoinableQueue, Pipe, Queue, SimpleQueue, get_context  # type: ignore[assignment]
 from ._names import get_all_sharing_strategies, get_sharing_strategy, set_sharing_strategy
-from .pool import Pool as Pool
+from .pool import Pool
 from .reductions import init_reductions
 from .spawn import (
     ProcessContext,
@@ -55,12 +41,18 @@ from .spawn import (
 
 __all__ = [
     *multiprocessing.__all__,  # type: ignore[attr-defined]
+    "JoinableQueue",
+    "Pipe",
+    "Pool",
     "ProcessContext",
     "ProcessException",
     "ProcessExitedException",
     "ProcessRaisedException",
+    "Queue",
+    "SimpleQueue",
     "SpawnContext",
     "get_all_sharing_strategies",
+    "get_context",
     "get_sharing_strategy",
     "init_reductions",
     "queue",
