@@ -293,11 +293,11 @@ def test_ends_that_died_are_errors(strategy):
     through_a_pickle(torch.ones(1))  # a keeper is there, where one is needed
     count = descriptors()
     ours, theirs = mp.Pipe()
+    for _ in range(3):
+        ours.send(torch.ones(100))
     process = mp.get_context("fork").Process(target=take_and_die, args=(theirs, 1))
     process.start()
     theirs.close()
-    for _ in range(3):
-        ours.send(torch.ones(100))
     process.join(WAIT)
     with pytest.raises((EOFError, ConnectionResetError)):
         ours.recv()
