@@ -216,6 +216,17 @@ def test_memory_of_others_has_its_size():
             s.resize_(100)
 
 
+def test_reading_a_byte_lends_nothing():
+    """Only what goes on knowing the address keeps the memory that a storage leaves."""
+    x = torch.arange(1 << 20)
+    s = x.untyped_storage()
+    s[0], s[1:9] = 7, 1
+    held = memory_stats()["allocated_bytes"]
+    assert s[0] == 7 and s.tolist()[8] == 1 and bytes(memoryview(s)[:1]) == b"\x07"
+    x.share_memory_()
+    assert memory_stats()["allocated_bytes"] <= held - (8 << 20)
+
+
 # --- typed storages ------------------------------
 @pytest.mark.filterwarnings("ignore:TypedStorage")
 @pytest.mark.parametrize("name, kind", TYPED)

@@ -447,6 +447,24 @@ else:
     assert not keepers(str(tmp_path))
 
 
+def test_what_an_ended_process_kept_under_names_arrives():
+    """The only client of the keeper has gone when the receiver connects."""
+    program = """
+import os, flambeau as t
+from flambeau import multiprocessing as mp
+queue = mp.get_context("fork").SimpleQueue()
+pid = os.fork()
+if pid == 0:
+    mp.set_sharing_strategy("file_system")
+    queue.put(t.arange(4))
+    os.kill(os.getpid(), 9)
+os.waitpid(pid, 0)
+x = queue.get()
+assert x.tolist() == [0, 1, 2, 3] and x.untyped_storage()._keeper is not None
+"""
+    run(program)
+
+
 def test_names_of_storages():
     x = torch.arange(4)
     manager, name, nbytes = x.untyped_storage()._share_filename_cpu_()
