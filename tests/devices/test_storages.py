@@ -35,7 +35,8 @@ def test_bytes_of_a_device():
         and s.cpu().device.type == "cpu"
         and s.to(device=DEVICE).device == DEVICE
     )
-    assert s.resize_(20).nbytes() == 20 and s.resize_(4000).nbytes() == 4000 and x.tolist() == list(range(6))
+    assert s.resize_(4000).nbytes() == 4000 and x.tolist() == list(range(6))
+    assert s.resize_(20).nbytes() == 20 and s.resize_(8000).nbytes() == 8000 and x[:2].tolist() == [0, 1]
     assert torch.UntypedStorage([1, 2], device=DEVICE).tolist() == [1, 2] and s.float().dtype is torch.float32
     assert torch.UntypedStorage(8, device=DEVICE).fill_(3).tolist() == [3] * 8 and s.new().device == DEVICE
 
