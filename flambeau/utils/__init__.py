@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from .._lazily import lazily
 from . import _python_dispatch, checkpoint, data, dlpack, hooks  # noqa: F401
 
 __all__ = ["_python_dispatch", "checkpoint", "data", "dlpack", "hooks"]
+
+__getattr__, __dir__ = lazily(__name__, submodules=("_pytree",))
