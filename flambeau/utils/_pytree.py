@@ -303,7 +303,7 @@ def register_constant(cls: type) -> None:
 
     Raises TypeError for a class that keeps object's own == or has no hash.
     """
-    if cls.__eq__ is object.__eq__:
+    if cls.__eq__ is object.__eq__:  # type: ignore[comparison-overlap]
         raise TypeError(
             f"register_constant(cls) expects `cls` to have a non-default `__eq__` implementation, got {cls}"
         )
