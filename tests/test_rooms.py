@@ -14,7 +14,7 @@ from rooms import circles, modules, uses
 ORDER = """
     _interpreter _lazily
     core.base core.tape core.call core.views core.loops core.make core.places core.lib
-    _typeinfo _tensor
+    _typeinfo storage _tensor
     codegen
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
