@@ -21,7 +21,7 @@ ORDER = """
     devices
     _operators _queries _switches version
     autograd utils func
-    nn.parameter nn.functional nn.init nn.modules nn.utils nn optim
+    nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn optim
     _printing _serialization overrides _C
     cpu cuda opencl fft linalg masked signal special return_types testing
     accelerator random backends __config__
