@@ -42,6 +42,7 @@ class Option(NamedTuple):
     default: Any
     holds: Callable[[Any], bool]
     wanted: str
+    complaint: str = ""  # what its error says, with {} for the value, where it is not "Invalid … value: {}"
 
 
 def anything(default: Any) -> Option:
@@ -60,12 +61,22 @@ def _option(value: Any) -> Option:
     return Option(value, lambda x: bool(0.0 <= x), "a number >= 0")
 
 
+def _complaint(option: str, value: Any) -> str:
+    """What PyTorch's error says of an option out of its range."""
+    if option == "betas":
+        index = 0 if not 0.0 <= value[0] < 1.0 else 1
+        return f"Invalid beta parameter at index {index}: {value[index]}"
+    names = {"lr": "learning rate", "eps": "epsilon value"}
+    return f"Invalid {names.get(option, f'{option} value')}: {{}}"
+
+
 class Entry(NamedTuple):
     """What `state[p]` has under one name; made by `like` or `scalar`."""
 
     start: float | str | Callable[[Any], Any]
     when: str = ""
     is_scalar: bool = False
+    is_taped: bool = False
 
 
 def like(start: float | str | Callable[[Any], Any] = 0.0, when: str = "") -> Entry:
@@ -77,9 +88,9 @@ def like(start: float | str | Callable[[Any], Any] = 0.0, when: str = "") -> Ent
     return Entry(start, when)
 
 
-def scalar(start: float | str = 0.0) -> Entry:
-    """One number, in a 0-dim tensor."""
-    return Entry(start, is_scalar=True)
+def scalar(start: float | str = 0.0, taped: bool = False) -> Entry:
+    """One number, in a 0-dim tensor.  `taped`: a step that is differentiable computes with the tensor, as PyTorch's."""
+    return Entry(start, is_scalar=True, is_taped=taped)
 
 
 class Declared(Optimizer):
@@ -130,7 +141,7 @@ class Declared(Optimizer):
         for name in cls._flag_names():
             cls._checks.setdefault(name, _option(FLAGS.get(name)))
         cls._tensors = {name: e for name, e in cls.entries.items() if not e.is_scalar}
-        cls._scalars = [name for name, e in cls.entries.items() if e.is_scalar]
+        cls._scalars = cls._counts = [name for name, e in cls.entries.items() if e.is_scalar]
         cls._asked = [
             n for n, p in inspect.signature(cls.rule).parameters.items() if p.kind is p.KEYWORD_ONLY
         ]
@@ -155,7 +166,7 @@ class Declared(Optimizer):
 
     def _begin(self, params: Params, options: dict[str, Any]) -> None:
         name = type(self).__name__
-        for option, (_, holds, wanted) in self._checks.items():
+        for option, (_, holds, wanted, complaint) in self._checks.items():
             value = options[option]
             if isinstance(value, (tuple, list)):
                 if len({isinstance(x, TensorBase) for x in value}) > 1:
@@ -166,10 +177,11 @@ class Declared(Optimizer):
             for x in value if isinstance(value, tuple) else (value,):
                 if isinstance(x, TensorBase) and x.numel() != 1:
                     raise ValueError(
-                        f"Invalid {option} for {name}: got a tensor of {x.numel()} elements, wanted one element"
+                        f"{name}: Tensor {option} must be 1-element, got one of {x.numel()} elements"
                     )
             if not holds(value):
-                raise ValueError(f"Invalid {option} for {name}: got {value}, wanted {wanted}")
+                said = (complaint or _complaint(option, value)).format(value)
+                raise ValueError(f"{name}: {said}, wanted {wanted}")
         self.check(options)
         super().__init__(params, options)
         if options.get("fused"):
@@ -202,7 +214,7 @@ class Declared(Optimizer):
         state, made = self.state[p], False
         for name, entry in self.entries.items():
             if name not in state and (not entry.when or group[entry.when]):
-                start = group[entry.start] if isinstance(entry.start, str) else entry.start
+                start = _squeezed(group[entry.start]) if isinstance(entry.start, str) else entry.start
                 value = _number(start, group, p) if entry.is_scalar else _tensor_like(p, start)
                 if value is not None:
                     state[name], made = value, True
@@ -347,10 +359,11 @@ class Declared(Optimizer):
         written = [_real(x) for x in (p, *(state[name] for name in names))]
         # What the tape saves must not be written over: the rule sees copies then.
         seen = [x.clone() for x in written] if differentiable else written
-        # Without `capturable`, PyTorch's optimisers read their scalars on the host, in float64.
-        on_device = "capturable" in self._checks
         scalars = {
-            name: state[name].to(p.device) if on_device else float(state[name]) for name in self._scalars
+            name: state[name].to(p.device)
+            if group.get("capturable") or (differentiable and self.entries[name].is_taped)
+            else float(state[name])
+            for name in self._scalars
         }
         if "step" in scalars:
             scalars["step"] = scalars["step"] + 1
