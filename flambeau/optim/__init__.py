@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from . import lr_scheduler
+from ._adafactor import Adafactor
+from ._muon import Muon
 from .adadelta import Adadelta
 from .adagrad import Adagrad
 from .adam import Adam
@@ -19,10 +21,12 @@ from .sgd import SGD
 __all__ = [
     "ASGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",

@@ -102,9 +102,11 @@ class Declared(Optimizer):
     `fixed`: options that groups have and the constructor does not take.
     `entries`: the state of a parameter.  `step` counts its steps.
     `rule(p, g, *tensors, *, …)`: the new parameter, then the new tensors and scalars in the order of `entries`,
-    without `step`.  `maximize` and `weight_decay` are in `p` and `g` already.  By keyword the rule asks for scalars,
-    options, and `first` (whether the state is new).  An entry whose option is off is None, and so is its result.
-    `elementwise`: whether each element is by itself; else the rule sees whole tensors.
+    without `step`.  `maximize` is in `g` already, and `weight_decay` in `p` or `g` unless the rule asks for it.  By
+    keyword the rule asks for scalars, options, and `first` (whether the state is new).  An entry whose option is off
+    is None, and so is its result.
+    `elementwise`: whether each element is by itself; else the rule sees whole tensors, which it may write in place.
+    `takes_complex`: whether parameters may be complex; they are pairs of real ones then.
     `decoupled`: whether `weight_decay` shrinks p by lr·weight_decay in place of entering the gradient; an option
     `decoupled_weight_decay` may say it, too.
     `at_once`: whether the constructor makes the state.
@@ -116,6 +118,7 @@ class Declared(Optimizer):
     entries: ClassVar[dict[str, Entry]] = {}
     rule: ClassVar[Callable[..., Any]]
     elementwise: ClassVar[bool] = True
+    takes_complex: ClassVar[bool] = True
     decoupled: ClassVar[bool] = False
     at_once: ClassVar[bool] = False
 
@@ -321,7 +324,7 @@ class Declared(Optimizer):
         """The new parameter and the new tensors of `state`; the new scalars, but for `step`."""
         if on.get("maximize"):
             g = -g
-        if on.get("weight_decay"):
+        if on.get("weight_decay") and "weight_decay" not in self._asked:
             decay = number("weight_decay")
             if on.get("decoupled_weight_decay", self.decoupled):
                 p = p * (1 - number("lr") * decay)
@@ -350,6 +353,10 @@ class Declared(Optimizer):
                         f"{type(self).__name__}.step: capturable=True takes parameters on accelerators, "
                         f"got one on {p.device}"
                     )
+                if not self.takes_complex and p.is_complex():
+                    raise RuntimeError(
+                        f"{type(self).__name__}.step: {type(self).__name__} does not support complex parameters"
+                    )
                 first = self._complete(group, p)
                 self._step_one(group, p, first, differentiable)
 
@@ -371,12 +378,16 @@ class Declared(Optimizer):
         def number(name: str) -> Any:
             if name == "first":
                 return first
-            return scalars[name] if name in scalars else _squeezed(group[name], p.device)
+            if name in scalars:
+                return scalars[name]
+            value = _squeezed(group[name], p.device)
+            return value if self.elementwise or not isinstance(value, TensorBase) else value.item()
 
         on = {name: bool(group[name]) for name in self._switches}
         results, updates = self._applied(seen[0], _real(p.grad), dict(zip(names, seen[1:])), number, on)
         for old, new in zip(written, results):
-            old.copy_(new)
+            if new is not old:
+                old.copy_(new)
         for name, value in {**scalars, **updates}.items():
             write = state[name].copy_ if isinstance(value, TensorBase) else state[name].fill_
             write(value)

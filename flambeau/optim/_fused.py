@@ -7,6 +7,7 @@ gradient and its state in one pass.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -41,6 +42,16 @@ _WRITTEN = {
     "gt": "({} > {})",
     "ge": "({} >= {})",
 }
+
+
+def kernel(body: Callable[..., Any]) -> PointwiseOp:
+    """A function of expressions as one pass over tensors: operands by position, numbers by keyword, and `out=`."""
+    parameters = inspect.signature(body).parameters.values()
+    operands = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    numbers = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    return Pointwise(body.__name__.strip("_"), body, operands, numbers, dtypes=FLOATING).make_op(
+        differentiable=False
+    )
 
 
 class Leaf(NamedTuple):

@@ -226,6 +226,9 @@ class Optimizer:
         for i, p in enumerate(params):
             if not isinstance(p, TensorBase):
                 raise TypeError(f"{where}: params[{i}] must be a tensor, got {type(p).__name__}")
+            refusal = self._refusal(p)
+            if refusal is not None:
+                raise ValueError(f"{where}: params[{i}]: {refusal}")
             if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
                 raise ValueError(
                     f"{where}: can't optimize a non-leaf Tensor: params[{i}] of shape {tuple(p.shape)} is "
@@ -253,6 +256,10 @@ class Optimizer:
         for name, default in self.defaults.items():
             param_group.setdefault(name, default)
         self.param_groups.append(param_group)
+
+    def _refusal(self, p: Any) -> str | None:
+        """Why a tensor cannot be a parameter of this optimiser, if it cannot."""
+        return None
 
     def state_dict(self) -> dict[str, Any]:
         """The optimiser's state as plain containers: `{"state": …, "param_groups": …}`.
