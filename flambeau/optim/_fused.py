@@ -145,7 +145,7 @@ def _rounded_once(results: list[Expr]) -> list[Expr]:
         a, *rest = (made[id(x)] for x in e.args) if e.args else (e,)
         if e.op == "add" and "mul" in (rest[0].op, a.op):
             product, other = (rest[0], a) if rest[0].op == "mul" else (a, rest[0])
-            made[id(e)] = ex.fma(*product.args, other)
+            made[id(e)] = ex.fma(product.args[0], product.args[1], other)
         elif e.op == "sub" and rest[0].op == "mul":
             made[id(e)] = ex.fma(ex.neg(rest[0].args[0]), rest[0].args[1], a)
         else:

@@ -69,7 +69,7 @@ def strong_wolfe(
     low = 0 if before.loss <= now.loss else 1
     largest, stuck = direction.abs().max(), False
     while searched < most and not abs(ends[1].step - ends[0].step) * largest < tolerance:
-        step = _cubic_minimum(*ends)
+        step = _cubic_minimum(ends[0], ends[1])
         least, most_step = sorted(end.step for end in ends)
         margin = 0.1 * (most_step - least)
         if min(most_step - step, step - least) < margin:  # too near an end: a second time, keep away from it

@@ -129,13 +129,8 @@ class LBFGS(Optimizer):
                 break
             more = 0
             if group["line_search_fn"] is not None:
-                here = [p.clone() for p in self._params]
                 found, more = strong_wolfe(
-                    lambda step: self._evaluate(closure, here, step, d),
-                    d,
-                    t,
-                    Point(0, loss, gradient, slope),
-                    most=max_eval - asked,
+                    self._along(closure, d), d, t, Point(0, loss, gradient, slope), most=max_eval - asked
                 )
                 t, loss, gradient = found.step, found.loss, found.gradient
                 state["t"] = t
@@ -192,12 +187,17 @@ class LBFGS(Optimizer):
             flat.append(g.reshape(-1))
         return _cat(flat)
 
-    def _evaluate(self, closure: Callable[[], Any], here: list[Any], step: Any, d: Any) -> tuple[float, Any]:
-        """Loss and gradient at a step from `here`, where the parameters are before and after."""
-        self._move(step, d)
-        loss, gradient = float(closure()), self._flat_gradient()
-        self._place(here)
-        return loss, gradient
+    def _along(self, closure: Callable[[], Any], d: Any) -> Callable[[Any], tuple[float, Any]]:
+        """A function of a step along `d` that gives loss and gradient there, and leaves the parameters where they are."""
+        here = [p.clone() for p in self._params]
+
+        def evaluate(step: Any) -> tuple[float, Any]:
+            self._move(step, d)
+            loss, gradient = float(closure()), self._flat_gradient()
+            self._place(here)
+            return loss, gradient
+
+        return evaluate
 
     def _move(self, step: Any, d: Any) -> None:
         offset = 0
