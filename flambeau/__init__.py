@@ -47,6 +47,10 @@ _inherit_operators(Tensor)
 del _inherit_operators
 
 from . import _operators  # noqa: F401
+from ._foreach import functions as _foreach_functions
+
+globals().update(_foreach_functions())
+del _foreach_functions
 from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .core.tape import tensor_backward as _backward
