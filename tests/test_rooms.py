@@ -22,7 +22,7 @@ ORDER = """
     _operators _queries
     autograd utils func
     nn.parameter nn.functional nn.init nn.modules nn.utils nn optim
-    _printing _serialization overrides _C
+    _printing _serialization overrides _C utils.tensorboard utils.trainer
     cpu cuda opencl fft linalg masked signal special return_types
     codegen.ahead
 """.split()
