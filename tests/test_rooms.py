@@ -25,6 +25,7 @@ ORDER = """
     _printing _serialization overrides _C
     cpu cuda opencl fft linalg masked signal special return_types testing
     accelerator random backends __config__
+    utils.tensorboard utils.trainer
     codegen.ahead
 """.split()
 
