@@ -77,5 +77,5 @@ from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel
 from ._lazily import lazily as _lazily
 
 __getattr__, __dir__ = _lazily(
-    __name__, submodules=("__config__", "accelerator", "backends", "random", "testing")
+    __name__, submodules=("__config__", "accelerator", "backends", "multiprocessing", "random", "testing")
 )

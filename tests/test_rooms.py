@@ -22,6 +22,7 @@ ORDER = """
     _operators _queries _switches version _foreach
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn optim
+    multiprocessing
     _printing _serialization overrides _C
     cpu cuda opencl fft linalg masked signal special return_types testing
     accelerator random backends __config__
