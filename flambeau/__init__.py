@@ -8,9 +8,8 @@ runs people's code: tensors, a tape, neural networks, optimisers, data loading. 
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
-
 from . import _interpreter  # noqa: F401  first of all
+from .version import __version__
 from .core.base import dtypes as _dtypes
 from .core.base.device import get_default_device, set_default_device
 from .core.base.dtypes import Size, device, dtype, get_default_dtype, promote_types, set_default_dtype
@@ -57,4 +56,20 @@ Tensor.backward = _backward
 from . import _C, func, nn, optim, overrides, return_types
 from ._printing import set_printoptions
 from ._serialization import load, save
+from ._switches import (
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    get_float32_matmul_precision,
+    get_num_interop_threads,
+    is_deterministic_algorithms_warn_only_enabled,
+    set_deterministic_debug_mode,
+    set_float32_matmul_precision,
+    set_num_interop_threads,
+    use_deterministic_algorithms,
+)
 from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel
+from ._lazily import lazily as _lazily
+
+__getattr__, __dir__ = _lazily(
+    __name__, submodules=("__config__", "accelerator", "backends", "random", "testing")
+)
