@@ -7,13 +7,17 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
-from ._files import load, save
+from ._files import legacy, load, save
 from ._files._versions import check_module_version_greater_or_equal
-from ._files.legacy import MAGIC as MAGIC_NUMBER
-from ._files.legacy import PROTOCOL as PROTOCOL_VERSION
 from ._files.locations import default_restore_location, location_tag, register_package
 from ._files.state import skip_data
-from ._files.unpickling import StorageType, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+from ._files.unpickling import (
+    StorageType,
+    add_safe_globals,
+    clear_safe_globals,
+    get_safe_globals,
+    safe_globals,
+)
 from .utils.serialization import config
 
 __all__ = [
@@ -32,7 +36,6 @@ __all__ = [
     "load",
     "location_tag",
     "mkdtemp",
-    "normalize_storage_type",
     "register_package",
     "safe_globals",
     "save",
@@ -45,6 +48,7 @@ __all__ = [
 ]
 
 DEFAULT_PROTOCOL = 2
+MAGIC_NUMBER, PROTOCOL_VERSION = legacy.MAGIC, legacy.PROTOCOL
 
 
 class SourceChangeWarning(Warning):
@@ -182,13 +186,6 @@ def validate_cuda_device(location: str) -> int:
             "load with map_location to map your storages to an existing device."
         )
     return index
-
-
-def normalize_storage_type(storage_type: type) -> Any:
-    """The public class of storages that is named as `storage_type`."""
-    from . import storage
-
-    return getattr(storage, storage_type.__name__)
 
 
 def storage_to_tensor_type(storage: Any) -> str:

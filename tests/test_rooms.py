@@ -22,8 +22,8 @@ ORDER = """
     _operators _queries _switches version
     autograd utils func
     nn.parameter nn.functional nn.init nn.modules nn.utils nn optim
-    _printing _serialization overrides _C
-    cpu cuda opencl fft linalg masked signal special return_types testing
+    _printing _files utils.safetensors hub utils.model_zoo overrides _C
+    cpu cuda opencl fft linalg masked signal special return_types testing serialization
     accelerator random backends __config__
     codegen.ahead
 """.split()

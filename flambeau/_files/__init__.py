@@ -70,7 +70,9 @@ def save(
     module = pickle if pickle_module is None else pickle_module
     _check_dill(module)
     if not isinstance(f, (str, os.PathLike)) and not hasattr(f, "write"):
-        raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+        raise AttributeError(
+            "expected 'f' to be string, path, or a file-like object with a 'write' attribute"
+        )
     path = None if hasattr(f, "write") else os.fsdecode(cast(str, f))
     if _use_new_zipfile_serialization:
         write = writing.zip_file(obj, path, module, pickle_protocol, not _disable_byteorder_record)
@@ -149,7 +151,9 @@ def load(
         mmap = config.load.mmap
     if hasattr(f, "read"):
         if mmap:
-            raise ValueError(f"{display.NAME}.load: mmap=True needs a path: f must be a file path in order to use the mmap argument")
+            raise ValueError(
+                f"{display.NAME}.load: mmap=True needs a path: f must be a file path in order to use the mmap argument"
+            )
         _check_seekable(f)
         with _named(getattr(f, "name", None)):
             return _load(f, map_location, options, None)
@@ -177,7 +181,9 @@ def _load(file: Any, map_location: Any, options: Options, mapped_path: Any) -> A
             return reading.pickled(entries, root, map_location, mapped, options)
         if first_format.STRUCTURE in entries.entries:
             return first_format.read(entries, map_location, mapped)
-        raise Damaged("a zip archive with neither a data.pkl nor a structure.json: neither PyTorch nor flambeau wrote it")
+        raise Damaged(
+            "a zip archive with neither a data.pkl nor a structure.json: neither PyTorch nor flambeau wrote it"
+        )
     if mapped_path is not None:
         raise Damaged(
             f"mmap can only be used with files saved with `{display.NAME}.save(…, _use_new_zipfile_serialization=True)`, "
@@ -245,7 +251,9 @@ def _named(path: Any) -> Iterator[None]:
 
     from .errors import Damaged
 
-    who = f"{display.NAME}.load: " + (f"{os.fsdecode(path)!r}: " if isinstance(path, (str, bytes, os.PathLike)) else "")
+    who = f"{display.NAME}.load: " + (
+        f"{os.fsdecode(path)!r}: " if isinstance(path, (str, bytes, os.PathLike)) else ""
+    )
     try:
         yield
     except Damaged as error:
@@ -263,7 +271,7 @@ def _named(path: Any) -> Iterator[None]:
 
 def _safetensors(path: Any, map_location: Any) -> Any:
     from ..core.base.dtypes import device as Device
-    from ..utils.safetensors import load_file
+    from .safetensors import load_file
 
     if map_location is not None and not isinstance(map_location, (str, bytes, Device)):
         raise RuntimeError(
@@ -302,4 +310,6 @@ def _descriptor(f: Any) -> int:
     try:
         return f.fileno()
     except (AttributeError, OSError) as error:
-        raise ValueError(f"{display.NAME}.save: fsync=True needs a path, or a file with a descriptor") from error
+        raise ValueError(
+            f"{display.NAME}.save: fsync=True needs a path, or a file with a descriptor"
+        ) from error

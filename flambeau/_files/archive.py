@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable
+from io import BufferedRandom, BufferedReader, FileIO
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from . import checksums
+from .checksums import BLOCK
 from .errors import Damaged, require
 
 ALIGNMENT = 64
-_BLOCK = 1 << 20  # read or written at a time, so that a block's checksum finds it in the cache
 _LIMIT = 0xFFFFFFFF  # sizes and places from here on stand in the fields of zip64
 _DESCRIBED, _UTF8, _ENCRYPTED = 0x8, 0x800, 0x1
 _LOCAL = struct.Struct("<4sHHHHHLLLHH")
@@ -40,7 +42,9 @@ class Entry(NamedTuple):
 class Writer:
     """Writes an archive from its beginning to its end; `write(bytes)` is where it goes."""
 
-    def __init__(self, write: Callable[[Any], Any], *, alignment: int = ALIGNMENT, checksums: bool = True) -> None:
+    def __init__(
+        self, write: Callable[[Any], Any], *, alignment: int = ALIGNMENT, checksums: bool = True
+    ) -> None:
         self._write = write
         self._at = 0
         self._alignment = alignment
@@ -61,17 +65,33 @@ class Writer:
         wide = struct.pack("<HHQQ", 1, 16, size, size) if large else b""
         head = begin + _LOCAL.size + len(encoded) + len(wide) + 4
         padding = -head % self._alignment
-        extra = wide + struct.pack("<2sH", b"FB", padding) + b"Z" * padding  # PyTorch pads with these letters, too
+        extra = (
+            wide + struct.pack("<2sH", b"FB", padding) + b"Z" * padding
+        )  # PyTorch pads with these letters, too
         flags = _UTF8 | (_DESCRIBED if size else 0)  # the checksum follows the bytes, which are read once
         shown = _LIMIT if large else 0
-        self._put(_LOCAL.pack(b"PK\3\4", 0, flags, 0, 0, 0, 0, shown, shown, len(encoded), len(extra)) + encoded + extra)
+        self._put(
+            _LOCAL.pack(b"PK\3\4", 0, flags, 0, 0, 0, 0, shown, shown, len(encoded), len(extra))
+            + encoded
+            + extra
+        )
         crc = content()
         if size:
             self._put(struct.pack("<4sLQQ" if large or far else "<4sLLL", b"PK\7\x08", crc, size, size))
         sizes = struct.pack("<QQ", size, size) if large else b""
         place = struct.pack("<Q", begin) if far else b""
         tail = struct.pack("<HH", 1, len(sizes + place)) + sizes + place if large or far else b""
-        fields = (min(size, _LIMIT), min(size, _LIMIT), len(encoded), len(tail), 0, 0, 0, 0, min(begin, _LIMIT))
+        fields = (
+            min(size, _LIMIT),
+            min(size, _LIMIT),
+            len(encoded),
+            len(tail),
+            0,
+            0,
+            0,
+            0,
+            min(begin, _LIMIT),
+        )
         self._central.append(_CENTRAL.pack(b"PK\1\2", 0, 0, flags, 0, 0, 0, crc, *fields) + encoded + tail)
         return crc
 
@@ -87,17 +107,16 @@ class Writer:
         self._put(_END.pack(b"PK\5\6", 0, 0, *fields, 0))
 
     def _bytes(self, data: memoryview) -> int:
-        crc = 0
-        for i in range(0, len(data), _BLOCK):
-            block = data[i : i + _BLOCK]
-            if self._checksums:
-                crc = crc32(block, crc)
-            self._put(block)
-        return crc
+        if not self._checksums:
+            self._put(data)
+            return 0
+        crc = checksums.running(data)
+        self._put(data)
+        return crc()
 
     def _zeros(self, size: int) -> int:
-        zeros = bytes(min(size, _BLOCK))
-        for i in range(0, size, _BLOCK):
+        zeros = bytes(min(size, BLOCK))
+        for i in range(0, size, BLOCK):
             self._put(zeros[: size - i])
         return 0
 
@@ -115,6 +134,7 @@ class Source:
     def __init__(self, file: Any) -> None:
         self._file = file
         self._base = file.tell()
+        self._descriptor = _descriptor(file)
         self.size = max(file.seek(0, os.SEEK_END) - self._base, 0)
         file.seek(self._base)
 
@@ -129,22 +149,47 @@ class Source:
         require(len(data) == n, f"reading {n} bytes at {start} gave {len(data)}")
         return data
 
-    def fill(self, start: int, view: memoryview, seen: Callable[[memoryview], Any]) -> None:
-        """Fill `view` with what lies at `start`, and show each block to `seen` while it is in the cache."""
-        file, done, total = self._file, 0, len(view)
-        readinto = getattr(file, "readinto", None)
-        file.seek(self._base + start)
-        while done < total:
-            block = view[done : done + _BLOCK]
-            if readinto is not None:
-                got = readinto(block)
-            else:
-                data = file.read(len(block))
-                got = len(data)
-                block[:got] = data
-            require(bool(got), f"the file ends after {self.size} bytes")
-            seen(block[:got])
-            done += got
+    def fill(self, start: int, view: memoryview, summed: bool) -> int:
+        """Fill `view` with what lies at `start`; the checksum of it, where that is wanted."""
+        require(start + len(view) <= self.size, f"the file ends after {self.size} bytes")
+        descriptor = self._descriptor
+        if descriptor is not None:
+
+            def part(begin: int, end: int) -> int:
+                at = self._base + start + begin
+                read = lambda block, done: os.preadv(descriptor, [block], at + done)
+                return _in_blocks(view[begin:end], read, summed)
+
+            return checksums.by_parts(len(view), part)
+        self._file.seek(self._base + start)
+        readinto = getattr(self._file, "readinto", self._read_into)
+        return _in_blocks(view, lambda block, done: readinto(block), summed)
+
+    def _read_into(self, block: memoryview) -> int:
+        data = self._file.read(len(block))
+        block[: len(data)] = data
+        return len(data)
+
+
+def _in_blocks(view: memoryview, read: Callable[[memoryview, int], int], summed: bool) -> int:
+    """Fill `view` by `read(block, how many bytes before it)`."""
+    done = crc = 0
+    while done < len(view):
+        block = view[done : done + BLOCK]
+        got = read(block, done)
+        require(bool(got), "the file ends in the middle of an entry")
+        if summed:
+            crc = crc32(block[:got], crc)
+        done += got
+    return crc
+
+
+def _descriptor(file: Any) -> int | None:
+    """What the system reads a file by, where its bytes are those that the file object gives."""
+    try:
+        return file.fileno() if type(file) in (BufferedReader, BufferedRandom, FileIO) else None
+    except (OSError, ValueError):
+        return None
 
 
 class Archive:
@@ -171,17 +216,9 @@ class Archive:
         self._compare(entry, crc32(data))
         return data
 
-    def fill(self, entry: Entry, view: memoryview, checked: bool = True) -> None:
+    def fill(self, entry: Entry, view: memoryview) -> None:
         """Fill `view` with an entry's bytes, whose checksum is compared."""
-        crc = 0
-
-        def seen(block: memoryview) -> None:
-            nonlocal crc
-            crc = crc32(block, crc)
-
-        self.source.fill(entry.start, view, seen if checked and entry.crc else len)
-        if checked and entry.crc:
-            self._compare(entry, crc)
+        self._compare(entry, self.source.fill(entry.start, view, bool(entry.crc)))
 
     def _compare(self, entry: Entry, crc: int) -> None:
         # A checksum of 0 says that none was made: `set_crc32_options(False)` writes such files.
@@ -203,11 +240,18 @@ class Archive:
             if mark == b"PK\6\7":
                 require(disk == 0 and disks == 1, "an archive on several disks")
                 require(place <= end - _LOCATOR.size - _END64.size, "the 64-bit end lies outside of the file")
-                mark, length, _, _, disk, first, here, n, size, begin = _END64.unpack(source.read(place, _END64.size))
-                whole = mark == b"PK\6\6" and length == end - _LOCATOR.size - place - 12 and disk == first == 0
+                mark, length, _, _, disk, first, here, n, size, begin = _END64.unpack(
+                    source.read(place, _END64.size)
+                )
+                whole = (
+                    mark == b"PK\6\6" and length == end - _LOCATOR.size - place - 12 and disk == first == 0
+                )
                 require(whole and here == n, "the archive's 64-bit end is damaged")
                 end = place
-        require(begin + size == end, f"the directory of the archive, {size} bytes at {begin}, does not end at {end}")
+        require(
+            begin + size == end,
+            f"the directory of the archive, {size} bytes at {begin}, does not end at {end}",
+        )
         require(n * _CENTRAL.size <= size, f"a directory of {size} bytes cannot have {n} entries")
         return begin, size, n
 
@@ -217,7 +261,25 @@ class Archive:
         for _ in range(n):
             require(at + _CENTRAL.size <= len(directory), "the directory of the archive is cut short")
             fields = _CENTRAL.unpack_from(directory, at)
-            mark, _, _, flags, method, _, _, crc, packed, size, n_name, n_extra, n_comment, disk, _, _, place = fields
+            (
+                mark,
+                _,
+                _,
+                flags,
+                method,
+                _,
+                _,
+                crc,
+                packed,
+                size,
+                n_name,
+                n_extra,
+                n_comment,
+                disk,
+                _,
+                _,
+                place,
+            ) = fields
             begin = at + _CENTRAL.size
             at = begin + n_name + n_extra + n_comment
             require(mark == b"PK\1\2" and at <= len(directory), "the directory of the archive is damaged")
@@ -236,7 +298,9 @@ class Archive:
     def _after_local_header(self, place: int, name: str, flags: int) -> int:
         """Where an entry's bytes begin: after a header that ends in its name and an extra field."""
         require(place + _LOCAL.size <= self.source.size, f"entry {name!r} begins after the file")
-        mark, _, own, method, _, _, _, _, _, n_name, n_extra = _LOCAL.unpack(self.source.read(place, _LOCAL.size))
+        mark, _, own, method, _, _, _, _, _, n_name, n_extra = _LOCAL.unpack(
+            self.source.read(place, _LOCAL.size)
+        )
         require(mark == b"PK\3\4" and method == 0, f"entry {name!r} has no header of an uncompressed entry")
         require(not (own ^ flags) & ~_UTF8, f"entry {name!r}: its header and the directory disagree")
         start = place + _LOCAL.size + n_name + n_extra

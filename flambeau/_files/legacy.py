@@ -23,7 +23,9 @@ class _Stream:
 
     def __init__(self, room: int, map_location: Any) -> None:
         self.room = room
-        self.found: dict[str, tuple[Any, Any, Any]] = {}  # dtype, storage on the CPU, storage where it belongs
+        self.found: dict[
+            str, tuple[Any, Any, Any]
+        ] = {}  # dtype, storage on the CPU, storage where it belongs
         self._views: dict[Any, Any] = {}
         self._restore = locations.restorer(map_location)
 
@@ -31,7 +33,9 @@ class _Stream:
         if type(described) is tuple and described[:1] in (("module",), (b"module",)):
             require(len(described) == 4, "a module is described by something else than its class and source")
             return described[1]  # the source, which others compare, is of a program that need not be ours
-        require(type(described) is tuple and len(described) == 6, f"a storage is described by {short(described)}")
+        require(
+            type(described) is tuple and len(described) == 6, f"a storage is described by {short(described)}"
+        )
         kind, key, location, elements = described_storage(described[:5], 5)
         if key not in self.found:
             nbytes = elements * kind.itemsize
@@ -45,7 +49,10 @@ class _Stream:
         if described[5] is None:
             return rebuilding.Typed(placed, kind)
         view = described[5]
-        require(type(view) is tuple and len(view) == 3, "a part of a storage is described by something else than three values")
+        require(
+            type(view) is tuple and len(view) == 3,
+            "a part of a storage is described by something else than three values",
+        )
         return self._part(placed, kind, view[0], view[1], view[2])
 
     def _part(self, root: Any, kind: Any, key: Any, offset: Any, elements: Any) -> Any:
@@ -85,7 +92,9 @@ def read_stream(data: Any, source: Source, map_location: Any, options: Any) -> A
             memoryview(host)[:] = bytes(host.nbytes())
         return made
     keys = [key.decode("ascii", "replace") if type(key) is bytes else key for key in keys]
-    require(sorted(map(str, keys)) == sorted(stream.found), "the storages of the file are not those that it names")
+    require(
+        sorted(map(str, keys)) == sorted(stream.found), "the storages of the file are not those that it names"
+    )
     for key in keys:
         kind, host, placed = stream.found[str(key)]
         elements = struct.unpack("<q", source.read(at, 8))[0]
@@ -94,7 +103,7 @@ def read_stream(data: Any, source: Source, map_location: Any, options: Any) -> A
             f"storage {short(key)} has {elements} elements in place of {host.nbytes() // kind.itemsize}",
         )
         require(host.nbytes() <= source.size - at - 8, f"unexpected EOF: storage {short(key)} is cut short")
-        source.fill(at + 8, memoryview(host), len)
+        source.fill(at + 8, memoryview(host), False)
         at += 8 + host.nbytes()
         if placed is not host and placed.device.type != "meta":
             as_bytes(placed).copy_(as_bytes(host))
@@ -118,7 +127,9 @@ def read_tar(file: Any, map_location: Any, options: Any) -> Any:
             if member.name in ("storages", "tensors", "pickle") and member.isreg() and not member.issparse():
                 opened = archive.extractfile(member)
                 members[member.name] = b"" if opened is None else opened.read()
-    require(len(members) == 3, f"a tar archive with {sorted(members)} in place of storages, tensors and pickle")
+    require(
+        len(members) == 3, f"a tar archive with {sorted(members)} in place of storages, tensors and pickle"
+    )
     found = _tar_storages(members["storages"], locations.restorer(map_location), options)
     tensors = _tar_tensors(members["tensors"], found, options)
 
@@ -139,9 +150,12 @@ def _tar_storages(data: bytes, restore: Any, options: Any) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for _ in range(_few(n, data)):
         described, at = unpickle(data, at, _nothing, options)
-        require(type(described) is tuple and len(described) == 3, "a storage is described by something else than three values")
-        key, location, kind = described
-        kind = getattr(kind, "dtype", None)
+        require(
+            type(described) is tuple and len(described) == 3,
+            "a storage is described by something else than three values",
+        )
+        key, location, storage_class = described
+        kind: Any = getattr(storage_class, "dtype", None)
         require(type(kind) is type(by_name["uint8"]) and type(location) is str, "a storage of no known class")
         require(len(data) - at >= 8, "the storages are cut short")
         nbytes = count(struct.unpack_from("<q", data, at)[0], "a storage's length") * kind.itemsize
@@ -154,7 +168,10 @@ def _tar_storages(data: bytes, restore: Any, options: Any) -> dict[Any, Any]:
     views, at = unpickle(data, at, _nothing, options)
     require(type(views) in (list, tuple), "the parts of storages are no list")
     for view in views:
-        require(type(view) in (list, tuple) and len(view) == 4, "a part of a storage is described by something else than four values")
+        require(
+            type(view) in (list, tuple) and len(view) == 4,
+            "a part of a storage is described by something else than four values",
+        )
         target, root, offset, elements = view
         require(_number(root) in found, f"there is no storage {short(root)}")
         whole = found[root]
@@ -167,7 +184,10 @@ def _tar_tensors(data: bytes, storages: dict[Any, Any], options: Any) -> dict[An
     found: dict[Any, Any] = {}
     for _ in range(_few(n, data)):
         described, at = unpickle(data, at, _nothing, options)
-        require(type(described) is tuple and len(described) == 3, "a tensor is described by something else than three values")
+        require(
+            type(described) is tuple and len(described) == 3,
+            "a tensor is described by something else than three values",
+        )
         key, storage, _ = described
         require(_number(storage) in storages, f"there is no storage {short(storage)}")
         require(len(data) - at >= 8, "the tensors are cut short")
@@ -189,4 +209,3 @@ def _few(n: Any, data: bytes) -> int:
 def _number(x: Any) -> Any:
     require(type(x) in (int, str), f"a key is {short(x)}")
     return x
-

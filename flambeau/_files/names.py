@@ -27,7 +27,12 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("torch._utils", "_rebuild_tensor_v3", "_files.rebuilding", "_rebuild_tensor_v3"),
     ("torch._utils", "_rebuild_parameter", "_files.rebuilding", "_rebuild_parameter"),
     ("torch._utils", "_rebuild_parameter_with_state", "_files.rebuilding", "_rebuild_parameter_with_state"),
-    ("torch._utils", "_rebuild_meta_tensor_no_storage", "_files.rebuilding", "_rebuild_meta_tensor_no_storage"),
+    (
+        "torch._utils",
+        "_rebuild_meta_tensor_no_storage",
+        "_files.rebuilding",
+        "_rebuild_meta_tensor_no_storage",
+    ),
     (
         "torch._utils",
         "_rebuild_device_tensor_from_cpu_tensor",
@@ -41,7 +46,9 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
 
 # Classes of nn that PyTorch keeps in another file than we do.
 _HOMES = {
-    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"), "torch.nn.modules.batchnorm"),
+    **dict.fromkeys(
+        ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"), "torch.nn.modules.batchnorm"
+    ),
     **dict.fromkeys(("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), "torch.nn.modules.instancenorm"),
     "ChannelShuffle": "torch.nn.modules.channelshuffle",
     "MultiheadAttention": "torch.nn.modules.activation",
@@ -83,8 +90,26 @@ STORAGES = {
 STORAGE_OF = {dtype: name for name, dtype in reversed(STORAGES.items())}
 _LACKING_STORAGES = ("QInt8Storage", "QInt32Storage", "QUInt8Storage", "QUInt4x2Storage", "QUInt2x4Storage")
 _LACKING_DTYPES = (
-    *("complex32", "chalf", "uint16", "uint32", "uint64", "qint8", "qint32", "quint8", "quint4x2", "quint2x4"),
-    *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"),
+    *(
+        "complex32",
+        "chalf",
+        "uint16",
+        "uint32",
+        "uint64",
+        "qint8",
+        "qint32",
+        "quint8",
+        "quint4x2",
+        "quint2x4",
+    ),
+    *(
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+        "float4_e2m1fn_x2",
+    ),
     *("bit", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"),
     *(f"{sign}int{n}" for sign in ("", "u") for n in range(1, 8)),
 )
@@ -136,6 +161,8 @@ def in_files(module: str | None, name: str) -> tuple[str, str] | None:
     if inner == "optim._lr_base" or inner == "optim._lr_cycles":
         return "torch.optim.lr_scheduler", name
     parts = inner.split(".")
-    if parts[0] in ("core", "operations", "devices", "codegen") or any(part.startswith("_") for part in parts):
+    if parts[0] in ("core", "operations", "devices", "codegen") or any(
+        part.startswith("_") for part in parts
+    ):
         return None
     return f"torch.{inner}", name

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections import OrderedDict
 from io import BytesIO
+from types import FunctionType
 from typing import Any
 
 from .._tensor import Tensor
@@ -30,7 +31,9 @@ class _Named:
         self.name = name
 
 
-_NAMED = {name: _Named(name) for name in names.STORAGES}  # one object each, so that a pickle holds its name once
+_NAMED = {
+    name: _Named(name) for name in names.STORAGES
+}  # one object each, so that a pickle holds its name once
 _CPU = "cpu"  # as this place
 
 
@@ -39,8 +42,9 @@ class Storages:
 
     def __init__(self, legacy: bool) -> None:
         self.found: list[tuple[Any, dtype]] = []
-        self._legacy = legacy
+        self.legacy = legacy
         self._numbers: dict[Any, int] = {}
+        self._keys: list[str] = []  # one object each, which the pickle then holds once
 
     def _number(self, storage: Any, kind: dtype) -> int:
         key: Any = id(storage)
@@ -49,6 +53,7 @@ class Storages:
         number = self._numbers.setdefault(key, len(self.found))
         if number == len(self.found):
             self.found.append((storage, kind))
+            self._keys.append(str(number))
         return number
 
     def first_dtype(self, storage: Any, kind: dtype) -> dtype:
@@ -59,8 +64,14 @@ class Storages:
         """What stands for a storage in the pickle."""
         number = self._number(storage, kind)
         tag = location_tag(storage)
-        described = ("storage", name, str(number), _CPU if tag == _CPU else tag, storage.nbytes() // kind.itemsize)
-        return (*described, None) if self._legacy else described
+        described = (
+            "storage",
+            name,
+            self._keys[number],
+            _CPU if tag == _CPU else tag,
+            storage.nbytes() // kind.itemsize,
+        )
+        return (*described, None) if self.legacy else described
 
 
 def _name_of(kind: dtype) -> str:
@@ -73,10 +84,11 @@ def _tensor_arguments(t: Any, storages: Storages) -> tuple:
     geometry = (t.storage_offset(), tuple(t.shape), t.stride())
     if t.is_meta:
         return rebuilding._rebuild_meta_tensor_no_storage, (kind, *geometry[1:], t.requires_grad)
-    if storages.first_dtype(storage, kind) == kind:
-        typed = rebuilding.Typed(storage, kind)
+    first = storages.first_dtype(storage, kind)
+    typed = rebuilding.Typed(storage, first)
+    if first == kind:
         return rebuilding._rebuild_tensor_v2, (typed, *geometry, t.requires_grad, OrderedDict())
-    return rebuilding._rebuild_tensor_v3, (storage, *geometry, t.requires_grad, OrderedDict(), kind)
+    return rebuilding._rebuild_tensor_v3, (typed, *geometry, t.requires_grad, OrderedDict(), kind)
 
 
 def _reduced(t: Any, storages: Storages) -> tuple | None:
@@ -110,7 +122,7 @@ def _parts(t: Any, kind: type, storages: Storages) -> tuple:
 class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
     """PyTorch's names for what is ours."""
 
-    dispatch = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: dict[Any, Any] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined,assignment]
 
     def __init__(self, file: Any, protocol: int, storages: Storages) -> None:
         super().__init__(file, protocol)
@@ -161,12 +173,15 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
         self.memoize(obj)
 
     def _save_storage(self, obj: Any) -> None:
-        self.save_pers(self._storages.describe(obj, _BYTES, _NAMED["UntypedStorage"]))
+        # The first formats know no storages without a dtype.
+        name = "ByteStorage" if self._storages.legacy else "UntypedStorage"
+        self.save_pers(self._storages.describe(obj, _BYTES, _NAMED[name]))
 
     def _save_typed(self, obj: Any) -> None:
         described = self._storages.describe(obj._untyped_storage, obj.dtype, _NAMED[_name_of(obj.dtype)])
         self.save_pers(described)
 
+    dispatch[FunctionType] = save_global
     dispatch[dtype] = _save_dtype
     dispatch[formats.memory_format] = _save_format
     dispatch[formats.layout] = _save_layout

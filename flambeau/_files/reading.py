@@ -43,7 +43,8 @@ class Zip:
         storage = self._storages.get(key)
         if storage is None:
             entry = self.archive.entries.get(f"{self.root}/data/{key}")
-            require(entry is not None, f"the archive has no entry 'data/{key}'")
+            if entry is None:
+                raise Damaged(f"the archive has no entry 'data/{key}'")
             nbytes = elements * kind.itemsize
             require(
                 entry.size == nbytes,
@@ -106,7 +107,9 @@ def swap_bytes(storage: Any, kind: Any) -> None:
 
     width = kind.itemsize // 2 if kind.is_complex else kind.itemsize
     whole = storage.nbytes() // width * width
-    numpy.frombuffer(memoryview(storage)[:whole], dtype=f"u{width}" if width < 16 else "u8").byteswap(inplace=True)
+    numpy.frombuffer(memoryview(storage)[:whole], dtype=f"u{width}" if width < 16 else "u8").byteswap(
+        inplace=True
+    )
 
 
 def root_of(archive: Archive) -> str | None:
@@ -160,7 +163,9 @@ def _reader(module: Any) -> type:
                 return unpickling.StorageType(name)
             if module_name == "torch" or module_name.startswith("torch."):
                 full = f"{module_name}.{name}"
-                return unpickling.ALLOWED[full] if full in unpickling.ALLOWED else names.find(module_name, name)
+                return (
+                    unpickling.ALLOWED[full] if full in unpickling.ALLOWED else names.find(module_name, name)
+                )
             return super().find_class(module_name, name)
 
     return NamingUnpickler
@@ -170,5 +175,7 @@ def pickled(archive: Archive, root: str, map_location: Any, mapped: memoryview |
     """The object of a zip file."""
     loader = Zip(archive, root, map_location, mapped)
     if "constants.pkl" in {name.rpartition("/")[2] for name in archive.entries}:
-        raise Damaged("this is a TorchScript archive, made by torch.jit.save; what it holds is code, which is not read")
+        raise Damaged(
+            "this is a TorchScript archive, made by torch.jit.save; what it holds is code, which is not read"
+        )
     return unpickle(archive.read(f"{root}/data.pkl"), 0, loader.persistent_load, options)[0]

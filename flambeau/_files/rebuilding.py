@@ -35,7 +35,10 @@ def check_geometry(
     offset: Any, size: Any, stride: Any, itemsize: int, nbytes: int
 ) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     """The place, sizes and strides of a tensor (in elements), if it lies within a storage of so many bytes."""
-    require(type(size) in (tuple, list) or isinstance(size, tuple), f"a tensor's sizes are a {type(size).__name__}")
+    require(
+        type(size) in (tuple, list) or isinstance(size, tuple),
+        f"a tensor's sizes are a {type(size).__name__}",
+    )
     require(type(stride) in (tuple, list), f"a tensor's strides are a {type(stride).__name__}")
     offset = count(offset, "a tensor's offset")
     size, stride = [count(n, "a size") for n in size], [count(n, "a stride") for n in stride]
@@ -103,7 +106,10 @@ def _rebuild_parameter(data, requires_grad, backward_hooks):
     require(isinstance(data, Tensor), f"a parameter is made of a {type(data).__name__}")
     kind = data.dtype
     fits = kind.is_floating_point or kind.is_complex or requires_grad is False
-    require(type(requires_grad) is bool and fits, f"a parameter of {kind} with requires_grad {short(requires_grad)}")
+    require(
+        type(requires_grad) is bool and fits,
+        f"a parameter of {kind} with requires_grad {short(requires_grad)}",
+    )
     return Parameter(data, requires_grad)
 
 
@@ -119,7 +125,10 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
 
 def _rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad):
     """A tensor of a device whose storages are not written: it stays on the CPU, where its data is."""
-    require(isinstance(data, Tensor) and data.dtype == dtype, "a device's tensor is not made of a tensor of its dtype")
+    require(
+        isinstance(data, Tensor) and data.dtype == dtype,
+        "a device's tensor is not made of a tensor of its dtype",
+    )
     return _trained(data.detach(), requires_grad)
 
 
@@ -134,7 +143,7 @@ def _rebuild_from_type_v2(func, new_type, args, state):
     if type(tensor) is not new_type:
         tensor = tensor.as_subclass(new_type)
     own = getattr(new_type, "__setstate__", None)
-    if own is not None:
+    if own is not getattr(Tensor, "__setstate__", None):  # which Cython gives every class, to refuse
         own(tensor, state)
         return tensor
     return set_state(tensor, state)

@@ -7,6 +7,7 @@ what is in a table, and what a call may take is bounded by the length of the pic
 from __future__ import annotations
 
 import struct
+from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from pickle import UnpicklingError, decode_long
@@ -23,9 +24,6 @@ from .errors import Damaged, short
 _MEMO_LIMIT = 1 << 31
 _KEY_PARTS = 1000  # most parts of a tuple that is a key, for the sake of its hash
 _BLOCKED = ("sys", "os", "posix", "nt")  # whatever users say
-# Python 2's names of what the tables have.
-_RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg", "UserDict": "collections"}
-
 _user: dict[Any, None] = {}  # what users allowed, in their order
 
 
@@ -193,6 +191,9 @@ def _tensor_function(function: Callable, metadata_at: int) -> Callable:
     return make
 
 
+# What the machine's own steps raise where a pickle is damaged.
+_ERRORS = (LookupError, ValueError, TypeError, AttributeError, OverflowError, struct.error, RecursionError)
+
 # What a call of each of these makes.  By identity, since what is called may not even be hashable.
 _MAKERS: dict[int, Callable] = {
     id(OrderedDict): _ordered,
@@ -215,7 +216,9 @@ _MAKERS: dict[int, Callable] = {
     id(rebuilding._rebuild_parameter): _plain(rebuilding._rebuild_parameter),
     id(rebuilding._rebuild_parameter_with_state): _parameter_with_state,
     id(rebuilding._rebuild_meta_tensor_no_storage): _plain(rebuilding._rebuild_meta_tensor_no_storage),
-    id(rebuilding._rebuild_device_tensor_from_cpu_tensor): _plain(rebuilding._rebuild_device_tensor_from_cpu_tensor),
+    id(rebuilding._rebuild_device_tensor_from_cpu_tensor): _plain(
+        rebuilding._rebuild_device_tensor_from_cpu_tensor
+    ),
     id(rebuilding._rebuild_from_type_v2): _rebuild_from_type,
     id(rebuilding._rebuild_from_type): _rebuild_from_type,
     id(rebuilding._get_layout): _plain(rebuilding._get_layout),
@@ -246,7 +249,10 @@ def _allowed() -> dict[str, Any]:
             for kind in (set, frozenset, bytearray, bytes, complex, slice, range)
         },
         **{f"torch.{name}": kind for name, kind in by_name.items()},
-        **{f"torch.{name}": getattr(formats, name) for name in ("contiguous_format", "channels_last", "preserve_format")},
+        **{
+            f"torch.{name}": getattr(formats, name)
+            for name in ("contiguous_format", "channels_last", "preserve_format")
+        },
     }
     for name in names.STORAGES:
         for module in ("torch", "torch.storage", "torch.cuda"):
@@ -269,7 +275,12 @@ class Unpickler:
     """
 
     def __init__(
-        self, data: Any, position: int = 0, *, encoding: str = "utf-8", persistent_load: Callable | None = None
+        self,
+        data: Any,
+        position: int = 0,
+        *,
+        encoding: str = "utf-8",
+        persistent_load: Callable | None = None,
     ) -> None:
         self.data = data
         self.position = position
@@ -281,6 +292,7 @@ class Unpickler:
         self.room = 16 * (len(data) - position) + (1 << 16)
         self.copies = self.loaded = 0  # bytes that lazy views cost, and of the storages
         self.storages: dict[int, Any] = {}
+        self.outside = False  # in a function that users gave
         self.users = user_allowed()
         self.users_ids = {id(item) for item in self.users.values()}
         self.wanted: set[str] | None = None  # set by `names_in`, which looks at names and calls nothing
@@ -291,12 +303,23 @@ class Unpickler:
             return self._run()
         except (UnpicklingError, Damaged):
             raise
-        except IndexError as error:
-            raise UnpicklingError("pickle data was truncated, or takes from an empty stack") from error
-        except KeyError as error:
-            raise UnpicklingError(f"a value is used that was not stored: {short(error.args[0])}") from error
-        except (ValueError, TypeError, AttributeError, OverflowError, struct.error, RecursionError) as error:
+        except _ERRORS as error:
+            if self.outside:
+                raise
+            if type(error) is IndexError:
+                raise UnpicklingError("pickle data was truncated, or takes from an empty stack") from error
+            if type(error) is KeyError:
+                raise UnpicklingError(
+                    f"a value is used that was not stored: {short(error.args[0])}"
+                ) from error
             raise UnpicklingError(f"{type(error).__name__}: {error}") from error
+
+    def foreign(self, function: Callable, *args: Any) -> Any:
+        """Call what is not ours, whose errors are its own."""
+        self.outside = True
+        made = function(*args)
+        self.outside = False
+        return made
 
     def _run(self) -> Any:
         data, steps, end = self.data, _STEPS, len(self.data)
@@ -317,7 +340,9 @@ class Unpickler:
     def read(self, n: int) -> bytes:
         begin = self.position
         if n > len(self.data) - begin:
-            raise UnpicklingError(f"pickle data was truncated: {n} bytes wanted, {len(self.data) - begin} left")
+            raise UnpicklingError(
+                f"pickle data was truncated: {n} bytes wanted, {len(self.data) - begin} left"
+            )
         self.position = begin + n
         return self.data[begin : begin + n]
 
@@ -362,16 +387,22 @@ class Unpickler:
         return parts
 
     def push_global(self, module: str, name: str) -> None:
+        if (module, name) in NAME_MAPPING:  # what Python 2 called it, as pickles of protocol 2 do
+            module, name = NAME_MAPPING[module, name]
+        else:
+            module = IMPORT_MAPPING.get(module, module)
         if self.wanted is not None:
-            self.wanted.add(f"{_RENAMED.get(module, module)}.{name}")
+            self.wanted.add(f"{module}.{name}")
             self.stack.append(None)
-            return
-        self.stack.append(self.find(_RENAMED.get(module, module), name))
+        else:
+            self.stack.append(self.find(module, name))
 
     def find(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
         if module.partition(".")[0] in _BLOCKED:
-            raise UnpicklingError(f"Trying to load unsupported GLOBAL {full} whose module {module} is blocked.")
+            raise UnpicklingError(
+                f"Trying to load unsupported GLOBAL {full} whose module {module} is blocked."
+            )
         if full in ALLOWED:
             return ALLOWED[full]
         if full in self.users:
@@ -398,7 +429,7 @@ class Unpickler:
                 self.charge(arg)
             return make(self, *args)
         if self.is_users(function) and callable(function):
-            return function(*args)
+            return self.foreign(function, *args)
         raise UnpicklingError(f"Trying to call reduce for unrecognized function {_shown(function)}")
 
 
@@ -437,7 +468,8 @@ def _step(code: bytes) -> Callable:
 
 def _push(code: bytes, make: Callable[[Unpickler], Any]) -> None:
     def step(m: Unpickler) -> None:
-        m.stack.append(make(m))
+        value = make(m)  # which may leave another stack
+        m.stack.append(value)
 
     _STEPS[code[0]] = step
 
@@ -667,7 +699,7 @@ def _made(m: Unpickler, cls: Any, args: Any, keywords: Any) -> Any:
     if type(args) is not tuple or type(keywords) is not dict:
         raise UnpicklingError("an object is made of something else than arguments")
     if isinstance(cls, type) and m.is_users(cls):
-        return cls.__new__(cls, *args, **keywords)  # type: ignore[call-overload]
+        return m.foreign(lambda: cls.__new__(cls, *args, **keywords))  # type: ignore[call-overload]
     if isinstance(cls, type) and id(cls) in _MAKERS and not keywords:
         return m.call(cls, args)
     raise UnpicklingError(
@@ -683,7 +715,7 @@ def _build(m: Unpickler) -> None:
         return
     m.charge(state)
     if m.is_users(type(made)):
-        _set_state(made, state)
+        m.foreign(_set_state, made, state)
     elif type(made) in (Tensor, Parameter):
         rebuilding.set_legacy_state(made, state)
     elif type(made) in (OrderedDict, Counter):
@@ -722,7 +754,7 @@ def _persistent(m: Unpickler) -> None:
         raise UnpicklingError("unsupported persistent id encountered")
     if type(described) not in (tuple, int, str):
         raise UnpicklingError(f"persistent_load id must be tuple or int, but got {type(described).__name__}")
-    storage = m.persistent_load(described)
+    storage = m.foreign(m.persistent_load, described)  # it checks all that it is given
     if id(storage) not in m.storages:
         m.storages[id(storage)] = storage
         m.loaded += _nbytes(storage)
