@@ -18,7 +18,7 @@ from ..core.base.dtypes import Size, by_name, dtype
 from ..core.base.dtypes import device as Device
 from ..core.base.memory import Storage
 from ..nn.parameter import Buffer, Parameter
-from . import names, rebuilding
+from . import modules, names, rebuilding
 from .locations import location_tag
 
 _BYTES = by_name["uint8"]
@@ -122,7 +122,7 @@ def _parts(t: Any, kind: type, storages: Storages) -> tuple:
 class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
     """PyTorch's names for what is ours."""
 
-    dispatch: dict[Any, Any] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined,assignment]
+    dispatch: dict[Any, Any] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined,assignment,misc]
 
     def __init__(self, file: Any, protocol: int, storages: Storages) -> None:
         super().__init__(file, protocol)
@@ -132,7 +132,7 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
         if isinstance(obj, Tensor):
             found = _reduced(obj, self._storages)
             return NotImplemented if found is None else found
-        return NotImplemented
+        return modules.reduced(obj, self.proto) if isinstance(obj, modules.COMPLETED) else NotImplemented
 
     def save_global(self, obj: Any, name: Any = None) -> None:
         name = name or getattr(obj, "__qualname__", None) or obj.__name__
