@@ -7,7 +7,6 @@ from typing import Any
 from ..nn.modules.conv import _ConvNd
 from ..nn.modules.rnn import RNNBase
 
-
 COMPLETED = (_ConvNd, RNNBase)
 
 
