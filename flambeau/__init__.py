@@ -18,6 +18,7 @@ from .core.base.memory import Storage as UntypedStorage
 from .core.base.tensor import inherit_operators as _inherit_operators
 from .core.base.parallel import get_num_threads, set_num_threads
 from .core.call.operands import result_type
+from .storage import LEGACY as _legacy_storages, TypedStorage, from_file, is_storage
 from ._tensor import Tensor
 from .core.base.formats import (
     channels_last,
@@ -32,6 +33,7 @@ from math import e, inf, nan, pi
 
 newaxis = None
 globals().update(_dtypes.by_name)
+globals().update(_legacy_storages)
 float, double, half = _dtypes.by_name["float32"], _dtypes.by_name["float64"], _dtypes.by_name["float16"]
 int, long, short = _dtypes.by_name["int32"], _dtypes.by_name["int64"], _dtypes.by_name["int16"]
 cfloat, cdouble = _dtypes.by_name["complex64"], _dtypes.by_name["complex128"]
@@ -45,6 +47,10 @@ _inherit_operators(Tensor)
 del _inherit_operators
 
 from . import _operators  # noqa: F401
+from ._foreach import functions as _foreach_functions
+
+globals().update(_foreach_functions())
+del _foreach_functions
 from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .core.tape import tensor_backward as _backward

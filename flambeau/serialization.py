@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
+from . import storage
 from ._files import legacy, load, save
 from ._files._versions import check_module_version_greater_or_equal
 from ._files.locations import default_restore_location, location_tag, register_package
@@ -36,6 +37,7 @@ __all__ = [
     "load",
     "location_tag",
     "mkdtemp",
+    "normalize_storage_type",
     "register_package",
     "safe_globals",
     "save",
@@ -188,7 +190,15 @@ def validate_cuda_device(location: str) -> int:
     return index
 
 
+def normalize_storage_type(storage_type: type) -> Any:
+    """The public class of storages that is named as `storage_type`."""
+    return (
+        storage.UntypedStorage
+        if storage_type is storage.UntypedStorage
+        else storage.LEGACY[storage_type.__name__]
+    )
+
+
 def storage_to_tensor_type(storage: Any) -> str:
     """The name of the tensors that PyTorch's first releases had over such storages: `FloatStorage` gives `FloatTensor`."""
-    name: str = getattr(storage, "_pickle_storage_type", lambda: type(storage).__name__)()
-    return name.replace("Storage", "Tensor")
+    return storage.pickle_storage_type().replace("Storage", "Tensor")

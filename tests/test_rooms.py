@@ -14,17 +14,18 @@ from rooms import circles, modules, uses
 ORDER = """
     _interpreter _lazily
     core.base core.tape core.call core.views core.loops core.make core.places core.lib
-    _typeinfo _tensor
+    _typeinfo storage _tensor
     codegen
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
-    _operators _queries _switches version
+    _operators _queries _switches version _foreach
     autograd utils func
-    nn.parameter nn.functional nn.init nn.modules nn.utils nn optim
+    nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn optim
     _printing _files utils.safetensors hub utils.model_zoo overrides _C
     cpu cuda opencl fft linalg masked signal special return_types testing serialization
     accelerator random backends __config__
+    utils.tensorboard utils.trainer
     codegen.ahead
 """.split()
 

@@ -47,7 +47,7 @@ class _Stream:
             self.found[key] = (kind, host, placed)
         placed = self.found[key][2]
         if described[5] is None:
-            return rebuilding.Typed(placed, kind)
+            return rebuilding.typed(placed, kind)
         view = described[5]
         require(
             type(view) is tuple and len(view) == 3,
@@ -71,9 +71,9 @@ def part_of(root: Any, kind: Any, offset: Any, elements: Any) -> Any:
     require(end <= root.nbytes(), f"a part of a storage reaches to byte {end} of {root.nbytes()}")
     require(root.device.type == "cpu", "a part of a storage that is not on the CPU")
     if begin == 0 and end == root.nbytes():
-        return rebuilding.Typed(root, kind)
+        return rebuilding.typed(root, kind)
     part = frombuffer(memoryview(root)[begin:end], dtype=by_name["uint8"]) if end > begin else None
-    return rebuilding.Typed(Storage(0) if part is None else part.untyped_storage(), kind)
+    return rebuilding.typed(Storage(0) if part is None else part.untyped_storage(), kind)
 
 
 def read_stream(data: Any, source: Source, map_location: Any, options: Any) -> Any:
@@ -164,7 +164,7 @@ def _tar_storages(data: bytes, restore: Any, options: Any) -> dict[Any, Any]:
         storage = Storage(nbytes)
         memoryview(storage)[:] = data[at : at + nbytes]
         at += nbytes
-        found[_number(key)] = rebuilding.Typed(restore(storage, location), kind)
+        found[_number(key)] = rebuilding.typed(restore(storage, location), kind)
     views, at = unpickle(data, at, _nothing, options)
     require(type(views) in (list, tuple), "the parts of storages are no list")
     for view in views:

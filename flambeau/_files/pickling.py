@@ -18,6 +18,7 @@ from ..core.base.dtypes import Size, by_name, dtype
 from ..core.base.dtypes import device as Device
 from ..core.base.memory import Storage
 from ..nn.parameter import Buffer, Parameter
+from ..storage import TypedStorage
 from . import modules, names, rebuilding
 from .locations import location_tag
 
@@ -85,10 +86,10 @@ def _tensor_arguments(t: Any, storages: Storages) -> tuple:
     if t.is_meta:
         return rebuilding._rebuild_meta_tensor_no_storage, (kind, *geometry[1:], t.requires_grad)
     first = storages.first_dtype(storage, kind)
-    typed = rebuilding.Typed(storage, first)
+    elements = rebuilding.typed(storage, first)
     if first == kind:
-        return rebuilding._rebuild_tensor_v2, (typed, *geometry, t.requires_grad, OrderedDict())
-    return rebuilding._rebuild_tensor_v3, (typed, *geometry, t.requires_grad, OrderedDict(), kind)
+        return rebuilding._rebuild_tensor_v2, (elements, *geometry, t.requires_grad, OrderedDict())
+    return rebuilding._rebuild_tensor_v3, (elements, *geometry, t.requires_grad, OrderedDict(), kind)
 
 
 def _reduced(t: Any, storages: Storages) -> tuple | None:
@@ -189,7 +190,7 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
     dispatch[Size] = _save_size
     dispatch[_Named] = _save_named
     dispatch[Storage] = _save_storage
-    dispatch[rebuilding.Typed] = _save_typed
+    dispatch[TypedStorage] = _save_typed
 
 
 def _foreign(module: Any, file: Any, protocol: int, storages: Storages) -> Any:
@@ -197,7 +198,7 @@ def _foreign(module: Any, file: Any, protocol: int, storages: Storages) -> Any:
 
     class ForeignPickler(module.Pickler):
         def persistent_id(self, obj: Any) -> Any:
-            if isinstance(obj, rebuilding.Typed):
+            if isinstance(obj, TypedStorage):
                 return storages.describe(obj._untyped_storage, obj.dtype, _name_of(obj.dtype))
             return storages.describe(obj, _BYTES, "UntypedStorage") if isinstance(obj, Storage) else None
 

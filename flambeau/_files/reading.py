@@ -52,7 +52,7 @@ class Zip:
                 f"({nbytes} bytes) refers to it",
             )
             storage = self._storages[key] = self._load(entry, kind, location)
-        return rebuilding.Typed(storage, kind)
+        return rebuilding.typed(storage, kind)
 
     def _load(self, entry: Entry, kind: Any, location: str) -> Any:
         if self._blank or location == "meta":

@@ -15,20 +15,16 @@ from ..core.base.dtypes import by_name, dtype
 from ..core.base.memory import Storage
 from ..core.make.create import empty, empty_strided
 from ..nn.parameter import Buffer, Parameter
+from ..storage import TypedStorage
 from .errors import INT64, Damaged, count, require, short
 
 _MAX_DIMS = 64
 NO_HOOKS: OrderedDict = OrderedDict()
 
 
-class Typed:
+def typed(storage: Storage, kind: dtype) -> TypedStorage:
     """A storage as elements of a dtype."""
-
-    __slots__ = ("_untyped_storage", "dtype")
-
-    def __init__(self, storage: Any, dtype: dtype) -> None:
-        self._untyped_storage = storage
-        self.dtype = dtype
+    return TypedStorage(wrap_storage=storage, dtype=kind, _internal=True)
 
 
 def check_geometry(
