@@ -61,7 +61,7 @@ Tensor.backward = _backward
 
 from . import _C, func, nn, optim, overrides, return_types
 from ._printing import set_printoptions
-from ._serialization import load, save
+from ._files import load, save
 from ._switches import (
     are_deterministic_algorithms_enabled,
     get_deterministic_debug_mode,
@@ -77,5 +77,6 @@ from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel
 from ._lazily import lazily as _lazily
 
 __getattr__, __dir__ = _lazily(
-    __name__, submodules=("__config__", "accelerator", "backends", "multiprocessing", "random", "testing")
+    __name__,
+    submodules=("__config__", "accelerator", "backends", "hub", "multiprocessing", "random", "serialization", "testing",),
 )

@@ -25,6 +25,7 @@ ORDER = """
     multiprocessing
     _printing _serialization overrides _C
     cpu cuda opencl fft linalg masked signal special return_types testing
+    _files utils.safetensors hub utils.model_zoo serialization
     accelerator random backends __config__
     utils.tensorboard utils.trainer
     codegen.ahead

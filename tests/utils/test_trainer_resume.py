@@ -259,7 +259,7 @@ def traced(run, at, action):
     def trace(frame, event, arg):
         nonlocal lines
         name = frame.f_code.co_filename
-        if "trainer" not in name and "_serialization" not in name:
+        if "trainer" not in name and "_files" not in name:
             return None
         if event == "line":
             lines += 1
