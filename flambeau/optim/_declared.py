@@ -27,6 +27,7 @@ from ..codegen import expr as ex
 from ..codegen.expr import Expr
 from ..core.base.dtypes import by_name, get_default_dtype
 from ..core.base.tensor import TensorBase
+from ..core.call.watching import is_watched
 from ..core.make.create import full, zeros_like
 from ..core.views.views import view_as_real
 from ._fused import Fused, Leaf, which_are_off
@@ -235,21 +236,38 @@ class Declared(Optimizer):
                 params = [p for p in params if p.grad is not None]
             if not params:
                 continue
-            if group.get("fused"):
-                self._refuse_fused(params)
+            self._refuse(group, params)
+            if is_watched():  # else no class of tensors but the plain ones is in use
+                params, grads = self._step_sparse(group, params, grads)
             if by_operations or group.get("capturable"):
-                self._step_by_operations(group, params)
+                self._step_by_operations(group, params, grads)
             else:
                 self._fused_step(group, params, grads)
         return loss
 
-    def _refuse_fused(self, params: list[Any]) -> None:
-        for p in params:
-            if not p.is_floating_point():
-                raise RuntimeError(
-                    f"{type(self).__name__}.step: fused=True requires all the params to be floating point "
-                    f"tensors, got {p.dtype}"
-                )
+    def _refuse(self, group: Group, params: list[Any]) -> None:
+        """Raises for parameters that the group's options or the rule do not take."""
+        where = f"{type(self).__name__}.step"
+        if group.get("fused"):
+            for p in params:
+                if not p.is_floating_point():
+                    raise RuntimeError(
+                        f"{where}: fused=True requires all the params to be floating point tensors, got {p.dtype}"
+                    )
+        if group.get("capturable"):
+            for p in params:
+                if p.device.type == "cpu":
+                    raise AssertionError(
+                        f"{where}: capturable=True takes parameters on accelerators, got one on {p.device}"
+                    )
+        if not self.takes_complex and any(map(TensorBase.is_complex, params)):
+            raise RuntimeError(f"{where}: {type(self).__name__} does not support complex parameters")
+
+    def _step_sparse(self, group: Group, params: list[Any], grads: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Steps by the gradients that are sparse; the other parameters and gradients."""
+        if any(g.is_sparse for g in grads):
+            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+        return params, grads
 
     def _fused_step(self, group: Group, params: list[Any], grads: list[Any], first: bool = False) -> None:
         """One run of a kernel for all parameters whose scalars are the same."""
@@ -315,23 +333,25 @@ class Declared(Optimizer):
 
         p, g, *inputs = (ex.input(k, "float64") for k in range(2 + len(self._tensors)))
         names = [n for n, e in self._tensors.items() if not e.when or on[e.when]]
-        results, updates = self._applied(p, g, dict(zip(names, inputs)), number, on)
+        wanted = {*self._asked, *({"lr", "weight_decay"} & {*self._checks})}
+        numbers = {name: number(name) for name in wanted}
+        results, updates = self._applied(p, g, dict(zip(names, inputs)), numbers, on)
         return Fused(type(self).__name__, results, updates, names, self._scalars, leaves)
 
     def _applied(
-        self, p: Any, g: Any, state: dict[str, Any], number: Callable[[str], Any], on: Mapping[str, Any]
+        self, p: Any, g: Any, state: dict[str, Any], numbers: Mapping[str, Any], on: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """The new parameter and the new tensors of `state`; the new scalars, but for `step`."""
         if on.get("maximize"):
             g = -g
         if on.get("weight_decay") and "weight_decay" not in self._asked:
-            decay = number("weight_decay")
+            decay = numbers["weight_decay"]
             if on.get("decoupled_weight_decay", self.decoupled):
-                p = p * (1 - number("lr") * decay)
+                p = p * (1 - numbers["lr"] * decay)
             else:
                 g = g + decay * p
         tensors = [state.get(name) for name in self._tensors]
-        results = self.rule(p, g, *tensors, **{name: number(name) for name in self._asked})
+        results = self.rule(p, g, *tensors, **{name: numbers[name] for name in self._asked})
         new, *rest = results if isinstance(results, tuple) else (results,)
         names = [name for name in self.entries if name != "step"]
         if len(rest) != len(names):
@@ -343,52 +363,47 @@ class Declared(Optimizer):
             name: after[name] for name in self._scalars if name != "step"
         }
 
-    def _step_by_operations(self, group: Group, params: list[Any]) -> None:
+    def _step_by_operations(self, group: Group, params: list[Any], grads: list[Any]) -> None:
         """The rule on tensors, one parameter after the other; recorded where the step is differentiable."""
         differentiable = bool(self.defaults.get("differentiable"))
+        on = {name: bool(group[name]) for name in self._switches}
+        options: dict[Any, dict[str, Any]] = {}  # on each device
         with set_grad_enabled(differentiable):
-            for p in params:
-                if group.get("capturable") and p.device.type == "cpu":
-                    raise AssertionError(
-                        f"{type(self).__name__}.step: capturable=True takes parameters on accelerators, "
-                        f"got one on {p.device}"
-                    )
-                if not self.takes_complex and p.is_complex():
-                    raise RuntimeError(
-                        f"{type(self).__name__}.step: {type(self).__name__} does not support complex parameters"
-                    )
+            for p, g in zip(params, grads):
+                if p.device not in options:
+                    options[p.device] = self._options_on(group, p.device)
                 first = self._complete(group, p)
-                self._step_one(group, p, first, differentiable)
+                self._step_one(p, g, {**options[p.device], "first": first}, on, differentiable)
 
-    def _step_one(self, group: Group, p: Any, first: bool, differentiable: bool) -> None:
+    def _options_on(self, group: Group, device: Any) -> dict[str, Any]:
+        """What a rule on tensors reads of a group: numbers and tensors; of whole tensors numbers alone."""
+        names = {*self._asked, "lr", "weight_decay", "capturable"} & {*self._checks}
+        found = {name: _squeezed(group[name], device) for name in names}
+        if not self.elementwise:
+            found = {name: x.item() if isinstance(x, TensorBase) else x for name, x in found.items()}
+        return found
+
+    def _step_one(
+        self, p: Any, g: Any, numbers: dict[str, Any], on: Mapping[str, Any], differentiable: bool
+    ) -> None:
         state = self.state[p]
         names = [name for name in self._tensors if name in state]
-        written = [_real(x) for x in (p, *(state[name] for name in names))]
+        written = [_real(x) for x in (p, *map(state.__getitem__, names))]
         # What the tape saves must not be written over: the rule sees copies then.
         seen = [x.clone() for x in written] if differentiable else written
-        scalars = {
-            name: state[name].to(p.device)
-            if group.get("capturable") or (differentiable and self.entries[name].is_taped)
-            else float(state[name])
-            for name in self._scalars
-        }
+        scalars: dict[str, Any] = {}
+        for name in self._scalars:
+            beside = numbers.get("capturable") or (differentiable and self.entries[name].is_taped)
+            scalars[name] = state[name].to(p.device) if beside else float(state[name])
         if "step" in scalars:
             scalars["step"] = scalars["step"] + 1
-
-        def number(name: str) -> Any:
-            if name == "first":
-                return first
-            if name in scalars:
-                return scalars[name]
-            value = _squeezed(group[name], p.device)
-            return value if self.elementwise or not isinstance(value, TensorBase) else value.item()
-
-        on = {name: bool(group[name]) for name in self._switches}
-        results, updates = self._applied(seen[0], _real(p.grad), dict(zip(names, seen[1:])), number, on)
+        numbers |= scalars
+        results, updates = self._applied(seen[0], _real(g), dict(zip(names, seen[1:])), numbers, on)
         for old, new in zip(written, results):
             if new is not old:
                 old.copy_(new)
-        for name, value in {**scalars, **updates}.items():
+        scalars |= updates
+        for name, value in scalars.items():
             write = state[name].copy_ if isinstance(value, TensorBase) else state[name].fill_
             write(value)
 
