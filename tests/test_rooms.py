@@ -20,7 +20,7 @@ ORDER = """
     operations.signal operations.neural operations
     devices
     _operators _queries _foreach
-    autograd utils func
+    autograd sparse utils func
     nn.parameter nn.functional nn.init nn.modules nn.utils nn optim
     _printing _serialization overrides _C
     cpu cuda opencl fft linalg masked signal special return_types

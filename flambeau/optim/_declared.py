@@ -78,6 +78,7 @@ class Entry(NamedTuple):
     when: str = ""
     is_scalar: bool = False
     is_taped: bool = False
+    is_plain: bool = False
 
 
 def like(start: float | str | Callable[[Any], Any] = 0.0, when: str = "") -> Entry:
@@ -89,9 +90,12 @@ def like(start: float | str | Callable[[Any], Any] = 0.0, when: str = "") -> Ent
     return Entry(start, when)
 
 
-def scalar(start: float | str = 0.0, taped: bool = False) -> Entry:
-    """One number, in a 0-dim tensor.  `taped`: a step that is differentiable computes with the tensor, as PyTorch's."""
-    return Entry(start, is_scalar=True, is_taped=taped)
+def scalar(start: float | str = 0.0, taped: bool = False, plain: bool = False) -> Entry:
+    """One number, in a 0-dim tensor or, `plain`, as Python has it.
+
+    `taped`: a step that is differentiable computes with the tensor, as PyTorch's.
+    """
+    return Entry(start, is_scalar=True, is_taped=taped, is_plain=plain)
 
 
 class Declared(Optimizer):
@@ -108,6 +112,8 @@ class Declared(Optimizer):
     is None, and so is its result.
     `elementwise`: whether each element is by itself; else the rule sees whole tensors, which it may write in place.
     `takes_complex`: whether parameters may be complex; they are pairs of real ones then.
+    `takes_sparse`: whether gradients may be sparse.  The rule steps the elements that they list, where `by_rows` says so,
+    else all.  `takes_dense`: whether they may be dense.
     `decoupled`: whether `weight_decay` shrinks p by lr·weight_decay in place of entering the gradient; an option
     `decoupled_weight_decay` may say it, too.
     `at_once`: whether the constructor makes the state.
@@ -120,6 +126,8 @@ class Declared(Optimizer):
     rule: ClassVar[Callable[..., Any]]
     elementwise: ClassVar[bool] = True
     takes_complex: ClassVar[bool] = True
+    takes_sparse: ClassVar[bool] = False
+    takes_dense: ClassVar[bool] = True
     decoupled: ClassVar[bool] = False
     at_once: ClassVar[bool] = False
 
@@ -168,6 +176,11 @@ class Declared(Optimizer):
     def check(cls, options: dict[str, Any]) -> None:
         """Raises ValueError for options that do not go together."""
 
+    @staticmethod
+    def by_rows(group: Group) -> bool:
+        """Whether an element without gradient stands still."""
+        return True
+
     def _begin(self, params: Params, options: dict[str, Any]) -> None:
         name = type(self).__name__
         for option, (_, holds, wanted, complaint) in self._checks.items():
@@ -209,7 +222,9 @@ class Declared(Optimizer):
                 for name in [n for n, value in entries.items() if value is None and n in self.entries]:
                     del entries[name]
                 for name in self._scalars:
-                    if name in entries and not isinstance(entries[name], TensorBase):
+                    if name in entries and not (
+                        self.entries[name].is_plain or isinstance(entries[name], TensorBase)
+                    ):
                         entries[name] = _number(entries[name], group, p)
 
     # --- state ---
@@ -219,7 +234,10 @@ class Declared(Optimizer):
         for name, entry in self.entries.items():
             if name not in state and (not entry.when or group[entry.when]):
                 start = _squeezed(group[entry.start]) if isinstance(entry.start, str) else entry.start
-                value = _number(start, group, p) if entry.is_scalar else _tensor_like(p, start)
+                if entry.is_scalar:
+                    value = start if entry.is_plain else _number(start, group, p)
+                else:
+                    value = _tensor_like(p, start)
                 if value is not None:
                     state[name], made = value, True
         return made
@@ -234,11 +252,11 @@ class Declared(Optimizer):
             grads = [g for p in params if (g := p.grad) is not None]
             if len(grads) != len(params):
                 params = [p for p in params if p.grad is not None]
+            self._refuse(group, params)
+            if is_watched() or not self.takes_dense:  # else no tensors but plain ones are in use
+                params, grads = self._step_sparse(group, params, grads)
             if not params:
                 continue
-            self._refuse(group, params)
-            if is_watched():  # else no class of tensors but the plain ones is in use
-                params, grads = self._step_sparse(group, params, grads)
             if by_operations or group.get("capturable"):
                 self._step_by_operations(group, params, grads)
             else:
@@ -265,16 +283,40 @@ class Declared(Optimizer):
 
     def _step_sparse(self, group: Group, params: list[Any], grads: list[Any]) -> tuple[list[Any], list[Any]]:
         """Steps by the gradients that are sparse; the other parameters and gradients."""
-        if any(g.is_sparse for g in grads):
-            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
-        return params, grads
+        are_sparse, name = [g.is_sparse for g in grads], type(self).__name__
+        if not self.takes_dense and not all(are_sparse):
+            raise RuntimeError(f"{name} does not support dense gradients, please consider Adam instead")
+        if not any(are_sparse):
+            return params, grads
+        if not self.takes_sparse:
+            raise RuntimeError(
+                f"{name} does not support sparse gradients, please consider SparseAdam instead"
+            )
+        if group.get("weight_decay"):
+            raise RuntimeError(f"{name}: weight_decay option is not compatible with sparse gradients")
+        if group.get("differentiable") or not self.by_rows(group):
+            return params, [g.to_dense() for g in grads]
+        for p, g in _chosen((list(zip(params, grads)),), are_sparse, True)[0]:
+            self._step_rows(group, p, g.coalesce())
+        return tuple(_chosen((params, grads), are_sparse, False))  # type: ignore[return-value]
+
+    def _step_rows(self, group: Group, p: Any, g: Any) -> None:
+        """The rule on the elements that a coalesced sparse gradient lists, and on their state."""
+        kernel = self._kernel(group, self._complete(group, p))
+        state, at = self.state[p], tuple(g.indices())
+        with set_grad_enabled(False):
+            written = [p, *(get(state) for get in kernel.tensors)]
+            rows = [[x[at]] for x in written]
+            numbers, after = kernel.numbers(group, *(float(get(state)) for get in kernel.scalars))
+            kernel.op.foreach([rows[0], [g.values()], *rows[1:]], out=rows, **numbers)
+            for whole, (part,) in zip(written, rows):
+                whole[at] = part
+        for name, value in zip(self._scalars, after):
+            _write(state, name, value)
 
     def _fused_step(self, group: Group, params: list[Any], grads: list[Any], first: bool = False) -> None:
         """One run of a kernel for all parameters whose scalars are the same."""
-        kernels, key = self._kernels[first], self._key(group)
-        kernel = kernels.get(key)
-        if kernel is None:
-            kernel = kernels[key] = self._traced(group, first)
+        kernel = self._kernel(group, first)
         lists: list[list[Any]] = [params, grads]
         scalars: list[list[Any]] = []
         if kernel.reads:
@@ -299,6 +341,14 @@ class Declared(Optimizer):
                 return self._steps_apart(kernel, group, lists, scalars)
             now.append(values[0])
         kernel.run(group, lists, scalars, now)
+
+    def _kernel(self, group: Group, first: bool) -> Fused:
+        """The kernel for a group's options, of a parameter's first step or of later ones."""
+        kernels, key = self._kernels[first], self._key(group)
+        kernel = kernels.get(key)
+        if kernel is None:
+            kernel = kernels[key] = self._traced(group, first)
+        return kernel
 
     def _steps_apart(
         self, kernel: Fused, group: Group, lists: list[list[Any]], scalars: list[list[Any]]
@@ -404,8 +454,7 @@ class Declared(Optimizer):
                 old.copy_(new)
         scalars |= updates
         for name, value in scalars.items():
-            write = state[name].copy_ if isinstance(value, TensorBase) else state[name].fill_
-            write(value)
+            _write(state, name, value)
 
 
 def _constructor(cls: type[Declared]) -> Callable[..., None]:
@@ -441,6 +490,17 @@ def _number(value: Any, group: Group, p: Any) -> Any:
     wide = get_default_dtype().name == "float64" and not group.get("fused")
     device = p.device if group.get("capturable") or group.get("fused") else "cpu"
     return full((), float(value), dtype=by_name["float64" if wide else "float32"], device=device)
+
+
+def _write(state: dict[str, Any], name: str, value: Any) -> None:
+    """A new scalar in the place of the old one."""
+    old = state[name]
+    if isinstance(value, TensorBase):
+        old.copy_(value)
+    elif isinstance(old, TensorBase):
+        old.fill_(value)
+    else:
+        state[name] = type(old)(value)
 
 
 def _tensor_like(p: Any, start: Any) -> Any:

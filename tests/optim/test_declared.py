@@ -308,7 +308,9 @@ def test_a_differentiable_step(cls, options):
         options.pop("nesterov", None)
     start = flambeau.tensor(numbers(4), requires_grad=True)
     push = flambeau.tensor(np.abs(numbers(4, seed=1)) + 0.5, requires_grad=True)
-    found = flambeau.autograd.grad(two_steps(cls, options, start, push), [start, push], materialize_grads=True)
+    found = flambeau.autograd.grad(
+        two_steps(cls, options, start, push), [start, push], materialize_grads=True
+    )
     for x, gradient in zip((start, push), found):
         for k in range(4):
             ends = []
