@@ -210,6 +210,18 @@ class Declared(Optimizer):
                 for p in group["params"]:
                     self._complete(group, p)
 
+    def _misfit(self, p: Any, state: Any) -> str | None:
+        for name, entry in self._tensors.items():
+            value = state.get(name)
+            if isinstance(value, TensorBase):
+                model = entry.start(p) if callable(entry.start) else p
+                if model is None or value.shape != model.shape:
+                    return (
+                        f"{name!r} has the shape {tuple(value.shape)}, wanted "
+                        f"{'none' if model is None else tuple(model.shape)} for a parameter of shape {tuple(p.shape)}"
+                    )
+        return None
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """As the base's; options and entries that earlier versions did not have, or kept otherwise, are mended."""
         super().__setstate__(state)
