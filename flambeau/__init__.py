@@ -27,6 +27,7 @@ from .core.base.formats import (
     layout,
     memory_format,
     preserve_format,
+    sparse_coo,
     strided,
 )
 from math import e, inf, nan, pi
@@ -58,6 +59,11 @@ from .autograd.grad_mode import is_inference_mode_enabled
 from ._typeinfo import finfo, iinfo
 
 Tensor.backward = _backward
+
+from . import sparse
+from .sparse import sparse_coo_tensor
+
+Tensor.to_dense, Tensor.to_sparse = sparse.to_dense, sparse.to_sparse
 
 from . import _C, func, nn, optim, overrides, return_types
 from ._printing import set_printoptions

@@ -60,6 +60,7 @@ from .autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from ._switches import set_num_interop_threads as set_num_interop_threads
 from ._printing import set_printoptions as set_printoptions
 from . import signal as signal
+from . import sparse as sparse
 from . import special as special
 from . import storage as storage
 from . import testing as testing
@@ -171,6 +172,7 @@ newaxis: _Any
 pi: _float
 preserve_format: _memory_format
 short: _dtype
+sparse_coo: _layout
 strided: _layout
 uint8: _dtype
 
@@ -658,6 +660,7 @@ def slice_scatter(input: Tensor, src: Tensor, dim: _int = ..., start: _int | Non
 def slogdet(A: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _tuple[_Any, ...]: ...
 def softmax(input: Tensor, dim: _int | _Sequence[_int] | None, dtype: None | _dtype = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
 def sort(input: Tensor, dim: _int = ..., descending: _bool = ..., stable: _bool = ..., *, out: _tuple[_Any, ...] | None = ...) -> _tuple[Tensor, Tensor]: ...
+def sparse_coo_tensor(indices: _Any, values: _Any = ..., size: _Any = ..., *, dtype: _Any = ..., device: _Any = ..., requires_grad: _bool = ..., check_invariants: _bool | None = ..., is_coalesced: _bool | None = ...) -> Tensor: ...
 def split(tensor: Tensor, split_size_or_sections: _Any = ..., dim: _int | _Sequence[_int] | None = ..., *, split_size: _Any = ...) -> _tuple[Tensor, ...]: ...
 def split_copy(tensor: Tensor, split_size: _int, dim: _int = ...) -> _tuple[Tensor, ...]: ...
 def split_with_sizes(input: Tensor, split_sizes: _Any, dim: _int | _Sequence[_int] | None = ...) -> _tuple[Tensor, ...]: ...

@@ -23,6 +23,7 @@ ORDER = """
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn optim
     multiprocessing
+    sparse
     _printing _serialization overrides _C
     cpu cuda opencl fft linalg masked signal special return_types testing
     _files utils.safetensors hub utils.model_zoo serialization
