@@ -12,7 +12,7 @@ import pytest
 from rooms import circles, modules, uses
 
 ORDER = """
-    _interpreter
+    _interpreter _later
     core.base core.tape core.call core.views core.loops core.make core.places core.lib
     _typeinfo _tensor
     codegen
@@ -21,7 +21,7 @@ ORDER = """
     devices
     _operators _queries
     autograd utils func
-    nn.parameter nn.functional nn.init nn.modules nn.utils nn optim
+    nn.parameter nn.functional nn.init nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
     _printing _serialization overrides _C
     cpu cuda opencl fft linalg masked signal special return_types
     codegen.ahead

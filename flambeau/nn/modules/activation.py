@@ -5,12 +5,18 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from ..._later import later
 from ..._tensor import Tensor
 from ...core.make.create import empty
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
 from .module import Module
+
+__getattr__, __dir__ = later(
+    __name__,
+    {".attention": ("MultiheadAttention",), ".linear": ("NonDynamicallyQuantizableLinear",)},
+)
 
 __all__ = [
     "CELU",

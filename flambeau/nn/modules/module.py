@@ -675,6 +675,16 @@ class Module(StateDictMixin):
         self._hooked = True
         return add_hook(self._backward_pre_hooks, hook, prepend)
 
+    # ------------------------------------------------------------------ copies
+    def _replicate_for_data_parallel(self) -> Self:
+        """A copy for another device, to be filled: it has this module's attributes and buffers, and no parameters."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy.__dict__.update(
+            _parameters={}, _buffers=dict(self._buffers), _modules=dict(self._modules), _is_replica=True
+        )
+        return copy
+
     # ------------------------------------------------------------------ repr
 
     def _get_name(self) -> str:
