@@ -47,17 +47,7 @@ class LazyModuleMixin:
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
-
-    def _lazy_load_hook(
-        self: Any, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *messages: list[str]
-    ) -> None:
-        """Give what is to be loaded into a place that has no shape yet its shape."""
-        for name, tensor in (*self._parameters.items(), *self._buffers.items()):
-            value = state_dict.get(prefix + name)
-            if is_lazy(tensor) and isinstance(value, Tensor) and not is_lazy(value):
-                tensor.materialize(value.shape)
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
         """Materialise every parameter and buffer; called with what the module is called with.
@@ -76,8 +66,7 @@ class LazyModuleMixin:
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
         module._initialize_hook.remove()
-        module._load_hook.remove()
-        del module._initialize_hook, module._load_hook
+        del module._initialize_hook
         if module.cls_to_become is not None:
             module.__class__ = module.cls_to_become
 
