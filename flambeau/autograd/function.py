@@ -126,11 +126,11 @@ class InplaceFunction(Function):
 
 
 class _OnceOnly(Function):
-    """Hands gradients on whose own derivative nobody wrote."""
+    """Hands on what was computed from other tensors by a way whose derivative nobody wrote: the first `n` of those given."""
 
     @staticmethod
-    def forward(ctx: Any, *grads: TensorBase) -> tuple:
-        return tuple(g.detach() for g in grads)
+    def forward(ctx: Any, n: int, *tensors: TensorBase) -> tuple:
+        return tuple(t.detach() for t in tensors[:n])
 
     @staticmethod
     def backward(ctx: Any, *again: Any) -> Any:
@@ -155,7 +155,7 @@ def once_differentiable(fn: Any) -> Any:
             return found
         results = list(found) if isinstance(found, tuple) else [found]
         known = [i for i, r in enumerate(results) if isinstance(r, TensorBase)]
-        seen = _OnceOnly.apply(*(results[i].detach().requires_grad_() for i in known))
+        seen = _OnceOnly.apply(len(known), *(results[i] for i in known), *args)
         for i, r in zip(known, seen, strict=True):
             results[i] = r
         return tuple(results) if isinstance(found, tuple) else results[0]

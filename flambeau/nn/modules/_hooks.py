@@ -63,7 +63,7 @@ everywhere = _GlobalHooks()
 
 def _choose_kind(owner: Any, full: bool, where: str) -> None:
     """All backward hooks are of one kind: of the module's own gradients (full), or of its last operation's."""
-    if owner._is_full_backward_hook is (not full):
+    if owner._backward_hooks and owner._is_full_backward_hook is not full:
         raise RuntimeError(
             f"Cannot use both regular backward hooks and full backward hooks {where}. Please use only one of them."
         )
@@ -96,6 +96,12 @@ class HooksMixin:
     _forward_hooks_always_called: OrderedDict[int, bool]
     _backward_pre_hooks: OrderedDict[int, Callable]
     _backward_hooks: OrderedDict[int, Callable]
+
+    def _look_for_hooks(self) -> None:
+        """Have calls look at hooks from now on if there are any, and else not."""
+        self.__dict__.pop("_hooked", None)
+        if self._forward_pre_hooks or self._forward_hooks or self._backward_pre_hooks or self._backward_hooks:
+            self._hooked = True
 
     def register_forward_pre_hook(
         self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._tensor import Tensor
 from ..parameter import Parameter
-from .module import Module, _indent
+from .module import Module, _addindent
 
 if TYPE_CHECKING:
     from typing import Self
@@ -218,7 +218,7 @@ class ModuleList(_ModuleSequence):
         if not runs:
             return f"{self._get_name()}()"
         lines = [
-            _indent(
+            _addindent(
                 f"({first}): {text}" if first == last else f"({first}-{last}): {last - first + 1} x {text}"
             )
             for first, last, text in runs

@@ -67,6 +67,7 @@ class LazyModuleMixin:
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
         module._initialize_hook.remove()
         del module._initialize_hook
+        module._look_for_hooks()
         if module.cls_to_become is not None:
             module.__class__ = module.cls_to_become
 

@@ -23,7 +23,7 @@ from ._hooks import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from ._state import StateDictMixin
+from ._state import StateDictMixin, _IncompatibleKeys  # noqa: F401  found here by other people
 
 if TYPE_CHECKING:
     from typing import Self
@@ -46,8 +46,8 @@ def _typename(value: object) -> str:
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _indent(text: str) -> str:
-    return text.replace("\n", "\n  ")
+def _addindent(s_: str, numSpaces: int = 2) -> str:  # noqa: N803  called so in the reprs of other people's modules
+    return s_.replace("\n", "\n" + " " * numSpaces)
 
 
 def _members() -> dict[str, Any]:
@@ -70,10 +70,6 @@ def _members() -> dict[str, Any]:
         "_load_state_dict_pre_hooks": OrderedDict(),
         "_load_state_dict_post_hooks": OrderedDict(),
     }
-
-
-# Those of them that a call looks at.
-_CALLED = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 class Module(StateDictMixin, ConversionMixin, HooksMixin):
@@ -136,8 +132,7 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
             object.__setattr__(self, name, value)
         for name, made in _members().items():
             self.__dict__.setdefault(name, made)
-        if any(self.__dict__[name] for name in _CALLED):
-            self._hooked = True
+        self._look_for_hooks()
 
     # ------------------------------------------------------------------ the call
 
@@ -546,7 +541,7 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        lines += [f"({name}): {_indent(repr(module))}" for name, module in self._modules.items()]
+        lines += [f"({name}): {_addindent(repr(module))}" for name, module in self._modules.items()]
         if len(lines) == 1 and extra:
             return f"{self._get_name()}({lines[0]})"
         body = "\n  " + "\n  ".join(lines) + "\n" if lines else ""

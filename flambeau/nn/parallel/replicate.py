@@ -16,7 +16,8 @@ def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> 
     """A copy of the module for each device, whose parameters and buffers are those of `network`, copied there.
 
     Gradients come back, added up, to the parameters of `network`; copies have none of their own: `parameters()` is
-    empty there. Where a device is that of a parameter or buffer, the copy holds that very tensor.
+    empty there. Where a device is that of a parameter, the copy holds that very tensor; so does the first copy with
+    buffers.
 
     Args:
         devices: devices, or numbers of CUDA devices.
@@ -27,10 +28,10 @@ def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> 
     >>> [list(copy.parameters()) for copy in copies]
     [[], []]
     """
-    return [_copy(network, place(where), detach) for where in devices]
+    return [_copy(network, place(where), detach, first=i == 0) for i, where in enumerate(devices)]
 
 
-def _copy(network: Module, where: Any, detach: bool) -> Module:
+def _copy(network: Module, where: Any, detach: bool, first: bool) -> Module:
     """One copy; what is shared between modules is shared between their copies."""
     tensors: dict[int, Tensor] = {}
     modules: dict[Module, Module] = {}
@@ -46,7 +47,11 @@ def _copy(network: Module, where: Any, detach: bool) -> Module:
             # A plain attribute: for the copy it is an input, not a parameter.
             copy.__dict__[name] = None if parameter is None else tensor_there(parameter)
         for name, buffer in module._buffers.items():
-            copy._buffers[name] = None if buffer is None else tensor_there(buffer)
+            if buffer is None:
+                continue
+            there = tensor_there(buffer)
+            # Several copies on one device would all write the same running statistics.
+            copy._buffers[name] = there if first or there is not buffer else there.clone()
     for module, copy in modules.items():
         for name, child in module._modules.items():
             copy._modules[name] = None if child is None else modules[child]
