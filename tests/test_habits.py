@@ -70,6 +70,9 @@ PUBLIC = dict(public())
 FINAL = (
     "dtype device Size finfo iinfo layout memory_format autograd.Variable".split()
 )  # PyTorch's may not be derived from, either
+FINAL += [
+    name for name in vars(flambeau) if name.endswith("Storage") and hasattr(getattr(flambeau, name), "dtype")
+]
 CLASSES = {name: c for name, c in PUBLIC.items() if isinstance(c, type) and name not in FINAL}
 FUNCTIONS = {name: f for name, f in PUBLIC.items() if not isinstance(f, type)}
 METHODS = {n: f for n, f in inspect.getmembers(flambeau.Tensor) if callable(f) and not n.startswith("_")}

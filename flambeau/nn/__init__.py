@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._later import later
+from .._lazily import lazily
 from . import functional, init, modules, utils
 from .modules import __all__ as _names
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
@@ -17,13 +17,11 @@ _now = {name: value for name, value in vars(modules).items() if name in _names}
 globals().update(_now)
 
 # What few programs use is imported when it is asked for.
-_LATER: dict[str, tuple[str, ...]] = {
-    ".modules": tuple(name for name in _names if name not in _now),
-    ".common_types": (),
-    ".grad": (),
-    ".parallel": ("DataParallel",),
-}
-__getattr__, __dir__ = later(__name__, _LATER)
+__getattr__, __dir__ = lazily(
+    __name__,
+    submodules=("common_types", "grad", "parallel"),
+    names={**{name: ".modules" for name in _names if name not in _now}, "DataParallel": ".parallel"},
+)
 
 __all__ = [
     *_names,

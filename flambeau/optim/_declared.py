@@ -42,6 +42,7 @@ class Option(NamedTuple):
     default: Any
     holds: Callable[[Any], bool]
     wanted: str
+    complaint: str = ""  # what its error says, with {} for the value, where it is not "Invalid … value: {}"
 
 
 def anything(default: Any) -> Option:
@@ -60,12 +61,22 @@ def _option(value: Any) -> Option:
     return Option(value, lambda x: bool(0.0 <= x), "a number >= 0")
 
 
+def _complaint(option: str, value: Any) -> str:
+    """What PyTorch's error says of an option out of its range."""
+    if option == "betas":
+        index = 0 if not 0.0 <= value[0] < 1.0 else 1
+        return f"Invalid beta parameter at index {index}: {value[index]}"
+    names = {"lr": "learning rate", "eps": "epsilon value"}
+    return f"Invalid {names.get(option, f'{option} value')}: {{}}"
+
+
 class Entry(NamedTuple):
     """What `state[p]` has under one name; made by `like` or `scalar`."""
 
     start: float | str | Callable[[Any], Any]
     when: str = ""
     is_scalar: bool = False
+    is_taped: bool = False
 
 
 def like(start: float | str | Callable[[Any], Any] = 0.0, when: str = "") -> Entry:
@@ -77,9 +88,9 @@ def like(start: float | str | Callable[[Any], Any] = 0.0, when: str = "") -> Ent
     return Entry(start, when)
 
 
-def scalar(start: float | str = 0.0) -> Entry:
-    """One number, in a 0-dim tensor."""
-    return Entry(start, is_scalar=True)
+def scalar(start: float | str = 0.0, taped: bool = False) -> Entry:
+    """One number, in a 0-dim tensor.  `taped`: a step that is differentiable computes with the tensor, as PyTorch's."""
+    return Entry(start, is_scalar=True, is_taped=taped)
 
 
 class Declared(Optimizer):
@@ -91,9 +102,11 @@ class Declared(Optimizer):
     `fixed`: options that groups have and the constructor does not take.
     `entries`: the state of a parameter.  `step` counts its steps.
     `rule(p, g, *tensors, *, …)`: the new parameter, then the new tensors and scalars in the order of `entries`,
-    without `step`.  `maximize` and `weight_decay` are in `p` and `g` already.  By keyword the rule asks for scalars,
-    options, and `first` (whether the state is new).  An entry whose option is off is None, and so is its result.
-    `elementwise`: whether each element is by itself; else the rule sees whole tensors.
+    without `step`.  `maximize` is in `g` already, and `weight_decay` in `p` or `g` unless the rule asks for it.  By
+    keyword the rule asks for scalars, options, and `first` (whether the state is new).  An entry whose option is off
+    is None, and so is its result.
+    `elementwise`: whether each element is by itself; else the rule sees whole tensors, which it may write in place.
+    `takes_complex`: whether parameters may be complex; they are pairs of real ones then.
     `decoupled`: whether `weight_decay` shrinks p by lr·weight_decay in place of entering the gradient; an option
     `decoupled_weight_decay` may say it, too.
     `at_once`: whether the constructor makes the state.
@@ -105,6 +118,7 @@ class Declared(Optimizer):
     entries: ClassVar[dict[str, Entry]] = {}
     rule: ClassVar[Callable[..., Any]]
     elementwise: ClassVar[bool] = True
+    takes_complex: ClassVar[bool] = True
     decoupled: ClassVar[bool] = False
     at_once: ClassVar[bool] = False
 
@@ -130,7 +144,7 @@ class Declared(Optimizer):
         for name in cls._flag_names():
             cls._checks.setdefault(name, _option(FLAGS.get(name)))
         cls._tensors = {name: e for name, e in cls.entries.items() if not e.is_scalar}
-        cls._scalars = [name for name, e in cls.entries.items() if e.is_scalar]
+        cls._scalars = cls._counts = [name for name, e in cls.entries.items() if e.is_scalar]
         cls._asked = [
             n for n, p in inspect.signature(cls.rule).parameters.items() if p.kind is p.KEYWORD_ONLY
         ]
@@ -155,7 +169,7 @@ class Declared(Optimizer):
 
     def _begin(self, params: Params, options: dict[str, Any]) -> None:
         name = type(self).__name__
-        for option, (_, holds, wanted) in self._checks.items():
+        for option, (_, holds, wanted, complaint) in self._checks.items():
             value = options[option]
             if isinstance(value, (tuple, list)):
                 if len({isinstance(x, TensorBase) for x in value}) > 1:
@@ -166,10 +180,11 @@ class Declared(Optimizer):
             for x in value if isinstance(value, tuple) else (value,):
                 if isinstance(x, TensorBase) and x.numel() != 1:
                     raise ValueError(
-                        f"Invalid {option} for {name}: got a tensor of {x.numel()} elements, wanted one element"
+                        f"{name}: Tensor {option} must be 1-element, got one of {x.numel()} elements"
                     )
             if not holds(value):
-                raise ValueError(f"Invalid {option} for {name}: got {value}, wanted {wanted}")
+                said = (complaint or _complaint(option, value)).format(value)
+                raise ValueError(f"{name}: {said}, wanted {wanted}")
         self.check(options)
         super().__init__(params, options)
         if options.get("fused"):
@@ -202,7 +217,7 @@ class Declared(Optimizer):
         state, made = self.state[p], False
         for name, entry in self.entries.items():
             if name not in state and (not entry.when or group[entry.when]):
-                start = group[entry.start] if isinstance(entry.start, str) else entry.start
+                start = _squeezed(group[entry.start]) if isinstance(entry.start, str) else entry.start
                 value = _number(start, group, p) if entry.is_scalar else _tensor_like(p, start)
                 if value is not None:
                     state[name], made = value, True
@@ -309,7 +324,7 @@ class Declared(Optimizer):
         """The new parameter and the new tensors of `state`; the new scalars, but for `step`."""
         if on.get("maximize"):
             g = -g
-        if on.get("weight_decay"):
+        if on.get("weight_decay") and "weight_decay" not in self._asked:
             decay = number("weight_decay")
             if on.get("decoupled_weight_decay", self.decoupled):
                 p = p * (1 - number("lr") * decay)
@@ -338,6 +353,10 @@ class Declared(Optimizer):
                         f"{type(self).__name__}.step: capturable=True takes parameters on accelerators, "
                         f"got one on {p.device}"
                     )
+                if not self.takes_complex and p.is_complex():
+                    raise RuntimeError(
+                        f"{type(self).__name__}.step: {type(self).__name__} does not support complex parameters"
+                    )
                 first = self._complete(group, p)
                 self._step_one(group, p, first, differentiable)
 
@@ -347,10 +366,11 @@ class Declared(Optimizer):
         written = [_real(x) for x in (p, *(state[name] for name in names))]
         # What the tape saves must not be written over: the rule sees copies then.
         seen = [x.clone() for x in written] if differentiable else written
-        # Without `capturable`, PyTorch's optimisers read their scalars on the host, in float64.
-        on_device = "capturable" in self._checks
         scalars = {
-            name: state[name].to(p.device) if on_device else float(state[name]) for name in self._scalars
+            name: state[name].to(p.device)
+            if group.get("capturable") or (differentiable and self.entries[name].is_taped)
+            else float(state[name])
+            for name in self._scalars
         }
         if "step" in scalars:
             scalars["step"] = scalars["step"] + 1
@@ -358,12 +378,16 @@ class Declared(Optimizer):
         def number(name: str) -> Any:
             if name == "first":
                 return first
-            return scalars[name] if name in scalars else _squeezed(group[name], p.device)
+            if name in scalars:
+                return scalars[name]
+            value = _squeezed(group[name], p.device)
+            return value if self.elementwise or not isinstance(value, TensorBase) else value.item()
 
         on = {name: bool(group[name]) for name in self._switches}
         results, updates = self._applied(seen[0], _real(p.grad), dict(zip(names, seen[1:])), number, on)
         for old, new in zip(written, results):
-            old.copy_(new)
+            if new is not old:
+                old.copy_(new)
         for name, value in {**scalars, **updates}.items():
             write = state[name].copy_ if isinstance(value, TensorBase) else state[name].fill_
             write(value)

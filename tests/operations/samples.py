@@ -553,6 +553,27 @@ _CALLS = {
         real: z | x
         imag: z
     """,
+    "Copies of views": """
+        alias_copy: x
+        as_strided_copy: x, (2,), (1,)
+        detach_copy: x
+        diagonal_copy: sq
+        expand_copy: v, (3, 4)
+        permute_copy: x, (1, 0)
+        select_copy: x, 0, 1
+        slice_copy: x, 1, 1, 3 | x, 0, None, None, 2 | x
+        split_copy: x, 2, 1
+        split_with_sizes_copy: x, (1, 3), 1
+        squeeze_copy: line | line, 0 | v
+        t_copy: x | v
+        transpose_copy: x, 0, 1
+        unbind_copy: x | x, 1
+        unfold_copy: v, 0, 2, 1
+        unsqueeze_copy: x, 0
+        view_as_complex_copy: pairs
+        view_as_real_copy: z
+        view_copy: x, (3, 2, 2)
+    """,
 }
 CALLS = {}
 for _line in "\n".join(_CALLS.values()).splitlines():

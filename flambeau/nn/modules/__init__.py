@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._later import later
+from ..._lazily import lazily
 from .activation import (
     CELU,
     ELU,
@@ -163,10 +163,10 @@ from .upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 # What few programs use is imported when it is asked for.
 _LATER: dict[str, tuple[str, ...]] = {
-    ".batchnorm": ("LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "SyncBatchNorm"),
-    ".channelshuffle": (),
-    ".instancenorm": ("LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d"),
-    ".lazy": (
+    "batchnorm": ("LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "SyncBatchNorm"),
+    "channelshuffle": (),
+    "instancenorm": ("LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d"),
+    "lazy": (
         "LazyConv1d",
         "LazyConv2d",
         "LazyConv3d",
@@ -175,11 +175,13 @@ _LATER: dict[str, tuple[str, ...]] = {
         "LazyConvTranspose3d",
         "LazyLinear",
     ),
-    ".linear_cross_entropy": ("LinearCrossEntropyLoss", "LinearCrossEntropyOptions"),
-    ".linear_cross_entropy_options": (),
-    ".utils": (),
+    "linear_cross_entropy": ("LinearCrossEntropyLoss", "LinearCrossEntropyOptions"),
+    "linear_cross_entropy_options": (),
+    "utils": (),
 }
-__getattr__, __dir__ = later(__name__, _LATER)
+__getattr__, __dir__ = lazily(
+    __name__, tuple(_LATER), {name: f".{home}" for home, names in _LATER.items() for name in names}
+)
 
 __all__ = [
     "AdaptiveAvgPool1d",

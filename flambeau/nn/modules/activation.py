@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..._later import later
+from ..._lazily import lazily
 from ..._tensor import Tensor
 from ...core.make.create import empty
 from .. import functional as F
@@ -13,9 +13,8 @@ from .. import init
 from ..parameter import Parameter
 from .module import Module
 
-__getattr__, __dir__ = later(
-    __name__,
-    {".attention": ("MultiheadAttention",), ".linear": ("NonDynamicallyQuantizableLinear",)},
+__getattr__, __dir__ = lazily(
+    __name__, names={"MultiheadAttention": ".attention", "NonDynamicallyQuantizableLinear": ".linear"}
 )
 
 __all__ = [

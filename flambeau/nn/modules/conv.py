@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ..._later import later
+from ..._lazily import lazily
 from ..._tensor import Tensor
 from ...core.make.create import empty
 from .. import functional as F
@@ -14,20 +14,13 @@ from .. import init
 from ..parameter import Parameter
 from .module import Module
 
-__getattr__, __dir__ = later(
-    __name__,
-    {
-        ".lazy": (
-            "LazyConv1d",
-            "LazyConv2d",
-            "LazyConv3d",
-            "LazyConvTranspose1d",
-            "LazyConvTranspose2d",
-            "LazyConvTranspose3d",
-            "_LazyConvXdMixin",
-        ),
-        ".utils": ("_pair", "_reverse_repeat_tuple", "_single", "_triple"),
-    },
+_LAZY = (
+    *("LazyConv1d", "LazyConv2d", "LazyConv3d"),
+    *("LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d", "_LazyConvXdMixin"),
+)
+_HELPERS = ("_pair", "_reverse_repeat_tuple", "_single", "_triple")
+__getattr__, __dir__ = lazily(
+    __name__, names={**dict.fromkeys(_LAZY, ".lazy"), **dict.fromkeys(_HELPERS, ".utils")}
 )
 
 __all__ = [

@@ -10,15 +10,16 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..._later import later
+from ..._lazily import lazily
 from ..._tensor import Tensor
 from ...operations.neural.losses import legacy_reduction
 from .. import functional as F
 from .distance import PairwiseDistance
 from .module import Module
 
-__getattr__, __dir__ = later(
-    __name__, {".linear_cross_entropy": ("LinearCrossEntropyLoss", "LinearCrossEntropyOptions")}
+__getattr__, __dir__ = lazily(
+    __name__,
+    names=dict.fromkeys(("LinearCrossEntropyLoss", "LinearCrossEntropyOptions"), ".linear_cross_entropy"),
 )
 
 __all__ = [

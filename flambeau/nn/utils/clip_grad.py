@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
+from types import GeneratorType
 
 from ..._tensor import Tensor
 from ...autograd.grad_mode import no_grad
@@ -10,7 +12,7 @@ from ...core.make.literal import tensor as new_tensor
 from ...core.places.join import stack
 from ...operations.rows.norms import vector_norm
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
 def _listed(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -98,11 +100,30 @@ def clip_grad_norm_(
     >>> x.grad
     tensor([0.6000, 0.8000])
     """
+    drawn = isinstance(parameters, GeneratorType)
     parameters = _listed(parameters)
+    if drawn and not parameters:
+        warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
     grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
     total_norm = get_total_norm(grads, norm_type, error_if_nonfinite)
     clip_grads_with_norm_(parameters, max_norm, total_norm)
     return total_norm
+
+
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The old name of `clip_grad_norm_`."""
+    warnings.warn(
+        "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 def clip_grad_value_(
