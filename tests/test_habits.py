@@ -53,7 +53,8 @@ def public() -> Iterator[tuple[str, object]]:
         module = flambeau
         for part in room.split(".") if room else ():
             module = getattr(module, part)
-        for name, value in vars(module).items():
+        for name in dir(module):  # what is imported when it is asked for, too
+            value = getattr(module, name)
             ours = getattr(value, "__module__", None) or ""
             if (
                 callable(value)
@@ -67,7 +68,7 @@ def public() -> Iterator[tuple[str, object]]:
 
 PUBLIC = dict(public())
 FINAL = (
-    "dtype device Size finfo iinfo layout memory_format".split()
+    "dtype device Size finfo iinfo layout memory_format autograd.Variable".split()
 )  # PyTorch's may not be derived from, either
 FINAL += [
     name for name in vars(flambeau) if name.endswith("Storage") and hasattr(getattr(flambeau, name), "dtype")

@@ -21,7 +21,7 @@ ORDER = """
     devices
     _operators _queries _switches version _foreach
     autograd utils func
-    nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn optim
+    nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
     multiprocessing
     sparse
     _printing _serialization overrides _C

@@ -269,6 +269,7 @@ _CALLS = {
     """,
     "Losses and distances": """
         cross_entropy: x, labels | x, labels, reduction='none' | x, labels, reduction='sum' | x, labels, v.detach() | x, y
+        linear_cross_entropy: x, out_w, labels | x, out_w, labels, linear_bias=v, reduction='sum' | x, out_w, y
         nll_loss: x, labels | x, labels, reduction='none'
         mse_loss: x, y | x, y, reduction='none'
         l1_loss: x, y | x, y, reduction='none'
