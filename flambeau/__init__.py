@@ -84,5 +84,14 @@ from ._lazily import lazily as _lazily
 
 __getattr__, __dir__ = _lazily(
     __name__,
-    submodules=("__config__", "accelerator", "backends", "hub", "multiprocessing", "random", "serialization", "testing",),
+    submodules=(
+        "__config__",
+        "accelerator",
+        "backends",
+        "hub",
+        "multiprocessing",
+        "random",
+        "serialization",
+        "testing",
+    ),
 )
