@@ -146,6 +146,7 @@ _CALLS = {
         cholesky_ex: spd | spd, upper=True
         cholesky: spd | spd, upper=True
         qr: sq
+        geqrf: x.mT | sq
         lu_factor_ex: sq
         lu_factor: sq
         lu: sq
