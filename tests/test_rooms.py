@@ -21,7 +21,7 @@ ORDER = """
     devices
     _operators _queries
     autograd utils func
-    nn.parameter nn.functional nn.init nn.modules nn.utils nn optim
+    nn.parameter nn.functional nn.attention nn.init nn.modules nn.utils nn optim
     _printing _serialization overrides _C
     cpu cuda opencl fft linalg masked signal special return_types
     codegen.ahead
