@@ -176,10 +176,8 @@ def _transposed(count: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _cropped(count: Tensor, numbers: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:
-    """The lists of the first rows, as PyTorch has it: of the numbers listed first, those below the new count."""
-    numbers = numbers[:, :, :rows, :columns]
-    count = count[:, :, :rows].clamp(max=columns)
-    return (numbers < count.unsqueeze(-1)).sum(-1).to(by_name["int32"]), numbers
+    """The lists of the first rows, without the blocks behind the first columns."""
+    return _listed(_dense(count, numbers, numbers.shape[-1])[..., :rows, :columns])
 
 
 class BlockMask:
@@ -259,10 +257,12 @@ class BlockMask:
             kv_indices,
             full_kv_num_blocks,
             full_kv_indices,
-            *q,
-            *full_q,
-            BLOCK_SIZE=block,
-            mask_mod=noop_mask if mask_mod is None else mask_mod,
+            q[0],
+            q[1],
+            full_q[0],
+            full_q[1],
+            block,
+            noop_mask if mask_mod is None else mask_mod,
         )
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
@@ -312,9 +312,14 @@ class BlockMask:
             (slice(i + n, i + n + 1) if -n <= i < 0 else slice(i, i + 1)) if isinstance(i, int) else i
             for i, n in zip(index, sizes)
         )
-        lists = (self.kv_num_blocks, self.kv_indices, self.full_kv_num_blocks, self.full_kv_indices)
+        full: tuple = (None, None)
+        if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
+            full = self.full_kv_num_blocks[index], self.full_kv_indices[index]
         return BlockMask.from_kv_blocks(
-            *(None if t is None else t[index] for t in lists),  # type: ignore[arg-type]
+            self.kv_num_blocks[index],
+            self.kv_indices[index],
+            full[0],
+            full[1],
             BLOCK_SIZE=self.BLOCK_SIZE,
             mask_mod=_sliced_mask_mod_error,
             seq_lengths=self.seq_lengths,
@@ -324,11 +329,15 @@ class BlockMask:
     def _adjust(self, new_q_len: int, new_kv_len: int) -> BlockMask:
         """The upper left corner, for shorter sequences."""
         rows, columns = -(-new_q_len // self.BLOCK_SIZE[0]), -(-new_kv_len // self.BLOCK_SIZE[1])
-        lists = list(_cropped(self.kv_num_blocks, self.kv_indices, rows, columns))
+        count, numbers = _cropped(self.kv_num_blocks, self.kv_indices, rows, columns)
+        full: tuple = (None, None)
         if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
-            lists += _cropped(self.full_kv_num_blocks, self.full_kv_indices, rows, columns)
+            full = _cropped(self.full_kv_num_blocks, self.full_kv_indices, rows, columns)
         return BlockMask.from_kv_blocks(
-            *lists,
+            count,
+            numbers,
+            full[0],
+            full[1],
             BLOCK_SIZE=self.BLOCK_SIZE,
             mask_mod=self.mask_mod,
             seq_lengths=(new_q_len, new_kv_len),
@@ -337,9 +346,11 @@ class BlockMask:
 
     def to(self, device: Any) -> BlockMask:
         """The mask with its lists on another device."""
-        moved = {n: None if getattr(self, n) is None else getattr(self, n).to(device) for n in _TENSORS}
+        moved: dict[str, Any] = {
+            n: None if getattr(self, n) is None else getattr(self, n).to(device) for n in _TENSORS
+        }
         return BlockMask(
-            seq_lengths=self.seq_lengths, **moved, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod
+            seq_lengths=self.seq_lengths, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod, **moved
         )
 
     def to_string(self, grid_size: int | tuple[int, int] = (20, 20), limit: int = 4) -> str:

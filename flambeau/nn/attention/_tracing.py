@@ -35,31 +35,25 @@ class Traced(Tensor):
     __torch_function__ = _disabled_torch_function_impl  # a mode sees it, nobody else asks
 
     expr: Expr
-    place: Any
+    tracer: Tracer
 
-    @property
-    def device(self):
-        """Where the kernel runs."""
-        return self.place
-
-    @property
-    def is_meta(self) -> bool:
-        return False
+    device: Any = property(lambda self: self.tracer.place)  # where the kernel runs
+    is_meta: Any = property(lambda self: False)
 
     def __bool__(self) -> bool:
-        raise _data_dependent("bool()", "use torch.where and &, |, ~ in place of if, and, or, not")
+        raise self.tracer.unknown("bool()", "use torch.where and &, |, ~ in place of if, and, or, not")
 
     def __int__(self) -> int:
-        raise _data_dependent("int()", "keep it a tensor")
+        raise self.tracer.unknown("int()", "keep it a tensor")
 
     def __float__(self) -> float:
-        raise _data_dependent("float()", "keep it a tensor")
+        raise self.tracer.unknown("float()", "keep it a tensor")
 
     def __index__(self) -> int:
-        raise _data_dependent("an index of a list or a range()", "capture a tensor and index that")
+        raise self.tracer.unknown("an index of a list or a range()", "capture a tensor and index that")
 
     def __iter__(self):
-        raise _data_dependent("iteration", "it is a 0-dim tensor")
+        raise self.tracer.unknown("iteration", "it is a 0-dim tensor")
 
 
 class Part(Tensor):
@@ -71,41 +65,31 @@ class Part(Tensor):
     at: tuple[Expr, ...]
 
 
-def _data_dependent(what: str, instead: str) -> RuntimeError:
-    return RuntimeError(
-        f"{what} of a score or of a place: the value is not known while the function is traced; {instead}"
-    )
-
-
-def _declarations() -> dict[int, tuple[str, Pointwise, bool]]:
-    """Pointwise operations, and their forms in place, by identity."""
-    found = {}
-    for entry in REGISTRY.values():
-        if entry.kind == "pointwise" and isinstance(getattr(entry.function, "derivative", None), Callable):
-            declared = entry.function.derivative.__self__
-            found[id(entry.function)] = entry.name, declared, False
-            if entry.in_place is not None:
-                found[id(entry.in_place)] = entry.name + "_", declared, True
-    return found
+def _declarations() -> dict[int, tuple[str, Pointwise]]:
+    """Pointwise operations by identity."""
+    entries = [e for e in REGISTRY.values() if e.kind == "pointwise" and hasattr(e.function, "derivative")]
+    return {id(e.function): (e.name, e.function.derivative.__self__) for e in entries}
 
 
 class Tracer(Mode):
     """What a function does with traced tensors, while it is on."""
 
     upper = True
-    declarations: dict[int, tuple[str, Pointwise, bool]] = {}
+    declarations: dict[int, tuple[str, Pointwise]] = {}
+    kinds: dict[int, str] = {}
 
     def __init__(self, name: str, place: Any):
         self.name, self.place = name, place
         self.captures: list[TensorBase] = []
         if not Tracer.declarations:
             Tracer.declarations = _declarations()
+            Tracer.kinds = {id(e.function): e.kind for e in REGISTRY.values()}
 
     # --- values ---
     def value(self, expr: Expr, dtype: str) -> Traced:
         """A traced tensor of that dtype; half types are float32 in expressions."""
         made = empty((), dtype=by_name[dtype], device="meta").as_subclass(Traced)
-        made.expr, made.place = ex.cast(expr, compute_dtype(dtype)), self.place
+        made.expr, made.tracer = ex.cast(expr, compute_dtype(dtype)), self
         return made
 
     def captured(self, tensor: TensorBase, at: Sequence[Expr] = ()) -> Traced:
@@ -132,6 +116,11 @@ class Tracer(Mode):
             f"{self.name}: {what}{' ' + how if how else ''} cannot be part of an attention kernel"
         )
 
+    def unknown(self, what: str, instead: str) -> RuntimeError:
+        return RuntimeError(
+            f"{self.name}: {what} of a score or of a place, whose value is not known while the function is traced: {instead}"
+        )
+
     # --- calls ---
     def handle(self, operation: Any, types: tuple, args: tuple, kwargs: dict) -> Any:
         name = getattr(operation, "__name__", str(operation))
@@ -141,14 +130,16 @@ class Tracer(Mode):
             return self.untraced(operation, args, kwargs, flat)
         if name == "__getitem__":
             return self.indexed(*args)
+        if name.endswith("_") and not name.startswith("_") and name[:-1] in REGISTRY:
+            return self.written(REGISTRY[name[:-1]].function, name, args, kwargs)
         known = self.declarations.get(id(operation))
         if known is not None:
             return self.pointwise(*known, args, kwargs)
         if name in _FILLED or name in ("full_like", "new_full", "new_tensor"):
             return self.filled(operation, name, args, kwargs)
         if name == "item":
-            raise _data_dependent("item()", "keep it a tensor")
-        if name == "detach" or name in _SAME_VALUE or REGISTRY_KIND(operation) == "copy":
+            raise self.unknown("item()", "keep it a tensor")
+        if name == "detach" or name in _SAME_VALUE or self.kinds.get(id(operation)) == "copy":
             return self.converted(operation, name, args, kwargs)
         found = self.decompose(operation, args, kwargs)
         if found is NotImplemented:
@@ -165,7 +156,17 @@ class Tracer(Mode):
                 return self.value(ex.const(found.item(), compute_dtype(kind)), kind)
         return found
 
-    def pointwise(self, name: str, declared: Pointwise, written: bool, args: tuple, kwargs: dict) -> Any:
+    def written(self, plain: Callable, name: str, args: tuple, kwargs: dict) -> Traced:
+        """A write in place: the tensor holds another expression from then on."""
+        target = args[0] if args else None
+        if not isinstance(target, Traced):
+            raise self.refused(f"the write of {name} to a captured tensor")
+        with self:
+            found = plain(*args, **kwargs)
+        target.expr = ex.cast(found.expr, target.expr.dtype)
+        return target
+
+    def pointwise(self, name: str, declared: Pointwise, args: tuple, kwargs: dict) -> Any:
         """The expression that a declaration makes of its operands."""
         names = (*declared.operands, *declared.params)
         bound = dict(zip(names, args))
@@ -178,8 +179,8 @@ class Tracer(Mode):
                     raise self.refused(f"the argument '{key}' of {name}")
                 key = spelled
             bound[key] = x
-        op = declared.op
-        defaults = {p.name: p.default for p in inspect.signature(op).parameters.values()}
+        assert declared.op is not None
+        defaults = {p.name: p.default for p in inspect.signature(declared.op).parameters.values()}
         operands = [self.operand(bound[n], name) for n in declared.operands]
         typed = [x for n, x in zip(declared.operands, operands) if n not in declared.raw]
         code = CODES[common_dtype(typed or operands).name]
@@ -205,12 +206,6 @@ class Tracer(Mode):
             else:
                 memory = common if r.dtype == working else r.dtype
             made.append(self.value(ex.cast(r, memory), memory))
-        if written:
-            target = args[0]
-            if not isinstance(target, Traced):
-                raise self.refused(f"the write of {name} to a captured tensor")
-            target.expr = ex.cast(made[0].expr, target.expr.dtype)
-            return target
         return made[0] if len(made) == 1 else tuple(made)
 
     def filled(self, operation: Any, name: str, args: tuple, kwargs: dict) -> Any:
@@ -241,8 +236,12 @@ class Tracer(Mode):
         if name in ("cpu", "cuda", "opencl"):
             raise self.refused(f"the move {name}()")
         twin = empty((), dtype=first.dtype, device="meta")
-        rest = [empty((), dtype=x.dtype, device="meta") if isinstance(x, Traced) else x for x in args[1:]]
-        wanted = {k: v for k, v in kwargs.items() if k != "device"}
+
+        def like(x: Any) -> Any:
+            return empty((), dtype=x.dtype, device="meta") if isinstance(x, TensorBase) else x
+
+        rest = [like(x) for x in args[1:]]
+        wanted = {k: like(v) for k, v in kwargs.items() if k != "device"}
         rest = [x for x in rest if not isinstance(x, (str, device_of)) or x == "meta"]
         found = operation(twin, *rest, **wanted) if rest or wanted or name not in ("to",) else twin
         if not isinstance(found, TensorBase):
@@ -291,16 +290,6 @@ class Tracer(Mode):
         made = empty(whole.shape[len(at) :], dtype=whole.dtype, device="meta").as_subclass(Part)
         made.whole, made.at = whole, tuple(at)
         return made
-
-
-def REGISTRY_KIND(operation: Any) -> str:
-    """The kind that an operation is registered as; "" for others."""
-    if not _kinds:
-        _kinds.update((id(e.function), e.kind) for e in REGISTRY.values())
-    return _kinds.get(id(operation), "")
-
-
-_kinds: dict[int, str] = {}
 
 
 # --- programs ------------------------------

@@ -202,9 +202,9 @@ def _blocks(block_mask: BlockMask, queries: int, keys: int) -> Blocks:
     rows, width = block_mask.BLOCK_SIZE
     count, number = block_mask.kv_num_blocks.tolist(), block_mask.kv_indices.tolist()
     batches, heads = len(count), len(count[0]) if count else 0
-    if block_mask.full_kv_num_blocks is None or block_mask.full_kv_indices is None:
-        full_count, full = None, None
-    else:
+    full_count: Any = None
+    full: Any = None
+    if block_mask.full_kv_num_blocks is not None and block_mask.full_kv_indices is not None:
         full_count, full = block_mask.full_kv_num_blocks.tolist(), block_mask.full_kv_indices.tolist()
 
     def band(b: int, h: int, r: int) -> Band:

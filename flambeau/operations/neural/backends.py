@@ -53,7 +53,8 @@ class State:
     """What may be taken, and in which order; `chosen` where a program has said so: else the faster one is taken."""
 
     def __init__(self) -> None:
-        self.enabled, self.order = frozenset(LISTED), ORDER
+        self.enabled = frozenset(LISTED)
+        self.order: tuple[SDPBackend, ...] = ORDER
 
     @property
     def chosen(self) -> bool:

@@ -17,6 +17,7 @@ import inspect
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ...codegen import differentiate
@@ -195,6 +196,7 @@ class Kernels:
     def derivative(self, wanted: Sequence[Expr], at, symbols, captures, allowed) -> list[Expr]:
         """What reaches the score, or captured elements, through the function; 0 where nothing is allowed."""
         grad = symbols["grad"]
+        assert self.score is not None  # without a function nothing goes through it
         parts = _derivatives(self.score, wanted, grad.dtype)
         zero = ex.const(0.0, grad.dtype)
         found = _placed(parts, at, symbols, captures, allowed)
@@ -645,10 +647,19 @@ def _add_captured(
 
 
 # --- on the tape ------------------------------
+@contextmanager
+def _bounds_of(name: str) -> Iterator[None]:
+    """An index that a kernel found out of bounds is an error of the operation that was called."""
+    try:
+        yield
+    except IndexError:
+        raise IndexError(f"{name}(): an index into a captured tensor is out of bounds") from None
+
+
 def attend(call: Call, query: TensorBase, key: TensorBase, value: TensorBase):
     """Attention as a call has it: output (B, heads, L, Ev), logarithms of the sums and largest scores (B, heads, L)."""
     captures = call.program.captures
-    with unrecorded():
+    with unrecorded(), _bounds_of(call.name):
         out, lse, top = _forward(call, query, key, value, captures)
     inputs = (query, key, value, *captures)
     if tape.recording(*inputs):
@@ -664,7 +675,7 @@ def _back(grads, *saved_and_extra):
     inputs = tuple(x for x in (*grads, *saved) if x is not None)
     if call.again is not None and tape.recording(*inputs):
         return _recorded(call.again, wanted, grads[0], (query, key, value, *captures))
-    with unrecorded():
+    with unrecorded(), _bounds_of(call.name):
         found = _backward(call, wanted, grads, query, key, value, out, lse, tuple(captures))
     if tape.recording(*inputs):
         made = tuple(g for g in found if g is not None)
@@ -731,7 +742,8 @@ def mask_of(name: str, program: Program, shape: tuple[int, int, int, int], devic
     program.check(name, dict(zip(PLACES, shape)))
     out = empty(shape, dtype=by_name["bool"], device=device)
     if not out.is_meta:
-        kernels_of(program).whole_mask().run((out,), program.captures, shape, 0, True, {})
+        with _bounds_of(name):
+            kernels_of(program).whole_mask().run((out,), program.captures, shape, 0, True, {})
     return out
 
 
@@ -744,5 +756,6 @@ def block_mask_of(
     some, every = (empty(counts, dtype=by_name["bool"], device=device) for _ in range(2))
     numbers = {"rows": block[0], "columns": block[1], "queries": shape[2], "keys": shape[3]}
     if not some.is_meta:
-        kernels_of(program).block_mask().run((some, every), program.captures, counts, 0, True, numbers)
+        with _bounds_of(name):
+            kernels_of(program).block_mask().run((some, every), program.captures, counts, 0, True, numbers)
     return some, every
