@@ -27,12 +27,18 @@ class ExceptionWrapper:
         self.exc_type: Any = kind
         self.exc_msg = "".join(traceback.format_exception(kind, value, trace))
         self.where = where
+        self._name = kind.__name__
+
+    def without_class(self) -> ExceptionWrapper:
+        """The same, raised as RuntimeError: for a class that another process cannot find."""
+        self.exc_type = RuntimeError
+        return self
 
     def reraise(self) -> NoReturn:
         """Raises an exception of the same class with the other traceback in its message; RuntimeError where the class
         cannot be made of one message.
         """
-        text = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        text = f"Caught {self._name} {self.where}.\nOriginal {self.exc_msg}"
         if self.exc_type is KeyError:
             text = KeyErrorMessage(text)
         try:

@@ -16,6 +16,7 @@ from collections import deque
 from typing import Any
 
 from ....core.base.parallel import set_num_threads
+from .errors import ExceptionWrapper
 from .serve import GRACE, Answer, Begin, Job, Task, Worker, WorkerTimeout
 from .transport import Disconnected, LoaderEnd, WorkerEnd
 
@@ -300,12 +301,8 @@ def _answer(end: WorkerEnd, worker: Worker, task: Task) -> None:
     except Disconnected:
         raise
     except Exception:  # it cannot be pickled, or there is no memory for it
-        try:
-            end.send(label, worker.wrapped())
-        except (AttributeError, TypeError, pickle.PicklingError):  # nor can the exception's class
-            failed = worker.wrapped()
-            failed.exc_type = RuntimeError
-            end.send(label, failed)
+        failed = answer.data if isinstance(answer.data, ExceptionWrapper) else worker.wrapped()
+        end.send(label, failed.without_class() if failed is answer.data else failed)
 
 
 def _watch_loader(fd: int, closing: threading.Event) -> None:

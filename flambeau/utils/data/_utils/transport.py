@@ -186,25 +186,32 @@ def _as_storage(buffer: Any) -> Storage:
     return buffer
 
 
-class _Pickler(pickle.Pickler):
-    """Leaves the bytes of tensors and arrays out; `buffers` are these, each with its storage or None."""
+class _LeftOut:
+    """The buffers that a pickle leaves out, each with its storage or None."""
 
-    def __init__(self, file: io.BytesIO) -> None:
-        self.buffers: list[tuple[Any, Any]] = []
-        self._storage: Any = None
-        super().__init__(file, 5, buffer_callback=self._leave_out)
+    def __init__(self) -> None:
+        self.buffers: list[tuple[memoryview, Any]] = []
+        self.storage: Any = None
+
+    def take(self, buffer: pickle.PickleBuffer) -> None:
+        self.buffers.append((buffer.raw(), self.storage))
+        self.storage = None
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves the bytes of tensors and arrays out.  It is in no circle, so that what it has seen dies with it, at once."""
+
+    def __init__(self, file: io.BytesIO, out: _LeftOut) -> None:
+        self._out = out
+        super().__init__(file, 5, buffer_callback=out.take)
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
             return _compact(obj).__reduce_ex__(5)
         if type(obj) is Storage and obj.device.type == "cpu" and obj.nbytes() > 0:
-            self._storage = obj
+            self._out.storage = obj
             return _as_storage, (pickle.PickleBuffer(obj),)
         return NotImplemented
-
-    def _leave_out(self, buffer: pickle.PickleBuffer) -> None:
-        self.buffers.append((buffer.raw(), self._storage))
-        self._storage = None
 
 
 def _compact(tensor: Any) -> Any:
@@ -240,12 +247,12 @@ class WorkerEnd:
     def send(self, answer: tuple[Any, ...], data: Any) -> None:
         """Sends `answer` with `data`; what cannot be pickled raises before anything is sent."""
         file = io.BytesIO()
-        pickler = _Pickler(file)
-        pickler.dump(data)
+        out = _LeftOut()
+        _Pickler(file, out).dump(data)
         body: list[Any] = [file.getbuffer()]
         places: list[Any] = []
         arena = self.arena
-        for view, storage in pickler.buffers:
+        for view, storage in out.buffers:
             if view.nbytes > INLINE:
                 block = arena.holding(view, storage)
                 places.append((block.number, view.nbytes))
