@@ -306,21 +306,25 @@ class DataLoader(Generic[T_co]):
                 "iteration could go on from there"
             )
         if self._resume is not None:  # loaded, and not yet begun
-            resume = self._resume
-            return self._state(True, resume.batches, resume.base_seed, resume.states, resume.streams)
+            return self._state(self._resume)
+        if place is None:
+            return self._state(Resume(False, False, 0, 0, 0, self._generator_states(), {}, {}))
         if running:
-            return self._state(True, place.batches, place.base_seed, place.states, dict(place.streams))
-        return self._state(False, 0, 0, [generator.get_state() for generator in self._generators()], {})
+            states, began = place.states, dict(place.began)
+        else:
+            states, began = self._generator_states(), {}
+        streams = dict(place.streams) if running or self.persistent_workers else {}
+        batches = place.batches if running else 0
+        return self._state(
+            Resume(running, place.drawn, batches, place.base_seed, place.workers_seed, states, began, streams)
+        )
 
-    def _state(
-        self, running: bool, batches: int, base_seed: int, states: Any, streams: Any
-    ) -> dict[str, Any]:
+    def _generator_states(self) -> list[Any]:
+        return [generator.get_state() for generator in self._generators()]
+
+    def _state(self, resume: Resume) -> dict[str, Any]:
         return {
-            "running": running,
-            "batches": batches,
-            "base_seed": base_seed,
-            "generators": list(states),
-            "streams": streams,
+            **resume._asdict(),
             "lengths": self._lengths(),
             "num_workers": self.num_workers,
             "worker_type": self.worker_type,
@@ -334,9 +338,10 @@ class DataLoader(Generic[T_co]):
         otherwise, the samples are the same, and the random numbers of the workers begin anew.
         """
         who = "DataLoader.load_state_dict"
-        missing = set(self._state(False, 0, 0, [], {})) - set(state_dict)
+        missing = {*Resume._fields, "lengths", "num_workers", "worker_type"} - set(state_dict)
         if missing:
             raise RuntimeError(f"{who}: the state has no {', '.join(sorted(missing))}")
+        resume = Resume(**{name: state_dict[name] for name in Resume._fields})
         here, there = self._lengths(), dict(state_dict["lengths"])
         for name in here:
             if there.get(name) != here[name]:
@@ -345,13 +350,13 @@ class DataLoader(Generic[T_co]):
                     "same data"
                 )
         generators = self._generators()
-        if len(state_dict["generators"]) != len(generators):
+        if len(resume.states) != len(generators):
             raise RuntimeError(
-                f"{who}: the state has {len(state_dict['generators'])} generators, this loader and its samplers "
+                f"{who}: the state has {len(resume.states)} generators, this loader and its samplers "
                 f"{len(generators)}"
             )
         alike = all(state_dict[name] == getattr(self, name) for name in ("num_workers", "worker_type"))
-        if self._iterable and state_dict["running"] and state_dict["num_workers"] != self.num_workers:
+        if self._iterable and resume.running and state_dict["num_workers"] != self.num_workers:
             raise RuntimeError(
                 f"{who}: the state is of {state_dict['num_workers']} workers, this loader has {self.num_workers}: an "
                 "IterableDataset gives its samples to them in another order"
@@ -360,15 +365,9 @@ class DataLoader(Generic[T_co]):
         if isinstance(self._iterator, _WorkersIter):
             self._iterator._shutdown_workers()
             self._iterator = None
-        if state_dict["running"]:
-            self._resume = Resume(
-                int(state_dict["batches"]),
-                int(state_dict["base_seed"]),
-                list(state_dict["generators"]),
-                dict(state_dict["streams"]) if alike else {},
-            )
-        else:
-            for generator, state in zip(generators[:-1], state_dict["generators"]):
+        self._resume = resume if alike else resume._replace(began={}, streams={})
+        if not resume.running:
+            for generator, state in zip(generators[:-1], resume.states):
                 generator.set_state(state)
 
     def _generators(self) -> list[Generator]:

@@ -30,7 +30,7 @@ class _BaseDatasetFetcher:
         raise NotImplementedError
 
     def skip(self, possibly_batched_index: Any) -> None:
-        """Goes past a batch that is not wanted."""
+        """Goes past a batch that was given before."""
 
     def _stopped(self, error: StopIteration) -> RuntimeError:
         """A StopIteration out of a dataset's or a collate function's code would end the loop as if all were given."""
@@ -77,7 +77,7 @@ class _IterableDatasetFetcher(_BaseDatasetFetcher):
             raise self._stopped(error) from error
 
     def skip(self, possibly_batched_index: Any) -> None:
-        self._take(possibly_batched_index)
+        self.fetch(possibly_batched_index)  # whatever is drawn at random on the way is drawn again
 
     def _take(self, index: Any) -> Any:
         if self.ended:

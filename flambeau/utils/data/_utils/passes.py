@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....core.base.device import device_count
 from ....core.make.random import Generator, default_generator
@@ -14,34 +13,41 @@ from ....operations.random.random import randint
 from .fetch import _BaseDatasetFetcher, _IterableDatasetFetcher, _MapDatasetFetcher
 from .pin_memory import pin_memory
 from .serve import Answer, Ended, Job, Task, WorkerTimeout
+from .worker import process_state, restore_process
 
 
 class Place:
     """Where a pass is: how many batches were given, the generators' states when the first numbers were drawn, and the
-    random numbers of workers after the last batch of each.
+    random numbers of workers when it began and after the last batch of each.
     """
 
     def __init__(self, generators: list[Generator]) -> None:
         self.generators = generators  # of the samplers, the default one last
+        self.ended = False
+        self.drawn = False  # whether the samplers have begun
         self.batches = 0
         self.base_seed = 0
+        self.workers_seed = 0  # that of an earlier pass, where workers stay
+        self.began: dict[int, Any] = {}
         self.streams: dict[int, Any] = {}
-        self.ended = False
-        self.remember()
+        self.states: list[Any] = []
 
     def remember(self) -> None:
         """The generators are about to be drawn from."""
         self.states = [generator.get_state() for generator in self.generators]
 
 
-class Resume:
-    """Where a pass goes on: `Place` as it was saved."""
+class Resume(NamedTuple):
+    """Where a pass goes on: what `Place` was.  Where none was `running`, the workers go on and the pass is a new one."""
 
-    def __init__(self, batches: int, base_seed: int, states: list[Any], streams: dict[int, Any]) -> None:
-        self.batches = batches
-        self.base_seed = base_seed
-        self.states = states
-        self.streams = streams
+    running: bool
+    drawn: bool
+    batches: int
+    base_seed: int
+    workers_seed: int
+    states: list[Any]
+    began: dict[int, Any]
+    streams: dict[int, Any]
 
 
 class _BaseDataLoaderIter:
@@ -59,46 +65,39 @@ class _BaseDataLoaderIter:
         self._num_workers = loader.num_workers
         self._num_yielded = 0
         self._pin_memory = loader.pin_memory and _can_pin(loader.pin_memory_device)
-        self._place = loader._place = Place(loader._generators())
-        self._resume: Resume | None = loader._resume
+        place = self._place = loader._place = Place(loader._generators())
+        self._workers_from: Resume | None = loader._resume
+        self._resume = loader._resume if loader._resume is not None and loader._resume.running else None
         loader._resume = None
         if self._resume is None:
-            self._base_seed = int(randint(2**63 - 1, (), generator=loader.generator, device="cpu").item())
+            place.base_seed = int(randint(2**63 - 1, (), generator=loader.generator, device="cpu").item())
         else:
-            self._base_seed = self._resume.base_seed
-        self._place.base_seed = self._base_seed
+            place.base_seed = self._resume.base_seed
         self._sampler_iter: Iterator[Any] = iter(self._index_sampler)
-        self._drawn = False
-        if self._resume is None:
-            self._place.remember()
+        if self._resume is not None:
+            self._go_past(self._resume)
         else:
-            with self._as_it_was(self._resume):
-                self._place.remember()
-                self._drawn = True
-                self._go_past(self._resume)
-
-    @contextmanager
-    def _as_it_was(self, resume: Resume) -> Iterator[None]:
-        """The generators are where they were before the first batch.  The default one, which the program restores by itself, is
-        left as it is found.
-        """
-        default = default_generator.get_state()
-        for generator, state in zip(self._place.generators, resume.states):
-            generator.set_state(state)
-        yield
-        default_generator.set_state(default)
+            place.remember()
 
     def _go_past(self, resume: Resume) -> None:
-        """Takes what the samplers gave before, and the next one, which is drawn from the same states."""
-        if self._iterable:  # which has no numbers: its samples are read again
-            return
-        skipped = len(list(islice(self._sampler_iter, resume.batches)))
-        if skipped < resume.batches:
-            raise RuntimeError(
-                f"DataLoader: cannot resume after {resume.batches} batches, for the sampler gives only {skipped}"
-            )
-        self._sampler_iter = chain(list(islice(self._sampler_iter, 1)), self._sampler_iter)
-        self._place.batches = resume.batches
+        """Takes what the samplers gave before, and the next one, which is drawn from the same states.  The default generator,
+        which the program restores by itself, is left as it is found.
+        """
+        place = self._place
+        default = default_generator.get_state()
+        for generator, state in zip(place.generators, resume.states):
+            generator.set_state(state)
+        place.remember()
+        if resume.drawn and not self._iterable:
+            place.drawn = True
+            skipped = len(list(islice(self._sampler_iter, resume.batches)))
+            if skipped < resume.batches:
+                raise RuntimeError(
+                    f"DataLoader: cannot resume after {resume.batches} batches, for the sampler gives only {skipped}"
+                )
+            self._sampler_iter = chain(list(islice(self._sampler_iter, 1)), self._sampler_iter)
+            place.batches = resume.batches
+        default_generator.set_state(default)
 
     def __iter__(self) -> _BaseDataLoaderIter:
         return self
@@ -124,8 +123,8 @@ class _BaseDataLoaderIter:
         raise NotImplementedError
 
     def _next_index(self) -> Any:
-        if not self._drawn:
-            self._drawn = True
+        if not self._place.drawn:
+            self._place.drawn = True
             self._place.remember()
         return next(self._sampler_iter)
 
@@ -151,17 +150,25 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
                 f"DataLoader: timeout is for num_workers > 0 only, got timeout={loader.timeout}"
             )
         super().__init__(loader)
+        if self._iterable:
+            self._place.began[0] = process_state()
         kind: type[_BaseDatasetFetcher] = _IterableDatasetFetcher if self._iterable else _MapDatasetFetcher
         self._dataset_fetcher = kind(self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
         if self._resume is not None and self._iterable:
-            with self._as_it_was(self._resume):
-                for _ in range(self._resume.batches):
-                    self._dataset_fetcher.skip(self._next_index())
-            self._place.batches = self._resume.batches
+            now = process_state()
+            restore_process(self._resume.began[0])
+            self._place.began[0] = self._resume.began[0]
+            for _ in range(self._resume.batches):
+                self._next_data()
+            restore_process(now)
 
     def _next_data(self) -> Any:
         index = self._next_index()
-        data = self._dataset_fetcher.fetch(index)
+        try:
+            data = self._dataset_fetcher.fetch(index)
+        except Exception:  # not Ctrl-C, after which the batch is still to be given
+            self._place.batches += 1
+            raise
         self._place.batches += 1
         return data
 
@@ -189,7 +196,12 @@ class _WorkersIter(_BaseDataLoaderIter):
         elif self._resume is not None:
             self._turn = self._resume.batches % self._num_workers
         self._pool = self._make_pool(loader) if pool is None else pool
-        self._place.base_seed, self._place.streams = self._pool.base_seed, self._pool.streams
+        place = self._place
+        place.workers_seed, place.streams, place.began = (
+            self._pool.base_seed,
+            self._pool.streams,
+            dict(self._pool.streams),
+        )
         self._epoch = self._pool.begin()
         for _ in range(max(1, loader.prefetch_factor * self._num_workers)):
             self._try_put_index()
@@ -212,9 +224,15 @@ class _WorkersIter(_BaseDataLoaderIter):
             self._drop_last,
             loader.worker_init_fn,
             self._num_workers,
-            self._base_seed,
-            {} if self._resume is None else self._resume.streams,
+            *self._streams_to_begin_with(),
         )
+
+    def _streams_to_begin_with(self) -> tuple[int, dict[int, Any]]:
+        """The seed of workers, and where they stand."""
+        resume = self._workers_from
+        if resume is None or not (resume.running or (self._persistent_workers and resume.drawn)):
+            return self._place.base_seed, {}
+        return resume.workers_seed, resume.began if self._iterable and resume.running else resume.streams
 
     def _next_data(self) -> Any:
         if self._pool.epoch != self._epoch:
@@ -258,8 +276,8 @@ class _WorkersIter(_BaseDataLoaderIter):
         del self._tasks[answer.number]
         self._load[worker] -= 1
         if isinstance(answer.data, Ended):
-            if self._status[worker]:
-                self._status[worker] = False
+            self._status[worker] = False
+            self._note_streams(worker, answer)
             self._try_put_index()
         else:
             self._arrived[answer.number] = worker, answer
@@ -270,11 +288,14 @@ class _WorkersIter(_BaseDataLoaderIter):
             self._received += 1
         self._try_put_index()
         self._place.batches += 1
-        if answer.streams is not None:
-            self._place.streams[worker] = answer.streams
+        self._note_streams(worker, answer)
         if hasattr(answer.data, "reraise"):
             answer.data.reraise()
         return answer.data
+
+    def _note_streams(self, worker: int, answer: Answer) -> None:
+        if answer.streams is not None:
+            self._place.streams[worker] = answer.streams
 
     def _try_put_index(self) -> None:
         """Gives out one more task, if there is one and a worker for it."""

@@ -74,14 +74,10 @@ class Worker:
         self._fetcher: _BaseDatasetFetcher | None = None
         self._failed: ExceptionWrapper | None = None  # before any task
         self._ended = False
-        rng = None
-        if method == "thread":
-            self._streams: Any = ThreadStreams(job.base_seed, number)
-            rng = self._streams.rng
-        else:
-            self._streams = ProcessStreams(job.base_seed, number)
+        kind = ThreadStreams if method == "thread" else ProcessStreams
+        self._streams: Any = kind(job.base_seed, number)
         seed = job.base_seed + number
-        become(WorkerInfo(number, job.num_workers, seed, job.dataset, rng, method), make_room)
+        become(WorkerInfo(number, job.num_workers, seed, job.dataset, self._streams.rng, method), make_room)
         if job.worker_init_fn is not None:
             self._failed = self._caught(lambda: job.worker_init_fn(number))  # type: ignore[misc]
         if number in job.streams:

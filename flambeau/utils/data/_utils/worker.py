@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import local
@@ -75,30 +76,45 @@ def room_for(shape: tuple[int, ...], dtype: Any) -> Any:
 # --- random numbers ---------------------------------------------------------------
 
 
+def process_state() -> Any:
+    """Where the generators of this process stand, `random`'s, flambeau's and, where it is used, NumPy's: plain numbers,
+    tuples and bytes.
+    """
+    theirs = None
+    if "numpy" in sys.modules:
+        import numpy
+
+        kind, keys, *rest = numpy.random.get_state()
+        theirs = kind, keys.tobytes(), *rest
+    return random.getstate(), bytes(default_generator.get_state().untyped_storage()), theirs
+
+
+def restore_process(state: Any) -> None:
+    """Puts the generators of this process where `process_state` found them."""
+    python, own, theirs = state
+    random.setstate(python)
+    default_generator.set_state(_bytes_tensor(own))
+    if theirs is not None:
+        import numpy
+
+        kind, keys, *rest = theirs
+        numpy.random.set_state((kind, numpy.frombuffer(keys, numpy.uint32), *rest))
+
+
 class ProcessStreams:
-    """The generators of this process: `random`'s, flambeau's and NumPy's."""
+    """The generators of this process."""
+
+    rng = None
 
     def __init__(self, base_seed: int, worker_id: int) -> None:
         import numpy
 
-        self._numpy = numpy.random
         random.seed(base_seed + worker_id)
         default_generator.manual_seed(base_seed + worker_id)
         numpy.random.seed(_generate_state(base_seed, worker_id))
 
-    def state(self) -> Any:
-        """Plain numbers, tuples and bytes."""
-        kind, keys, *rest = self._numpy.get_state()
-        own = bytes(default_generator.get_state().untyped_storage())
-        return random.getstate(), own, (kind, keys.tobytes(), *rest)
-
-    def restore(self, state: Any) -> None:
-        ours, own, (kind, keys, *rest) = state
-        random.setstate(ours)
-        default_generator.set_state(_bytes_tensor(own))
-        import numpy
-
-        self._numpy.set_state((kind, numpy.frombuffer(keys, numpy.uint32), *rest))
+    state = staticmethod(process_state)
+    restore = staticmethod(restore_process)
 
 
 class ThreadStreams:
