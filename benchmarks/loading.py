@@ -3,10 +3,11 @@
     python benchmarks/loading.py [--only REGEX] [--seconds 0.6] [--rounds 5]
 
 *Memory-bound* samples are rows of an array in memory, copied by nobody but the loader.  *Decode-bound* samples are
-compressed by zlib, inflated and scaled to float32 in NumPy, as one would an image.  A batch has 32 small items (4 KB) or 8
-large ones (4 MB) with a label each; this process computes with one thread; the consumer reads one element of each batch and drops it.  Each figure is the best of
-`rounds` epochs of about `seconds` each, those of both libraries taken in turn; workers persist, and the first epoch is not counted.
-*start* is the time from `iter(loader)` to the first batch and the end of the workers, for a dataset of two samples.
+compressed by zlib, inflated and scaled to float32 in NumPy, as one would an image.  A batch has 32 small items (4 KB) or
+8 large ones (4 MB) with a label each; this process computes with one thread, reads one element of each batch and drops
+it.  Each figure is the best of `rounds` stretches of about `seconds` each, those of both libraries taken in turn;
+workers persist, and the first epoch is not counted.  *start* is a whole pass over a dataset of two samples, its workers'
+start and end included.
 """
 
 from __future__ import annotations
