@@ -27,6 +27,7 @@ from .core.base.formats import (
     layout,
     memory_format,
     preserve_format,
+    sparse_coo,
     strided,
 )
 from math import e, inf, nan, pi
@@ -47,6 +48,10 @@ _inherit_operators(Tensor)
 del _inherit_operators
 
 from . import _operators  # noqa: F401
+from ._foreach import functions as _foreach_functions
+
+globals().update(_foreach_functions())
+del _foreach_functions
 from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .core.tape import tensor_backward as _backward
@@ -55,9 +60,14 @@ from ._typeinfo import finfo, iinfo
 
 Tensor.backward = _backward
 
+from . import sparse
+from .sparse import sparse_coo_tensor
+
+Tensor.to_dense, Tensor.to_sparse = sparse.to_dense, sparse.to_sparse
+
 from . import _C, func, nn, optim, overrides, return_types
 from ._printing import set_printoptions
-from ._serialization import load, save
+from ._files import load, save
 from ._switches import (
     are_deterministic_algorithms_enabled,
     get_deterministic_debug_mode,
@@ -73,5 +83,15 @@ from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel
 from ._lazily import lazily as _lazily
 
 __getattr__, __dir__ = _lazily(
-    __name__, submodules=("__config__", "accelerator", "backends", "multiprocessing", "random", "testing")
+    __name__,
+    submodules=(
+        "__config__",
+        "accelerator",
+        "backends",
+        "hub",
+        "multiprocessing",
+        "random",
+        "serialization",
+        "testing",
+    ),
 )

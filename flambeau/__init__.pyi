@@ -30,6 +30,7 @@ from . import func as func
 from ._switches import get_deterministic_debug_mode as get_deterministic_debug_mode
 from ._switches import get_float32_matmul_precision as get_float32_matmul_precision
 from ._switches import get_num_interop_threads as get_num_interop_threads
+from . import hub as hub
 from ._typeinfo import iinfo as iinfo
 from .autograd.grad_mode import inference_mode as inference_mode
 from ._queries import is_complex as is_complex
@@ -39,7 +40,7 @@ from .storage import is_storage as is_storage
 from ._queries import is_tensor as is_tensor
 from .core.base.formats import layout as layout
 from . import linalg as linalg
-from ._serialization import load as load
+from ._files import load as load
 from . import masked as masked
 from .core.base.formats import memory_format as memory_format
 from . import multiprocessing as multiprocessing
@@ -51,13 +52,16 @@ from . import optim as optim
 from . import overrides as overrides
 from . import random as random
 from . import return_types as return_types
-from ._serialization import save as save
+from ._files import save as save
+from . import serialization as serialization
 from ._switches import set_deterministic_debug_mode as set_deterministic_debug_mode
 from ._switches import set_float32_matmul_precision as set_float32_matmul_precision
 from .autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from ._switches import set_num_interop_threads as set_num_interop_threads
 from ._printing import set_printoptions as set_printoptions
 from . import signal as signal
+from . import sparse as sparse
+from .sparse import sparse_coo_tensor as sparse_coo_tensor
 from . import special as special
 from . import storage as storage
 from . import testing as testing
@@ -169,6 +173,7 @@ newaxis: _Any
 pi: _float
 preserve_format: _memory_format
 short: _dtype
+sparse_coo: _layout
 strided: _layout
 uint8: _dtype
 
@@ -396,6 +401,7 @@ def gcd(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor,
 def gcd_(self: Tensor, *others: _Any) -> Tensor: ...
 def ge(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
 def ge_(input: Tensor, other: Tensor | _complex) -> Tensor: ...
+def geqrf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _tuple[_Any, ...]: ...
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
 def get_default_device() -> _Any: ...
 def get_default_dtype() -> _Any: ...

@@ -19,13 +19,17 @@ ORDER = """
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
-    _operators _queries _switches version
+    _operators _queries _switches version _foreach
     autograd utils func
-    nn.parameter nn.functional nn.init nn.modules nn.utils nn optim
+    nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
     multiprocessing
+    sparse
+    nn.attention
     _printing _serialization overrides _C
     cpu cuda opencl fft linalg masked signal special return_types testing
+    _files utils.safetensors hub utils.model_zoo serialization
     accelerator random backends __config__
+    utils.tensorboard utils.trainer
     codegen.ahead
 """.split()
 
