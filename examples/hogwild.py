@@ -64,9 +64,7 @@ def train(processes: int, epochs: int, seed: int = 0) -> tuple[float, float]:
     images, digits = images[order].share_memory_(), digits[order].share_memory_()
     held_out = len(images) // 5
     training = images[held_out:], digits[held_out:]
-    net = Net()
-    for t in (*net.parameters(), *net.buffers()):
-        t.share_memory_()
+    net = Net().share_memory()
     clock = torch.zeros(processes).share_memory_()
     ready = mp.get_context("fork").Barrier(processes)
     given = net, training, clock, ready, processes, epochs, seed
