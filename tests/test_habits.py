@@ -53,6 +53,13 @@ ROOMS = (
         "special",
     ),
     *("signal", "signal.windows", "masked", "cuda", "opencl", "cpu", "return_types", "utils.checkpoint"),
+    *(
+        "storage",
+        "multiprocessing",
+        "multiprocessing.queue",
+        "multiprocessing.reductions",
+        "multiprocessing.pool",
+    ),
 )
 
 
