@@ -256,7 +256,9 @@ def _named(path: Any) -> Iterator[None]:
     )
     try:
         yield
-    except Damaged as error:
+    except RuntimeError as error:
+        if type(error) not in (Damaged, RuntimeError):
+            raise
         raise RuntimeError(f"{who}{error}") from error
     except (tarfile.TarError, struct.error) as error:
         raise RuntimeError(f"{who}{type(error).__name__}: {error}") from error

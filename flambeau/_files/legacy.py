@@ -137,8 +137,8 @@ def read_tar(file: Any, map_location: Any, options: Any) -> Any:
         if type(described) is tuple:
             require(len(described) >= 1, "a module is described by nothing")
             return described[0]
-        number = int(described) if type(described) in (int, str) else described
-        require(number in tensors, f"there is no tensor {short(described)}")
+        number = int(described) if type(described) is str and described.isdecimal() else described
+        require(type(number) is int and number in tensors, f"there is no tensor {short(described)}")
         return tensors[number]
 
     return unpickle(members["pickle"], 0, persistent_load, options)[0]
