@@ -130,6 +130,8 @@ def find(module: str, name: str) -> Any:
     if (module, name) in _FILES_TO_OURS:
         ours, own = _FILES_TO_OURS[module, name]
         return getattr(importlib.import_module(f"{display.NAME}.{ours}"), own)
+    if (module, name) == ("torch._C", "_VariableFunctionsClass"):  # of which `torch.tanh` … are attributes
+        return importlib.import_module(display.NAME)
     what = lacking(module, name)
     if what is not None:
         raise AttributeError(f"the file holds {what} ({module}.{name}), which {display.NAME} does not have")

@@ -228,6 +228,30 @@ def test_whole_modules(through):
     assert flambeau.equal(found(x), model(x))
 
 
+def test_functions_and_optimisers(through):
+    functions = [flambeau.relu, nn.functional.cross_entropy, flambeau.tanh]
+    assert through(functions, weights_only=False) == functions
+    weight = nn.Parameter(flambeau.ones(2))
+    optimiser = flambeau.optim.SGD([weight], lr=0.1, momentum=0.9)
+    weight.grad = flambeau.ones(2)
+    optimiser.step()
+    again, kept = through([weight, optimiser], weights_only=False)
+    assert kept.param_groups[0]["params"][0] is again and kept.state[again]["momentum_buffer"].tolist() == [
+        1,
+        1,
+    ]
+
+
+def test_storages(through):
+    x = flambeau.arange(3.0)
+    found = through([x.untyped_storage(), x])
+    assert found[0].untyped().nbytes() == 12 and found[1].tolist() == [0, 1, 2]
+    found[1][0] = 7
+    assert bytes(found[0].untyped())[:4] == struct.pack("<f", 7.0)
+    typed = through(x._typed_storage())
+    assert type(typed) is flambeau.TypedStorage and typed.tolist() == [0, 1, 2]
+
+
 def test_cycles_and_what_occurs_twice(through):
     cycle = {"t": flambeau.ones(1)}
     cycle["self"] = [cycle]
