@@ -4,19 +4,21 @@ The 1,797 images of 8×8 pixels come with scikit-learn (Alpaydin and Kaynak, 199
 seed is fixed.  Prints the held-out accuracy and where the picture is.
 
     python examples/digits.py --picture digits.png
+
+With `--folder runs/digits` checkpoints are kept there: interrupted at any moment, the same command goes on, and ends
+with the same network to the last bit.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.nn import functional as F
 from flambeau.utils.data import DataLoader, TensorDataset, random_split
+from flambeau.utils.trainer import Accuracy, ProgressBar, Trainer
 
 
 class Net(nn.Module):
@@ -50,28 +52,8 @@ def load() -> tuple[torch.Tensor, torch.Tensor]:
     return images, torch.from_numpy(digits.target).to(torch.int64)
 
 
-def bar(done: int, total: int, text: str) -> None:
-    """One line that grows, rewritten in place on a terminal, printed at the end elsewhere."""
-    if sys.stderr.isatty() or done == total:
-        filled = 30 * done // total
-        print(
-            f"\r[{'█' * filled}{'·' * (30 - filled)}] {text}",
-            end="\n" if done == total else "",
-            file=sys.stderr,
-            flush=True,
-        )
-
-
-def accuracy(net: nn.Module, data) -> float:
-    """The share of images that the network names rightly."""
-    net.eval()
-    with torch.no_grad():
-        images, digits = data[:]
-        return (net(images).argmax(1) == digits).float().mean().item()
-
-
-def train(epochs: int, seed: int = 0):
-    """Train; returns the network, the held-out part, losses by step and accuracies by epoch."""
+def train(epochs: int, folder: Path | None = None, seed: int = 0) -> Trainer:
+    """Train, or go on with what the folder holds; the trainer has the network, the held-out part and the history."""
     torch.manual_seed(seed)
     images, digits = load()
     held_out = len(images) // 5
@@ -79,51 +61,47 @@ def train(epochs: int, seed: int = 0):
     net = Net()
     optimiser = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=1e-2)
     loader = DataLoader(training, batch_size=64, shuffle=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=epochs * len(loader))
-    losses, scores = [], []
-    for epoch in range(epochs):
-        net.train()
-        for x, y in loader:
-            optimiser.zero_grad()
-            loss = F.cross_entropy(net(x), y)
-            loss.backward()
-            optimiser.step()
-            schedule.step()
-            losses.append(loss.item())
-        scores.append(accuracy(net, test))
-        bar(
-            epoch + 1, epochs, f"epoch {epoch + 1}/{epochs}  loss {losses[-1]:.4f}  held out {scores[-1]:.2%}"
-        )
-    return net, test, losses, scores
+    trainer = Trainer(
+        net,
+        nn.CrossEntropyLoss(),
+        optimiser,
+        loader,
+        validation=DataLoader(test, batch_size=len(test)),
+        metrics={"accuracy": Accuracy()},
+        scheduler=torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=epochs * len(loader)),
+        scheduler_unit="update",
+        folder=folder,
+    )
+    trainer.register_plugin(ProgressBar(disable=None))  # on a terminal only
+    trainer.run(epochs, resume=folder is not None)
+    return trainer
 
 
-def draw(path: Path, net: nn.Module, test, losses: list[float], scores: list[float]) -> None:
+def draw(path: Path, trainer: Trainer) -> None:
     """The learning curve, and the first held-out images with what the network says of them."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    images, digits = test[:24]
+    history, net = trainer.history, trainer.model
+    images, digits = trainer.validation.dataset[:24]
+    net.eval()
     with torch.no_grad():
         chances = torch.softmax(net(images), 1)
     figure = plt.figure(figsize=(11, 5.5), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=(1, 1))
     axes = left.subplots()
-    steps = len(losses) // len(scores)
-    axes.semilogy(losses, color="tab:orange", linewidth=0.8, label="training loss")
-    axes.set_xlabel("step")
+    epochs = [figures["epoch"] for figures in history]
+    axes.semilogy(epochs, [f["loss"] for f in history], color="tab:orange", label="training loss")
+    axes.semilogy(epochs, [f["val_loss"] for f in history], ":", color="tab:orange", label="held-out loss")
+    axes.set_xlabel("epoch")
     axes.set_ylabel("cross-entropy")
     score = axes.twinx()
-    score.plot(
-        [steps * (k + 1) for k in range(len(scores))],
-        [100 * s for s in scores],
-        color="tab:blue",
-        label="held out, %",
-    )
+    score.plot(epochs, [100 * f["val_accuracy"] for f in history], color="tab:blue", label="held out, %")
     score.set_ylim(80, 100.5)
-    left.suptitle(f"held-out accuracy {scores[-1]:.2%}")
-    left.legend(loc="outside lower center", ncols=2)
+    left.suptitle(f"held-out accuracy {history[-1]['val_accuracy']:.2%}")
+    left.legend(loc="outside lower center", ncols=3)
     for k, panel in enumerate(right.subplots(4, 6).flat):
         said = int(chances[k].argmax())
         panel.imshow(images[k, 0].numpy(), cmap="gray_r")
@@ -141,13 +119,15 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--epochs", type=int, default=20)
     options.add_argument("--picture", type=Path, default=Path("digits.png"))
+    options.add_argument("--folder", type=Path, help="where checkpoints are kept")
     given = options.parse_args()
     began = time.perf_counter()
-    net, test, losses, scores = train(given.epochs)
+    trainer = train(given.epochs, given.folder)
     took = time.perf_counter() - began
-    draw(given.picture, net, test, losses, scores)
+    draw(given.picture, trainer)
     print(
-        f"held-out accuracy {scores[-1]:.2%} after {given.epochs} epochs, {took:.1f} s; picture: {given.picture.resolve()}"
+        f"held-out accuracy {trainer.history[-1]['val_accuracy']:.2%} after {trainer.epoch} epochs, {took:.1f} s; "
+        f"picture: {given.picture.resolve()}"
     )
 
 

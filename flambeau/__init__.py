@@ -27,6 +27,7 @@ from .core.base.formats import (
     layout,
     memory_format,
     preserve_format,
+    sparse_coo,
     strided,
 )
 from math import e, inf, nan, pi
@@ -59,6 +60,11 @@ from ._typeinfo import finfo, iinfo
 
 Tensor.backward = _backward
 
+from . import sparse
+from .sparse import sparse_coo_tensor
+
+Tensor.to_dense, Tensor.to_sparse = sparse.to_dense, sparse.to_sparse
+
 from . import _C, func, nn, optim, overrides, return_types
 from ._printing import set_printoptions
 from ._files import load, save
@@ -78,5 +84,14 @@ from ._lazily import lazily as _lazily
 
 __getattr__, __dir__ = _lazily(
     __name__,
-    submodules=("__config__", "accelerator", "backends", "hub", "random", "serialization", "testing"),
+    submodules=(
+        "__config__",
+        "accelerator",
+        "backends",
+        "hub",
+        "multiprocessing",
+        "random",
+        "serialization",
+        "testing",
+    ),
 )

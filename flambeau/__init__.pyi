@@ -43,6 +43,7 @@ from . import linalg as linalg
 from ._files import load as load
 from . import masked as masked
 from .core.base.formats import memory_format as memory_format
+from . import multiprocessing as multiprocessing
 from . import nn as nn
 from .autograd.grad_mode import no_grad as no_grad
 from ._queries import numel as numel
@@ -59,6 +60,8 @@ from .autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from ._switches import set_num_interop_threads as set_num_interop_threads
 from ._printing import set_printoptions as set_printoptions
 from . import signal as signal
+from . import sparse as sparse
+from .sparse import sparse_coo_tensor as sparse_coo_tensor
 from . import special as special
 from . import storage as storage
 from . import testing as testing
@@ -170,6 +173,7 @@ newaxis: _Any
 pi: _float
 preserve_format: _memory_format
 short: _dtype
+sparse_coo: _layout
 strided: _layout
 uint8: _dtype
 
@@ -397,6 +401,7 @@ def gcd(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor,
 def gcd_(self: Tensor, *others: _Any) -> Tensor: ...
 def ge(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
 def ge_(input: Tensor, other: Tensor | _complex) -> Tensor: ...
+def geqrf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _tuple[_Any, ...]: ...
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
 def get_default_device() -> _Any: ...
 def get_default_dtype() -> _Any: ...

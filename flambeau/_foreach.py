@@ -96,6 +96,10 @@ def _function(name: str, operation: Callable, count: int) -> Callable:
     public = f"_foreach_{name}"
 
     def function(self: Any, *given: Any, **keywords: Any) -> Any:
+        if (
+            name == "pow" and isinstance(self, (int, float, complex)) and len(given) == 1
+        ):  # one base for all exponents
+            return tuple(operation(self, exponent) for (exponent,) in zip(*_columns(public, list(given))))
         made = _call(public, operation, count, self, given, keywords)
         return self if public.endswith("_") else tuple(made)
 
@@ -133,13 +137,6 @@ def _powsum(x: Any, ord: Any = 2, dtype: Any = None) -> Any:
     return (x.abs() ** ord).sum(dtype=dtype)
 
 
-def _pow(self: Any, exponent: Any) -> tuple[Any, ...]:
-    """`pow` of each tensor of a list, or of one number with each exponent of a list: a tuple of as many."""
-    if isinstance(self, (int, float, complex)):
-        return tuple(_operations["pow"](self, e) for (e,) in zip(*_columns("_foreach_pow", [exponent])))
-    return tuple(_call("_foreach_pow", _operations["pow"], 1, self, (exponent,), {}))
-
-
 def functions() -> dict[str, Callable]:
     """All of them by their names."""
     made: dict[str, tuple[Callable, int]] = {}
@@ -153,6 +150,4 @@ def functions() -> dict[str, Callable]:
         made[f"{name}_"] = _bounded_in_place(name, of_numbers), 1
     made |= {"copy_": (_in_place("copy_"), 1), "zero_": (_in_place("zero_"), 0)}
     made |= {"norm": (_norm, 1), "powsum": (_powsum, 1)}
-    return {f"_foreach_{name}": _function(name, *parts) for name, parts in made.items()} | {
-        "_foreach_pow": _pow
-    }
+    return {f"_foreach_{name}": _function(name, *parts) for name, parts in made.items()}

@@ -13,13 +13,14 @@ def lazily(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` (PEP 562) for a package: its submodules, and names that stand in others of them.
 
-    `names` maps a name to the module, relative to the package, that it is taken from.
+    `names` maps a name to the module, relative to the package, that it is taken from. A module that is no package may
+    have such names, too; the modules are relative to the package that it is in.
     """
     homes = dict(names or {})
 
     def of_name(name: str) -> Any:
         if name in homes:
-            value = getattr(import_module(homes[name], package), name)
+            value = getattr(import_module(homes[name], vars(sys.modules[package])["__package__"]), name)
         elif name in submodules:
             value = import_module(f"{package}.{name}")
         else:

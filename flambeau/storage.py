@@ -9,11 +9,13 @@ import copy
 import operator
 import warnings
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any, ClassVar
 
 from .core.base import display
 from .core.base.dtypes import by_name, dtype, get_default_dtype
 from .core.base.memory import Storage as UntypedStorage
+from .core.base.provided import provide
 from .core.make.create import empty
 from .core.make.literal import tensor
 
@@ -34,6 +36,14 @@ def warn(stacklevel: int = 2) -> None:
             UserWarning,
             stacklevel=stacklevel + 1,
         )
+
+
+def _by_name(action: str, *given: Any) -> Any:
+    """Memory under a name is multiprocessing's concern, which is imported when it is first asked for."""
+    return getattr(import_module(f"{__package__}.multiprocessing._names"), action)(*given)
+
+
+provide("storage.by_name", _by_name)
 
 
 def converted(elements: UntypedStorage | TypedStorage, to: Any) -> TypedStorage:

@@ -21,9 +21,13 @@ ORDER = """
     devices
     _operators _queries _switches version _foreach
     autograd utils func
-    nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn optim
-    _printing _files utils.safetensors hub utils.model_zoo overrides _C
-    cpu cuda opencl fft linalg masked signal special return_types testing serialization
+    nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
+    multiprocessing
+    sparse
+    nn.attention
+    _printing _serialization overrides _C
+    cpu cuda opencl fft linalg masked signal special return_types testing
+    _files utils.safetensors hub utils.model_zoo serialization
     accelerator random backends __config__
     utils.tensorboard utils.trainer
     codegen.ahead

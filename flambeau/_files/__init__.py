@@ -265,8 +265,10 @@ def _named(path: Any, weights_only: bool) -> Iterator[None]:
     except UnpicklingError as error:
         told = f"{who}{error}"
         if weights_only:
-            told += (
-                "\nOnly where you trust whoever wrote the file, `weights_only=False` runs all that it says."
+            # The first words are those that programs look for.
+            told = (
+                f"{who}Weights only load failed. {error}\n"
+                "Only where you trust whoever wrote the file, `weights_only=False` runs all that it says."
             )
         raise UnpicklingError(told) from error
     except EOFError as error:

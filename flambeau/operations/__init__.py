@@ -24,6 +24,7 @@ from .neural import (  # noqa: F401
     ctc,
     embedding,
     fractional_pooling,
+    linear_losses,
     losses,
     normalization,
     pooling,

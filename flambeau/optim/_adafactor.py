@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._typeinfo import finfo
+from ..operations.rows.norms import norm2
 from ._declared import Declared, Option, like, scalar
 from ._functions import maximum, sqrt
 from ._fused import kernel
@@ -70,10 +71,14 @@ class Adafactor(Declared):
         weight = step**beta2_decay
         size = max(least_scale, _root_mean_square(p)) * min(lr, step**-0.5)
         if variance is None:
-            row_var = _mixed(row_var, _norms(g, -1), weight=weight, count=max(g.shape[-1], 1), out=row_var)
-            col_var = _mixed(col_var, _norms(g, -2), weight=weight, count=max(g.shape[-2], 1), out=col_var)
-            mean = row_var.mean(-2, keepdim=True).clamp_(min=least)
-            update = _by_factors(g, row_var / mean, col_var, least=least * least)
+            row_var = _mixed(
+                row_var, norm2.over((g,), -1, True), weight=weight, count=max(g.shape[-1], 1), out=row_var
+            )
+            col_var = _mixed(
+                col_var, norm2.over((g,), -2, True), weight=weight, count=max(g.shape[-2], 1), out=col_var
+            )
+            row = _share(row_var, row_var.mean(-2, True), least=least)
+            update = _by_factors(g, row, col_var, least=least * least)
         else:
             variance = _mixed(variance, g, weight=weight, count=1, out=variance)
             update = _by_root(g, variance, least=least * least)
@@ -82,16 +87,17 @@ class Adafactor(Declared):
 
 
 def _root_mean_square(x):
-    return x.norm().item() / max(x.numel(), 1) ** 0.5
-
-
-def _norms(g, dim):
-    return g.norm(dim=dim, keepdim=True)
+    return norm2(x).item() / max(x.numel(), 1) ** 0.5
 
 
 @kernel
 def _mixed(mean, norm, *, weight, count):
     return mean + weight * (norm * norm / count - mean)
+
+
+@kernel
+def _share(row, mean, *, least):
+    return row / maximum(mean, least)
 
 
 @kernel

@@ -183,6 +183,7 @@ class LBFGS(Optimizer):
         flat = []
         for p in self._params:
             g = p.new_zeros(p.shape) if p.grad is None else p.grad
+            g = g.to_dense() if g.is_sparse else g
             g = view_as_real(g) if g.is_complex() else g
             flat.append(g.reshape(-1))
         return _cat(flat)

@@ -20,6 +20,7 @@ from ..utils.hooks import RemovableHandle
 
 Group: TypeAlias = dict[str, Any]
 Params: TypeAlias = Iterable[Any]  # of tensors, of (name, tensor) pairs, or of groups (dicts)
+ParamsT = Params  # PyTorch's name of it
 
 
 class _Required:
@@ -261,6 +262,10 @@ class Optimizer:
         """Why a tensor cannot be a parameter of this optimiser, if it cannot."""
         return None
 
+    def _misfit(self, p: Any, state: Any) -> str | None:
+        """Why a loaded state cannot be that of the parameter `p`, if it cannot."""
+        return None
+
     def state_dict(self) -> dict[str, Any]:
         """The optimiser's state as plain containers: `{"state": …, "param_groups": …}`.
 
@@ -289,7 +294,8 @@ class Optimizer:
         groups of the same sizes.
 
         State tensors are copied to the device of their parameter and, for floating-point parameters, to its
-        dtype. Raises ValueError when the numbers of groups or of parameters in a group differ.
+        dtype. Raises ValueError when the numbers of groups or of parameters in a group differ, or a state is of a
+        parameter of another shape; nothing is loaded then.
         """
         where = f"{type(self).__name__}.load_state_dict"
         state_dict = state_dict.copy()
@@ -318,6 +324,9 @@ class Optimizer:
         for key, value in state_dict["state"].items():
             if key in owner:
                 p, group = owner[key]
+                wrong = self._misfit(p, value)
+                if wrong is not None:
+                    raise ValueError(f"{where}: state of parameter {key}: {wrong}")
                 state[p] = _copy_state(value, p, group, self._counts)
             else:
                 state[key] = deepcopy(value)

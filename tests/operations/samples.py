@@ -146,6 +146,7 @@ _CALLS = {
         cholesky_ex: spd | spd, upper=True
         cholesky: spd | spd, upper=True
         qr: sq
+        geqrf: x.mT | sq
         lu_factor_ex: sq
         lu_factor: sq
         lu: sq
@@ -269,6 +270,7 @@ _CALLS = {
     """,
     "Losses and distances": """
         cross_entropy: x, labels | x, labels, reduction='none' | x, labels, reduction='sum' | x, labels, v.detach() | x, y
+        linear_cross_entropy: x, out_w, labels | x, out_w, labels, linear_bias=v, reduction='sum' | x, out_w, y
         nll_loss: x, labels | x, labels, reduction='none'
         mse_loss: x, y | x, y, reduction='none'
         l1_loss: x, y | x, y, reduction='none'

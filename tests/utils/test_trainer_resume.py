@@ -60,7 +60,8 @@ def shuffled(**options):
 
 
 def generator():
-    return torch.Generator().manual_seed(5)
+    """One whose seed follows from the global generator's: another in a process that begins otherwise."""
+    return torch.Generator().manual_seed(torch.initial_seed())
 
 
 LOADERS = {
@@ -87,11 +88,11 @@ LOADERS = {
 }
 
 
-def make(folder, loader="shuffled", optimizer=torch.optim.AdamW, **options):
-    """A run with everything that has a state."""
-    torch.manual_seed(7)
-    random.seed(7)
-    numpy.random.seed(7)
+def make(folder, loader="shuffled", optimizer=torch.optim.AdamW, seed=7, **options):
+    """A run with everything that has a state; one that resumes has another seed, and gets all from the file."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed)
     model = net()
     optimizer = optimizer(model.parameters(), lr=0.05)
     images = torch.linspace(-1, 1, 24).reshape(6, 4)
@@ -164,7 +165,7 @@ def test_interrupted_in_each_batch(tmp_path, loader):
         trainer.register_plugin(Bomb("batch" if n % 2 else "iteration", n))
         with pytest.raises(KeyboardInterrupt):
             trainer.run(epochs)
-        resumed = make(folder, loader=loader)
+        resumed = make(folder, loader=loader, seed=8)
         resumed.run(epochs, resume=True)
         assert ending(resumed) == ending(expected), n
 
@@ -177,20 +178,21 @@ def test_optimizers(tmp_path, optimizer):
     trainer.register_plugin(Bomb("update", 4))
     with pytest.raises(KeyboardInterrupt):
         trainer.run(EPOCHS)
-    resumed = make(tmp_path / "a", optimizer=optimizer)
+    resumed = make(tmp_path / "a", optimizer=optimizer, seed=8)
     resumed.run(EPOCHS, resume=True)
     assert ending(resumed) == ending(expected)
 
 
+@pytest.mark.parametrize("loader", ["shuffled", "own generator", "weighted"])
 @pytest.mark.parametrize("every", [(1, "update"), (3, "iteration"), (1, "epoch"), (2, "epoch")])
-def test_rare_checkpoints(tmp_path, every):
-    expected = whole(tmp_path, save_every=every)
+def test_rare_checkpoints(tmp_path, every, loader):
+    expected = whole(tmp_path, save_every=every, loader=loader)
     for n in (1, 2, 3):
-        trainer = make(tmp_path / str(n), save_every=every)
+        trainer = make(tmp_path / str(n), save_every=every, loader=loader)
         trainer.register_plugin(Bomb("epoch", n))
         with pytest.raises(KeyboardInterrupt):
             trainer.run(EPOCHS)
-        resumed = make(tmp_path / str(n), save_every=every)
+        resumed = make(tmp_path / str(n), save_every=every, loader=loader, seed=8)
         resumed.run(EPOCHS, resume=True)
         assert ending(resumed) == ending(expected)
 
@@ -198,8 +200,8 @@ def test_rare_checkpoints(tmp_path, every):
 def test_a_schedule_that_looks_at_a_figure_and_early_stopping(tmp_path):
     """Counters of epochs that were not better go on."""
 
-    def started(folder):
-        trainer = make(folder, scheduler=None)
+    def started(folder, seed=7):
+        trainer = make(folder, scheduler=None, seed=seed)
         trainer.scheduler = ReduceLROnPlateau(trainer.optimizer, patience=0, threshold=10.0)
         trainer.scheduler_unit = "epoch"
         trainer.plugins[-1].patience = 2
@@ -215,7 +217,7 @@ def test_a_schedule_that_looks_at_a_figure_and_early_stopping(tmp_path):
         trainer.register_plugin(Bomb("epoch", n))
         with pytest.raises(KeyboardInterrupt):
             trainer.run(9)
-        resumed = started(tmp_path / str(n))
+        resumed = started(tmp_path / str(n), seed=8)
         resumed.run(9, resume=True)
         assert ending(resumed) == ending(expected)
 
@@ -293,7 +295,7 @@ def test_interrupted_at_any_line(tmp_path):
             traced(lambda trainer=trainer: trainer.run(EPOCHS), at, interrupt)
         except KeyboardInterrupt:
             assert trainer.epoch <= EPOCHS
-        resumed = make(folder)
+        resumed = make(folder, seed=8 if (folder / "last.pt").exists() else 7)
         resumed.run(EPOCHS, resume=True)
         assert ending(resumed) == ending(expected), at
 
@@ -314,7 +316,7 @@ def test_killed_at_any_line(tmp_path):
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         assert {p.name for p in folder.iterdir()} <= {"last.pt", "best.pt"} if folder.exists() else True
-        resumed = make(folder)
+        resumed = make(folder, seed=8 if (folder / "last.pt").exists() else 7)
         resumed.run(EPOCHS, resume=True)
         assert ending(resumed) == ending(expected), at
 
@@ -346,7 +348,7 @@ def test_ctrl_c_finishes_the_batch(tmp_path, unit, n, capfd):
     assert "SIGINT: training stops with a checkpoint after this batch" in capfd.readouterr().err
     done = {"batch": n, "iteration": n, "update": 2 * n, "epoch": 4 * n}[unit]
     assert trainer.iterations == done
-    resumed = make(tmp_path / "a", save_every=(50, "epoch"))
+    resumed = make(tmp_path / "a", save_every=(50, "epoch"), seed=8)
     resumed.load(tmp_path / "a" / "last.pt")
     assert resumed.iterations == done
     resumed.run(EPOCHS, resume=True)
@@ -367,7 +369,7 @@ def test_ctrl_c_in_validation(tmp_path):
     trainer.forward = interrupted
     with pytest.raises(KeyboardInterrupt):
         trainer.run(EPOCHS)
-    resumed = make(tmp_path / "a", save_every=(50, "epoch"))
+    resumed = make(tmp_path / "a", save_every=(50, "epoch"), seed=8)
     resumed.load(tmp_path / "a" / "last.pt")
     assert (resumed.epoch, resumed.iterations) == (1, 8)
     resumed.run(EPOCHS, resume=True)
@@ -416,7 +418,7 @@ def test_another_process_is_ended(tmp_path, number):
     finally:
         child.kill()
     assert child.returncode == -number
-    resumed = make(tmp_path / "a")
+    resumed = make(tmp_path / "a", seed=8)
     resumed.load(tmp_path / "a" / "last.pt")
     assert resumed.iterations >= 5
     epochs = resumed.epoch + 1
@@ -500,9 +502,10 @@ def test_extras_and_a_scaler(tmp_path):
                 with torch.no_grad():
                     p.add_(torch.randn(p.shape, generator=self.generator), alpha=1e-3)
 
-    def started(folder):
+    def started(folder, seed=7):
+        torch.manual_seed(seed)
         noise = generator()
-        trainer = make(folder, scaler=Scaler(), extras={"noise": noise})
+        trainer = make(folder, scaler=Scaler(), extras={"noise": noise}, seed=seed)
         trainer.register_plugin(Perturb(noise))
         return trainer
 
@@ -512,7 +515,7 @@ def test_extras_and_a_scaler(tmp_path):
     trainer.register_plugin(Bomb("batch", 7))
     with pytest.raises(KeyboardInterrupt):
         trainer.run(EPOCHS)
-    resumed = started(tmp_path / "a")
+    resumed = started(tmp_path / "a", seed=8)
     resumed.run(EPOCHS, resume=True)
     assert ending(resumed) == ending(expected)
     assert ending(resumed) != ending(whole(tmp_path / "plain"))

@@ -9,6 +9,6 @@ cdef class Mapping:
     cdef object keeper        # who lends the memory under a name (multiprocessing's), and is told when it goes
     cdef object former        # the memory that this took the place of, where somebody outside may still use it
 
-cdef Mapping new_shared(size_t nbytes, str who)
+cdef Mapping new_shared(const char* source, size_t nbytes, str who)
 cdef Mapping of_descriptor(int descriptor, object nbytes, str who)
 cdef Mapping of_file(object filename, bint shared, object nbytes, str who)

@@ -615,9 +615,8 @@ cdef class Storage:
         if self.on is not None or self.is_shared():
             return self
         check_room(self.length)
-        mapping = new_shared(self.length, "share_memory_")
+        mapping = new_shared(self.data if self.length else NULL, self.length, "share_memory_")
         made = storage_over(mapping)
-        memcpy(made.data, self.data, self.length)
         trade(self, made)
         if self.exports:
             mapping.former = made
@@ -631,7 +630,7 @@ cdef class Storage:
         cdef size_t wanted = bytes_wanted(nbytes, "_shared")
         cdef Storage made
         check_room(wanted)
-        made = storage_over(new_shared(wanted, "_shared"))
+        made = storage_over(new_shared(NULL, wanted, "_shared"))
         if "storage.shared" in provided:
             provided["storage.shared"](made)
         return made
@@ -738,6 +737,22 @@ cdef class Storage:
         except OSError as error:
             raise RuntimeError(f"_new_shared_fd_cpu(): could not duplicate a shared memory file descriptor: {error}") from None
         return Storage._of_descriptor(duplicate, size)
+
+    def _share_filename_cpu_(self) -> tuple:
+        """Who keeps the memory, which is shared first, the name it has there, and its bytes."""
+        return provided["storage.by_name"]("share", self)
+
+    @staticmethod
+    def _new_shared_filename_cpu(manager, handle, size) -> Storage:
+        """The shared memory that `manager` keeps under a name."""
+        return provided["storage.by_name"]("of_name", manager, handle, size)
+
+    @staticmethod
+    def _new_using_filename_cpu(size) -> Storage:
+        """A new storage of zeros in shared memory that is kept under a name."""
+        made = Storage._shared(size)
+        made._share_filename_cpu_()
+        return made
 
     @staticmethod
     def _new_using_fd_cpu(size) -> Storage:

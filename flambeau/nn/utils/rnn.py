@@ -210,8 +210,12 @@ class Layout:
         # Which sequences are inside at each step, (steps, batch).
         self.inside = arange(self.batch, device="cpu") < batch_sizes.unsqueeze(1)
         self.lengths = self.inside.sum(0)
-        # The row of each step's first sequence.
-        self._begins = batch_sizes.cumsum(0) - batch_sizes
+        self._batch_sizes = batch_sizes
+
+    @cached_property
+    def _begins(self) -> Tensor:
+        """The row of each step's first sequence."""
+        return self._batch_sizes.cumsum(0) - self._batch_sizes
 
     @cached_property
     def _ends(self) -> Tensor:

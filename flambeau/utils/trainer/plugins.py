@@ -361,6 +361,12 @@ class TensorBoard(Plugin):
     def finish(self) -> None:
         self.writer.close()
 
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing; but what is written by now is in the file before the checkpoint is, from which a resumed run goes on."""
+        if self.writer is not None:
+            self.writer.flush()
+        return {}
+
 
 def _needed(module: str, extra: str) -> Any:
     """A module that not everybody has."""
