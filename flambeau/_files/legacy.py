@@ -84,7 +84,11 @@ def read_stream(data: Any, source: Source, map_location: Any, options: Any) -> A
     require(type(version) is int and version == PROTOCOL, f"Invalid protocol version: {short(version)}")
     _, at = unpickle(data, at, _nothing, options)  # storages are little-endian, whatever this says
     stream = _Stream(len(data) - at, map_location)
-    made, at = unpickle(data, at, stream.persistent_load, options)
+    state.local.filled_later = True
+    try:
+        made, at = unpickle(data, at, stream.persistent_load, options)
+    finally:
+        state.local.filled_later = False
     keys, at = unpickle(data, at, _nothing, options)
     require(type(keys) is list, f"the keys of the storages are a {type(keys).__name__}")
     if state.local.skip_data:

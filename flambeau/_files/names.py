@@ -25,6 +25,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("torch._utils", "_rebuild_tensor", "_files.rebuilding", "_rebuild_tensor"),
     ("torch._utils", "_rebuild_tensor_v2", "_files.rebuilding", "_rebuild_tensor_v2"),
     ("torch._utils", "_rebuild_tensor_v3", "_files.rebuilding", "_rebuild_tensor_v3"),
+    ("torch._utils", "_rebuild_sparse_tensor", "_files.rebuilding", "_rebuild_sparse_tensor"),
     ("torch._utils", "_rebuild_parameter", "_files.rebuilding", "_rebuild_parameter"),
     ("torch._utils", "_rebuild_parameter_with_state", "_files.rebuilding", "_rebuild_parameter_with_state"),
     (
@@ -56,7 +57,6 @@ _HOMES = {
 
 # What files may hold that we do not have, by the beginning of its name, and what it is.
 _LACKING = {
-    "torch._utils._rebuild_sparse_tensor": "a sparse tensor",
     "torch._utils._rebuild_sparse_csr_tensor": "a sparse tensor",
     "torch._utils._rebuild_qtensor": "a quantised tensor",
     "torch._utils._rebuild_nested_tensor": "a nested tensor",

@@ -121,7 +121,7 @@ G = {
         opcodes(b"ctorch\nSize\n", b"]X\x01\0\0\0aa\x85R"),
         opcodes(b"ctorch\nSize\n", b"]J\xff\xff\xff\xffa\x85R"),
         opcodes(b"ctorch\ndevice\n", b"X\x04\0\0\0mars\x85R"),
-        opcodes(b"ctorch.serialization\n_get_layout\n", b"X\x10\0\0\0torch.sparse_coo\x85R"),
+        opcodes(b"ctorch.serialization\n_get_layout\n", b"X\x10\0\0\0torch.sparse_csc\x85R"),
         opcodes(b"ctorch.nn.parameter\nParameter\n", b"K\x05\x85\x81"),
         opcodes(b"(K\x01"),
         opcodes(b"t"),
@@ -331,6 +331,23 @@ def test_the_forgery_itself_is_sound():
 )
 def test_tensors_outside_their_storage_are_refused(change):
     refused(one_tensor(**change))
+
+
+@pytest.mark.parametrize("place", [7, -1, 2**62])
+def test_sparse_tensors_outside_their_size_are_refused(place):
+    x = flambeau.sparse_coo_tensor(flambeau.tensor([[1, 2]]), flambeau.tensor([1.0, 2.0]), (3,))
+    file = io.BytesIO(saved(x))
+    with zipfile.ZipFile(file) as old:
+        text = old.read("archive/data.pkl")
+        entries = [(name, old.read(f"archive/{name}")) for name in ("data/0", "data/1")]
+    assert flambeau.load(archive(text, entries)).to_dense().tolist() == [0, 1, 2]
+    entries[0] = ("data/0", struct.pack("<2q", 1, place))
+    refused(text, entries=entries)
+    refused(
+        text.replace(b"torch.sparse_coo", b"torch.sparse_csr"),
+        "the layout 'torch.sparse_csr'",
+        entries=entries,
+    )
 
 
 # --- archives ------------------------------
