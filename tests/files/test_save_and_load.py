@@ -414,27 +414,20 @@ def test_large_storages_are_read_and_summed_by_several_threads(tmp_path, monkeyp
         flambeau.set_num_threads(before)
 
 
-def test_files_of_more_than_4_gigabytes():
-    """The fields of zip64, written by a writer that is told so, and read by zipfile and by us."""
+def test_fields_for_what_is_beyond_4_gigabytes(monkeypatch):
+    """With the limit at 200 bytes, from which numbers stand in the 64-bit fields; `tools/checkpoints_of_torch.py --big` has it in
+    earnest."""
     from flambeau._files import archive
 
-    written = bytearray()
-    writer = archive.Writer(written.extend)
-    writer.add("a/data.pkl", b"N.")
-    small = archive._LIMIT
-    archive._LIMIT = 0  # everything is large
-    try:
-        writer.add("a/data/0", b"abc")
-        writer.add("a/data/1", b"")
-        writer.add("a/data/2", b"defg")
-    finally:
-        archive._LIMIT = small
-    # The numbers that the directory shows must be full for the wide ones to be read.
-    begin = written.index(b"PK\1\2") if b"PK\1\2" in written else len(written)
-    assert begin == len(written)
-    writer.close()
-    with zipfile.ZipFile(io.BytesIO(written)) as read:
-        assert read.namelist() == ["a/data.pkl", "a/data/0", "a/data/1", "a/data/2"]
+    monkeypatch.setattr(archive, "_LIMIT", 200)
+    obj = [flambeau.arange(n, dtype=flambeau.uint8) for n in (3, 199, 200, 201, 0, 250)]
+    file = zipped(obj)
+    assert file.getvalue().count(struct.pack("<HHQQ", 1, 16, 201, 201)) == 1
+    assert [t.tolist() for t in flambeau.load(file)] == [t.tolist() for t in obj]
+    monkeypatch.undo()
+    file.seek(0)
+    with pytest.raises(RuntimeError, match="flambeau.load: "):
+        flambeau.load(file)
 
 
 def test_without_checksums():
