@@ -154,7 +154,7 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
         with open(os.fspath(f), "rb") as file:
             return get_unsafe_globals_in_checkpoint(file)
     f.seek(0)
-    with _named(getattr(f, "name", None)):
+    with _named(getattr(f, "name", None), True):
         source = Source(f)
         if source.read(0, min(4, source.size)) != b"PK\3\4":
             raise ValueError("Expected input to be a checkpoint returned by torch.save")

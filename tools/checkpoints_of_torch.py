@@ -32,6 +32,11 @@ FORMATS: dict[str, dict[str, Any]] = {"zip": {}, "legacy": {"_use_new_zipfile_se
 WHOLE = ("model", "containers")  # what `weights_only=True` does not read
 
 
+def formats(name: str) -> list[tuple[str, dict[str, Any]]]:
+    """The formats that a content is kept in: sparse tensors are not read from that of before 1.6."""
+    return [item for item in FORMATS.items() if (name, item[0]) != ("sparse", "legacy")]
+
+
 def as_1_6(content: bytes) -> bytes:
     """A zip file as PyTorch 1.6 wrote it: no word of byte order, alignment or identity."""
     made = io.BytesIO()
@@ -97,7 +102,7 @@ def write() -> None:
     torch.serialization.get_source_lines_and_file = no_source
     checkpoints.FOLDER.mkdir(parents=True, exist_ok=True)
     for name, make in checkpoints.CONTENTS.items():
-        for form, options in FORMATS.items():
+        for form, options in formats(name):
             file = io.BytesIO()
             torch.save(make(torch), file, **options)
             (checkpoints.FOLDER / f"{name}.{form}.pt").write_bytes(file.getvalue())
@@ -105,7 +110,7 @@ def write() -> None:
                 (checkpoints.FOLDER / f"{name}.zip16.pt").write_bytes(as_1_6(file.getvalue()))
     (checkpoints.FOLDER / "old_tensors.tar.pt").write_bytes(as_tar(checkpoints.old_tensors(torch)))
     lacking = {
-        "sparse": torch.eye(2).to_sparse(),
+        "sparse_csr": torch.eye(2).to_sparse_csr(),
         "float8": torch.ones(2).to(torch.float8_e4m3fn),
         "uint16": torch.ones(2, dtype=torch.uint16),
         "quantised": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
@@ -130,7 +135,7 @@ def check_kept() -> None:
 def check_ours() -> None:
     """That PyTorch reads what flambeau writes, byte for byte what it writes itself where it can be compared."""
     for name, make in checkpoints.CONTENTS.items():
-        for form, options in FORMATS.items():
+        for form, options in formats(name):
             ours, theirs = io.BytesIO(), io.BytesIO()
             flambeau.save(make(flambeau), ours, **options)
             torch.save(make(torch), theirs, **options)
@@ -187,11 +192,9 @@ def check_modules() -> list[str]:
 
 
 def check_big() -> None:
-    """A storage of more than 4 GiB, of memory that is never touched, written by us and described the same by PyTorch."""
+    """That a file with a storage of more than 4 GiB, and another behind it, is read by both."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         path = Path(folder) / "big.pt"
-        big = flambeau.zeros(1, dtype=flambeau.uint8).expand(1)
-        del big
         x = flambeau.zeros((1 << 32) + 10, dtype=flambeau.uint8)
         x[-1] = 7
         flambeau.save({"x": x, "y": flambeau.ones(3)}, path)

@@ -155,13 +155,13 @@ def load(
                 f"{display.NAME}.load: mmap=True needs a path: f must be a file path in order to use the mmap argument"
             )
         _check_seekable(f)
-        with _named(getattr(f, "name", None)):
+        with _named(getattr(f, "name", None), options.weights_only):
             return _load(f, map_location, options, None)
     path = os.fspath(cast(str, f))
     if os.fsdecode(path).endswith(".safetensors"):
         return _safetensors(path, map_location)
     shared = mmap and config.load.mmap_flags != 2
-    with open(path, "r+b" if shared else "rb") as file, _named(path):
+    with open(path, "r+b" if shared else "rb") as file, _named(path, options.weights_only):
         return _load(file, map_location, options, path if mmap else None)
 
 
@@ -243,7 +243,7 @@ def _options(pickle_module: Any, weights_only: bool | None, arguments: dict[str,
 
 
 @contextmanager
-def _named(path: Any) -> Iterator[None]:
+def _named(path: Any, weights_only: bool) -> Iterator[None]:
     """Put the file's name before what is wrong with it."""
     import struct
     import tarfile
@@ -256,15 +256,21 @@ def _named(path: Any) -> Iterator[None]:
     )
     try:
         yield
-    except Damaged as error:
+    except RuntimeError as error:
+        if type(error) not in (Damaged, RuntimeError):
+            raise
         raise RuntimeError(f"{who}{error}") from error
     except (tarfile.TarError, struct.error) as error:
         raise RuntimeError(f"{who}{type(error).__name__}: {error}") from error
     except UnpicklingError as error:
-        raise UnpicklingError(
-            f"{who}Weights only load failed, or the pickle is damaged. {error}\nOnly where you trust whoever wrote the file, "
-            "`weights_only=False` runs all that it says."
-        ) from error
+        told = f"{who}{error}"
+        if weights_only:
+            # The first words are those that programs look for.
+            told = (
+                f"{who}Weights only load failed. {error}\n"
+                "Only where you trust whoever wrote the file, `weights_only=False` runs all that it says."
+            )
+        raise UnpicklingError(told) from error
     except EOFError as error:
         raise EOFError(f"{who}{error}") from error
 

@@ -84,7 +84,11 @@ def read_stream(data: Any, source: Source, map_location: Any, options: Any) -> A
     require(type(version) is int and version == PROTOCOL, f"Invalid protocol version: {short(version)}")
     _, at = unpickle(data, at, _nothing, options)  # storages are little-endian, whatever this says
     stream = _Stream(len(data) - at, map_location)
-    made, at = unpickle(data, at, stream.persistent_load, options)
+    state.local.filled_later = True
+    try:
+        made, at = unpickle(data, at, stream.persistent_load, options)
+    finally:
+        state.local.filled_later = False
     keys, at = unpickle(data, at, _nothing, options)
     require(type(keys) is list, f"the keys of the storages are a {type(keys).__name__}")
     if state.local.skip_data:
@@ -137,8 +141,8 @@ def read_tar(file: Any, map_location: Any, options: Any) -> Any:
         if type(described) is tuple:
             require(len(described) >= 1, "a module is described by nothing")
             return described[0]
-        number = int(described) if type(described) in (int, str) else described
-        require(number in tensors, f"there is no tensor {short(described)}")
+        number = int(described) if type(described) is str and described.isdecimal() else described
+        require(type(number) is int and number in tensors, f"there is no tensor {short(described)}")
         return tensors[number]
 
     return unpickle(members["pickle"], 0, persistent_load, options)[0]

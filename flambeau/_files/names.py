@@ -25,6 +25,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("torch._utils", "_rebuild_tensor", "_files.rebuilding", "_rebuild_tensor"),
     ("torch._utils", "_rebuild_tensor_v2", "_files.rebuilding", "_rebuild_tensor_v2"),
     ("torch._utils", "_rebuild_tensor_v3", "_files.rebuilding", "_rebuild_tensor_v3"),
+    ("torch._utils", "_rebuild_sparse_tensor", "_files.rebuilding", "_rebuild_sparse_tensor"),
     ("torch._utils", "_rebuild_parameter", "_files.rebuilding", "_rebuild_parameter"),
     ("torch._utils", "_rebuild_parameter_with_state", "_files.rebuilding", "_rebuild_parameter_with_state"),
     (
@@ -56,7 +57,6 @@ _HOMES = {
 
 # What files may hold that we do not have, by the beginning of its name, and what it is.
 _LACKING = {
-    "torch._utils._rebuild_sparse_tensor": "a sparse tensor",
     "torch._utils._rebuild_sparse_csr_tensor": "a sparse tensor",
     "torch._utils._rebuild_qtensor": "a quantised tensor",
     "torch._utils._rebuild_nested_tensor": "a nested tensor",
@@ -130,6 +130,8 @@ def find(module: str, name: str) -> Any:
     if (module, name) in _FILES_TO_OURS:
         ours, own = _FILES_TO_OURS[module, name]
         return getattr(importlib.import_module(f"{display.NAME}.{ours}"), own)
+    if (module, name) == ("torch._C", "_VariableFunctionsClass"):  # of which `torch.tanh` … are attributes
+        return importlib.import_module(display.NAME)
     what = lacking(module, name)
     if what is not None:
         raise AttributeError(f"the file holds {what} ({module}.{name}), which {display.NAME} does not have")

@@ -10,7 +10,7 @@ import pickle
 from collections import OrderedDict
 from io import BytesIO
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 from .._tensor import Tensor
 from ..core.base import display, formats
@@ -110,6 +110,9 @@ def _reduced(t: Any, storages: Storages) -> tuple | None:
             *_parts(t, Tensor, storages),
             {"persistent": t.persistent, "_is_buffer": True},
         )
+    if t.layout is formats.sparse_coo:
+        parts = (t._indices(), t._values(), t.shape, t.is_coalesced())
+        return rebuilding._rebuild_sparse_tensor, (t.layout, parts)
     if kind.__reduce_ex__ is Tensor.__reduce_ex__:
         return rebuilding._rebuild_from_type_v2, (*_parts(t, kind, storages), state)
     return None
@@ -128,6 +131,22 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
     def __init__(self, file: Any, protocol: int, storages: Storages) -> None:
         super().__init__(file, protocol)
         self._storages = storages
+
+    def save(self, obj: Any, save_persistent_id: bool = True) -> None:
+        """As the inherited method, without the questions that have one answer for most of what a file holds."""
+        known = self.dispatch.get(type(obj))
+        if known is None:
+            super().save(obj, save_persistent_id)  # type: ignore[misc]
+            return
+        self.framer.commit_frame()
+        written = self.memo.get(id(obj))
+        if written is not None:
+            self.write(self.get(written[0]))
+        else:
+            known(self, obj)
+
+    def _save_tensor(self, obj: Any) -> None:
+        self.save_reduce(*cast(tuple, _reduced(obj, self._storages)), obj=obj)
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
@@ -183,6 +202,7 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined]
         self.save_pers(described)
 
     dispatch[FunctionType] = save_global
+    dispatch[Tensor] = dispatch[Parameter] = dispatch[Buffer] = _save_tensor
     dispatch[dtype] = _save_dtype
     dispatch[formats.memory_format] = _save_format
     dispatch[formats.layout] = _save_layout
@@ -235,7 +255,7 @@ def _place(error: BaseException) -> tuple[str, Any]:
     saved = []
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code is pickle._Pickler.save.__code__:  # type: ignore[attr-defined]
+        if trace.tb_frame.f_code is _Pickler.save.__code__:
             saved.append(trace.tb_frame.f_locals["obj"])
         trace = trace.tb_next
     place, attributes = "obj", False

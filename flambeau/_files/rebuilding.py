@@ -15,7 +15,9 @@ from ..core.base.dtypes import by_name, dtype
 from ..core.base.memory import Storage
 from ..core.make.create import empty, empty_strided
 from ..nn.parameter import Buffer, Parameter
+from ..sparse import sparse_coo_tensor
 from ..storage import TypedStorage
+from . import state
 from .errors import INT64, Damaged, count, require, short
 
 _MAX_DIMS = 64
@@ -119,6 +121,20 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
     return _trained(empty_strided(size, stride, dtype=dtype, device="meta"), requires_grad)
 
 
+def _rebuild_sparse_tensor(layout, data):
+    require(layout is formats.sparse_coo, f"a sparse tensor of layout {short(layout)}")
+    require(not state.local.filled_later, "a sparse tensor in the format of before 1.6, which is not read")
+    require(
+        type(data) is tuple and len(data) in (3, 4), "a sparse tensor is not made of indices, values and size"
+    )
+    indices, values, size, coalesced = (*data, False)[:4]
+    for part in (indices, values):
+        require(type(part) is Tensor, f"a sparse tensor is made of a {type(part).__name__}")
+    require(isinstance(size, (list, tuple)), f"a sparse tensor's size is {short(size)}")
+    size = tuple(count(n, "a size") for n in size)
+    return sparse_coo_tensor(indices, values, size, is_coalesced=coalesced is True)
+
+
 def _rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad):
     """A tensor of a device whose storages are not written: it stays on the CPU, where its data is."""
     require(
@@ -157,20 +173,21 @@ REBUILD = frozenset(
         _rebuild_parameter,
         _rebuild_parameter_with_state,
         _rebuild_meta_tensor_no_storage,
+        _rebuild_sparse_tensor,
         _rebuild_device_tensor_from_cpu_tensor,
     )
 )
 
 
-def set_state(tensor: Any, state: Any) -> Any:
+def set_state(tensor: Any, given: Any) -> Any:
     """Give a tensor its attributes: a dict, or a pair of it and of what slots hold."""
-    slots = None
-    if type(state) is tuple:
-        require(len(state) == 2, f"a tensor's state is a tuple of {len(state)}")
-        state, slots = state
-    for attributes in (state, slots):
+    own, slots = given, None
+    if type(given) is tuple:
+        require(len(given) == 2, f"a tensor's state is a tuple of {len(given)}")
+        own, slots = given
+    for attributes in (own, slots):
         require(attributes is None or isinstance(attributes, dict), "a tensor's state is no dict")
-    for name, value in (state or {}).items():
+    for name, value in (own or {}).items():
         inherited = type(name) is not str or name.startswith("__") or hasattr(Tensor, name)
         require(not inherited, f"a tensor's state sets {short(name)}")
         tensor.__dict__[name] = value
@@ -194,6 +211,10 @@ def set_legacy_state(tensor: Any, state: Any) -> None:
 
 
 def _get_layout(name):
-    if name not in ("torch.strided", f"{display.NAME}.strided"):
+    found = _LAYOUTS.get(name.rpartition(".")[2]) if type(name) is str else None
+    if found is None:
         raise Damaged(f"the file holds the layout {short(name)}, which {display.NAME} does not have")
-    return formats.strided
+    return found
+
+
+_LAYOUTS = {layout.name: layout for layout in formats.layout}

@@ -1,4 +1,4 @@
-"""What holds for the calls of a thread: whether `save` and `load` leave the data out."""
+"""What holds for the calls of a thread: whether `save` and `load` leave the data out, or `load` reads it later."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 
 class _Local(threading.local):
     skip_data = False
+    filled_later = False  # the storages of the pickle that is being read have no data yet
 
 
 local = _Local()

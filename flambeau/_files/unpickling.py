@@ -213,6 +213,7 @@ _MAKERS: dict[int, Callable] = {
     id(rebuilding._rebuild_tensor): _plain(rebuilding._rebuild_tensor),
     id(rebuilding._rebuild_tensor_v2): _tensor_function(rebuilding._rebuild_tensor_v2, 6),
     id(rebuilding._rebuild_tensor_v3): _tensor_function(rebuilding._rebuild_tensor_v3, 7),
+    id(rebuilding._rebuild_sparse_tensor): _plain(rebuilding._rebuild_sparse_tensor),
     id(rebuilding._rebuild_parameter): _plain(rebuilding._rebuild_parameter),
     id(rebuilding._rebuild_parameter_with_state): _parameter_with_state,
     id(rebuilding._rebuild_meta_tensor_no_storage): _plain(rebuilding._rebuild_meta_tensor_no_storage),

@@ -7,4 +7,6 @@ from . import _python_dispatch, checkpoint, data, dlpack, hooks  # noqa: F401
 
 __all__ = ["_python_dispatch", "checkpoint", "data", "dlpack", "hooks", "tensorboard", "trainer"]  # noqa: F822
 
-__getattr__, __dir__ = lazily(__name__, submodules=("_pytree", "tensorboard", "trainer"))
+__getattr__, __dir__ = lazily(
+    __name__, submodules=("_pytree", "model_zoo", "safetensors", "serialization", "tensorboard", "trainer")
+)

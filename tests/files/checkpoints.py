@@ -70,6 +70,14 @@ def containers(torch: Any) -> dict[Any, Any]:
     }
 
 
+def sparse(torch: Any) -> list[Any]:
+    made = torch.sparse_coo_tensor(
+        torch.tensor([[0, 2, 0], [1, 0, 1]]), torch.tensor([3.0, 4.0, 5.0]), (3, 2)
+    )
+    sorted_ones = torch.tensor([[0, 2], [1, 0]]), torch.tensor([8.0, 4.0])
+    return [made, torch.sparse_coo_tensor(*sorted_ones, (3, 2), is_coalesced=True)]
+
+
 def filled(torch: Any, module: Any) -> Any:
     """A module whose parameters are the same in both libraries."""
     with torch.no_grad():
@@ -105,7 +113,7 @@ def training(torch: Any) -> dict[str, Any]:
     return found
 
 
-CONTENTS = {f.__name__: f for f in (tensors, parameters, containers, training, model)}
+CONTENTS = {f.__name__: f for f in (tensors, parameters, containers, training, model, sparse)}
 
 
 def same(a: Any, b: Any, place: str = "obj") -> None:
@@ -114,6 +122,9 @@ def same(a: Any, b: Any, place: str = "obj") -> None:
     if hasattr(a, "state_dict"):
         same(a.state_dict(), b.state_dict(), place)
         assert repr(a) == repr(b), place
+    elif getattr(a, "is_sparse", False):
+        parts = [[x._indices(), x._values(), tuple(x.shape), x.is_coalesced(), x.dtype] for x in (a, b)]
+        same(*parts, place)
     elif hasattr(a, "untyped_storage"):
         assert (a.dtype, a.shape, a.stride(), a.storage_offset()) == (
             b.dtype,
