@@ -25,7 +25,7 @@ ORDER = """
     multiprocessing
     sparse
     nn.attention
-    _printing _serialization overrides _C
+    _printing overrides _C
     cpu cuda opencl fft linalg masked signal special return_types testing
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator random backends __config__
