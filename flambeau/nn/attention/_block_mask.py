@@ -6,6 +6,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from ..._tensor import Tensor
@@ -67,6 +68,8 @@ def _sliced_mask_mod_error(batch: Tensor, head: Tensor, token_q: Tensor, token_k
 
 def positional(function: Callable) -> int:
     """How many arguments a function has to be given."""
+    if type(function) is FunctionType:
+        return function.__code__.co_argcount - len(function.__defaults__ or ())
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     given = inspect.signature(function).parameters.values()
     return sum(p.default is p.empty and p.kind in kinds for p in given)

@@ -179,8 +179,6 @@ class Tracer(Mode):
                     raise self.refused(f"the argument '{key}' of {name}")
                 key = spelled
             bound[key] = x
-        assert declared.op is not None
-        defaults = {p.name: p.default for p in inspect.signature(declared.op).parameters.values()}
         operands = [self.operand(bound[n], name) for n in declared.operands]
         typed = [x for n, x in zip(declared.operands, operands) if n not in declared.raw]
         code = CODES[common_dtype(typed or operands).name]
@@ -194,7 +192,11 @@ class Tracer(Mode):
         if declared.rounded:
             given = [ex.cast(ex.cast(x, common), x.dtype) for x in given]
         working = compute_dtype(common)
-        params = [ex.const(float(bound.get(n, defaults.get(n, 0.0))), "float64") for n in declared.params]
+        params = []
+        if declared.params:
+            known = inspect.signature(declared.op).parameters  # type: ignore[arg-type]
+            values = [bound[n] if n in bound else known[n].default for n in declared.params]
+            params = [ex.const(float(x), "float64") for x in values]
         results = declared.trace(given, [ex.cast(p, ex.part(working)) for p in params])
         if any(ex.is_complex(r.dtype) for r in results):
             raise self.refused(f"the complex result of {name}")

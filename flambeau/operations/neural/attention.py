@@ -43,8 +43,8 @@ def scaled_dot_product_attention(
     `attn_mask` broadcasts to (*, L, S): a bool mask is True where attention is allowed, another is added; a `CausalBias` allows
     what it says and is never made.  `is_causal` allows a query the keys up to its own place.  A query that may attend to nothing
     gives 0.  `scale` is 1 / √E by default; `enable_gqa` repeats the heads (dimension -3) of key and value to as many as the query
-    has.  `nn.attention.sdpa_kernel` chooses how it is computed; by default in blocks where the causal mask leaves out many scores,
-    or where all of them would take more than 128 MB in float32.
+    has.  `nn.attention.sdpa_kernel` chooses how it is computed; by default in blocks, on the CPU, where the causal mask leaves out
+    many scores, or where all of them would take more than 128 MB in float32.
 
     RuntimeError when a mask comes with `is_causal`, or has another dtype than bool or the query's, when head counts do not divide,
     and when none of the chosen backends can serve the call.
@@ -140,8 +140,8 @@ def _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) -> str | None:
         return f"expected query, key and value of 4 dimensions, got {query.ndim}, {key.ndim} and {value.ndim}"
     if dropout_p:
         return f"dropout_p is {dropout_p}, expected 0"
-    if not (query.device == key.device == value.device) or not (query.is_cpu or query.is_meta):
-        return f"expected tensors of the CPU, got {query.device}, {key.device} and {value.device}"
+    if not query.device == key.device == value.device:
+        return f"expected tensors of one device, got {query.device}, {key.device} and {value.device}"
     shapes = f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
     if query.shape[0] != key.shape[0] or key.shape[:3] != value.shape[:3] or query.shape[3] != key.shape[3]:
         return f"expected query, key and value of equal batches, widths and key lengths, got {shapes}"
@@ -162,7 +162,11 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
     scores = query.numel() // (query.shape[-1] or 1) * key.shape[-2]
     if not state.chosen:
         worth = scores > BUFFER if diagonal is not None else scores >= MANY_SCORES
-        if not worth or _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) is not None:
+        if (
+            not worth
+            or not query.is_cpu
+            or _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) is not None
+        ):
             return SDPBackend.MATH
         return SDPBackend.FLASH_ATTENTION
     why = "EFFICIENT_ATTENTION, CUDNN_ATTENTION and OVERRIDEABLE are not here"
