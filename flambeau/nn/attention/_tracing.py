@@ -22,7 +22,7 @@ from ...core.call.watching import Mode, _disabled_torch_function_impl
 from ...core.make.create import empty
 from ...operations.declare.pointwise import CODES, Pointwise, compute_dtype
 from ...operations.declare.registry import REGISTRY
-from ...operations.neural.blocked import PLACES, Program, element, symbol
+from ...operations.neural.programs import PLACES, Program, element, symbol
 
 _SAME_VALUE = frozenset(("clone", "contiguous", "type_as", "to", "type", "cpu", "cuda", "opencl"))
 _FILLED = {"zeros_like": 0, "new_zeros": 0, "ones_like": 1, "new_ones": 1}

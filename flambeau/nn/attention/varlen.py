@@ -11,7 +11,8 @@ from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.make.literal import tensor
 from ...operations.moving.joining import cat
-from ...operations.neural.blocked import Band, Blocks, Program, attend, call_of, element, symbol, windowed
+from ...operations.neural.blocked import Band, Blocks, attend, call_of, windowed
+from ...operations.neural.programs import Program, element, symbol
 
 __all__ = ["AuxRequest", "varlen_attn", "varlen_attn_out"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from ...codegen import expr as ex
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import full, ones, zeros
@@ -14,8 +13,7 @@ from ..declare.pointwise import FLOATING, compute_dtype
 from ..declare.registry import library
 from ..random.dropout import dropout
 from ..rows.softmax import softmax_of
-from .backends import SDPBackend, state
-from .blocked import BUFFER, PLACES, Program, attend, call_of, causal_blocks, element, symbol
+from .backends import MANY_SCORES, SOME_SCORES, SDPBackend, state
 
 
 def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
@@ -129,9 +127,6 @@ def _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa
 
 
 # --- in blocks ------------------------------
-MANY_SCORES = 1 << 25  # from which on they are never held at once, unless a program asks for that
-
-
 def _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) -> str | None:
     """Why blocks cannot serve a call, None where they can."""
     if query.dtype.name not in FLOATING:
@@ -161,7 +156,7 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
     """The backend that computes a call; RuntimeError where none of those that are on can."""
     scores = query.numel() // (query.shape[-1] or 1) * key.shape[-2]
     if not state.chosen:
-        worth = scores > BUFFER if diagonal is not None else scores >= MANY_SCORES
+        worth = scores > SOME_SCORES if diagonal is not None else scores >= MANY_SCORES
         if (
             not worth
             or not query.is_cpu
@@ -185,6 +180,10 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
 
 def _in_blocks(name: str, query, key, value, attn_mask, diagonal, factor, enable_gqa) -> TensorBase:
     """The backend FLASH_ATTENTION."""
+    from ...codegen import expr as ex
+    from .blocked import attend, call_of, causal_blocks  # an import of the library does without them
+    from .programs import PLACES, Program, element, symbol
+
     working, index = compute_dtype(query.dtype.name), "int64"
     places = {n: symbol(n, index) for n in PLACES}
     blocks, program = None, Program()
