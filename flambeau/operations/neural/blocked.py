@@ -410,9 +410,7 @@ def _recorded(again: Callable, wanted: Sequence[bool], grad: TensorBase, inputs:
 
 
 def _refused(grads, name: str):
-    raise RuntimeError(
-        f"the backward pass of {name} is not differentiable: there are no second derivatives"
-    )
+    raise RuntimeError(f"the backward pass of {name} is not differentiable: there are no second derivatives")
 
 
 def sizes_of(query: TensorBase, key: TensorBase) -> Sizes:
