@@ -248,14 +248,15 @@ def _cause(code: int | None) -> str:
 
 def _unpicklable(job: Job, method: str, error: Exception) -> Exception:
     """The same error, saying which of the things that the workers need is at fault."""
-    for name in ("dataset", "collate_fn", "worker_init_fn"):
+    culprit = "dataset"  # if it is neither of the others; it may be too large to try
+    for name in ("collate_fn", "worker_init_fn"):
         try:
-            multiprocessing.reduction.ForkingPickler.dumps(getattr(job, name))  # type: ignore[attr-defined]
-        except Exception as found:
-            return type(error)(
-                f"DataLoader: workers started by {method!r} get their {name} by pickle, and it cannot be pickled: {found}"
-            )
-    return error
+            pickle.dumps(getattr(job, name))
+        except Exception:
+            culprit = name
+    return type(error)(
+        f"DataLoader: workers started by {method!r} get their {culprit} by pickle, and it cannot be pickled: {error}"
+    )
 
 
 def _close_all() -> None:
