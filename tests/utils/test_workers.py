@@ -171,6 +171,19 @@ def test_batches_belong_to_who_holds_them(worker_type):
         assert set(part.tolist()) == {2 * k + 0.5}
 
 
+@pytest.mark.parametrize("options", [{}, {"collate_fn": list}], ids=str)
+def test_rows_of_tensors(options):
+    """TensorDataset makes its batches at once, into shared memory; a function of the program's gets the samples."""
+    x, y = flambeau.arange(60000.0).reshape(6, 100, 100), flambeau.arange(6)
+    w = flambeau.ones(6, 5000, requires_grad=True)
+    dataset = data.TensorDataset(x[::2], y[::2])
+    loader = DataLoader(data.Subset(dataset, [2, 0, -2]), batch_size=2, num_workers=2, **options)
+    alone = DataLoader(data.Subset(dataset, [2, 0, -2]), batch_size=2, **options)
+    assert lists(list(loader)) == lists(list(alone))
+    with pytest.raises(RuntimeError, match="only leaf tensors"):
+        list(DataLoader(data.TensorDataset(w), num_workers=1))
+
+
 def test_memory_is_used_again():
     """A long pass maps a few blocks, not one a batch."""
     places = {
@@ -274,6 +287,9 @@ def test_iterable_datasets_in_parts(worker_type, persistent):
     assert sorted(loader) == [0, 1]
 
 
+@pytest.mark.filterwarnings(
+    "ignore:Length of IterableDataset"
+)  # pytest shows those beside the one looked for again
 def test_copies_of_an_iterable_dataset_are_a_warning():
     class Whole(Parts):
         def __iter__(self):
