@@ -236,6 +236,45 @@ def test_a_batch_of_hundreds_of_tensors():
     assert [t[-1].item() for t in batch] == list(range(600))
 
 
+# --- pinned memory ------------------------------
+
+
+class Pinned:
+    """A sample that tells which thread pinned it."""
+
+    def __init__(self, i):
+        self.i, self.thread = i, None
+
+    def pin_memory(self):
+        if self.i == 3:
+            raise MemoryError("no pages to lock")
+        self.thread = threading.current_thread().name
+        return self
+
+
+@BOTH
+@pytest.mark.parametrize("persistent", [False, True])
+def test_batches_are_pinned_by_a_thread(worker_type, persistent, monkeypatch):
+    monkeypatch.setattr("flambeau.utils.data._utils.passes.device_count", lambda kind: 1)
+    loader = DataLoader(
+        Samples(6, Pinned),
+        batch_size=None,
+        num_workers=2,
+        pin_memory=True,
+        worker_type=worker_type,
+        persistent_workers=persistent,
+    )
+    for _ in range(2):
+        batches = iter(loader)
+        found = [next(batches) for _ in range(3)]
+        with pytest.raises(MemoryError, match="no pages"):
+            next(batches)
+        found += batches
+        assert [x.i for x in found] == [0, 1, 2, 4, 5]
+        assert all(x.thread.startswith("flambeau-data-pin") for x in found)
+    next(iter(loader))
+
+
 # --- who a worker is ------------------------------
 
 
