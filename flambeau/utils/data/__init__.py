@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from .collate import default_collate, default_convert
+from . import _utils, dataloader, dataset, distributed, sampler  # noqa: F401
+from ._utils.collate import default_collate, default_convert
+from ._utils.worker import get_worker_info
+from .dataloader import DataLoader, _DatasetKind  # noqa: F401
 from .dataset import (
     ChainDataset,
     ConcatDataset,
@@ -13,7 +16,7 @@ from .dataset import (
     TensorDataset,
     random_split,
 )
-from .loader import DataLoader, get_worker_info
+from .distributed import DistributedSampler
 from .sampler import (
     BatchSampler,
     RandomSampler,
@@ -29,6 +32,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "IterableDataset",
     "RandomSampler",
     "Sampler",

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from ...core.make.literal import tensor
 from ...core.make.random import randperm
+from ._utils.fetch import samples_of
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -30,7 +31,19 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co]):
-    """Base class of datasets whose samples come one after the other: a subclass defines `__iter__`."""
+    """Base class of datasets whose samples come one after the other: a subclass defines `__iter__`.
+
+    With workers each of them has a copy, and iterates over all of it unless it asks which part is its own:
+
+    >>> from flambeau.utils.data import DataLoader, IterableDataset, get_worker_info
+    >>> class Numbers(IterableDataset):
+    ...     def __iter__(self):
+    ...         worker = get_worker_info()
+    ...         first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
+    ...         return iter(range(first, 6, step))
+    >>> [batch.tolist() for batch in DataLoader(Numbers(), batch_size=2, num_workers=2)]
+    [[0, 2], [1, 3], [4], [5]]
+    """
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
@@ -101,7 +114,7 @@ class StackDataset(Dataset[Any]):
 
     @staticmethod
     def _column(dataset: Dataset[Any], indices: list[Any]) -> list[Any]:
-        samples = fetch(dataset, indices)
+        samples = samples_of(dataset, indices)
         if len(samples) != len(indices):
             raise ValueError(
                 f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(samples)}"
@@ -193,7 +206,7 @@ class Subset(Dataset[T_co]):
     def __getitems__(self, indices: list[int]) -> list[T_co]:
         if type(self).__getitem__ is not Subset.__getitem__:
             return [self[i] for i in indices]
-        return fetch(self.dataset, [self.indices[i] for i in indices])
+        return samples_of(self.dataset, [self.indices[i] for i in indices])
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -201,12 +214,6 @@ class Subset(Dataset[T_co]):
     def __getbatch__(self, indices: list[Any]) -> list[Any] | None:
         plain = _inherits(self, Subset) and hasattr(self.dataset, "__getbatch__")
         return self.dataset.__getbatch__([self.indices[i] for i in indices]) if plain else None
-
-
-def fetch(dataset: Any, indices: Iterable[Any]) -> list[Any]:
-    """The samples of those numbers, all at once if the dataset can."""
-    many = getattr(dataset, "__getitems__", None)
-    return many(indices) if many else [dataset[i] for i in indices]
 
 
 # `__getbatch__(indices)` of a dataset is what default_collate makes of these samples, or None when it is not

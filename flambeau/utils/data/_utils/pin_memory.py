@@ -1,0 +1,23 @@
+"""Batches in page-locked memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .collate import rebuilt
+
+
+def pin_memory(data: Any, device: Any = None) -> Any:
+    """`data` with its tensors in page-locked memory, and whatever else has a method `pin_memory` as this returns it.
+
+    `device` is not asked: there is one kind of accelerator at a time.
+    """
+    if hasattr(data, "pin_memory"):
+        return data.pin_memory()
+    if isinstance(data, Mapping):
+        return rebuilt(data, {key: pin_memory(data[key]) for key in data})
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        pinned = rebuilt(data, [pin_memory(item) for item in data])
+        return tuple(pinned) if type(data) is tuple else pinned
+    return data
