@@ -16,27 +16,31 @@ from itertools import islice
 from typing import Any
 from zlib import crc32
 
+from ...core.make.literal import tensor
 from ...core.make.random import get_rng_state, set_rng_state
 from ..data import DataLoader, IterableDataset
 
 
 def random_states() -> dict[str, Any]:
     """The states of the generators that everybody draws from: ours, Python's, and NumPy's where it is imported."""
-    states: dict[str, Any] = {"flambeau": get_rng_state(), "python": random.getstate()}
+    version, words, gauss = random.getstate()
+    states: dict[str, Any] = {"flambeau": get_rng_state(), "python": (version, tensor(words), gauss)}
     if "numpy" in sys.modules:
         name, keys, *rest = sys.modules["numpy"].random.get_state()
-        states["numpy"] = (name, keys.tolist(), *rest)
+        states["numpy"] = (name, tensor(keys.tolist()), *rest)
     return states
 
 
 def set_random_states(states: dict[str, Any]) -> None:
     """Lets these generators go on from `random_states()`."""
     set_rng_state(states["flambeau"])
-    random.setstate(states["python"])
+    version, words, gauss = states["python"]
+    random.setstate((version, tuple(words.tolist()), gauss))
     if "numpy" in states:
         import numpy
 
-        numpy.random.set_state(states["numpy"])
+        name, keys, *rest = states["numpy"]
+        numpy.random.set_state((name, keys.tolist(), *rest))
 
 
 def tells_place(loader: Any) -> bool:
