@@ -196,7 +196,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The state in a checkpoint.  RuntimeError where it is damaged, or none of a Trainer's."""
     try:
         state = load(path, map_location="cpu")
-    except RuntimeError as error:
+    except OSError:
+        raise
+    except Exception as error:  # of several classes, by what is damaged
         raise RuntimeError(f"Trainer: cannot resume from {os.fspath(path)!r}: {error}") from error
     if not isinstance(state, dict) or "facts" not in state:
         raise RuntimeError(f"Trainer: cannot resume from {os.fspath(path)!r}: it holds no state of a Trainer")
