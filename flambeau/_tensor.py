@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copyreg
+import operator
+from collections.abc import Sequence
 from typing import Any
 
+from . import storage
 from .core import tape
 from .core.base import display
 from .core.base.dtypes import Size, by_name, get_default_dtype
 from .core.base.formats import strided
 from .core.base.memory import Storage
-from .core.base.provided import provided
+from .core.base.provided import provide, provided
 from .core.base.tensor import TensorBase, inherit_operators, set_tensor_class
 from .core.call.watching import is_asked, set_plain_class, torch_function, watch_class
 from .core.make.create import empty
@@ -85,15 +88,9 @@ class Tensor(TensorBase):
             )
         if id(self) in memo:
             return memo[id(self)]
-        storage = self.untyped_storage()
-        if id(storage) not in memo:  # tensors that share memory share it again
-            as_bytes = empty(0, dtype=by_name["uint8"], device=self.device).set_(
-                storage, 0, (storage.nbytes(),), (1,)
-            )
-            memo[id(storage)] = as_bytes.clone().untyped_storage()
-            memo[id(memo[id(storage)])] = storage
+        copied = self.untyped_storage().__deepcopy__(memo)  # tensors that share memory share it again
         made = empty(0, dtype=self.dtype, device=self.device).set_(
-            memo[id(storage)], self.storage_offset(), self.shape, self.stride()
+            copied, self.storage_offset(), self.shape, self.stride()
         )
         if type(self) is not Tensor:
             made = made.as_subclass(type(self))
@@ -151,12 +148,33 @@ class Tensor(TensorBase):
         return self.copy_(tensor(flat, dtype=self.dtype, device="cpu").reshape(self.shape))
 
     def storage(self):
-        """The bytes under this tensor."""
-        return self.untyped_storage()
+        """The elements under this tensor as a `TypedStorage`; `untyped_storage` has the bytes, and no warning."""
+        storage.warn()
+        return self._typed_storage()
+
+    def _typed_storage(self):
+        return storage.TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
+
+    def storage_type(self) -> type:
+        """The old class of storages of this dtype."""
+        return storage.legacy_class(self.dtype)
 
     def is_shared(self) -> bool:
-        """Whether other processes see this memory: no."""
-        return False
+        """Whether other processes can see this memory."""
+        return self.untyped_storage().is_shared()
+
+    def share_memory_(self) -> Tensor:
+        """Move the tensor's storage to shared memory, in place: all tensors over it, and processes they are sent to, see the
+        same elements.  Nothing happens to what is shared already.
+
+        >>> import flambeau
+        >>> x = flambeau.zeros(3)
+        >>> row = x[1:]
+        >>> x.share_memory_() is x and row.is_shared()
+        True
+        """
+        self.untyped_storage().share_memory_()
+        return self
 
 
 def _rebuild(cls, storage, dtype, geometry, where, requires_grad, attributes):
@@ -168,6 +186,28 @@ def _rebuild(cls, storage, dtype, geometry, where, requires_grad, attributes):
     made.requires_grad_(requires_grad)
     made.__dict__.update(attributes)
     return made
+
+
+def _elements(of: Storage) -> Tensor:
+    """A storage's bytes as a tensor."""
+    return empty(0, dtype=by_name["uint8"], device=of.device).set_(of, 0, (of.nbytes(),), (1,))
+
+
+def _storage_on(given: Any, device: Any) -> Storage:
+    """A new storage of so many bytes, or of these."""
+    uint8 = by_name["uint8"]
+    if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
+        return tensor(given, dtype=uint8, device=device).untyped_storage()
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(
+            f"UntypedStorage(): argument 'nbytes' must be int or a sequence of ints, not {type(given).__name__}"
+        )
+    return empty(operator.index(given), dtype=uint8, device=device).untyped_storage()
+
+
+provide("storage.elements", _elements)
+provide("storage.of", _storage_on)
+provide("storage.typed", storage.converted)
 
 
 def _storage_of(raw: bytes) -> Storage:

@@ -5,6 +5,7 @@ aminmax: _Any
 cummax: _Any
 cummin: _Any
 frexp: _Any
+geqrf: _Any
 histogram: _Any
 histogramdd: _Any
 kthvalue: _Any

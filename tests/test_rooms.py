@@ -12,18 +12,24 @@ import pytest
 from rooms import circles, modules, uses
 
 ORDER = """
-    _interpreter
+    _interpreter _lazily
     core.base core.tape core.call core.views core.loops core.make core.places core.lib
-    _typeinfo _tensor
+    _typeinfo storage _tensor
     codegen
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
-    _operators _queries
+    _operators _queries _switches version _foreach
     autograd utils func
-    nn.parameter nn.functional nn.init nn.modules nn.utils nn optim
-    _printing _serialization overrides _C utils.tensorboard utils.trainer
-    cpu cuda opencl fft linalg masked signal special return_types
+    nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
+    multiprocessing
+    sparse
+    nn.attention
+    _printing overrides _C
+    cpu cuda opencl fft linalg masked signal special return_types testing
+    _files utils.safetensors hub utils.model_zoo serialization
+    accelerator random backends __config__
+    utils.tensorboard utils.trainer
     codegen.ahead
 """.split()
 

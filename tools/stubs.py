@@ -10,7 +10,9 @@ import ast
 import inspect
 import keyword
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import flambeau
@@ -48,6 +50,10 @@ TYPES = {  # what parameters without an annotation are, by their names
     "reduction": "str",
     "pin_memory": "bool",
     "tensors": "Sequence[Tensor]",
+}
+OF_VIEWS = {  # where the first operand is cut, and nothing else is a tensor
+    **dict.fromkeys(("source", "destination"), "int | Sequence[int]"),
+    **dict.fromkeys(("index", "start", "length", "offset", "dim1", "dim2"), "int"),
 }
 ATTRIBUTES = {
     "shape": "Size",
@@ -144,6 +150,8 @@ def parameter(p: inspect.Parameter, entry: Entry | None) -> str:
         kind = "Any"
     elif entry is not None and entry.kind == "pointwise" and p.name in entry.details["operands"]:
         kind = "Tensor" if len(entry.details["operands"]) == 1 else "Tensor | complex"
+    elif entry is not None and entry.kind == "view" and p.name in OF_VIEWS:
+        kind = OF_VIEWS[p.name]
     else:
         kind = TYPES.get(p.name, "Any")
     if p.default is None and kind != "Any" and "None" not in kind:
@@ -240,6 +248,16 @@ def tensor_stub() -> str:
     return whole([*lines, "    __hash__ = object.__hash__"], "the registry and the Tensor class")
 
 
+def written_in(name: str, found: object) -> str | None:
+    """The module of flambeau in plain Python that defines a class or function: its types are read there."""
+    for module, loaded in sorted(sys.modules.items()):
+        path = getattr(loaded, "__file__", None) or ""
+        if module.startswith("flambeau.") and path.endswith(".py") and vars(loaded).get(name) is found:
+            if re.search(rf"^(class|def) {name}\b", Path(path).read_text(), re.MULTILINE):
+                return module.removeprefix("flambeau.")
+    return None
+
+
 def package_stub() -> str:
     functions = published("")
     modules, plain, calls, classes = [], [], [], []
@@ -250,6 +268,8 @@ def package_stub() -> str:
                 modules.append(f"from . import {name} as {name}")
         elif name == "Tensor":
             continue
+        elif name not in functions and (home := written_in(name, found)):
+            modules.append(f"from .{home} import {name} as {name}")
         elif isinstance(found, type):
             base = next((b.__name__ for b in found.__mro__[1:] if b.__module__ == "builtins"), "object")
             base = f"({aliased(base)})" if base not in ("object", "int", "type") else ""

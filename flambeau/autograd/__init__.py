@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._lazily import lazily
 from ..core.tape import is_grad_enabled
 from . import anomaly_mode, forward_ad, functional, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
@@ -10,9 +11,12 @@ from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .gradients import backward, grad
 
+__getattr__, __dir__ = lazily(__name__, ("variable",), {"Variable": ".variable"})
+
 __all__ = [
     "Function",
     "GradcheckError",
+    "Variable",
     "anomaly_mode",
     "backward",
     "detect_anomaly",

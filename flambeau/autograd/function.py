@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ..core.base.tensor import TensorBase
 from ..core.tape import _set_grad_enabled, _set_recording, record_function, recording
 
 
-class Context:
+class FunctionCtx:
     """What `forward` leaves for `backward`."""
 
     def __init__(self) -> None:
@@ -96,7 +97,7 @@ class Function:
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` unrecorded and put one node on the tape."""
-        ctx = Context()
+        ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, TensorBase) and a.requires_grad for a in args)
         recorded = recording(*args)
         before = _set_recording(0)
@@ -116,14 +117,47 @@ class Function:
         return type(found)(outputs) if many and type(found) is list else outputs if many else outputs[0]
 
 
-def once_differentiable(function: Any) -> Any:
-    """Decorate a `backward` that is not differentiable itself: its results have no history."""
+class InplaceFunction(Function):
+    """A `Function` that notes whether it works in place, of the time when functions were objects."""
 
-    def wrapper(ctx: Any, *grads: Any) -> Any:
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
+class _OnceOnly(Function):
+    """Hands on what was computed from other tensors by a way whose derivative nobody wrote: the first `n` of those given."""
+
+    @staticmethod
+    def forward(ctx: Any, n: int, *tensors: TensorBase) -> tuple:
+        return tuple(t.detach() for t in tensors[:n])
+
+    @staticmethod
+    def backward(ctx: Any, *again: Any) -> Any:
+        raise RuntimeError(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )
+
+
+def once_differentiable(fn: Any) -> Any:
+    """Decorate a `backward` that is not differentiable itself: it runs unrecorded, and to differentiate its results is a
+    RuntimeError.
+    """
+
+    @functools.wraps(fn)
+    def wrapper(ctx: Any, *args: Any) -> Any:
         before = _set_grad_enabled(False)
         try:
-            return function(ctx, *grads)
+            found = fn(ctx, *args)
         finally:
             _set_grad_enabled(before)
+        if not recording(*args):
+            return found
+        results = list(found) if isinstance(found, tuple) else [found]
+        known = [i for i, r in enumerate(results) if isinstance(r, TensorBase)]
+        seen = _OnceOnly.apply(len(known), *(results[i] for i in known), *args)
+        for i, r in zip(known, seen, strict=True):
+            results[i] = r
+        return tuple(results) if isinstance(found, tuple) else results[0]
 
     return wrapper

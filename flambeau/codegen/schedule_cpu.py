@@ -349,14 +349,16 @@ class RowSchedule:
     def stash(self) -> tuple[int, int, Expr] | None:
         """(pass, output, expression): a costly expression that a fold computes and an output needs again is
         left in that output's memory by the fold's pass and read back, so that softmax computes each
-        exponential once.
+        exponential once.  Where it is the output, that is all there is to do.
         """
         for k, out in enumerate(self.kernel.outputs):
+            if not self.varying[id(out)]:  # it has no room for a row
+                continue
             for level in reversed(range(len(self.levels))):
                 seen = {id(e) for e in ex.walk(Together(self.levels[level]).elements)}
                 for e in reversed(list(ex.walk([out]))):
                     costly = e.op.startswith("call:") and id(e) in seen and self.varying[id(e)]
-                    if costly and e.dtype == out.dtype and e is not out:
+                    if costly and e.dtype == out.dtype:
                         return level, k, e
         return None
 
@@ -392,7 +394,7 @@ class RowSchedule:
                 )
         for folds in self.levels:
             self.fold_pass(folds, known, scalar)
-        full = [e for e in self.kernel.outputs if self.varying[id(e)]]
+        full = [e for k, e in enumerate(self.kernel.outputs) if self.varying[id(e)] and not self.is_stored(k)]
         for number, e in enumerate(self.kernel.outputs):
             if not self.varying[id(e)]:
                 self.store_row_value(number, scalar.values([e], known)[0], scalar)
@@ -416,9 +418,13 @@ class RowSchedule:
             dtype = self.frame.operands[k].dtype
             self.f.store(scalar.to_memory(value, dtype), self.starts[k], ITEMSIZE[dtype])
 
+    def is_stored(self, k: int) -> bool:
+        """Whether the pass of a fold has written this output."""
+        return self.stashed is not None and self.stashed[1] == k and self.stashed[2] is self.kernel.outputs[k]
+
     def store_pass(self, low: Lowering, at: list[Value], mask: Value | None, leaves: dict) -> list[Value]:
         for k, e in enumerate(self.kernel.outputs):
-            if self.varying[id(e)]:
+            if self.varying[id(e)] and not self.is_stored(k):
                 self.frame.store(
                     low, k, low.values([e], leaves)[0], at[k], self.strides[k][2 if self.along else 0], mask
                 )

@@ -1,8 +1,18 @@
-"""Functions of functions: `grad`, `vjp`, `jvp`, `jacrev`, `jacfwd`, `hessian`; they nest."""
+"""Functions of functions (`grad`, `vjp`, `jvp`, `jacrev`, `jacfwd`, `hessian`; they nest), and modules as functions."""
 
 from __future__ import annotations
 
-from ._call import functional_call
+from ._call import functional_call, stack_module_state
 from ._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"]
+__all__ = [
+    "functional_call",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "stack_module_state",
+    "vjp",
+]

@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
-from . import functional, init, modules, utils
-from .modules import *
-from .modules import __all__ as _modules_all
-from .parameter import Buffer, Parameter
+from typing import TYPE_CHECKING
 
-__all__ = [*_modules_all, "Buffer", "Parameter", "functional", "init", "modules", "utils"]
+from .._lazily import lazily
+from . import functional, init, modules, utils
+from .modules import __all__ as _names
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+
+if TYPE_CHECKING:
+    from .modules import *
+    from .parallel import DataParallel
+
+_now = {name: value for name, value in vars(modules).items() if name in _names}
+globals().update(_now)
+
+# What few programs use is imported when it is asked for.
+__getattr__, __dir__ = lazily(
+    __name__,
+    submodules=("attention", "common_types", "grad", "parallel"),
+    names={**{name: ".modules" for name in _names if name not in _now}, "DataParallel": ".parallel"},
+)
+
+__all__ = [
+    *_names,
+    "Buffer",
+    "DataParallel",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "functional",
+    "init",
+    "modules",
+    "utils",
+]

@@ -4,8 +4,10 @@ it.
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from .._tensor import Tensor
@@ -15,18 +17,29 @@ from ..core.make.random import randperm
 
 __all__ = [
     "calculate_gain",
+    "constant",
     "constant_",
+    "dirac",
     "dirac_",
+    "eye",
     "eye_",
+    "kaiming_normal",
     "kaiming_normal_",
+    "kaiming_uniform",
     "kaiming_uniform_",
+    "normal",
     "normal_",
     "ones_",
+    "orthogonal",
     "orthogonal_",
+    "sparse",
     "sparse_",
     "trunc_normal_",
+    "uniform",
     "uniform_",
+    "xavier_normal",
     "xavier_normal_",
+    "xavier_uniform",
     "xavier_uniform_",
     "zeros_",
 ]
@@ -307,3 +320,34 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 def _check_matrix(tensor: Tensor) -> None:
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
+
+
+def _old(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function under its old name, which does not end in "_", and warns."""
+    name = function.__name__[:-1]
+
+    @functools.wraps(function)
+    def warned(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(
+            f"`nn.init.{name}` is now deprecated in favor of `nn.init.{function.__name__}`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return function(*args, **kwargs)
+
+    warned.__name__ = warned.__qualname__ = name
+    warned.__doc__ = f"`{function.__name__}` under its old name; warns."
+    return warned
+
+
+constant = _old(constant_)
+dirac = _old(dirac_)
+eye = _old(eye_)
+kaiming_normal = _old(kaiming_normal_)
+kaiming_uniform = _old(kaiming_uniform_)
+normal = _old(normal_)
+orthogonal = _old(orthogonal_)
+sparse = _old(sparse_)
+uniform = _old(uniform_)
+xavier_normal = _old(xavier_normal_)
+xavier_uniform = _old(xavier_uniform_)

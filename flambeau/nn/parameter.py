@@ -1,14 +1,21 @@
-"""`Parameter` and `Buffer`: tensors that a `Module` registers when they are assigned to it."""
+"""`Parameter` and `Buffer`: tensors that a `Module` registers when they are assigned to it, and those that wait for a shape."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from .._tensor import Tensor
-from ..core.call.watching import _disabled_torch_function_impl
+from ..core.call.watching import _disabled_torch_function_impl, watch_class
 from ..core.make.create import empty
 
-__all__ = ["Buffer", "Parameter"]
+__all__ = [
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "UninitializedTensorMixin",
+    "is_lazy",
+]
 
 
 class Parameter(Tensor):
@@ -98,3 +105,189 @@ class Buffer(Tensor):
 
 def _rebuild_buffer(cls: type[Buffer], data: Tensor, requires_grad: bool, persistent: bool) -> Buffer:
     return cls(data, persistent=persistent).requires_grad_(requires_grad)
+
+
+class UninitializedTensorMixin:
+    """What parameters and buffers of a shape not known yet share: a dtype, a device, and that nothing computes with them.
+
+    `materialize` makes the tensor an ordinary one, the same object.
+    """
+
+    cls_to_become: type[Tensor]
+
+    # What may be asked of a tensor that has no shape: what moves it, and what it is.
+    _allowed_methods = frozenset(
+        "is_complex is_floating_point half bfloat16 float double char short int long type to cpu cuda get_device"
+        " share_memory_".split()
+    )
+
+    def __new__(cls, requires_grad: bool, device: Any, dtype: Any) -> Any:
+        made = Tensor._make_subclass(cls, empty(0, device=device, dtype=dtype), requires_grad)
+        # Classes of tensors that are asked about operations make every call dearer: ours are asked while an instance
+        # is waiting for its shape, which holds this.
+        made._waiting = _Waiting()
+        watch_class(made._waiting)
+        return made
+
+    def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Make it an ordinary parameter or tensor of that shape, whose elements are not initialised.
+
+        Args:
+            shape: the sizes.
+            device, dtype: in place of those that it had.
+        """
+        self.data = empty(
+            shape,
+            device=self.data.device if device is None else device,
+            dtype=self.data.dtype if dtype is None else dtype,
+        )
+        self.__class__ = self.cls_to_become
+        del self._waiting
+
+    @property
+    def shape(self) -> Any:
+        """There is none yet.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` to "
+            "initialize the parameters before accessing their attributes."
+        )
+
+    def share_memory_(self) -> Any:
+        """There is no memory to share yet.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
+            "before calling `module.share_memory()`."
+        )
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"<{type(self).__name__}>"
+
+    def _likewise(self: Any, device: Any, dtype: Any) -> Any:
+        return type(self)(self.requires_grad, device, dtype)
+
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = self._likewise(self.device, self.dtype)
+        return memo[id(self)]
+
+    def __reduce_ex__(self: Any, protocol: Any) -> tuple:
+        return type(self), (self.requires_grad, self.device, self.dtype)
+
+
+def _used(cls: type, name: str) -> ValueError:
+    return ValueError(
+        f"Attempted to use an uninitialized parameter in {name}. This error happens when you are using a `LazyModule` or "
+        f"explicitly manipulating `flambeau.nn.parameter.{cls.__name__}` objects. When using LazyModules call `forward` "
+        "with a dummy batch to initialize the parameters before calling flambeau functions"
+    )
+
+
+def _refuse(name: str) -> None:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise _used(type(self), name)
+
+    method.__name__ = name
+    setattr(UninitializedTensorMixin, name, method)
+
+
+# What tells of a tensor's shape without being an operation.
+for _name in ("dim", "ndimension", "numel", "nelement", "stride", "storage_offset", "data_ptr"):
+    _refuse(_name)
+
+
+class _Waiting:
+    """Lives as long as something waits for its shape."""
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether `param` is an `UninitializedParameter` or `UninitializedBuffer`.
+
+    >>> from flambeau import nn
+    >>> nn.parameter.is_lazy(nn.LazyLinear(2).weight), nn.parameter.is_lazy(nn.Linear(2, 2).weight)
+    (True, False)
+    """
+    return isinstance(param, UninitializedTensorMixin)
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc, override]
+    """A parameter whose shape is not known yet; lazy modules give it one at their first call.
+
+    It may be moved and converted, copied, saved, and handed to an optimiser. `materialize(shape)` turns this very object
+    into a `Parameter`.
+
+    Args:
+        requires_grad: whether the parameter will want gradients.
+        device, dtype: where it will be made, and of what; the defaults are those of `empty`.
+
+    Raises:
+        ValueError: an operation is called with it.
+        RuntimeError: its `shape` is asked for.
+
+    >>> from flambeau import nn
+    >>> weight = nn.UninitializedParameter()
+    >>> weight
+    <UninitializedParameter>
+    >>> weight.materialize((2, 3))
+    >>> type(weight).__name__, weight.shape == (2, 3)
+    ('Parameter', True)
+    """
+
+    cls_to_become = Parameter
+
+    def __new__(
+        cls, requires_grad: bool = True, device: Any = None, dtype: Any = None
+    ) -> UninitializedParameter:
+        return super().__new__(cls, requires_grad, device, dtype)
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[misc, override]
+    """A buffer whose shape is not known yet; see `UninitializedParameter`. `materialize` turns it into a plain tensor.
+
+    Args:
+        requires_grad, device, dtype: as of an `UninitializedParameter`.
+        persistent: whether the buffer is part of the module's `state_dict`.
+
+    >>> import flambeau
+    >>> mean = flambeau.nn.UninitializedBuffer(dtype=flambeau.float64)
+    >>> mean.materialize(2)
+    >>> mean.dtype, mean.shape == (2,)
+    (flambeau.float64, True)
+    """
+
+    cls_to_become = Tensor
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> UninitializedBuffer:
+        made = super().__new__(cls, requires_grad, device, dtype)
+        made.persistent = persistent
+        return made
+
+    def _likewise(self, device: Any, dtype: Any) -> Any:
+        return type(self)(self.requires_grad, device, dtype, self.persistent)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        return type(self), (self.requires_grad, self.device, self.dtype, self.persistent)
+
+
+@classmethod  # type: ignore[misc]
+def _torch_function(cls: Any, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    if func.__name__ not in cls._allowed_methods:
+        raise _used(cls, func.__name__)
+    found = _disabled_torch_function_impl(func, types, args, kwargs)
+    if isinstance(found, Tensor) and found is not args[0]:
+        return args[0]._likewise(found.device, found.dtype)
+    return found
+
+
+# Set when the classes are made: they are not asked because they exist, but while an instance waits.
+UninitializedTensorMixin.__torch_function__ = _torch_function  # type: ignore[attr-defined]

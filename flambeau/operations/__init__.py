@@ -14,6 +14,7 @@ from .moving import (  # noqa: F401
     searching,
     shaping,
     sorting,
+    view_copies,
     viewing,
 )
 from .neural import (  # noqa: F401
@@ -23,6 +24,7 @@ from .neural import (  # noqa: F401
     ctc,
     embedding,
     fractional_pooling,
+    linear_losses,
     losses,
     normalization,
     pooling,

@@ -27,6 +27,7 @@ from ..codegen import expr as ex
 from ..codegen.expr import Expr
 from ..core.base.dtypes import by_name, get_default_dtype
 from ..core.base.tensor import TensorBase
+from ..core.call.watching import is_watched
 from ..core.make.create import full, zeros_like
 from ..core.views.views import view_as_real
 from ._fused import Fused, Leaf, which_are_off
@@ -42,6 +43,7 @@ class Option(NamedTuple):
     default: Any
     holds: Callable[[Any], bool]
     wanted: str
+    complaint: str = ""  # what its error says, with {} for the value, where it is not "Invalid … value: {}"
 
 
 def anything(default: Any) -> Option:
@@ -60,12 +62,23 @@ def _option(value: Any) -> Option:
     return Option(value, lambda x: bool(0.0 <= x), "a number >= 0")
 
 
+def _complaint(option: str, value: Any) -> str:
+    """What PyTorch's error says of an option out of its range."""
+    if option == "betas":
+        index = 0 if not 0.0 <= value[0] < 1.0 else 1
+        return f"Invalid beta parameter at index {index}: {value[index]}"
+    names = {"lr": "learning rate", "eps": "epsilon value"}
+    return f"Invalid {names.get(option, f'{option} value')}: {{}}"
+
+
 class Entry(NamedTuple):
     """What `state[p]` has under one name; made by `like` or `scalar`."""
 
     start: float | str | Callable[[Any], Any]
     when: str = ""
     is_scalar: bool = False
+    is_taped: bool = False
+    is_plain: bool = False
 
 
 def like(start: float | str | Callable[[Any], Any] = 0.0, when: str = "") -> Entry:
@@ -77,9 +90,12 @@ def like(start: float | str | Callable[[Any], Any] = 0.0, when: str = "") -> Ent
     return Entry(start, when)
 
 
-def scalar(start: float | str = 0.0) -> Entry:
-    """One number, in a 0-dim tensor."""
-    return Entry(start, is_scalar=True)
+def scalar(start: float | str = 0.0, taped: bool = False, plain: bool = False) -> Entry:
+    """One number, in a 0-dim tensor or, `plain`, as Python has it.
+
+    `taped`: a step that is differentiable computes with the tensor, as PyTorch's.
+    """
+    return Entry(start, is_scalar=True, is_taped=taped, is_plain=plain)
 
 
 class Declared(Optimizer):
@@ -91,9 +107,13 @@ class Declared(Optimizer):
     `fixed`: options that groups have and the constructor does not take.
     `entries`: the state of a parameter.  `step` counts its steps.
     `rule(p, g, *tensors, *, …)`: the new parameter, then the new tensors and scalars in the order of `entries`,
-    without `step`.  `maximize` and `weight_decay` are in `p` and `g` already.  By keyword the rule asks for scalars,
-    options, and `first` (whether the state is new).  An entry whose option is off is None, and so is its result.
-    `elementwise`: whether each element is by itself; else the rule sees whole tensors.
+    without `step`.  `maximize` is in `g` already, and `weight_decay` in `p` or `g` unless the rule asks for it.  By
+    keyword the rule asks for scalars, options, and `first` (whether the state is new).  An entry whose option is off
+    is None, and so is its result.
+    `elementwise`: whether each element is by itself; else the rule sees whole tensors, which it may write in place.
+    `takes_complex`: whether parameters may be complex; they are pairs of real ones then.
+    `takes_sparse`: whether gradients may be sparse.  The rule steps the elements that they list, where `by_rows` says so,
+    else all.  `takes_dense`: whether they may be dense.
     `decoupled`: whether `weight_decay` shrinks p by lr·weight_decay in place of entering the gradient; an option
     `decoupled_weight_decay` may say it, too.
     `at_once`: whether the constructor makes the state.
@@ -105,6 +125,9 @@ class Declared(Optimizer):
     entries: ClassVar[dict[str, Entry]] = {}
     rule: ClassVar[Callable[..., Any]]
     elementwise: ClassVar[bool] = True
+    takes_complex: ClassVar[bool] = True
+    takes_sparse: ClassVar[bool] = False
+    takes_dense: ClassVar[bool] = True
     decoupled: ClassVar[bool] = False
     at_once: ClassVar[bool] = False
 
@@ -130,7 +153,7 @@ class Declared(Optimizer):
         for name in cls._flag_names():
             cls._checks.setdefault(name, _option(FLAGS.get(name)))
         cls._tensors = {name: e for name, e in cls.entries.items() if not e.is_scalar}
-        cls._scalars = [name for name, e in cls.entries.items() if e.is_scalar]
+        cls._scalars = cls._counts = [name for name, e in cls.entries.items() if e.is_scalar]
         cls._asked = [
             n for n, p in inspect.signature(cls.rule).parameters.items() if p.kind is p.KEYWORD_ONLY
         ]
@@ -153,9 +176,14 @@ class Declared(Optimizer):
     def check(cls, options: dict[str, Any]) -> None:
         """Raises ValueError for options that do not go together."""
 
+    @staticmethod
+    def by_rows(group: Group) -> bool:
+        """Whether an element without gradient stands still."""
+        return True
+
     def _begin(self, params: Params, options: dict[str, Any]) -> None:
         name = type(self).__name__
-        for option, (_, holds, wanted) in self._checks.items():
+        for option, (_, holds, wanted, complaint) in self._checks.items():
             value = options[option]
             if isinstance(value, (tuple, list)):
                 if len({isinstance(x, TensorBase) for x in value}) > 1:
@@ -166,10 +194,11 @@ class Declared(Optimizer):
             for x in value if isinstance(value, tuple) else (value,):
                 if isinstance(x, TensorBase) and x.numel() != 1:
                     raise ValueError(
-                        f"Invalid {option} for {name}: got a tensor of {x.numel()} elements, wanted one element"
+                        f"{name}: Tensor {option} must be 1-element, got one of {x.numel()} elements"
                     )
             if not holds(value):
-                raise ValueError(f"Invalid {option} for {name}: got {value}, wanted {wanted}")
+                said = (complaint or _complaint(option, value)).format(value)
+                raise ValueError(f"{name}: {said}, wanted {wanted}")
         self.check(options)
         super().__init__(params, options)
         if options.get("fused"):
@@ -180,6 +209,18 @@ class Declared(Optimizer):
             for group in self.param_groups:
                 for p in group["params"]:
                     self._complete(group, p)
+
+    def _misfit(self, p: Any, state: Any) -> str | None:
+        for name, entry in self._tensors.items():
+            value = state.get(name)
+            if isinstance(value, TensorBase):
+                model = entry.start(p) if callable(entry.start) else p
+                if model is None or value.shape != model.shape:
+                    return (
+                        f"{name!r} has the shape {tuple(value.shape)}, wanted "
+                        f"{'none' if model is None else tuple(model.shape)} for a parameter of shape {tuple(p.shape)}"
+                    )
+        return None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """As the base's; options and entries that earlier versions did not have, or kept otherwise, are mended."""
@@ -193,7 +234,9 @@ class Declared(Optimizer):
                 for name in [n for n, value in entries.items() if value is None and n in self.entries]:
                     del entries[name]
                 for name in self._scalars:
-                    if name in entries and not isinstance(entries[name], TensorBase):
+                    if name in entries and not (
+                        self.entries[name].is_plain or isinstance(entries[name], TensorBase)
+                    ):
                         entries[name] = _number(entries[name], group, p)
 
     # --- state ---
@@ -202,8 +245,11 @@ class Declared(Optimizer):
         state, made = self.state[p], False
         for name, entry in self.entries.items():
             if name not in state and (not entry.when or group[entry.when]):
-                start = group[entry.start] if isinstance(entry.start, str) else entry.start
-                value = _number(start, group, p) if entry.is_scalar else _tensor_like(p, start)
+                start = _squeezed(group[entry.start]) if isinstance(entry.start, str) else entry.start
+                if entry.is_scalar:
+                    value = start if entry.is_plain else _number(start, group, p)
+                else:
+                    value = _tensor_like(p, start)
                 if value is not None:
                     state[name], made = value, True
         return made
@@ -218,30 +264,71 @@ class Declared(Optimizer):
             grads = [g for p in params if (g := p.grad) is not None]
             if len(grads) != len(params):
                 params = [p for p in params if p.grad is not None]
+            self._refuse(group, params)
+            if is_watched() or not self.takes_dense:  # else no tensors but plain ones are in use
+                params, grads = self._step_sparse(group, params, grads)
             if not params:
                 continue
-            if group.get("fused"):
-                self._refuse_fused(params)
             if by_operations or group.get("capturable"):
-                self._step_by_operations(group, params)
+                self._step_by_operations(group, params, grads)
             else:
                 self._fused_step(group, params, grads)
         return loss
 
-    def _refuse_fused(self, params: list[Any]) -> None:
-        for p in params:
-            if not p.is_floating_point():
-                raise RuntimeError(
-                    f"{type(self).__name__}.step: fused=True requires all the params to be floating point "
-                    f"tensors, got {p.dtype}"
-                )
+    def _refuse(self, group: Group, params: list[Any]) -> None:
+        """Raises for parameters that the group's options or the rule do not take."""
+        where = f"{type(self).__name__}.step"
+        if group.get("fused"):
+            for p in params:
+                if not p.is_floating_point():
+                    raise RuntimeError(
+                        f"{where}: fused=True requires all the params to be floating point tensors, got {p.dtype}"
+                    )
+        if group.get("capturable"):
+            for p in params:
+                if p.device.type == "cpu":
+                    raise AssertionError(
+                        f"{where}: capturable=True takes parameters on accelerators, got one on {p.device}"
+                    )
+        if not self.takes_complex and any(map(TensorBase.is_complex, params)):
+            raise RuntimeError(f"{where}: {type(self).__name__} does not support complex parameters")
+
+    def _step_sparse(self, group: Group, params: list[Any], grads: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Steps by the gradients that are sparse; the other parameters and gradients."""
+        are_sparse, name = [g.is_sparse for g in grads], type(self).__name__
+        if not self.takes_dense and not all(are_sparse):
+            raise RuntimeError(f"{name} does not support dense gradients, please consider Adam instead")
+        if not any(are_sparse):
+            return params, grads
+        if not self.takes_sparse:
+            raise RuntimeError(
+                f"{name} does not support sparse gradients, please consider SparseAdam instead"
+            )
+        if group.get("weight_decay"):
+            raise RuntimeError(f"{name}: weight_decay option is not compatible with sparse gradients")
+        if group.get("differentiable") or not self.by_rows(group):
+            return params, [g.to_dense() for g in grads]
+        for p, g in _chosen((list(zip(params, grads)),), are_sparse, True)[0]:
+            self._step_rows(group, p, g.coalesce())
+        return tuple(_chosen((params, grads), are_sparse, False))  # type: ignore[return-value]
+
+    def _step_rows(self, group: Group, p: Any, g: Any) -> None:
+        """The rule on the elements that a coalesced sparse gradient lists, and on their state."""
+        kernel = self._kernel(group, self._complete(group, p))
+        state, at = self.state[p], tuple(g.indices())
+        with set_grad_enabled(False):
+            written = [p, *(get(state) for get in kernel.tensors)]
+            rows = [[x[at]] for x in written]
+            numbers, after = kernel.numbers(group, *(float(get(state)) for get in kernel.scalars))
+            kernel.op.foreach([rows[0], [g.values()], *rows[1:]], out=rows, **numbers)
+            for whole, (part,) in zip(written, rows):
+                whole[at] = part
+        for name, value in zip(self._scalars, after):
+            _write(state, name, value)
 
     def _fused_step(self, group: Group, params: list[Any], grads: list[Any], first: bool = False) -> None:
         """One run of a kernel for all parameters whose scalars are the same."""
-        kernels, key = self._kernels[first], self._key(group)
-        kernel = kernels.get(key)
-        if kernel is None:
-            kernel = kernels[key] = self._traced(group, first)
+        kernel = self._kernel(group, first)
         lists: list[list[Any]] = [params, grads]
         scalars: list[list[Any]] = []
         if kernel.reads:
@@ -266,6 +353,14 @@ class Declared(Optimizer):
                 return self._steps_apart(kernel, group, lists, scalars)
             now.append(values[0])
         kernel.run(group, lists, scalars, now)
+
+    def _kernel(self, group: Group, first: bool) -> Fused:
+        """The kernel for a group's options, of a parameter's first step or of later ones."""
+        kernels, key = self._kernels[first], self._key(group)
+        kernel = kernels.get(key)
+        if kernel is None:
+            kernel = kernels[key] = self._traced(group, first)
+        return kernel
 
     def _steps_apart(
         self, kernel: Fused, group: Group, lists: list[list[Any]], scalars: list[list[Any]]
@@ -300,23 +395,25 @@ class Declared(Optimizer):
 
         p, g, *inputs = (ex.input(k, "float64") for k in range(2 + len(self._tensors)))
         names = [n for n, e in self._tensors.items() if not e.when or on[e.when]]
-        results, updates = self._applied(p, g, dict(zip(names, inputs)), number, on)
+        wanted = {*self._asked, *({"lr", "weight_decay"} & {*self._checks})}
+        numbers = {name: number(name) for name in wanted}
+        results, updates = self._applied(p, g, dict(zip(names, inputs)), numbers, on)
         return Fused(type(self).__name__, results, updates, names, self._scalars, leaves)
 
     def _applied(
-        self, p: Any, g: Any, state: dict[str, Any], number: Callable[[str], Any], on: Mapping[str, Any]
+        self, p: Any, g: Any, state: dict[str, Any], numbers: Mapping[str, Any], on: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """The new parameter and the new tensors of `state`; the new scalars, but for `step`."""
         if on.get("maximize"):
             g = -g
-        if on.get("weight_decay"):
-            decay = number("weight_decay")
+        if on.get("weight_decay") and "weight_decay" not in self._asked:
+            decay = numbers["weight_decay"]
             if on.get("decoupled_weight_decay", self.decoupled):
-                p = p * (1 - number("lr") * decay)
+                p = p * (1 - numbers["lr"] * decay)
             else:
                 g = g + decay * p
         tensors = [state.get(name) for name in self._tensors]
-        results = self.rule(p, g, *tensors, **{name: number(name) for name in self._asked})
+        results = self.rule(p, g, *tensors, **{name: numbers[name] for name in self._asked})
         new, *rest = results if isinstance(results, tuple) else (results,)
         names = [name for name in self.entries if name != "step"]
         if len(rest) != len(names):
@@ -328,45 +425,48 @@ class Declared(Optimizer):
             name: after[name] for name in self._scalars if name != "step"
         }
 
-    def _step_by_operations(self, group: Group, params: list[Any]) -> None:
+    def _step_by_operations(self, group: Group, params: list[Any], grads: list[Any]) -> None:
         """The rule on tensors, one parameter after the other; recorded where the step is differentiable."""
         differentiable = bool(self.defaults.get("differentiable"))
+        on = {name: bool(group[name]) for name in self._switches}
+        options: dict[Any, dict[str, Any]] = {}  # on each device
         with set_grad_enabled(differentiable):
-            for p in params:
-                if group.get("capturable") and p.device.type == "cpu":
-                    raise AssertionError(
-                        f"{type(self).__name__}.step: capturable=True takes parameters on accelerators, "
-                        f"got one on {p.device}"
-                    )
+            for p, g in zip(params, grads):
+                if p.device not in options:
+                    options[p.device] = self._options_on(group, p.device)
                 first = self._complete(group, p)
-                self._step_one(group, p, first, differentiable)
+                self._step_one(p, g, {**options[p.device], "first": first}, on, differentiable)
 
-    def _step_one(self, group: Group, p: Any, first: bool, differentiable: bool) -> None:
+    def _options_on(self, group: Group, device: Any) -> dict[str, Any]:
+        """What a rule on tensors reads of a group: numbers and tensors; of whole tensors numbers alone."""
+        names = {*self._asked, "lr", "weight_decay", "capturable"} & {*self._checks}
+        found = {name: _squeezed(group[name], device) for name in names}
+        if not self.elementwise:
+            found = {name: x.item() if isinstance(x, TensorBase) else x for name, x in found.items()}
+        return found
+
+    def _step_one(
+        self, p: Any, g: Any, numbers: dict[str, Any], on: Mapping[str, Any], differentiable: bool
+    ) -> None:
         state = self.state[p]
         names = [name for name in self._tensors if name in state]
-        written = [_real(x) for x in (p, *(state[name] for name in names))]
+        written = [_real(x) for x in (p, *map(state.__getitem__, names))]
         # What the tape saves must not be written over: the rule sees copies then.
         seen = [x.clone() for x in written] if differentiable else written
-        # Without `capturable`, PyTorch's optimisers read their scalars on the host, in float64.
-        on_device = "capturable" in self._checks
-        scalars = {
-            name: state[name].to(p.device) if on_device else float(state[name]) for name in self._scalars
-        }
+        scalars: dict[str, Any] = {}
+        for name in self._scalars:
+            beside = numbers.get("capturable") or (differentiable and self.entries[name].is_taped)
+            scalars[name] = state[name].to(p.device) if beside else float(state[name])
         if "step" in scalars:
             scalars["step"] = scalars["step"] + 1
-
-        def number(name: str) -> Any:
-            if name == "first":
-                return first
-            return scalars[name] if name in scalars else _squeezed(group[name], p.device)
-
-        on = {name: bool(group[name]) for name in self._switches}
-        results, updates = self._applied(seen[0], _real(p.grad), dict(zip(names, seen[1:])), number, on)
+        numbers |= scalars
+        results, updates = self._applied(seen[0], _real(g), dict(zip(names, seen[1:])), numbers, on)
         for old, new in zip(written, results):
-            old.copy_(new)
-        for name, value in {**scalars, **updates}.items():
-            write = state[name].copy_ if isinstance(value, TensorBase) else state[name].fill_
-            write(value)
+            if new is not old:
+                old.copy_(new)
+        scalars |= updates
+        for name, value in scalars.items():
+            _write(state, name, value)
 
 
 def _constructor(cls: type[Declared]) -> Callable[..., None]:
@@ -402,6 +502,17 @@ def _number(value: Any, group: Group, p: Any) -> Any:
     wide = get_default_dtype().name == "float64" and not group.get("fused")
     device = p.device if group.get("capturable") or group.get("fused") else "cpu"
     return full((), float(value), dtype=by_name["float64" if wide else "float32"], device=device)
+
+
+def _write(state: dict[str, Any], name: str, value: Any) -> None:
+    """A new scalar in the place of the old one."""
+    old = state[name]
+    if isinstance(value, TensorBase):
+        old.copy_(value)
+    elif isinstance(old, TensorBase):
+        old.fill_(value)
+    else:
+        state[name] = type(old)(value)
 
 
 def _tensor_like(p: Any, start: Any) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable
 from typing import Any
 
 from ..codegen import expr as ex
 from ..codegen.expr import Expr
+from ..core.base.dtypes import get_default_dtype
 from ..core.base.tensor import TensorBase
 from ..operations.declare.registry import published
 
@@ -46,7 +48,23 @@ absolute = _for_all("abs", ex.absolute, abs)
 maximum = _for_all("maximum", ex.maximum, max, "clamp_min")
 minimum = _for_all("minimum", ex.minimum, min, "clamp_max")
 power = _for_all("pow", _power, pow)
-where = _for_all("where", _choice, lambda condition, a, b: a if condition else b)
+_where = _for_all("where", _choice, lambda condition, a, b: a if condition else b)
+
+
+def where(condition: Any, a: Any, b: Any) -> Any:
+    """`a` where the condition holds, else `b`; one of both where it is a bool."""
+    if isinstance(condition, bool):
+        return a if condition else b
+    return _where(condition, a, b)
+
+
+def kept(x: Any) -> Any:
+    """A number as the state keeps it: rounded to float32, unless float64 is the default dtype."""
+    if isinstance(x, Expr):
+        return ex.call("kept", x)
+    if isinstance(x, TensorBase) or get_default_dtype().name == "float64":
+        return x
+    return ctypes.c_float(x).value
 
 
 def detached(x: Any) -> Any:

@@ -7,6 +7,7 @@ gradient and its state in one pass.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -16,6 +17,7 @@ from ..codegen import expr as ex
 from ..codegen.expr import Expr
 from ..core.call.pointwise import PointwiseOp
 from ..operations.declare.pointwise import FLOATING, Pointwise
+from ._functions import kept
 
 # How an operation on numbers is written in Python; `{1} if {0} else {2}` computes one choice alone.
 _WRITTEN = {
@@ -31,6 +33,7 @@ _WRITTEN = {
     "call:pow": "({} ** {})",
     "call:exp": "exp({})",
     "call:log": "log({})",
+    "call:kept": "kept({})",
     "select": "({1} if {0} else {2})",
     "eq": "({} == {})",
     "ne": "({} != {})",
@@ -39,6 +42,16 @@ _WRITTEN = {
     "gt": "({} > {})",
     "ge": "({} >= {})",
 }
+
+
+def kernel(body: Callable[..., Any]) -> PointwiseOp:
+    """A function of expressions as one pass over tensors: operands by position, numbers by keyword, and `out=`."""
+    parameters = inspect.signature(body).parameters.values()
+    operands = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    numbers = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    return Pointwise(body.__name__.strip("_"), body, operands, numbers, dtypes=FLOATING).make_op(
+        differentiable=False
+    )
 
 
 class Leaf(NamedTuple):
@@ -70,7 +83,7 @@ class Fused:
         self.reads = bool(entries or scalars)
         taken = _numbers_in(results, leaves)
         places = {e: ex.make("number", (), e.dtype, k) for k, e in enumerate(taken)}
-        self.results = ex.substitute(list(results), places)
+        self.results = _rounded_once(ex.substitute(list(results), places))
         parameters = [f"n{k}" for k in range(len(taken))]
         operands = [
             f"x{k}" for k in range(len(results) + 1)
@@ -125,6 +138,21 @@ def _numbers_in(results: Sequence[Expr], leaves: dict[Expr, Leaf]) -> list[Expr]
     return list(found.values())
 
 
+def _rounded_once(results: list[Expr]) -> list[Expr]:
+    """The results with sums c + a·b and differences c - a·b rounded once, a product on the right first."""
+    made: dict[int, Expr] = {}
+    for e in ex.walk(results):
+        a, *rest = (made[id(x)] for x in e.args) if e.args else (e,)
+        if e.op == "add" and "mul" in (rest[0].op, a.op):
+            product, other = (rest[0], a) if rest[0].op == "mul" else (a, rest[0])
+            made[id(e)] = ex.fma(product.args[0], product.args[1], other)
+        elif e.op == "sub" and rest[0].op == "mul":
+            made[id(e)] = ex.fma(ex.neg(rest[0].args[0]), rest[0].args[1], a)
+        else:
+            made[id(e)] = ex.remade(e, (a, *rest)) if e.args else e
+    return [made[id(e)] for e in results]
+
+
 def _text(e: Expr, leaves: dict[Expr, Leaf]) -> str:
     """The expression in Python."""
     if e in leaves:
@@ -147,7 +175,7 @@ def _function(
         *dict.fromkeys(leaf.statement for leaf in used if leaf.statement),
         f"return {{{numbers}}}, ({after})",
     ]
-    scope: dict[str, Any] = dict(vars(math))
+    scope: dict[str, Any] = {**vars(math), "kept": kept}
     exec("\n    ".join(lines), scope)
     return scope["numbers"]
 

@@ -11,7 +11,7 @@ class Adagrad(Declared):
 
     s ← s + g², then, at the parameter's step t, p ← p - lr / (1 + (t - 1)·`lr_decay`) · g / (√s + eps).
     `state[p]` has, from the beginning on, `step` and `sum`: s, which starts as `initial_accumulator_value`.
-    For shared options and parameters see `Optimizer`.  Raises ValueError for negative options.
+    For shared options and parameters see `Optimizer`; gradients may be sparse.  Raises ValueError for negative options.
 
     >>> import flambeau
     >>> optimizer = flambeau.optim.Adagrad([w := flambeau.tensor([1.0, -2.0], requires_grad=True)], lr=0.5)
@@ -23,6 +23,7 @@ class Adagrad(Declared):
     flags = "foreach, *, maximize, differentiable, fused"
     entries = dict(step=scalar(), sum=like(start="initial_accumulator_value"))
     at_once = True
+    takes_sparse = True
 
     @staticmethod
     def rule(p, g, sum, *, step, lr, lr_decay, eps):

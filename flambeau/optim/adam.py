@@ -40,7 +40,9 @@ class Adam(Declared):
         lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, decoupled_weight_decay=False
     )
     flags = "*, foreach, maximize, capturable, differentiable, fused, decoupled_weight_decay"
-    entries = dict(step=scalar(), exp_avg=like(), exp_avg_sq=like(), max_exp_avg_sq=like(when="amsgrad"))
+    entries = dict(
+        step=scalar(taped=True), exp_avg=like(), exp_avg_sq=like(), max_exp_avg_sq=like(when="amsgrad")
+    )
 
     @classmethod
     def check(cls, options: dict[str, Any]) -> None:
@@ -60,5 +62,11 @@ class Adam(Declared):
         if max_exp_avg_sq is not None:
             max_exp_avg_sq = maximum(max_exp_avg_sq, exp_avg_sq)
         square = exp_avg_sq if max_exp_avg_sq is None else max_exp_avg_sq
-        scale = sqrt(square) / sqrt(1 - beta2**step) + eps
-        return p - lr / (1 - beta1**step) * exp_avg / scale, exp_avg, exp_avg_sq, max_exp_avg_sq
+        correction = sqrt(1 - beta2**step)
+        step_size = 1 / (1 - beta1**step) * lr * correction  # rounded as PyTorch rounds it on the tape
+        return (
+            p - step_size * exp_avg / (sqrt(square) + eps * correction),
+            exp_avg,
+            exp_avg_sq,
+            max_exp_avg_sq,
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -20,6 +20,7 @@ from ..utils.hooks import RemovableHandle
 
 Group: TypeAlias = dict[str, Any]
 Params: TypeAlias = Iterable[Any]  # of tensors, of (name, tensor) pairs, or of groups (dicts)
+ParamsT = Params  # PyTorch's name of it
 
 
 class _Required:
@@ -120,6 +121,8 @@ class Optimizer:
     >>> weight.tolist() == flambeau.tensor([0.7, 0.7]).tolist()
     True
     """
+
+    _counts: Sequence[str] = ("step",)  # the entries of a state that are numbers, not like the parameter
 
     # An optimiser gets a dictionary of its own with its first hook of a kind, so that one whose class does not call
     # `super().__init__()`, as of those that wrap another optimiser, needs none.
@@ -224,6 +227,9 @@ class Optimizer:
         for i, p in enumerate(params):
             if not isinstance(p, TensorBase):
                 raise TypeError(f"{where}: params[{i}] must be a tensor, got {type(p).__name__}")
+            refusal = self._refusal(p)
+            if refusal is not None:
+                raise ValueError(f"{where}: params[{i}]: {refusal}")
             if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
                 raise ValueError(
                     f"{where}: can't optimize a non-leaf Tensor: params[{i}] of shape {tuple(p.shape)} is "
@@ -251,6 +257,14 @@ class Optimizer:
         for name, default in self.defaults.items():
             param_group.setdefault(name, default)
         self.param_groups.append(param_group)
+
+    def _refusal(self, p: Any) -> str | None:
+        """Why a tensor cannot be a parameter of this optimiser, if it cannot."""
+        return None
+
+    def _misfit(self, p: Any, state: Any) -> str | None:
+        """Why a loaded state cannot be that of the parameter `p`, if it cannot."""
+        return None
 
     def state_dict(self) -> dict[str, Any]:
         """The optimiser's state as plain containers: `{"state": …, "param_groups": …}`.
@@ -280,7 +294,8 @@ class Optimizer:
         groups of the same sizes.
 
         State tensors are copied to the device of their parameter and, for floating-point parameters, to its
-        dtype. Raises ValueError when the numbers of groups or of parameters in a group differ.
+        dtype. Raises ValueError when the numbers of groups or of parameters in a group differ, or a state is of a
+        parameter of another shape; nothing is loaded then.
         """
         where = f"{type(self).__name__}.load_state_dict"
         state_dict = state_dict.copy()
@@ -309,7 +324,10 @@ class Optimizer:
         for key, value in state_dict["state"].items():
             if key in owner:
                 p, group = owner[key]
-                state[p] = _copy_state(value, p, group)
+                wrong = self._misfit(p, value)
+                if wrong is not None:
+                    raise ValueError(f"{where}: state of parameter {key}: {wrong}")
+                state[p] = _copy_state(value, p, group, self._counts)
             else:
                 state[key] = deepcopy(value)
         for group, new in zip(self.param_groups, saved):
@@ -347,20 +365,20 @@ class Optimizer:
         return self._add_hook("_optimizer_load_state_dict_post_hooks", hook, prepend)
 
 
-def _copy_state(value: Any, p: Any, group: Group, key: str | None = None) -> Any:
+def _copy_state(value: Any, p: Any, group: Group, counts: Sequence[str], key: str | None = None) -> Any:
     """A copy of a state entry with its tensors where, and of the dtype, the parameter `p` is.
 
-    `step` keeps its dtype, and lies beside `p` only where the step runs there.
+    Those named in `counts` keep their dtype, and lie beside `p` only where the step runs there.
     """
     if isinstance(value, TensorBase):
-        if key != "step":
+        if key not in counts:
             dtype = p.dtype if p.is_floating_point() else value.dtype
             return value.detach().to(device=p.device, dtype=dtype, copy=True)
         if group.get("capturable") or group.get("fused"):
             return value.detach().to(device=p.device, dtype=by_name["float32"], copy=True)
         return value.detach().clone()
     if isinstance(value, dict):
-        return {k: _copy_state(v, p, group, k) for k, v in value.items()}
+        return {k: _copy_state(v, p, group, counts, k) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_copy_state(v, p, group) for v in value)
+        return type(value)(_copy_state(v, p, group, counts) for v in value)
     return deepcopy(value)

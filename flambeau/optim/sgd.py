@@ -16,7 +16,7 @@ class SGD(Declared):
     `state[p]["momentum_buffer"]` is b; without momentum there is no state.  With
     `differentiable=True` the first b is a constant, as in PyTorch.
 
-    Parameters are floating-point or complex tensors of any shape.  The options that all optimisers share are
+    Parameters are floating-point or complex tensors of any shape.  Gradients may be sparse.  The options that all optimisers share are
     explained in `Optimizer`.
 
     Raises ValueError for negative options, and for `nesterov` without momentum or with dampening.
@@ -33,6 +33,7 @@ class SGD(Declared):
     options = dict(lr=1e-3, momentum=0, dampening=anything(0), weight_decay=0, nesterov=False)
     flags = "*, maximize, foreach, differentiable, fused"
     entries = dict(momentum_buffer=like(when="momentum"))
+    takes_sparse = True
 
     @classmethod
     def check(cls, options: dict[str, Any]) -> None:
@@ -41,6 +42,11 @@ class SGD(Declared):
                 "Nesterov momentum requires a momentum and zero dampening, got "
                 f"momentum={options['momentum']}, dampening={options['dampening']}"
             )
+
+    @staticmethod
+    def by_rows(group: dict[str, Any]) -> bool:
+        """Whether an element without gradient stands still: not while its momentum moves it."""
+        return not group["momentum"]
 
     @staticmethod
     def rule(p, g, momentum_buffer, *, lr, momentum, dampening, nesterov, first):

@@ -397,6 +397,7 @@ X, Y = (
     flambeau.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.7]]),
     flambeau.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]),
 )
+W = flambeau.tensor([[1.0, 0.0, 2.0], [0.5, 1.0, -1.0], [0.0, 1.0, 1.0]])
 SIGNS, CLASSES, LISTED = Y * 2 - 1, flambeau.tensor([0, 2]), flambeau.tensor([[0, -1, 1], [1, 2, -1]])
 LOSSES = {
     "binary_cross_entropy": (X, Y),
@@ -409,6 +410,7 @@ LOSSES = {
     "huber_loss": (X, Y),
     "kl_div": (X, Y),
     "l1_loss": (X, Y),
+    "linear_cross_entropy": (X, W, CLASSES),
     "margin_ranking_loss": (X, Y, SIGNS),
     "mse_loss": (X, Y),
     "multi_margin_loss": (X, CLASSES),

@@ -141,3 +141,26 @@ def test_errors_and_empty_tensors():
         init.dirac_(flambeau.empty(3, 1, 1), groups=2)
     with pytest.warns(UserWarning, match="Initializing zero-element tensors is a no-op"):
         assert tuple(init.kaiming_uniform_(flambeau.empty(0, 3)).shape) == (0, 3)
+
+
+OLD = [name for name in init.__all__ if f"{name}_" in init.__all__]
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_old_names_warn_and_do_the_same(name):
+    arguments = {"constant": (3.0,), "sparse": (0.5,)}.get(name, ())
+    shape = (4, 3, 3) if name == "dirac" else (4, 3)
+    flambeau.manual_seed(0)
+    expected = getattr(init, f"{name}_")(flambeau.empty(shape), *arguments)
+    flambeau.manual_seed(0)
+    tensor = flambeau.empty(shape)
+    with pytest.warns(
+        FutureWarning, match=f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`"
+    ):
+        found = getattr(init, name)(tensor, *arguments)
+    assert found is tensor and found.tolist() == expected.tolist()
+    assert getattr(init, name).__name__ == name
+
+
+def test_the_old_names_are_these():
+    assert len(OLD) == 11 and "uniform" in OLD and "zeros" not in OLD

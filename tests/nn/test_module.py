@@ -374,3 +374,15 @@ def test_training_step_reaches_all_parameters():
                 parameter -= 0.1 * parameter.grad
         losses.append(float(loss))
     assert losses[-1] < losses[0] * 0.5
+
+
+def test_share_memory_is_that_of_every_tensor(monkeypatch):
+    shared = []
+    monkeypatch.setattr(
+        flambeau.Tensor, "share_memory_", lambda self: shared.append(self) or self, raising=False
+    )
+    module = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2))
+    parameters = list(module.parameters())
+    assert module.share_memory() is module
+    assert {id(t) for t in shared} == {id(t) for t in (*module.parameters(), *module.buffers())}
+    assert [id(p) for p in module.parameters()] == [id(p) for p in parameters]

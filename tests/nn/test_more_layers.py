@@ -83,3 +83,71 @@ def test_losses():
     found = nn.MultiLabelMarginLoss()(flambeau.tensor(x), flambeau.tensor(target)).item()
     expected = sum(max(0, 1 - (x[0, t] - x[0, j])) for t in (3, 0) for j in (1, 2)) / 4
     assert found == pytest.approx(expected)
+
+
+# ---------------------------------------------------------------- layers that few programs use
+
+
+def test_sync_batch_norm_in_one_process_is_batch_norm():
+    flambeau.manual_seed(0)
+    x = flambeau.rand(4, 3, 5, dtype=flambeau.float64, requires_grad=True)
+    for options in (
+        {},
+        {"momentum": None},
+        {"affine": False},
+        {"track_running_stats": False},
+        {"bias": False},
+    ):
+        sync = nn.SyncBatchNorm(3, dtype=flambeau.float64, **options)
+        plain = nn.BatchNorm1d(3, dtype=flambeau.float64, **options)
+        for training in (True, True, False):
+            sync.train(training), plain.train(training)
+            assert sync(x).tolist() == plain(x).tolist()
+        a, b = sync.state_dict(), plain.state_dict()
+        assert list(a) == list(b) and all(a[k].tolist() == b[k].tolist() for k in a)
+    assert nn.SyncBatchNorm(3)(flambeau.ones(2, 3)).shape == (2, 3)
+    with pytest.raises(ValueError, match="at least 2D input .got 1D"):
+        nn.SyncBatchNorm(3)(flambeau.ones(3))
+    with pytest.raises(ValueError, match="number of input channels should be non-zero"):
+        nn.SyncBatchNorm(0)(flambeau.ones(3, 0))
+    with pytest.raises(NotImplementedError, match="process_group needs flambeau.distributed"):
+        nn.SyncBatchNorm(3, process_group=object())
+
+
+def test_batch_norms_become_synchronised_ones():
+    net = nn.Sequential(
+        nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2, eps=0.5), nn.ModuleDict({"n": nn.BatchNorm3d(4, affine=False)})
+    )
+    weight, mean = net[1].weight, net[1].running_mean
+    net[1].eval()
+    optimiser = flambeau.optim.SGD(net.parameters(), lr=0.1)
+    found = nn.SyncBatchNorm.convert_sync_batchnorm(net)
+    assert found is net and type(net[1]) is type(net[2]["n"]) is nn.SyncBatchNorm
+    assert net[1].weight is weight and net[1].running_mean is mean and net[1].eps == 0.5
+    assert not net[1].training and net[2]["n"].training and net[2]["n"].weight is None
+    assert optimiser.param_groups[0]["params"][2] is net[1].weight
+    alone = nn.BatchNorm1d(2)
+    assert type(nn.SyncBatchNorm.convert_sync_batchnorm(alone)) is nn.SyncBatchNorm
+    with pytest.raises(NotImplementedError, match="flambeau.distributed"):
+        nn.SyncBatchNorm.convert_sync_batchnorm(net, process_group=object())
+
+
+def test_cross_map_lrn():
+    x = np.asarray(RNG.standard_normal((2, 6, 2, 3)))
+    layer = nn.CrossMapLRN2d(3, alpha=0.5, beta=0.6, k=2)
+    sums = np.stack([(x[:, max(c - 1, 0) : c + 2] ** 2).sum(1) for c in range(6)], 1)
+    np.testing.assert_allclose(layer(flambeau.tensor(x)).numpy(), x / (2 + 0.5 / 3 * sums) ** 0.6, rtol=1e-12)
+    assert repr(layer) == "CrossMapLRN2d(3, alpha=0.5, beta=0.6, k=2)"
+    with pytest.raises(ValueError, match="Expected input to be 4D, got 3D"):
+        layer(flambeau.ones(2, 3, 4))
+
+
+def test_old_names_of_layers_warn():
+    with pytest.warns(FutureWarning, match="`nn.Container` is deprecated"):
+        box = nn.Container(a=nn.ReLU(), b=None)
+    assert list(box._modules) == ["a", "b"]
+    with pytest.warns(FutureWarning, match="`NLLLoss2d` has been deprecated"):
+        loss = nn.NLLLoss2d(ignore_index=1)
+    scores = flambeau.zeros(1, 2, 2, 2).log_softmax(1)
+    target = flambeau.tensor([[[0, 1], [1, 0]]])
+    assert loss(scores, target).item() == pytest.approx(np.log(2))

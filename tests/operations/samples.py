@@ -146,6 +146,7 @@ _CALLS = {
         cholesky_ex: spd | spd, upper=True
         cholesky: spd | spd, upper=True
         qr: sq
+        geqrf: x.mT | sq
         lu_factor_ex: sq
         lu_factor: sq
         lu: sq
@@ -269,6 +270,7 @@ _CALLS = {
     """,
     "Losses and distances": """
         cross_entropy: x, labels | x, labels, reduction='none' | x, labels, reduction='sum' | x, labels, v.detach() | x, y
+        linear_cross_entropy: x, out_w, labels | x, out_w, labels, linear_bias=v, reduction='sum' | x, out_w, y
         nll_loss: x, labels | x, labels, reduction='none'
         mse_loss: x, y | x, y, reduction='none'
         l1_loss: x, y | x, y, reduction='none'
@@ -551,6 +553,27 @@ _CALLS = {
         broadcast_to: v, (3, 4)
         real: z | x
         imag: z
+    """,
+    "Copies of views": """
+        alias_copy: x
+        as_strided_copy: x, (2,), (1,)
+        detach_copy: x
+        diagonal_copy: sq
+        expand_copy: v, (3, 4)
+        permute_copy: x, (1, 0)
+        select_copy: x, 0, 1
+        slice_copy: x, 1, 1, 3 | x, 0, None, None, 2 | x
+        split_copy: x, 2, 1
+        split_with_sizes_copy: x, (1, 3), 1
+        squeeze_copy: line | line, 0 | v
+        t_copy: x | v
+        transpose_copy: x, 0, 1
+        unbind_copy: x | x, 1
+        unfold_copy: v, 0, 2, 1
+        unsqueeze_copy: x, 0
+        view_as_complex_copy: pairs
+        view_as_real_copy: z
+        view_copy: x, (3, 2, 2)
     """,
 }
 CALLS = {}

@@ -247,6 +247,30 @@ def test_determinant_of_a_singular_matrix():
     assert flambeau.logdet(flambeau.zeros(2, 2)).item() == -float("inf")
 
 
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4), (2, 3, 2), (0, 2), (2, 0)], ids=str)
+def test_geqrf(shape):
+    a = matrices(*shape)
+    found, tau = flambeau.geqrf(a)
+    assert found.shape == a.shape and tau.shape == (*shape[:-2], min(shape[-2:]))
+    if shape[-2] >= shape[-1]:
+        close(linalg.householder_product(found, tau) @ found[..., : shape[-1], :].triu(), a)
+    if len(shape) == 2 and a.numel():
+        (raw, scales), _ = scipy.linalg.qr(a.numpy(), mode="raw")
+        close(found, raw)
+        close(tau, scales)
+
+
+def test_a_product_of_many_reflections():
+    """Scales of 0 reflect nothing; the definition, one reflection after another."""
+    a = matrices(2, 6, 4)
+    tau = flambeau.tensor([[0.5, 0.0, 1.2, 0.7], [0.0, 0.0, 0.0, 2.0]], dtype=flambeau.float64)
+    wanted = np.stack([np.eye(6)] * 2)
+    for k in range(4):
+        v = np.tril(a.numpy(), -1)[:, :, k] + np.eye(6)[k]
+        wanted = wanted @ (np.eye(6) - tau.numpy()[:, k, None, None] * v[:, :, None] * v[:, None, :])
+    close(linalg.householder_product(a, tau), wanted[..., :4])
+
+
 def test_householder_product():
     a = matrices(5, 3, requires_grad=True)
     (raw, tau), _ = scipy.linalg.qr(a.detach().numpy(), mode="raw")

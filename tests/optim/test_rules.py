@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.optim._declared import Declared, Option, like, scalar
-from flambeau.optim._functions import absolute, maximum, minimum, power, sqrt, where
+from flambeau.optim import ASGD, Adadelta, Adamax, NAdam, RAdam, Rprop
+from flambeau.optim._declared import Declared, like, scalar
+from flambeau.optim._functions import sqrt
 
 
 def numbers(*shape, seed=0):
@@ -16,100 +17,6 @@ def numbers(*shape, seed=0):
 
 def parameter(values):
     return flambeau.nn.Parameter(flambeau.tensor(values, dtype=flambeau.float64))
-
-
-class Adadelta(Declared):
-    options = dict(
-        lr=1.0, rho=Option(0.9, lambda x: 0 <= x <= 1, "a number in [0, 1]"), eps=1e-6, weight_decay=0
-    )
-    flags = "foreach, *, capturable, maximize, differentiable"
-    entries = dict(step=scalar(), square_avg=like(), acc_delta=like())
-
-    @staticmethod
-    def rule(p, g, square_avg, acc_delta, *, lr, rho, eps):
-        square_avg = rho * square_avg + (1 - rho) * g * g
-        delta = sqrt(acc_delta + eps) / sqrt(square_avg + eps) * g
-        return p - lr * delta, square_avg, rho * acc_delta + (1 - rho) * delta * delta
-
-
-class Adamax(Declared):
-    options = dict(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0)
-    flags = "foreach, *, maximize, differentiable, capturable"
-    entries = dict(step=scalar(), exp_avg=like(), exp_inf=like())
-
-    @staticmethod
-    def rule(p, g, exp_avg, exp_inf, *, step, lr, betas, eps):
-        exp_avg = exp_avg + (1 - betas[0]) * (g - exp_avg)
-        exp_inf = maximum(betas[1] * exp_inf, absolute(g) + eps)
-        return p - lr / (1 - betas[0] ** step) * exp_avg / exp_inf, exp_avg, exp_inf
-
-
-class NAdam(Declared):
-    options = dict(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3)
-    flags = "foreach, *, maximize, capturable, differentiable"
-    entries = dict(step=scalar(), mu_product=scalar(1.0), exp_avg=like(), exp_avg_sq=like())
-
-    @staticmethod
-    def rule(p, g, exp_avg, exp_avg_sq, *, step, mu_product, lr, betas, eps, momentum_decay):
-        mu, after = (betas[0] * (1 - 0.5 * power(0.96, t * momentum_decay)) for t in (step, step + 1))
-        mu_product = mu_product * mu
-        exp_avg = exp_avg + (1 - betas[0]) * (g - exp_avg)
-        exp_avg_sq = betas[1] * exp_avg_sq + (1 - betas[1]) * g * g
-        scale = sqrt(exp_avg_sq / (1 - betas[1] ** step)) + eps
-        p = (
-            p
-            - lr * (1 - mu) / (1 - mu_product) * g / scale
-            - lr * after / (1 - mu_product * after) * exp_avg / scale
-        )
-        return p, mu_product, exp_avg, exp_avg_sq
-
-
-class RAdam(Declared):
-    options = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False)
-    flags = "*, foreach, maximize, capturable, differentiable"
-    entries = dict(step=scalar(), exp_avg=like(), exp_avg_sq=like())
-
-    @staticmethod
-    def rule(p, g, exp_avg, exp_avg_sq, *, step, lr, betas, eps):
-        beta1, beta2 = betas
-        exp_avg = exp_avg + (1 - beta1) * (g - exp_avg)
-        exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * g * g
-        longest = 2 / (1 - beta2) - 1
-        length = longest - 2 * step * beta2**step / (1 - beta2**step)
-        surplus = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
-        rectified = sqrt(maximum(surplus, 0.0)) * sqrt(1 - beta2**step) / (sqrt(exp_avg_sq) + eps)
-        scale = where(length > 5, rectified, 1.0)
-        return p - lr / (1 - beta1**step) * exp_avg * scale, exp_avg, exp_avg_sq
-
-
-class Rprop(Declared):
-    options = dict(
-        lr=1e-2,
-        etas=Option((0.5, 1.2), lambda e: 0 < e[0] < 1 < e[1], "a number in (0, 1) and one above 1"),
-        step_sizes=Option((1e-6, 50), lambda s: True, ""),
-    )
-    flags = "*, capturable, foreach, maximize, differentiable"
-    entries = dict(step=scalar(), prev=like(), step_size=like(start="lr"))
-
-    @staticmethod
-    def rule(p, g, prev, step_size, *, etas, step_sizes):
-        turn = g * prev
-        factor = where(turn > 0, etas[1], where(turn < 0, etas[0], 1.0))
-        step_size = minimum(maximum(step_size * factor, step_sizes[0]), step_sizes[1])
-        g = where(turn < 0, 0.0, g)
-        return p - where(g > 0, step_size, where(g < 0, -step_size, 0.0)), g, step_size
-
-
-class ASGD(Declared):
-    options = dict(lr=1e-2, lambd=1e-4, alpha=0.75, t0=Option(1e6, lambda x: True, ""), weight_decay=0)
-    flags = "foreach, maximize, differentiable, capturable"
-    entries = dict(step=scalar(), eta=scalar("lr"), mu=scalar(1.0), ax=like())
-
-    @staticmethod
-    def rule(p, g, ax, *, step, eta, mu, lr, lambd, alpha, t0):
-        p = p * (1 - lambd * eta) - eta * g
-        ax = where(mu == 1, p, ax + mu * (p - ax))
-        return p, lr / power(1 + lambd * lr * step, alpha), 1 / maximum(step - t0, 1.0), ax
 
 
 def adadelta(p, grads, lr=1.0, rho=0.9, eps=1e-6):

@@ -46,7 +46,7 @@ LOADERS = {
     "shuffled": lambda **o: data.DataLoader(Noisy(), 3, shuffle=True, **o),
     "own generator": lambda **o: data.DataLoader(Noisy(), 3, shuffle=True, generator=generator(), **o),
     "replacement": lambda **o: data.DataLoader(
-        Noisy(), 3, sampler=data.RandomSampler(Noisy(), True, 3000, generator()), drop_last=True, **o
+        Noisy(), 100, sampler=data.RandomSampler(Noisy(), True, 2450, generator()), drop_last=True, **o
     ),
     "subset": lambda **o: data.DataLoader(Noisy(), 3, sampler=data.SubsetRandomSampler(range(5, 20)), **o),
     "weighted": lambda **o: data.DataLoader(

@@ -294,7 +294,7 @@ def traced(run, at, action):
     def trace(frame, event, arg):
         nonlocal ran
         name = frame.f_code.co_filename.replace(os.sep, "/")
-        if "/utils/trainer/" not in name and "serialization" not in name:
+        if "/utils/trainer/" not in name and "/_files/" not in name:
             return None
         frame.f_trace_opcodes = "/utils/trainer/" in name
         if event == ("opcode" if frame.f_trace_opcodes else "line"):

@@ -874,6 +874,76 @@ def test_no_memory_for_a_batch_is_an_error_of_the_batch(monkeypatch):
     assert next(batches).shape == (0,)
 
 
+def test_no_descriptors_left_for_a_batch():
+    """The memory of a batch comes as a descriptor, which the system leaves out where the process may have no more."""
+    out = run(
+        """
+        import resource
+        loader = DataLoader([flambeau.full((9000,), i) for i in range(40)], batch_size=20, collate_fn=list, num_workers=1)
+        batches = iter(loader)
+        open_now = len(os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 3, open_now + 100))
+        try:
+            list(batches)
+        except RuntimeError as error:
+            print(error)
+        del batches
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 100, open_now + 100))
+        print(len(list(loader)))
+        """
+    )
+    assert "too many open files" in out and out.endswith("2\n")
+
+
+def test_no_place_to_map_a_batch_is_an_error_of_the_batch(monkeypatch):
+    from flambeau.utils.data._utils import transport
+
+    loader = DataLoader(
+        Samples(3, lambda i: flambeau.full((9000 * (i != 1),), i)), batch_size=None, num_workers=1
+    )
+    batches = iter(loader)
+    with monkeypatch.context() as patch:
+        patch.setattr(transport, "_mmap", lambda *_: transport.ctypes.c_void_p(-1).value)
+        with pytest.raises(RuntimeError, match="cannot be unpickled here: OSError.*cannot map"):
+            next(batches)
+    assert next(batches).shape == (0,)
+    assert set(next(batches).tolist()) == {2}
+
+
+def test_a_worker_that_never_comes_back_is_ended(monkeypatch):
+    monkeypatch.setattr("flambeau.utils.data._utils.processes.GRACE", 0.1)
+
+    def sample(i):
+        while i:
+            time.sleep(LONG)
+        return i
+
+    batches = iter(DataLoader(Samples(3, sample), batch_size=None, num_workers=1))
+    assert next(batches) == 0
+    pid = batches._workers[0].pid
+    del batches
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_a_thread_that_never_comes_back_is_left_with_a_warning(monkeypatch):
+    monkeypatch.setattr("flambeau.utils.data._utils.threads.GRACE", 0.1)
+    come_back = threading.Event()
+
+    def sample(i):
+        if i:
+            come_back.wait(LONG)
+        return i
+
+    batches = iter(DataLoader(Samples(3, sample), batch_size=None, num_workers=1, worker_type="thread"))
+    assert next(batches) == 0
+    (thread,) = batches._workers
+    with pytest.warns(UserWarning, match="worker 0 .* is still in the dataset's code"):
+        batches._shutdown_workers()
+    come_back.set()
+    thread.join(LONG)
+    assert not thread.is_alive()
+
+
 def test_too_many_workers_are_a_warning():
     with pytest.warns(UserWarning, match="will create 1000 worker processes"):
         DataLoader([1], num_workers=1000)

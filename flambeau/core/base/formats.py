@@ -33,9 +33,14 @@ class memory_format(Enum):
 
 
 class layout(Enum):
-    """How elements are stored: `strided`, at places that are sums of indices times strides."""
+    """How elements are stored.
+
+    `strided`: at places that are sums of indices times strides.  `sparse_coo`: those that are not zero, in a list, with
+    another of their indices.
+    """
 
     strided = 1
+    sparse_coo = 2
 
     def __repr__(self) -> str:
         return display.public(self.name)
@@ -51,3 +56,4 @@ preserve_format = memory_format.preserve_format
 channels_last = memory_format.channels_last
 channels_last_3d = memory_format.channels_last_3d
 strided = layout.strided
+sparse_coo = layout.sparse_coo

@@ -11,7 +11,8 @@ cdef class Storage:
     cdef int block            # size class of an own block, -1 for memory that someone else owns
     cdef uint64_t version     # counts writes, so that the tape sees a saved tensor being changed
     cdef object __weakref__
-    cdef object owner         # keeps foreign memory alive (a NumPy array, a buffer); on a device, other streams that use it
+    cdef object owner         # keeps foreign memory alive (a NumPy array, a buffer, a Mapping); on a device, other streams that use it
+    cdef int exports          # who holds the address without this object's knowledge: open buffers, and arrays, slices, capsules for good
     cdef bint writable
     cdef bint inference       # made in inference mode: never saved by the tape, its writes not counted
 

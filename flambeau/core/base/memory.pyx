@@ -9,11 +9,17 @@ from libc.stdlib cimport free, malloc
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from posix.stdlib cimport posix_memalign
 from cpython.buffer cimport PyBuffer_FillInfo
+from libc.string cimport memcpy, memmove, memset
 from .device cimport Device, CLASSES, ALIGNMENT, class_of, class_bytes
 from .device import OutOfMemoryError
 from .sizes cimport mul_overflow
 from .dtypes import cpu_device
+from .mapping cimport Mapping, new_shared, of_descriptor, of_file
+from .provided import provided
+from .dtypes import by_name
 from . import display
+import os
+import sys
 cimport cython
 
 cdef extern from *:
@@ -24,12 +30,21 @@ cdef extern from *:
     #else
     #define flambeau_huge(p, n) 0
     #endif
+    #ifdef __linux__
+    #define flambeau_unused(p, n) madvise((p), (n), MADV_DONTNEED)    /* whole pages of private memory: zeros from now on */
+    #else
+    #define flambeau_unused(p, n) 0
+    #endif
+    #include <unistd.h>
     static __thread int flambeau_inference = 0;
     """
+    int flambeau_unused(void* p, size_t n)
+    int close(int descriptor)
     int flambeau_huge(void* p, size_t n) nogil
     int flambeau_inference         # whether this thread is in inference mode
 
 DEF HUGE_PAGE = 1 << 21
+DEF PAGE = 1 << 16        # a multiple of every system's
 cdef size_t MOST_BYTES = class_bytes(CLASSES - 1)   # of one block
 
 cdef struct FreeBlock:
@@ -221,28 +236,113 @@ cdef Storage new_storage_on(Device device, size_t nbytes):
     return s
 
 
+cdef Storage storage_over(Mapping mapping):
+    """A storage that is all of a mapping."""
+    cdef Storage s = Storage.__new__(Storage)
+    s.data, s.length, s.owner = mapping.data, mapping.length, mapping
+    return s
+
+
+cdef int trade(Storage a, Storage b) except -1:
+    """Each takes the other's bytes: the tensors over both see it, for they ask their storage."""
+    a.data, b.data = b.data, a.data
+    a.address, b.address = b.address, a.address
+    a.on, b.on = b.on, a.on
+    a.stream, b.stream = b.stream, a.stream
+    a.length, b.length = b.length, a.length
+    a.block, b.block = b.block, a.block
+    a.owner, b.owner = b.owner, a.owner
+    a.writable, b.writable = b.writable, a.writable
+    return 0
+
+
+cdef size_t bytes_wanted(object nbytes, str who) except? 18446744073709551615:
+    """A size given by a user: TypeError for what is no int, RuntimeError for a negative one, OutOfMemoryError beyond 64 bits."""
+    if isinstance(nbytes, bool) or not hasattr(nbytes, "__index__"):
+        raise TypeError(f"{who}(): argument 'nbytes' must be int, not {type(nbytes).__name__}")
+    nbytes = nbytes.__index__()
+    if nbytes < 0:
+        raise RuntimeError(f"{who}(): nbytes must be at least 0, got {nbytes}")
+    if nbytes > MOST_BYTES:
+        raise OutOfMemoryError(refusal(nbytes))
+    return nbytes
+
+
+cdef int check_writes(Storage self, str who) except -1:
+    if not self.writable:
+        raise RuntimeError(f"{who}(): the memory of the storage written to is read-only")
+    self.version += 1
+    return 0
+
+
+cdef Storage part(Storage self, object key):
+    """The bytes of an index or a slice, over the same memory."""
+    cdef Storage s
+    if self.on is not None and self.on.blank:
+        raise NotImplementedError("Not available for 'meta' device type")
+    if isinstance(key, slice):
+        start, stop, step = key.indices(self.length)
+        if step != 1:
+            raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
+    elif isinstance(key, bool) or not hasattr(key, "__index__"):
+        raise TypeError(f"can't index a {display.public('UntypedStorage')} with {type(key).__name__}")
+    else:
+        start = key.__index__()
+        if not -<object>self.length <= start < self.length:
+            raise IndexError(f"index {start} out of range for storage of size {self.length}")
+        start %= <object>self.length
+        stop = start + 1
+    s = Storage.__new__(Storage)
+    s.length = max(stop - start, 0)
+    s.on, s.stream, s.owner, s.writable = self.on, self.stream, self, self.writable
+    if self.on is None:
+        s.data = self.data + <size_t>start
+    else:
+        s.address = self.address + <size_t>start
+    self.exports += 1
+    return s
+
+
+cdef Mapping mapping_of(Storage self, str who):
+    if not isinstance(self.owner, Mapping) or not (<Mapping>self.owner).shared:
+        raise RuntimeError(f"{who}(): the storage is not in shared memory: call share_memory_() first")
+    return <Mapping>self.owner
+
+
 @cython.freelist(256)
 @cython.no_gc
 cdef class Storage:
     """Bytes that tensors share; `UntypedStorage` in the public namespace.
 
-    Supports the buffer protocol: `memoryview(storage)` is a writable view of the bytes.
+    `UntypedStorage(n)` has n bytes that are not set, `UntypedStorage([1, 2, 3])` these; `device` is where, by default the CPU.
+    Supports the buffer protocol: `memoryview(storage)` is a writable view of the bytes.  An index gives a byte, a slice gives a
+    storage over the same memory.
+
+    >>> import flambeau
+    >>> s = flambeau.UntypedStorage([1, 2, 3, 4])
+    >>> s[1:3][0] = 9
+    >>> s.tolist()
+    [1, 9, 3, 4]
     """
 
-    def __cinit__(self, nbytes=None):
+    def __cinit__(self, nbytes=None, *, device=None):
         cdef int block
         self.block = -1
         self.writable = True
         self.inference = flambeau_inference
-        if nbytes is not None:
-            if nbytes < 0:
-                raise RuntimeError(f"UntypedStorage(): nbytes must be at least 0, got {nbytes}")
-            if nbytes > MOST_BYTES:
-                raise OutOfMemoryError(refusal(nbytes))
-            block = block_for(nbytes)
-            self.data = acquire(nbytes, block)
-            self.block = block
-            self.length = nbytes
+        if nbytes is None:
+            return
+        if type(nbytes) is not int or device is not None:
+            trade(self, <Storage?>provided["storage.of"](nbytes, device))
+            return
+        if nbytes < 0:
+            raise RuntimeError(f"UntypedStorage(): nbytes must be at least 0, got {nbytes}")
+        if nbytes > MOST_BYTES:
+            raise OutOfMemoryError(refusal(nbytes))
+        block = block_for(nbytes)
+        self.data = acquire(nbytes, block)
+        self.block = block
+        self.length = nbytes
 
     def __dealloc__(self):
         if self.block >= 0:
@@ -260,7 +360,12 @@ cdef class Storage:
     def __len__(self):
         return self.length
 
+    def element_size(self) -> int:
+        """Bytes of one element: 1."""
+        return 1
+
     def data_ptr(self) -> int:
+        """Address of the first byte."""
         return self.address if self.on is not None else <uintptr_t>self.data
 
     @property
@@ -268,13 +373,396 @@ cdef class Storage:
         """Where the bytes are."""
         return cpu_device if self.on is None else self.on.place
 
+    def get_device(self) -> int:
+        """The device's number; -1 on the CPU."""
+        return -1 if self.on is None else self.on.index
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.on is not None and self.on.type == "cuda"
+
+    is_sparse = False
+    is_sparse_csr = False
+
+    def untyped(self):
+        return self
+
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         if self.on is not None:
             raise BufferError(f"the bytes of this storage are on {self.on.place}: copy them to the CPU first")
         PyBuffer_FillInfo(buffer, self, self.data, self.length, not self.writable, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        self.exports -= 1
 
     def __repr__(self):
         return f"<{display.public('UntypedStorage')} of {self.length} bytes>"
+
+    # bytes
+    def tolist(self) -> list:
+        """The bytes as ints."""
+        return memoryview(self.cpu()).tolist()
+
+    def __iter__(self):
+        return iter(self.tolist())
+
+    def __getitem__(self, key):
+        cdef Storage found = part(self, key)
+        if isinstance(key, slice):
+            return found
+        return found.tolist()[0]
+
+    def __setitem__(self, key, value):
+        check_writes(self, "__setitem__")
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise RuntimeError(f"can only set storage content with a int types, but got {type(value).__name__} instead")
+        part(self, key).fill_(value)
+
+    def fill_(self, value):
+        """Set every byte to an int's lowest eight bits; RuntimeError for what is no int."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise RuntimeError(f"fill_ expects int, but got {type(value).__name__}")
+        check_writes(self, "fill_")
+        if self.on is None:
+            memset(self.data, value & 255, self.length)
+        else:
+            provided["storage.elements"](self).fill_(value & 255)
+        return self
+
+    def copy_(self, source, non_blocking=False):
+        """Copy the bytes of another storage, of any device; RuntimeError where it has not as many."""
+        cdef Storage s
+        if not isinstance(source, Storage):
+            raise TypeError(f"copy_(): argument 'source' must be UntypedStorage, not {type(source).__name__}")
+        s = <Storage>source
+        if s.length != self.length:
+            raise RuntimeError(f"size does not match, self was {self.length} bytes but src was {s.length} bytes")
+        check_writes(self, "copy_")
+        if self.on is None and s.on is None:
+            memmove(self.data, s.data, self.length)
+        else:
+            provided["storage.elements"](self).copy_(provided["storage.elements"](s))
+        return self
+
+    def clone(self):
+        """A copy of this storage, on its device, in memory of its own."""
+        return new_storage_on(self.on, self.length).copy_(self)
+
+    def __copy__(self):
+        return self.clone()
+
+    def __deepcopy__(self, memo):
+        if id(self) not in memo:
+            memo[id(self)] = self.clone()
+            memo[id(memo[id(self)])] = self
+        return memo[id(self)]
+
+    def new(self):
+        """An empty storage on the same device."""
+        return new_storage_on(self.on, 0)
+
+    def byteswap(self, dtype) -> None:
+        """Turn the order of the bytes in each element of that dtype around; in each half of a complex element."""
+        cdef size_t width = dtype.itemsize // (2 if dtype.is_complex else 1), i, k
+        cdef char held
+        if self.on is not None:
+            raise RuntimeError(f"byteswap(): the bytes of this storage are on {self.on.place}: copy them to the CPU first")
+        if self.length % width:
+            raise RuntimeError(f"byteswap(): the size of {self.length} bytes must be a multiple of {width}")
+        check_writes(self, "byteswap")
+        for i in range(0, self.length, width):
+            for k in range(width // 2):
+                held = self.data[i + k]
+                self.data[i + k] = self.data[i + width - 1 - k]
+                self.data[i + width - 1 - k] = held
+
+    def resizable(self) -> bool:
+        """Whether `resize_` works: for memory of the storage's own, which is neither shared, a file's, nor someone else's."""
+        return self.block >= 0 or (self.on is not None and self.on.blank)
+
+    def resize_(self, nbytes):
+        """Another number of bytes, in place: every tensor over this storage sees it.  Bytes that are added are not set.
+
+        Memory that a tensor may reach is never taken away: where the storage becomes shorter, tensors over it read what was
+        there or, where the system took whole pages back, zeros.  RuntimeError for memory that is not resizable.
+        """
+        cdef size_t wanted = bytes_wanted(nbytes, "resize_"), room, kept
+        cdef Storage larger
+        if not self.resizable():
+            raise RuntimeError("Trying to resize storage that is not resizable")
+        room = class_bytes(self.block) if self.block >= 0 else MOST_BYTES
+        if wanted > room:
+            larger = new_storage_on(self.on, wanted)
+            if self.on is None:
+                memcpy(larger.data, self.data, self.length)
+            elif self.length:
+                self.on.copy_within(larger.address, self.address, self.length)
+            trade(self, larger)
+            if self.exports:
+                self.owner = larger    # the former memory
+            return self
+        if self.on is None and wanted < self.length and room >= HUGE_PAGE:
+            kept = (wanted + PAGE - 1) // PAGE * PAGE
+            flambeau_unused(self.data + kept, room - kept)
+        self.length = wanted
+        return self
+
+    # places and kinds
+    def cpu(self):
+        """The bytes on the CPU: this storage where it is there already."""
+        return self if self.on is None else new_storage(self.length).copy_(self)
+
+    def to(self, *, device, non_blocking=False):
+        """The bytes on a device: this storage where it is there already."""
+        return provided["storage.elements"](self).to(device, non_blocking=non_blocking).untyped_storage()
+
+    def cuda(self, device=None, non_blocking=False):
+        """The bytes on a CUDA device."""
+        return provided["storage.elements"](self).cuda(device, non_blocking=non_blocking).untyped_storage()
+
+    def is_pinned(self, device=None) -> bool:
+        """Whether an accelerator copies from this memory directly."""
+        return provided["storage.elements"](self).is_pinned()
+
+    def pin_memory(self, device=None):
+        """A copy in pinned memory; TypeError for bytes that are not on the CPU."""
+        if self.on is not None:
+            raise TypeError(f"cannot pin '{display.public('UntypedStorage')}' on {self.on.place}: only CPU memory can be pinned")
+        return provided["storage.elements"](self).pin_memory().untyped_storage()
+
+    def type(self, dtype=None, non_blocking=False):
+        """The name of its class; with the name of a typed class or a class, the bytes converted as by `float` …."""
+        if dtype is None:
+            return display.public("UntypedStorage")
+        return provided["storage.typed"](self, dtype)
+
+    def _to(self, dtype):
+        """Each byte as an element of that dtype, in a `TypedStorage`."""
+        return provided["storage.typed"](self, dtype)
+
+    def double(self):
+        """The bytes as elements of float64, in a `TypedStorage`."""
+        return self._to(by_name["float64"])
+
+    def float(self):
+        """The bytes as elements of float32, in a `TypedStorage`."""
+        return self._to(by_name["float32"])
+
+    def half(self):
+        """The bytes as elements of float16, in a `TypedStorage`."""
+        return self._to(by_name["float16"])
+
+    def bfloat16(self):
+        """The bytes as elements of bfloat16, in a `TypedStorage`."""
+        return self._to(by_name["bfloat16"])
+
+    def long(self):
+        """The bytes as elements of int64, in a `TypedStorage`."""
+        return self._to(by_name["int64"])
+
+    def int(self):
+        """The bytes as elements of int32, in a `TypedStorage`."""
+        return self._to(by_name["int32"])
+
+    def short(self):
+        """The bytes as elements of int16, in a `TypedStorage`."""
+        return self._to(by_name["int16"])
+
+    def char(self):
+        """The bytes as elements of int8, in a `TypedStorage`."""
+        return self._to(by_name["int8"])
+
+    def byte(self):
+        """The bytes as elements of uint8, in a `TypedStorage`."""
+        return self._to(by_name["uint8"])
+
+    def bool(self):
+        """The bytes as elements of bool, in a `TypedStorage`."""
+        return self._to(by_name["bool"])
+
+    def complex_double(self):
+        """The bytes as elements of complex128, in a `TypedStorage`."""
+        return self._to(by_name["complex128"])
+
+    def complex_float(self):
+        """The bytes as elements of complex64, in a `TypedStorage`."""
+        return self._to(by_name["complex64"])
+
+    # memory of several processes
+    def is_shared(self) -> bool:
+        """Whether other processes can see this memory."""
+        if self.on is not None:
+            return self.on.type == "cuda"
+        return isinstance(self.owner, Mapping) and (<Mapping>self.owner).shared
+
+    def share_memory_(self):
+        """Move the bytes to shared memory, in place: every tensor over this storage sees it, other processes may.
+
+        Nothing happens to what is shared already, or on an accelerator.  NumPy arrays, slices and memoryviews that were made before
+        keep the old memory.  OutOfMemoryError with the bytes where the system has no room, RuntimeError where it has no more
+        descriptors.
+
+        >>> import flambeau
+        >>> t = flambeau.ones(3)
+        >>> t.untyped_storage().share_memory_().is_shared(), t.is_shared()
+        (True, True)
+        """
+        cdef Mapping mapping
+        cdef Storage made
+        if self.on is not None and self.on.blank:
+            raise NotImplementedError("share_memory_(): a storage on 'meta' has no bytes to share")
+        if self.on is not None or self.is_shared():
+            return self
+        check_room(self.length)
+        mapping = new_shared(self.data if self.length else NULL, self.length, "share_memory_")
+        made = storage_over(mapping)
+        trade(self, made)
+        if self.exports:
+            mapping.former = made
+        if "storage.shared" in provided:
+            provided["storage.shared"](self)
+        return self
+
+    @staticmethod
+    def _shared(nbytes) -> Storage:
+        """A new storage of zeros in shared memory."""
+        cdef size_t wanted = bytes_wanted(nbytes, "_shared")
+        cdef Storage made
+        check_room(wanted)
+        made = storage_over(new_shared(NULL, wanted, "_shared"))
+        if "storage.shared" in provided:
+            provided["storage.shared"](made)
+        return made
+
+    @staticmethod
+    def _of_descriptor(int fd, nbytes) -> Storage:
+        """The shared memory behind a descriptor, which belongs to the storage from now on; RuntimeError where it holds fewer bytes
+        or cannot be mapped, and then the descriptor is closed.
+        """
+        return storage_over(of_descriptor(fd, nbytes, "_of_descriptor"))
+
+    def _fd(self) -> int:
+        """The descriptor of shared memory, which stays the storage's; RuntimeError for other memory."""
+        cdef Mapping mapping = mapping_of(self, "_fd")
+        if mapping.descriptor < 0:  # whoever keeps it under a name has it
+            mapping.descriptor = mapping.keeper.descriptor()
+        return mapping.descriptor
+
+    def _keep(self, keeper) -> Storage:
+        """Let `keeper`, which has a duplicate, answer for the descriptor: `keeper.descriptor()` gives another one."""
+        cdef Mapping mapping = mapping_of(self, "_keep")
+        mapping.keeper = keeper
+        if mapping.descriptor >= 0:
+            close(mapping.descriptor)
+            mapping.descriptor = -1
+        return self
+
+    @property
+    def _keeper(self):
+        """Who keeps the shared memory under a name, None where nobody does."""
+        return mapping_of(self, "_keeper").keeper
+
+    @property
+    def filename(self):
+        """The name of the file that is mapped, None for other memory."""
+        return (<Mapping>self.owner).filename if isinstance(self.owner, Mapping) else None
+
+    @staticmethod
+    def from_file(filename, shared=False, nbytes=0) -> Storage:
+        """A file's bytes, mapped: read when they are first looked at.
+
+        Args:
+            filename: its path.
+            shared: whether writes go to the file, which is made, or made longer, where needed; else they stay in this process.
+            nbytes: how many bytes from the beginning; 0 is the whole file.
+
+        Raises:
+            RuntimeError: the file cannot be opened, or is shorter than nbytes and not `shared`.
+            OutOfMemoryError: the disk has no room.
+
+        Who makes the file shorter while it is mapped ends this process when it looks at what is gone.
+        """
+        return storage_over(of_file(filename, shared, nbytes, "from_file"))
+
+    @staticmethod
+    def from_buffer(buffer, byte_order=None, count=-1, offset=0, *, dtype=None) -> Storage:
+        """A copy of the bytes of an object with the buffer protocol.
+
+        Args:
+            byte_order: "native", "little" or "big": that of the elements in the buffer, needed for dtypes of several bytes.
+            count: how many elements of `dtype`; -1 is all from `offset`, in bytes, on.
+            dtype: of the elements, by default uint8.
+
+        Raises:
+            ValueError: no such byte order, or a range that the buffer does not have.
+            TypeError: `buffer` is none.
+
+        >>> import flambeau
+        >>> flambeau.UntypedStorage.from_buffer(b"\\x01\\x02", "big", dtype=flambeau.int16).tolist()
+        [2, 1]
+        """
+        cdef Storage made
+        width = 1 if dtype is None else dtype.itemsize
+        if byte_order is None and width > 1:
+            raise TypeError("from_buffer(): argument 'byte_order' is needed for a dtype of several bytes")
+        if byte_order not in (None, "native", "little", "big"):
+            raise ValueError(f"invalid byte_order '{byte_order}' (expected 'big', 'little', or 'native')")
+        raw = memoryview(buffer).cast("B")
+        if not 0 <= offset <= len(raw) or (count < 0 and (len(raw) - offset) % width):
+            raise ValueError(f"from_buffer(): buffer size ({len(raw)}) must be a multiple of element size ({width}), and offset "
+                             f"({offset}) lie in it")
+        wanted = len(raw) - offset if count < 0 else count * width
+        if offset + wanted > len(raw):
+            raise ValueError(f"from_buffer(): buffer has only {(len(raw) - offset) // width} elements after offset {offset}, but "
+                             f"specified a size of {count}")
+        made = new_storage(wanted)
+        memoryview(made)[:] = raw[offset:offset + wanted]
+        if width > 1 and byte_order not in ("native", sys.byteorder):
+            made.byteswap(dtype)
+        return made
+
+    # PyTorch's names of these
+    def _share_fd_cpu_(self) -> tuple:
+        """The descriptor of the memory, which is shared first, and its bytes; the descriptor stays the storage's."""
+        return self.share_memory_()._fd(), self.length
+
+    @staticmethod
+    def _new_shared_fd_cpu(fd, size) -> Storage:
+        """The shared memory behind a descriptor, which is duplicated."""
+        if isinstance(fd, bool) or not isinstance(fd, int) or not 0 <= fd < 1 << 31:
+            raise RuntimeError(f"_new_shared_fd_cpu(): a descriptor expected, got {fd!r}")
+        try:
+            duplicate = os.dup(fd)
+        except OSError as error:
+            raise RuntimeError(f"_new_shared_fd_cpu(): could not duplicate a shared memory file descriptor: {error}") from None
+        return Storage._of_descriptor(duplicate, size)
+
+    def _share_filename_cpu_(self) -> tuple:
+        """Who keeps the memory, which is shared first, the name it has there, and its bytes."""
+        return provided["storage.by_name"]("share", self)
+
+    @staticmethod
+    def _new_shared_filename_cpu(manager, handle, size) -> Storage:
+        """The shared memory that `manager` keeps under a name."""
+        return provided["storage.by_name"]("of_name", manager, handle, size)
+
+    @staticmethod
+    def _new_using_filename_cpu(size) -> Storage:
+        """A new storage of zeros in shared memory that is kept under a name."""
+        made = Storage._shared(size)
+        made._share_filename_cpu_()
+        return made
+
+    @staticmethod
+    def _new_using_fd_cpu(size) -> Storage:
+        """A new storage of zeros in shared memory."""
+        return Storage._shared(size)
+
+    @staticmethod
+    def _new_shared(size, *, device="cpu") -> Storage:
+        """A new storage of zeros in shared memory; on an accelerator, in its memory."""
+        return Storage._shared(size) if str(device) == "cpu" else Storage(size, device=device)
 
 
 def storage_from_address(address: int, nbytes: int, owner, writable: bool = True) -> Storage:

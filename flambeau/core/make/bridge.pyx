@@ -102,6 +102,7 @@ cdef object as_array(TensorBase t):
     else:
         arguments = (shape, <object>numpy_dtypes[t.code], t.storage, t.offset * t.width,
                      tuple([t.strides[d] * t.width for d in range(t.rank)]))
+    t.storage.exports += 1                 # the array releases the buffer at once, and keeps its address
     return new_ndarray(<PyTypeObject*>ndarray, arguments, NULL)
 
 
@@ -334,13 +335,25 @@ cdef int describe(TensorBase t, DLTensor* to, int64_t* room) except -1:
     return 0
 
 
+cdef void* lend(Storage storage) noexcept:
+    """The storage, for a capsule that knows its address."""
+    Py_INCREF(storage)
+    storage.exports += 1
+    return <void*>storage
+
+
+cdef void take_back(void* storage) noexcept:
+    (<Storage>storage).exports -= 1
+    Py_DECREF(<object>storage)
+
+
 cdef void delete_managed(DLManagedTensor* m) noexcept with gil:
-    Py_DECREF(<object>m.manager_ctx)
+    take_back(m.manager_ctx)
     free(m)
 
 
 cdef void delete_versioned(DLManagedTensorVersioned* m) noexcept with gil:
-    Py_DECREF(<object>m.manager_ctx)
+    take_back(m.manager_ctx)
     free(m)
 
 
@@ -393,16 +406,14 @@ def __dlpack__(TensorBase self not None, *, stream=None, max_version=None, dl_de
             raise MemoryError
         v.major, v.minor = 1, 0
         v.flags = (0 if t.storage.writable else DL_READ_ONLY) | (DL_IS_COPIED if copy else 0)
-        v.manager_ctx, v.deleter = <void*>t.storage, delete_versioned
+        v.manager_ctx, v.deleter = lend(t.storage), delete_versioned
         describe(t, &v.dl_tensor, <int64_t*>(v + 1))
-        Py_INCREF(t.storage)
         return PyCapsule_New(v, "dltensor_versioned", drop_capsule)
     m = <DLManagedTensor*>malloc(sizeof(DLManagedTensor) + 2 * t.rank * sizeof(int64_t))
     if m == NULL:
         raise MemoryError
-    m.manager_ctx, m.deleter = <void*>t.storage, delete_managed
+    m.manager_ctx, m.deleter = lend(t.storage), delete_managed
     describe(t, &m.dl_tensor, <int64_t*>(m + 1))
-    Py_INCREF(t.storage)
     return PyCapsule_New(m, "dltensor", drop_capsule)
 
 

@@ -8,7 +8,7 @@ from ..base.dtypes cimport CATEGORY, dtype_of, as_dtype, size_from
 from ..base.dtypes import cpu_device as _cpu_device
 from ..base.device cimport Device, default_place, device_for, placing
 from ..base import display
-from ..base.formats import layout, memory_format
+from ..base.formats import layout, memory_format, strided
 from ..base.tensor cimport TensorBase, MAX_DIMS, as_int, as_size, new_tensor_on, new_strided_on
 from ..call.operation cimport Op, prepare_op, make_callable
 from ..call.signature cimport MAX_BOUND, Signature
@@ -77,6 +77,9 @@ cdef int read_option(str who, object key, object value, Options* o) except -1:
     elif key == "layout":
         if value is not None and not isinstance(value, layout):
             raise TypeError(f"{who}(): argument 'layout' must be {display.public('layout')}, not {type(value).__name__}")
+        if value is not None and value is not strided:
+            raise NotImplementedError(f"{who}(): layout={value} is not available: make a sparse tensor with "
+                                      f"{display.public('sparse_coo_tensor')}")
     elif key == "pin_memory":
         o.pinned = bool(value)
     else:

@@ -26,7 +26,6 @@ cdef TensorBase summed(TensorBase grad, object sizes, str who, int place):
 
 cdef int accumulate(TensorBase leaf, TensorBase grad, bint create_graph) except -1:
     """leaf.grad += grad, taking over the gradient's memory where nobody else has it."""
-    cdef TensorBase mine
     if not same_shape(leaf, grad):
         return accumulate(leaf, fitted(grad, leaf.shape, "AccumulateGrad"), create_graph)
     if leaf.grad_ is None:
@@ -40,6 +39,5 @@ cdef int accumulate(TensorBase leaf, TensorBase grad, bint create_graph) except 
     elif create_graph:
         leaf.grad_ = late.binary(operator_for(OP_ADD), leaf.grad_, grad)
     else:
-        mine = <TensorBase>leaf.grad_
-        late.binary(operator_for(OP_IADD), mine, grad)
+        leaf.grad_ = late.binary(operator_for(OP_IADD), leaf.grad_, grad)   # another tensor where a sparse one becomes dense
     return 0

@@ -932,6 +932,7 @@ def set_(TensorBase input not None, source=None, storage_offset=0, size=None, st
     if source is not None:
         if isinstance(source, TensorBase):
             source = (<TensorBase>source).storage
+        source = getattr(source, "_untyped_storage", source)    # of a TypedStorage
         if not isinstance(source, Storage):
             raise TypeError(f"set_(): argument 'source' must be Tensor or UntypedStorage, not {type(source).__name__}")
         made.storage = <Storage>source

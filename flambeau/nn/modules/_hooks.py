@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from .module import Module
 
 __all__ = [
+    "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",
     "register_module_full_backward_hook",
     "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
 ]
 
 
@@ -38,9 +42,32 @@ class _GlobalHooks:
         self._forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
         self._backward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
         self._backward_hooks: OrderedDict[int, Callable] = OrderedDict()
+        self._is_full_backward_hook: bool | None = None
+        self.registration: dict[str, OrderedDict[int, Callable]] = {
+            "parameter": OrderedDict(),
+            "buffer": OrderedDict(),
+            "module": OrderedDict(),
+        }
+
+    def registered(self, kind: str, module: Any, name: str, value: Any) -> Any:
+        """What hooks make of a parameter, buffer or child that a module is about to register under a name."""
+        for hook in self.registration[kind].values():
+            replaced = hook(module, name, value)
+            if replaced is not None:
+                value = replaced
+        return value
 
 
-_everywhere = _GlobalHooks()
+everywhere = _GlobalHooks()
+
+
+def _choose_kind(owner: Any, full: bool, where: str) -> None:
+    """All backward hooks are of one kind: of the module's own gradients (full), or of its last operation's."""
+    if owner._backward_hooks and owner._is_full_backward_hook is not full:
+        raise RuntimeError(
+            f"Cannot use both regular backward hooks and full backward hooks {where}. Please use only one of them."
+        )
+    owner._is_full_backward_hook = full
 
 
 def add_hook(hooks: OrderedDict, hook: Callable, prepend: bool = False, **flags: Any) -> RemovableHandle:
@@ -55,6 +82,105 @@ def add_hook(hooks: OrderedDict, hook: Callable, prepend: bool = False, **flags:
     if prepend:
         hooks.move_to_end(handle.id, last=False)
     return handle
+
+
+class HooksMixin:
+    """The part of `Module` that takes hooks around its call."""
+
+    _hooked: bool
+    _is_full_backward_hook: bool | None
+    _forward_pre_hooks: OrderedDict[int, Callable]
+    _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
+    _forward_hooks: OrderedDict[int, Callable]
+    _forward_hooks_with_kwargs: OrderedDict[int, bool]
+    _forward_hooks_always_called: OrderedDict[int, bool]
+    _backward_pre_hooks: OrderedDict[int, Callable]
+    _backward_hooks: OrderedDict[int, Callable]
+
+    def _look_for_hooks(self) -> None:
+        """Have calls look at hooks from now on if there are any, and else not."""
+        self.__dict__.pop("_hooked", None)
+        if self._forward_pre_hooks or self._forward_hooks or self._backward_pre_hooks or self._backward_hooks:
+            self._hooked = True
+
+    def register_forward_pre_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, args)` before every `forward`; it may return new arguments.
+
+        Args:
+            hook: returns None, or the new positional arguments: a tuple, or one value that is no tuple. With
+                `with_kwargs` it is called as `hook(module, args, kwargs)` and returns None or a pair of both.
+            prepend: whether it comes before the hooks registered so far, not after them.
+            with_kwargs: whether it is given the keyword arguments.
+        """
+        self._hooked = True
+        with_kwargs_flag = (self._forward_pre_hooks_with_kwargs, with_kwargs)
+        return add_hook(self._forward_pre_hooks, hook, prepend, with_kwargs=with_kwargs_flag)
+
+    def register_forward_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, args, output)` after every `forward`; it may return a new output.
+
+        Args:
+            hook: returns None, or what replaces the output. With `with_kwargs` it is called as
+                `hook(module, args, kwargs, output)`.
+            prepend: whether it comes before the hooks registered so far, not after them.
+            with_kwargs: whether it is given the keyword arguments.
+            always_call: whether it is called, with the output None, even if `forward` or a hook raises.
+        """
+        self._hooked = True
+        return add_hook(
+            self._forward_hooks,
+            hook,
+            prepend,
+            with_kwargs=(self._forward_hooks_with_kwargs, with_kwargs),
+            always_call=(self._forward_hooks_always_called, always_call),
+        )
+
+    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs are
+        computed.
+
+        `grad_input` has an entry for each positional argument, `grad_output` for each output: a tensor, or
+        None for what is no tensor (and for outputs without a gradient). If no input needs a gradient the hook
+        is called with those of the outputs, and all of `grad_input` is None. Inputs and outputs must not be
+        changed in place.
+
+        Args:
+            hook: returns None, or a tuple that replaces `grad_input`.
+            prepend: whether it comes before the hooks registered so far, not after them.
+        """
+        _choose_kind(self, True, "on a single Module")
+        self._hooked = True
+        return add_hook(self._backward_hooks, hook, prepend)
+
+    def register_backward_hook(self, hook: Callable) -> RemovableHandle:
+        """Call `hook(module, grad_input, grad_output)` when the last operation of `forward` is differentiated; deprecated.
+
+        `grad_input` are the gradients of what that one operation read, which need not be the module's inputs. Use
+        `register_full_backward_hook`.
+
+        Args:
+            hook: returns None, or a tuple that replaces `grad_input`.
+
+        Raises:
+            RuntimeError: the module has a full backward hook.
+        """
+        _choose_kind(self, False, "on a single Module")
+        self._hooked = True
+        return add_hook(self._backward_hooks, hook)
+
+    def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Call `hook(module, grad_output)` when the gradients of the module's outputs are known.
+
+        Args:
+            hook: returns None, or a tuple that replaces `grad_output`.
+            prepend: whether it comes before the hooks registered so far, not after them.
+        """
+        self._hooked = True
+        return add_hook(self._backward_pre_hooks, hook, prepend)
 
 
 def call_with_hooks(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -72,7 +198,12 @@ def call_with_hooks(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
             replaced = _run_forward_hook(owner, key, hook, module, args, kwargs, result)
             if replaced is not None:
                 result = replaced
-        return result if backward is None else backward.watch_outputs(result)
+        if backward is not None:
+            result = backward.watch_outputs(result)
+        old = _backward_hooks(module, full=False)
+        if old:
+            _watch_last_operation(module, old, args, result)
+        return result
     except Exception:
         for owner, key, hook in _forward_hooks(module):
             if key in owner._forward_hooks_always_called and key not in called:
@@ -92,14 +223,14 @@ def call_with_hooks(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
 def _forward_hooks(module: Module) -> list[tuple[Module | _GlobalHooks, int, Callable]]:
     """The forward hooks that apply now, as a list, since a hook may remove itself."""
     return [
-        (owner, key, hook) for owner in (_everywhere, module) for key, hook in owner._forward_hooks.items()
+        (owner, key, hook) for owner in (everywhere, module) for key, hook in owner._forward_hooks.items()
     ]
 
 
 def _run_forward_pre_hooks(
     module: Module, args: tuple, kwargs: dict[str, Any]
 ) -> tuple[tuple, dict[str, Any]]:
-    for owner in (_everywhere, module):
+    for owner in (everywhere, module):
         for key, hook in list(owner._forward_pre_hooks.items()):
             if key in owner._forward_pre_hooks_with_kwargs:
                 replaced = hook(module, args, kwargs)
@@ -131,6 +262,64 @@ def _run_forward_hook(
     return hook(module, args, result)
 
 
+def _backward_hooks(module: Module, full: bool) -> list[Callable]:
+    """The backward hooks of that kind that apply now."""
+    return [
+        hook
+        for owner in (everywhere, module)
+        if owner._is_full_backward_hook is full
+        for hook in owner._backward_hooks.values()
+    ]
+
+
+def _watch_last_operation(module: Module, hooks: list[Callable], args: tuple, result: Any) -> None:
+    """Have old backward hooks called with the gradients of the operation that made the (first) output."""
+    first = result
+    while not isinstance(first, Tensor):
+        if isinstance(first, dict):
+            first = next(value for value in first.values() if isinstance(value, Tensor))
+        else:
+            first = first[0]
+    node = first.grad_fn
+    if node is None:
+        return
+    for hook in hooks:
+        node.register_hook(BoundHook(hook, module))
+    why = _what_is_missed(args, result, node)
+    if why is not None:
+        warnings.warn(
+            f"Using a non-full backward hook when {why} is deprecated and will be removed in future versions. This hook "
+            "will be missing some gradients. Please use register_full_backward_hook to get the documented behavior.",
+            FutureWarning,
+            stacklevel=4,
+        )
+
+
+def _what_is_missed(args: tuple, result: Any, node: Any) -> str | None:
+    """Why the gradients of the last operation are not those of the module, or None where they are."""
+    results = (result,) if isinstance(result, Tensor) else result
+    if not (isinstance(results, tuple) and all(isinstance(r, Tensor) for r in results)):
+        return "a Module does not return a single Tensor or a tuple of Tensors"
+    if not all(isinstance(a, Tensor) for a in args):
+        return "a Module does not take as input a single Tensor or a tuple of Tensors"
+    nodes = {r.grad_fn for r in results if r.grad_fn is not None}
+    if nodes != {node}:
+        return "outputs are generated by different autograd Nodes"
+    if {a.grad_fn for a in args if a.grad_fn is not None} != {n for n, _ in node.next_functions}:
+        return "the forward contains multiple autograd Nodes"
+    return None
+
+
+class BoundHook:
+    """A hook called with its module first; unlike a `partial`, it is copied and pickled along with the module."""
+
+    def __init__(self, hook: Callable, module: object) -> None:
+        self.hook, self.module = hook, module
+
+    def __call__(self, *args: Any) -> Any:
+        return self.hook(self.module, *args)
+
+
 class _BackwardHooks:
     """The backward hooks of one call of a module.
 
@@ -151,8 +340,8 @@ class _BackwardHooks:
     @classmethod
     def of(cls, module: Module) -> _BackwardHooks | None:
         """The hooks that apply to `module` at this moment, or None where there are none."""
-        pre_hooks = [*_everywhere._backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
-        hooks = [*_everywhere._backward_hooks.values(), *module._backward_hooks.values()]
+        pre_hooks = [*everywhere._backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
+        hooks = _backward_hooks(module, full=True)
         return cls(module, pre_hooks, hooks) if pre_hooks or hooks else None
 
     def watch_inputs(self, args: tuple) -> tuple:
@@ -289,7 +478,7 @@ def register_module_forward_pre_hook(hook: Callable[[Module, tuple], Any]) -> Re
     Such hooks come before the module's own ones.
     """
     _switch_on()
-    return add_hook(_everywhere._forward_pre_hooks, hook)
+    return add_hook(everywhere._forward_pre_hooks, hook)
 
 
 def register_module_forward_hook(
@@ -302,10 +491,10 @@ def register_module_forward_hook(
     """
     _switch_on()
     return add_hook(
-        _everywhere._forward_hooks,
+        everywhere._forward_hooks,
         hook,
-        with_kwargs=(_everywhere._forward_hooks_with_kwargs, with_kwargs),
-        always_call=(_everywhere._forward_hooks_always_called, always_call),
+        with_kwargs=(everywhere._forward_hooks_with_kwargs, with_kwargs),
+        always_call=(everywhere._forward_hooks_always_called, always_call),
     )
 
 
@@ -314,13 +503,45 @@ def register_module_full_backward_pre_hook(hook: Callable[[Module, tuple], Any])
     method.
     """
     _switch_on()
-    return add_hook(_everywhere._backward_pre_hooks, hook)
+    return add_hook(everywhere._backward_pre_hooks, hook)
 
 
 def register_module_full_backward_hook(hook: Callable[[Module, tuple, tuple], Any]) -> RemovableHandle:
     """Call `hook(module, grad_input, grad_output)` when the gradients of any module's inputs are known.
 
     See `Module.register_full_backward_hook`.
+
+    Raises:
+        RuntimeError: there is a hook of `register_module_backward_hook`.
     """
+    _choose_kind(everywhere, True, "as a global Module hook")
     _switch_on()
-    return add_hook(_everywhere._backward_hooks, hook)
+    return add_hook(everywhere._backward_hooks, hook)
+
+
+def register_module_backward_hook(hook: Callable[[Module, tuple, tuple], Any]) -> RemovableHandle:
+    """Call `hook(module, grad_input, grad_output)` when the last operation of any module's forward is differentiated.
+
+    Deprecated; see `Module.register_backward_hook`.
+
+    Raises:
+        RuntimeError: there is a hook of `register_module_full_backward_hook`.
+    """
+    _choose_kind(everywhere, False, "as a global Module hook")
+    _switch_on()
+    return add_hook(everywhere._backward_hooks, hook)
+
+
+def register_module_parameter_registration_hook(hook: Callable[[Module, str, Any], Any]) -> RemovableHandle:
+    """Call `hook(module, name, parameter)` before any module registers a parameter; it may return another one."""
+    return add_hook(everywhere.registration["parameter"], hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable[[Module, str, Any], Any]) -> RemovableHandle:
+    """Call `hook(module, name, buffer)` before any module registers a buffer; it may return another one."""
+    return add_hook(everywhere.registration["buffer"], hook)
+
+
+def register_module_module_registration_hook(hook: Callable[[Module, str, Any], Any]) -> RemovableHandle:
+    """Call `hook(module, name, submodule)` before any module registers a submodule; it may return another one."""
+    return add_hook(everywhere.registration["module"], hook)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from ..._tensor import Tensor
 from ...autograd.grad_mode import no_grad
 from ...utils.hooks import RemovableHandle
-from ..parameter import Parameter
-from ._hooks import add_hook
+from ..parameter import Parameter, is_lazy
+from ._hooks import BoundHook, add_hook
 
 _EXTRA_STATE_KEY = "_extra_state"
 
@@ -26,18 +26,6 @@ class _IncompatibleKeys(NamedTuple):
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
         return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
-
-
-class _BoundHook:
-    """A hook called with its module first; unlike a `partial`, it is copied and pickled along with the
-    module.
-    """
-
-    def __init__(self, hook: Callable, module: object) -> None:
-        self.hook, self.module = hook, module
-
-    def __call__(self, *args: Any) -> Any:
-        return self.hook(self.module, *args)
 
 
 class StateDictMixin:
@@ -121,7 +109,7 @@ class StateDictMixin:
         this.
         """
         for name, tensor in self._persistent_tensors():
-            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+            destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
         if type(self).get_extra_state is not StateDictMixin.get_extra_state:
             destination[prefix + _EXTRA_STATE_KEY] = self.get_extra_state()
 
@@ -249,6 +237,15 @@ class StateDictMixin:
                 f'While copying the parameter named "{key}", expected flambeau.Tensor or Tensor-like object '
                 f"from checkpoint but received {type(value)}"
             )
+        if is_lazy(value):
+            if is_lazy(tensor):
+                return None  # there is nothing to copy yet
+            return (
+                f"{key} is an uninitialized parameter in the checkpoint: call the lazy module that was saved once before "
+                f"saving it; the shape in current model is {tensor.shape}."
+            )
+        if is_lazy(tensor):  # this gives it its shape
+            tensor.materialize(value.shape)  # type: ignore[attr-defined]
         if tensor.dim() == 0 and tuple(value.shape) == (1,):  # how old checkpoints hold a scalar
             value = value[0]
         if value.shape != tensor.shape:
@@ -316,7 +313,7 @@ class StateDictMixin:
     def _register_load_state_dict_pre_hook(
         self, hook: Callable, with_module: bool = False
     ) -> RemovableHandle:
-        return add_hook(self._load_state_dict_pre_hooks, _BoundHook(hook, self) if with_module else hook)
+        return add_hook(self._load_state_dict_pre_hooks, BoundHook(hook, self) if with_module else hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
         """Call `hook(module, incompatible_keys)` after the module is loaded; it may change the two lists in

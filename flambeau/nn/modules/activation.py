@@ -5,12 +5,17 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from ..._lazily import lazily
 from ..._tensor import Tensor
 from ...core.make.create import empty
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
 from .module import Module
+
+__getattr__, __dir__ = lazily(
+    __name__, names={"MultiheadAttention": ".attention", "NonDynamicallyQuantizableLinear": ".linear"}
+)
 
 __all__ = [
     "CELU",

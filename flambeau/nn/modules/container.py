@@ -5,6 +5,7 @@ ParameterDict.
 from __future__ import annotations
 
 import operator
+import warnings
 from collections import OrderedDict
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from itertools import chain
@@ -12,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..._tensor import Tensor
 from ..parameter import Parameter
-from .module import Module, _indent
+from .module import Module, _addindent
 
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+__all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
 
 def _position(index: int, size: int) -> int:
@@ -26,6 +27,20 @@ def _position(index: int, size: int) -> int:
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of range")
     return index % size
+
+
+class Container(Module):
+    """A Module made of the named modules, of the time before every Module could hold others; it warns when it is made."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        warnings.warn(
+            "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. Subclass that instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        super().__init__()
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 class _ModuleSequence(Module):
@@ -203,7 +218,7 @@ class ModuleList(_ModuleSequence):
         if not runs:
             return f"{self._get_name()}()"
         lines = [
-            _indent(
+            _addindent(
                 f"({first}): {text}" if first == last else f"({first}-{last}): {last - first + 1} x {text}"
             )
             for first, last, text in runs

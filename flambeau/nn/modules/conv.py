@@ -6,12 +6,22 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from ..._lazily import lazily
 from ..._tensor import Tensor
 from ...core.make.create import empty
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
 from .module import Module
+
+_LAZY = (
+    *("LazyConv1d", "LazyConv2d", "LazyConv3d"),
+    *("LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d", "_LazyConvXdMixin"),
+)
+_HELPERS = ("_pair", "_reverse_repeat_tuple", "_single", "_triple")
+__getattr__, __dir__ = lazily(
+    __name__, names={**dict.fromkeys(_LAZY, ".lazy"), **dict.fromkeys(_HELPERS, ".utils")}
+)
 
 __all__ = [
     "Conv1d",
@@ -75,12 +85,7 @@ class _ConvNd(Module):
             if padding == "same" and any(s != 1 for s in self.stride):
                 raise ValueError("padding='same' is not supported for strided convolutions")
 
-        channels = (
-            (in_channels, out_channels // groups)
-            if self.transposed
-            else (out_channels, in_channels // groups)
-        )
-        self.weight = Parameter(empty((*channels, *self.kernel_size), device=device, dtype=dtype))
+        self.weight = Parameter(empty(self._weight_shape(), device=device, dtype=dtype))
         if bias:
             self.bias = Parameter(empty(out_channels, device=device, dtype=dtype))
         else:
@@ -89,6 +94,11 @@ class _ConvNd(Module):
 
     def _per_dim(self, value: _size_t) -> tuple[int, ...]:
         return tuple(value) if isinstance(value, Iterable) else (value,) * self._spatial
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        if self.transposed:
+            return self.in_channels, self.out_channels // self.groups, *self.kernel_size
+        return self.out_channels, self.in_channels // self.groups, *self.kernel_size
 
     def reset_parameters(self) -> None:
         """Draw new parameters."""
@@ -230,7 +240,7 @@ class Conv3d(_Conv):
         return self._convolve(F.conv3d, input)
 
 
-class _ConvTranspose(_ConvNd):
+class _ConvTransposeNd(_ConvNd):
     transposed = True
 
     def __init__(
@@ -306,7 +316,7 @@ class _ConvTranspose(_ConvNd):
         return [size - low for low, size in zip(smallest, wanted, strict=True)]
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(_ConvTransposeNd):
     """The gradient of a `Conv1d` with respect to its input, as a layer: (N, C_in, L) to (N, C_out, L_out).
 
     L_out = (L - 1)·stride - 2·padding + dilation·(kernel_size - 1) + output_padding + 1. `weight` has the
@@ -335,7 +345,7 @@ class ConvTranspose1d(_ConvTranspose):
         return self._convolve_transposed(F.conv_transpose1d, input, output_size)
 
 
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(_ConvTransposeNd):
     """The gradient of a `Conv2d` with respect to its input, as a layer; see `ConvTranspose1d`.
 
     >>> import flambeau
@@ -351,7 +361,7 @@ class ConvTranspose2d(_ConvTranspose):
         return self._convolve_transposed(F.conv_transpose2d, input, output_size)
 
 
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(_ConvTransposeNd):
     """The gradient of a `Conv3d` with respect to its input, as a layer; see `ConvTranspose1d`."""
 
     _spatial = 3

@@ -6,14 +6,21 @@ All take `reduction`: 'mean' (the default), 'sum', or 'none' for one loss an ele
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..._lazily import lazily
 from ..._tensor import Tensor
 from ...operations.neural.losses import legacy_reduction
 from .. import functional as F
 from .distance import PairwiseDistance
 from .module import Module
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    names=dict.fromkeys(("LinearCrossEntropyLoss", "LinearCrossEntropyOptions"), ".linear_cross_entropy"),
+)
 
 __all__ = [
     "BCELoss",
@@ -32,6 +39,7 @@ __all__ = [
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "NLLLoss",
+    "NLLLoss2d",
     "PoissonNLLLoss",
     "SmoothL1Loss",
     "SoftMarginLoss",
@@ -236,6 +244,26 @@ class KLDivLoss(_Loss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+
+
+class NLLLoss2d(NLLLoss):
+    """`NLLLoss` under its old name; it warns when it is made."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        warnings.warn(
+            "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement and see "
+            "https://pytorch.org/docs/main/nn.html#torch.nn.NLLLoss for more details.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        super().__init__(weight, size_average, ignore_index, reduce, reduction)
 
 
 class PoissonNLLLoss(_Loss):

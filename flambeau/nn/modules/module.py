@@ -7,31 +7,37 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..._tensor import Tensor
-from ...autograd.grad_mode import no_grad
-from ...core.base import dtypes
 from ...core.call.module import call, quicken
-from ...core.make.create import empty_like
-from ...utils.hooks import RemovableHandle
 from ..parameter import Buffer, Parameter
+from ._convert import ConversionMixin
 from ._hooks import (
-    add_hook,
+    HooksMixin,
     call_with_hooks,
+    everywhere,
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
     register_module_forward_hook,
     register_module_forward_pre_hook,
     register_module_full_backward_hook,
     register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
 )
-from ._state import StateDictMixin
+from ._state import StateDictMixin, _IncompatibleKeys  # noqa: F401  found here by other people
 
 if TYPE_CHECKING:
     from typing import Self
 
 __all__ = [
     "Module",
+    "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",
     "register_module_full_backward_hook",
     "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
 ]
 
 
@@ -40,8 +46,8 @@ def _typename(value: object) -> str:
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _indent(text: str) -> str:
-    return text.replace("\n", "\n  ")
+def _addindent(s_: str, numSpaces: int = 2) -> str:  # noqa: N803  called so in the reprs of other people's modules
+    return s_.replace("\n", "\n" + " " * numSpaces)
 
 
 def _members() -> dict[str, Any]:
@@ -53,6 +59,7 @@ def _members() -> dict[str, Any]:
         "_modules": {},
         "_backward_pre_hooks": OrderedDict(),
         "_backward_hooks": OrderedDict(),
+        "_is_full_backward_hook": None,
         "_forward_hooks": OrderedDict(),
         "_forward_hooks_with_kwargs": OrderedDict(),
         "_forward_hooks_always_called": OrderedDict(),
@@ -65,11 +72,7 @@ def _members() -> dict[str, Any]:
     }
 
 
-# Those of them that a call looks at.
-_CALLED = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
-
-
-class Module(StateDictMixin):
+class Module(StateDictMixin, ConversionMixin, HooksMixin):
     """A piece of a network: its parameters, its buffers, the modules it is made of, and a `forward`.
 
     A subclass calls `super().__init__()`, assigns `Parameter`s, `Buffer`s and other modules as attributes,
@@ -129,8 +132,7 @@ class Module(StateDictMixin):
             object.__setattr__(self, name, value)
         for name, made in _members().items():
             self.__dict__.setdefault(name, made)
-        if any(self.__dict__[name] for name in _CALLED):
-            self._hooked = True
+        self._look_for_hooks()
 
     # ------------------------------------------------------------------ the call
 
@@ -182,14 +184,14 @@ class Module(StateDictMixin):
             self._parameters[name] = None
         elif isinstance(value, Module):
             self._forget(name, keep="_modules")
-            self._modules[name] = value
+            self._modules[name] = everywhere.registered("module", self, name, value)
         elif name in self._modules:
             if value is not None:
                 raise TypeError(
                     f"cannot assign '{_typename(value)}' as child module '{name}' "
                     "(flambeau.nn.Module or None expected)"
                 )
-            self._modules[name] = None
+            self._modules[name] = everywhere.registered("module", self, name, None)
         elif isinstance(value, Buffer):
             self.register_buffer(name, value, value.persistent)
         elif name in self._buffers:
@@ -198,7 +200,7 @@ class Module(StateDictMixin):
                     f"cannot assign '{_typename(value)}' as buffer '{name}' "
                     "(flambeau.nn.Buffer, flambeau.Tensor or None expected)"
                 )
-            self._buffers[name] = value
+            self._buffers[name] = everywhere.registered("buffer", self, name, value)
         else:
             object.__setattr__(self, name, value)
 
@@ -263,6 +265,7 @@ class Module(StateDictMixin):
                     f"explicitly. To express '{name}' as a function of another Tensor, compute the value in "
                     "the forward() method."
                 )
+            param = everywhere.registered("parameter", self, name, param)
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -284,7 +287,7 @@ class Module(StateDictMixin):
                 f"cannot assign '{_typename(tensor)}' object to buffer '{name}' "
                 "(flambeau.Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = everywhere.registered("buffer", self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -300,7 +303,7 @@ class Module(StateDictMixin):
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{_typename(module)} is not a Module subclass")
         self._check_new_name("module", name, "_modules")
-        self._modules[name] = module
+        self._modules[name] = everywhere.registered("module", self, name, module)
 
     def register_module(self, name: str, module: Module | None) -> None:
         """The same as `add_module`."""
@@ -514,166 +517,15 @@ class Module(StateDictMixin):
                     grad.requires_grad_(False)
                 grad.zero_()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replace every parameter's and gradient's data, and every buffer, by `fn` of it. Parameters stay the
-        same objects.
-        """
-        if recurse:
-            for module in self.children():
-                module._apply(fn)
-        for parameter in self._parameters.values():
-            if parameter is None:
-                continue
-            grad = parameter.grad
-            with no_grad():
-                data = fn(parameter)
-                grad_data: Any = None if grad is None else fn(grad)
-            parameter.data = data
-            if grad is not None:
-                grad.data = grad_data
-        for name, buffer in self._buffers.items():
-            if buffer is not None:
-                self._buffers[name] = fn(buffer)
-        return self
-
-    def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Move and convert all parameters and buffers in place, and return the module.
-
-        Called as `to(device=None, dtype=None, non_blocking=False)`, `to(dtype, non_blocking=False)`,
-        `to(tensor, non_blocking=False)` for that tensor's device and dtype, or with `memory_format=` for 4-
-        and 5-dimensional ones. A dtype applies to floating and complex tensors only; others are just moved.
-
-        Raises:
-            TypeError: the dtype is neither floating nor complex, or the arguments fit none of these forms.
-
-        >>> import flambeau
-        >>> flambeau.nn.Linear(2, 2).to(flambeau.float64).weight.dtype
-        flambeau.float64
-        """
-        device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
-        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-            raise TypeError(
-                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
-            )
-
-        def convert(tensor: Tensor) -> Tensor:
-            wanted: dict[str, Any] = {"non_blocking": non_blocking}
-            if device is not None:
-                wanted["device"] = device
-            if dtype is not None and (tensor.is_floating_point() or tensor.is_complex()):
-                wanted["dtype"] = dtype
-            if memory_format is not None and tensor.dim() in (4, 5):
-                wanted["memory_format"] = memory_format
-            try:
-                return tensor.to(**wanted)
-            except NotImplementedError as error:
-                if not tensor.is_meta:
-                    raise
-                raise NotImplementedError(
-                    f"{error} Please use Module.to_empty() instead of Module.to() when moving module from meta to a "
-                    "different device."
-                ) from None
-
-        return self._apply(convert)
-
-    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
-        """Move all parameters and buffers to `device` without copying what is in them."""
-        return self._apply(lambda tensor: empty_like(tensor, device=device), recurse=recurse)
-
-    def cpu(self) -> Self:
-        """Move all parameters and buffers to the CPU."""
-        return self._apply(lambda tensor: tensor.cpu())
-
-    def cuda(self, device: Any = None) -> Self:
-        """Move all parameters and buffers to an NVIDIA GPU, the current one by default."""
-        return self._apply(lambda tensor: tensor.cuda(device))
-
-    def type(self, dst_type: Any) -> Self:
-        """Cast all parameters and buffers, integer ones too, to `dst_type`."""
-        return self._apply(lambda tensor: tensor.type(dst_type))
-
-    def float(self) -> Self:
-        """Cast all floating parameters and buffers to float32."""
-        return self._cast(dtypes.by_name["float32"])
-
-    def double(self) -> Self:
-        """Cast all floating parameters and buffers to float64."""
-        return self._cast(dtypes.by_name["float64"])
-
-    def half(self) -> Self:
-        """Cast all floating parameters and buffers to float16."""
-        return self._cast(dtypes.by_name["float16"])
-
-    def bfloat16(self) -> Self:
-        """Cast all floating parameters and buffers to bfloat16."""
-        return self._cast(dtypes.by_name["bfloat16"])
-
-    def _cast(self, dtype: Any) -> Self:
-        return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
-
-    # ------------------------------------------------------------------ hooks around the call
-
-    def register_forward_pre_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """Call `hook(module, args)` before every `forward`; it may return new arguments.
-
-        Args:
-            hook: returns None, or the new positional arguments: a tuple, or one value that is no tuple. With
-                `with_kwargs` it is called as `hook(module, args, kwargs)` and returns None or a pair of both.
-            prepend: whether it comes before the hooks registered so far, not after them.
-            with_kwargs: whether it is given the keyword arguments.
-        """
-        self._hooked = True
-        with_kwargs_flag = (self._forward_pre_hooks_with_kwargs, with_kwargs)
-        return add_hook(self._forward_pre_hooks, hook, prepend, with_kwargs=with_kwargs_flag)
-
-    def register_forward_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
-    ) -> RemovableHandle:
-        """Call `hook(module, args, output)` after every `forward`; it may return a new output.
-
-        Args:
-            hook: returns None, or what replaces the output. With `with_kwargs` it is called as
-                `hook(module, args, kwargs, output)`.
-            prepend: whether it comes before the hooks registered so far, not after them.
-            with_kwargs: whether it is given the keyword arguments.
-            always_call: whether it is called, with the output None, even if `forward` or a hook raises.
-        """
-        self._hooked = True
-        return add_hook(
-            self._forward_hooks,
-            hook,
-            prepend,
-            with_kwargs=(self._forward_hooks_with_kwargs, with_kwargs),
-            always_call=(self._forward_hooks_always_called, always_call),
+    # ------------------------------------------------------------------ copies
+    def _replicate_for_data_parallel(self) -> Self:
+        """A copy for another device, to be filled: it has this module's attributes and buffers, and no parameters."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy.__dict__.update(
+            _parameters={}, _buffers=dict(self._buffers), _modules=dict(self._modules), _is_replica=True
         )
-
-    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs are
-        computed.
-
-        `grad_input` has an entry for each positional argument, `grad_output` for each output: a tensor, or
-        None for what is no tensor (and for outputs without a gradient). If no input needs a gradient the hook
-        is called with those of the outputs, and all of `grad_input` is None. Inputs and outputs must not be
-        changed in place.
-
-        Args:
-            hook: returns None, or a tuple that replaces `grad_input`.
-            prepend: whether it comes before the hooks registered so far, not after them.
-        """
-        self._hooked = True
-        return add_hook(self._backward_hooks, hook, prepend)
-
-    def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(module, grad_output)` when the gradients of the module's outputs are known.
-
-        Args:
-            hook: returns None, or a tuple that replaces `grad_output`.
-            prepend: whether it comes before the hooks registered so far, not after them.
-        """
-        self._hooked = True
-        return add_hook(self._backward_pre_hooks, hook, prepend)
+        return copy
 
     # ------------------------------------------------------------------ repr
 
@@ -689,7 +541,7 @@ class Module(StateDictMixin):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        lines += [f"({name}): {_indent(repr(module))}" for name, module in self._modules.items()]
+        lines += [f"({name}): {_addindent(repr(module))}" for name, module in self._modules.items()]
         if len(lines) == 1 and extra:
             return f"{self._get_name()}({lines[0]})"
         body = "\n  " + "\n  ".join(lines) + "\n" if lines else ""
@@ -697,37 +549,3 @@ class Module(StateDictMixin):
 
 
 quicken(Module, Module)
-
-
-def _parse_to(args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]:
-    """Device, dtype, non_blocking and memory format from the arguments of `Module.to`."""
-    wanted = {
-        "device": None,
-        "dtype": None,
-        "non_blocking": False,
-        "memory_format": None,
-        "tensor": None,
-        **kwargs,
-    }
-    rest = list(args)
-    if rest and isinstance(rest[0], Tensor):
-        wanted["tensor"] = rest.pop(0)
-    elif rest and isinstance(rest[0], dtypes.dtype):
-        wanted["dtype"] = rest.pop(0)
-    elif rest:
-        wanted["device"] = rest.pop(0)
-        if rest and (rest[0] is None or isinstance(rest[0], dtypes.dtype)):
-            wanted["dtype"] = rest.pop(0)
-    if rest and isinstance(rest[0], bool):
-        wanted["non_blocking"] = rest.pop(0)
-    if rest or len(wanted) > 5 or not (wanted["dtype"] is None or isinstance(wanted["dtype"], dtypes.dtype)):
-        raise TypeError(
-            "to() received an invalid combination of arguments; expected (device, dtype, non_blocking), "
-            f"(dtype, non_blocking) or (tensor, non_blocking), got {args} {kwargs}"
-        )
-    if wanted["tensor"] is not None:
-        wanted.update(device=wanted["tensor"].device, dtype=wanted["tensor"].dtype)
-    device = wanted["device"]
-    if device is not None and not isinstance(device, dtypes.device):
-        device = dtypes.device(device)
-    return device, wanted["dtype"], wanted["non_blocking"], wanted["memory_format"]

@@ -18,6 +18,7 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "CrossMapLRN2d",
     "GroupNorm",
     "InstanceNorm1d",
     "InstanceNorm2d",
@@ -42,7 +43,7 @@ def _reset_affine(module: Any) -> None:
         init.zeros_(module.bias)
 
 
-class _ChannelNorm(Module):
+class _NormBase(Module):
     """A normalisation per channel, the second dimension, that may keep running statistics."""
 
     _version = 2  # since it counts the batches
@@ -94,6 +95,9 @@ class _ChannelNorm(Module):
             wanted = " or ".join(f"{dim}D" for dim in self._dims)
             raise ValueError(f"expected {wanted} input (got {input.dim()}D input)")
 
+    def _channel_dim(self, input: Tensor) -> int:
+        return 1
+
     def _load_from_state_dict(
         self,
         state_dict: Any,
@@ -117,7 +121,7 @@ class _ChannelNorm(Module):
         )
 
 
-class _BatchNorm(_ChannelNorm):
+class _BatchNorm(_NormBase):
     def __init__(
         self,
         num_features: int,
@@ -188,7 +192,7 @@ class BatchNorm3d(_BatchNorm):
     _dims = (5,)
 
 
-class _InstanceNorm(_ChannelNorm):
+class _InstanceNorm(_NormBase):
     def __init__(
         self,
         num_features: int,
@@ -203,10 +207,13 @@ class _InstanceNorm(_ChannelNorm):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
+    def _channel_dim(self, input: Tensor) -> int:
+        return 0 if input.dim() == self._dims[0] else 1
+
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
-        unbatched = input.dim() == self._dims[0]
-        channel_dim = 0 if unbatched else 1
+        channel_dim = self._channel_dim(input)
+        unbatched = channel_dim == 0
         channels = input.size(channel_dim)
         if channels != self.num_features:
             if self.affine:
@@ -428,3 +435,23 @@ class LocalResponseNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(LocalResponseNorm):
+    """`LocalResponseNorm` of (N, C, H, W) alone, under its older name.
+
+    Raises:
+        ValueError: the input has another number of dimensions.
+
+    >>> import flambeau
+    >>> flambeau.nn.CrossMapLRN2d(1, alpha=1.0, beta=1.0, k=1.0)(flambeau.ones(1, 1, 1, 1)).item() == 0.5
+    True
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__(size, alpha, beta, k)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        return super().forward(input)

@@ -43,7 +43,7 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _CircularPad(_Pad):
+class _CircularPadNd(_Pad):
     _mode = "circular"
 
     def forward(self, input: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class _CircularPad(_Pad):
         return F.pad(input, self.padding, self._mode)
 
 
-class CircularPad1d(_CircularPad):
+class CircularPad1d(_CircularPadNd):
     """Pad (N, C, W) or (C, W) with values from the opposite end.
 
     Args:
@@ -70,7 +70,7 @@ class CircularPad1d(_CircularPad):
     _spatial = 1
 
 
-class CircularPad2d(_CircularPad):
+class CircularPad2d(_CircularPadNd):
     """Pad (N, C, H, W) or (C, H, W) with values from the opposite side; `padding` is (left, right, top,
     bottom) or one.
     """
@@ -78,7 +78,7 @@ class CircularPad2d(_CircularPad):
     _spatial = 2
 
 
-class CircularPad3d(_CircularPad):
+class CircularPad3d(_CircularPadNd):
     """Pad (N, C, D, H, W) or (C, D, H, W) with values from the opposite side.
 
     `padding` is (left, right, top, bottom, front, back) or one width for all.
@@ -87,7 +87,7 @@ class CircularPad3d(_CircularPad):
     _spatial = 3
 
 
-class _ConstantPad(_Pad):
+class _ConstantPadNd(_Pad):
     def __init__(self, padding: int | tuple[int, ...], value: float) -> None:
         super().__init__(padding)
         self.value = value
@@ -99,7 +99,7 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPadNd):
     """Pad the last dimension with `value`; negative widths cut off.
 
     Args:
@@ -115,7 +115,7 @@ class ConstantPad1d(_ConstantPad):
     _spatial = 1
 
 
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPadNd):
     """Pad the last two dimensions with `value`; `padding` is (left, right, top, bottom) or one width for
     all.
     """
@@ -123,7 +123,7 @@ class ConstantPad2d(_ConstantPad):
     _spatial = 2
 
 
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPadNd):
     """Pad the last three dimensions with `value`.
 
     `padding` is (left, right, top, bottom, front, back) or one width for all.
@@ -132,7 +132,7 @@ class ConstantPad3d(_ConstantPad):
     _spatial = 3
 
 
-class _ZeroPad(_ConstantPad):
+class _ZeroPad(_ConstantPadNd):
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
 
@@ -163,11 +163,11 @@ class ZeroPad3d(_ZeroPad, ConstantPad3d):
     """
 
 
-class _ReflectionPad(_Pad):
+class _ReflectionPadNd(_Pad):
     _mode = "reflect"
 
 
-class ReflectionPad1d(_ReflectionPad):
+class ReflectionPad1d(_ReflectionPadNd):
     """Pad (N, C, W) or (C, W) with the values mirrored at the edge, which is not repeated.
 
     Args:
@@ -182,7 +182,7 @@ class ReflectionPad1d(_ReflectionPad):
     _spatial = 1
 
 
-class ReflectionPad2d(_ReflectionPad):
+class ReflectionPad2d(_ReflectionPadNd):
     """Pad (N, C, H, W) or (C, H, W) with mirrored values; `padding` is (left, right, top, bottom) or one
     width for all.
     """
@@ -190,7 +190,7 @@ class ReflectionPad2d(_ReflectionPad):
     _spatial = 2
 
 
-class ReflectionPad3d(_ReflectionPad):
+class ReflectionPad3d(_ReflectionPadNd):
     """Pad (N, C, D, H, W) or (C, D, H, W) with mirrored values.
 
     `padding` is (left, right, top, bottom, front, back) or one width for all.
@@ -199,11 +199,11 @@ class ReflectionPad3d(_ReflectionPad):
     _spatial = 3
 
 
-class _ReplicationPad(_Pad):
+class _ReplicationPadNd(_Pad):
     _mode = "replicate"
 
 
-class ReplicationPad1d(_ReplicationPad):
+class ReplicationPad1d(_ReplicationPadNd):
     """Pad (N, C, W) or (C, W) with the value at the edge.
 
     Args:
@@ -218,7 +218,7 @@ class ReplicationPad1d(_ReplicationPad):
     _spatial = 1
 
 
-class ReplicationPad2d(_ReplicationPad):
+class ReplicationPad2d(_ReplicationPadNd):
     """Pad (N, C, H, W) or (C, H, W) with the edge; `padding` is (left, right, top, bottom) or one width for
     all.
     """
@@ -226,7 +226,7 @@ class ReplicationPad2d(_ReplicationPad):
     _spatial = 2
 
 
-class ReplicationPad3d(_ReplicationPad):
+class ReplicationPad3d(_ReplicationPadNd):
     """Pad (N, C, D, H, W) or (C, D, H, W) with the edge.
 
     `padding` is (left, right, top, bottom, front, back) or one width for all.

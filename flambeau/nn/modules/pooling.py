@@ -35,7 +35,7 @@ __all__ = [
 _size_t = int | tuple[int, ...]
 
 
-class _MaxPool(Module):
+class _MaxPoolNd(Module):
     def __init__(
         self,
         kernel_size: _size_t,
@@ -71,7 +71,7 @@ class _MaxPool(Module):
         )
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """The largest value in each window of (N, C, L) or (C, L).
 
     Args:
@@ -92,7 +92,7 @@ class MaxPool1d(_MaxPool):
         return self._pool(F.max_pool1d, input)
 
 
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """The largest value in each window of (N, C, H, W) or (C, H, W); see `MaxPool1d`. Sizes are one int or a
     pair.
 
@@ -106,14 +106,14 @@ class MaxPool2d(_MaxPool):
         return self._pool(F.max_pool2d, input)
 
 
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """The largest value in each window of (N, C, D, H, W) or (C, D, H, W); see `MaxPool1d`."""
 
     def forward(self, input: Tensor) -> Any:
         return self._pool(F.max_pool3d, input)
 
 
-class _AvgPool(Module):
+class _AvgPoolNd(Module):
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
@@ -122,7 +122,7 @@ def _single(value: _size_t) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, Iterable) else (value,)
 
 
-class AvgPool1d(_AvgPool):
+class AvgPool1d(_AvgPoolNd):
     """The mean of each window of (N, C, L) or (C, L).
 
     Args:
@@ -159,7 +159,7 @@ class AvgPool1d(_AvgPool):
         )
 
 
-class _AvgPoolNd(_AvgPool):
+class _PlanarAvgPool(_AvgPoolNd):
     def __init__(
         self,
         kernel_size: _size_t,
@@ -189,7 +189,7 @@ class _AvgPoolNd(_AvgPool):
         )
 
 
-class AvgPool2d(_AvgPoolNd):
+class AvgPool2d(_PlanarAvgPool):
     """The mean of each window of (N, C, H, W) or (C, H, W); see `AvgPool1d`. Sizes are one int or a pair.
 
     `divisor_override` is what sums are divided by in place of the window's size.
@@ -199,7 +199,7 @@ class AvgPool2d(_AvgPoolNd):
         return self._pool(F.avg_pool2d, input)
 
 
-class AvgPool3d(_AvgPoolNd):
+class AvgPool3d(_PlanarAvgPool):
     """The mean of each window of (N, C, D, H, W) or (C, D, H, W); see `AvgPool2d`."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -215,14 +215,18 @@ class _AdaptivePool(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(_AdaptivePool):
+class _AdaptiveAvgPoolNd(_AdaptivePool):
+    """What the adaptive means are, for those who ask a layer for its kind."""
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """The means of `output_size` windows that cover the last dimension of (N, C, L) or (C, L)."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool1d(input, self.output_size)
 
 
-class AdaptiveAvgPool2d(_AdaptivePool):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """The means of windows that cover (N, C, H, W) or (C, H, W), as many as `output_size` says: one int or a
     pair.
 
@@ -238,20 +242,20 @@ class AdaptiveAvgPool2d(_AdaptivePool):
         return F.adaptive_avg_pool2d(input, self.output_size)
 
 
-class AdaptiveAvgPool3d(_AdaptivePool):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """The means of windows that cover (N, C, D, H, W) or (C, D, H, W); see `AdaptiveAvgPool2d`."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool3d(input, self.output_size)
 
 
-class _AdaptiveMaxPool(_AdaptivePool):
+class _AdaptiveMaxPoolNd(_AdaptivePool):
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__(output_size)
         self.return_indices = return_indices
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """The maxima of `output_size` windows that cover the last dimension, with their places if
     `return_indices`.
     """
@@ -260,7 +264,7 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """The maxima of windows that cover (N, C, H, W) or (C, H, W); see `AdaptiveAvgPool2d` and
     `AdaptiveMaxPool1d`.
     """
@@ -269,14 +273,14 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """The maxima of windows that cover (N, C, D, H, W) or (C, D, H, W); see `AdaptiveMaxPool2d`."""
 
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
 
 
-class _LPPool(Module):
+class _LPPoolNd(Module):
     def __init__(
         self, norm_type: float, kernel_size: _size_t, stride: _size_t | None = None, ceil_mode: bool = False
     ) -> None:
@@ -292,28 +296,28 @@ class _LPPool(Module):
         return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, ceil_mode={self.ceil_mode}"
 
 
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPoolNd):
     """(Σ x^p)^(1/p) over windows of the last dimension, p being `norm_type`."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPoolNd):
     """(Σ x^p)^(1/p) over windows of (N, C, H, W) or (C, H, W); see `LPPool1d`."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPoolNd):
     """(Σ x^p)^(1/p) over windows of (N, C, D, H, W) or (C, D, H, W); see `LPPool1d`."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
-class _MaxUnpool(Module):
+class _MaxUnpoolNd(Module):
     _dims: int
 
     def __init__(self, kernel_size: _size_t, stride: _size_t | None = None, padding: _size_t = 0) -> None:
@@ -329,7 +333,7 @@ class _MaxUnpool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpoolNd):
     """The values of `MaxPool1d` at the places it gave with `return_indices`, zeros elsewhere.
 
     >>> import flambeau
@@ -345,7 +349,7 @@ class MaxUnpool1d(_MaxUnpool):
         return self._unpool(F.max_unpool1d, input, indices, output_size)
 
 
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpoolNd):
     """The values of `MaxPool2d` at the places it gave with `return_indices`, zeros elsewhere."""
 
     _dims = 2
@@ -354,7 +358,7 @@ class MaxUnpool2d(_MaxUnpool):
         return self._unpool(F.max_unpool2d, input, indices, output_size)
 
 
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpoolNd):
     """The values of `MaxPool3d` at the places it gave with `return_indices`, zeros elsewhere."""
 
     _dims = 3

@@ -1,7 +1,8 @@
 """Recurrent layers and their cells, written over the library's own operations.
 
-A step is a function of the input's share of the gates, already multiplied by its weights for the whole
-sequence at once, and of the state, a tuple of tensors whose first is the output.
+Sequences lie in packed order: the first step of all of them, the second step of those that have one, and so on. A step is a
+function of the input's share of the gates, already multiplied by its weights for all steps at once, and of the state, a
+tuple of tensors whose first is the output.
 """
 
 from __future__ import annotations
@@ -63,6 +64,22 @@ _MODES: dict[str, tuple[int, Callable[..., _State]]] = {
     "LSTM": (4, _lstm_step),
     "GRU": (3, _gru_step),
 }
+
+
+class _Even:
+    """The layout of `batch` sequences of one length; `Layout` of nn.utils.rnn is that of sequences of several."""
+
+    even = True
+
+    def __init__(self, steps: int, batch: int) -> None:
+        self.sizes, self._shape = [batch] * steps, (steps, batch)
+
+    def last(self, rows: Tensor) -> Tensor:
+        steps, batch = self._shape
+        return rows[(steps - 1) * batch :]
+
+    def turned(self, rows: Tensor) -> Tensor:
+        return rows.unflatten(0, self._shape).flip(0).flatten(0, 1)
 
 
 def _reset_uniform(module: Any) -> None:
@@ -185,10 +202,20 @@ class RNNBase(Module):
             text += f", bidirectional={self.bidirectional}"
         return text
 
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        """The state of the batch in another order: `permutation` tells which of its places stands at each; None for none."""
+        if permutation is None:
+            return hx
+        if isinstance(hx, tuple):
+            return tuple(part.index_select(1, permutation) for part in hx)
+        return hx.index_select(1, permutation)
+
     # The state of an LSTM is a pair of tensors; that of the others, one.
 
-    def _run(self, input: Tensor, state: _State | None) -> tuple[Tensor, _State]:
-        """The outputs and the final state for a sequence and a state checked here, batched or not."""
+    def _run(self, input: Any, state: _State | None) -> tuple[Any, _State]:
+        """The outputs and the final state for a sequence, batched or not, or a packed batch; and for a state."""
+        if not isinstance(input, Tensor):
+            return self._run_packed(input, state)
         kind = type(self).__name__
         if input.dim() not in (2, 3):
             raise ValueError(f"{kind}: Expected input to be 2D or 3D, got {input.dim()}D instead")
@@ -205,16 +232,37 @@ class RNNBase(Module):
             input = input.unsqueeze(batch_dim)
             state = None if state is None else tuple(part.unsqueeze(1) for part in state)
         sequence = input.transpose(0, 1) if self.batch_first else input
-        state = self._check(sequence, state)
+        steps, batch = sequence.shape[:2]
+        state = self._check(sequence, batch, state)
+        if steps == 0:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
 
-        output, state = self._layers(sequence, state)
+        rows, state = self._layers(sequence.flatten(0, 1), _Even(steps, batch), state)
+        output = rows.unflatten(0, (steps, batch))
         if self.batch_first:
             output = output.transpose(0, 1)
         if not batched:
             return output.squeeze(batch_dim), tuple(part.squeeze(1) for part in state)
         return output, state
 
-    def _check(self, sequence: Tensor, state: _State | None) -> _State:
+    def _run_packed(self, packed: Any, state: _State | None) -> tuple[Any, _State]:
+        """The same for a packed batch, whose state stands in the order in which the sequences were packed."""
+        from ..utils.rnn import Layout, PackedSequence
+
+        kind = type(self).__name__
+        if not isinstance(packed, PackedSequence):
+            raise AttributeError(
+                f"{kind}: Expected input to be a Tensor or a PackedSequence, got {type(packed).__name__}"
+            )
+        rows, batch_sizes, order, back = packed
+        if rows.dim() != 2:
+            raise RuntimeError(f"{kind}: the data of a packed batch must have 2 dimensions, got {rows.dim()}")
+        layout = Layout(kind, batch_sizes, rows.size(0))
+        state = self.permute_hidden(self._check(rows, layout.batch, state), order)
+        rows, state = self._layers(rows, layout, state)
+        return PackedSequence(rows, batch_sizes, order, back), self.permute_hidden(state, back)
+
+    def _check(self, sequence: Tensor, batch: int, state: _State | None) -> _State:
         """The state to begin with, zeros if none is given, of shape (layers · directions, batch, size)."""
         weight = self.weight_ih_l0
         if sequence.dtype != weight.dtype:
@@ -227,9 +275,7 @@ class RNNBase(Module):
                 "input.size(-1) must be equal to input_size. "
                 f"Expected {self.input_size}, got {sequence.size(-1)}"
             )
-        if sequence.size(0) == 0:
-            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-        leading = (len(self._all_weights), sequence.size(1))
+        leading = (len(self._all_weights), batch)
         sizes = [(*leading, self.proj_size or self.hidden_size)]
         if self.mode == "LSTM":
             sizes.append((*leading, self.hidden_size))
@@ -241,8 +287,8 @@ class RNNBase(Module):
                 raise RuntimeError(f"Expected {what} size {size}, got {list(part.shape)}")
         return state
 
-    def _layers(self, sequence: Tensor, state: _State) -> tuple[Tensor, _State]:
-        """All layers of a sequence (time, batch, size)."""
+    def _layers(self, rows: Tensor, layout: Any, state: _State) -> tuple[Tensor, _State]:
+        """All layers of sequences in packed order, (total, size)."""
         directions = 2 if self.bidirectional else 1
         finals: list[_State] = []
         for layer in range(self.num_layers):
@@ -250,36 +296,40 @@ class RNNBase(Module):
             for direction in range(directions):
                 place = layer * directions + direction
                 output, final = self._pass(
-                    place, sequence, tuple(part[place] for part in state), direction == 1
+                    place,
+                    layout.turned(rows) if direction else rows,
+                    layout,
+                    tuple(part[place] for part in state),
                 )
-                outputs.append(output)
+                outputs.append(layout.turned(output) if direction else output)
                 finals.append(final)
-            sequence = outputs[0] if directions == 1 else cat(outputs, -1)
+            rows = outputs[0] if directions == 1 else cat(outputs, -1)
             if self.dropout and layer < self.num_layers - 1:
-                sequence = F.dropout(sequence, self.dropout, self.training)
-        return sequence, tuple(stack(parts) for parts in zip(*finals, strict=True))
+                rows = F.dropout(rows, self.dropout, self.training)
+        return rows, tuple(stack(parts) for parts in zip(*finals, strict=True))
 
-    def _pass(self, place: int, sequence: Tensor, state: _State, backwards: bool) -> tuple[Tensor, _State]:
+    def _pass(self, place: int, rows: Tensor, layout: Any, state: _State) -> tuple[Tensor, _State]:
         """One layer in one direction."""
         step = _MODES[self.mode][1]
         weights = {name.split("_l")[0]: getattr(self, name) for name in self._all_weights[place]}
         weight, projection = weights["weight_hh"], weights.get("weight_hr")
         first, bias = _biases(self.mode, weights.get("bias_ih"), weights.get("bias_hh"))
-        gates = F.linear(sequence, weights["weight_ih"], first)
+        gates = F.linear(rows, weights["weight_ih"], first)
         if self.mode == "LSTM" and projection is None:
-            output, cell = lstm_layer(gates.flip(0) if backwards else gates, *state, weight)
-            last = output[output.size(0) - 1]
-            return output.flip(0) if backwards else output, (last, cell)
-        inputs = list(gates.unbind(0))
-        outputs = []
-        for x in reversed(inputs) if backwards else inputs:
+            output, cell = lstm_layer(gates, *state, weight, layout.sizes)
+            return output, (layout.last(output), cell)
+        states: list[_State] = []
+        for x in gates.split(layout.sizes):
+            if len(x) < len(state[0]):  # the last of these sequences have ended
+                state = tuple(part[: len(x)] for part in state)
             state = step(x, state, weight, bias)
             if projection is not None:
                 state = (F.linear(state[0], projection), *state[1:])
-            outputs.append(state[0])
-        if backwards:
-            outputs.reverse()
-        return stack(outputs), state
+            states.append(state)
+        if layout.even:
+            return cat([hidden for hidden, *_ in states]), state
+        parts = [cat(part) for part in zip(*states, strict=True)]
+        return parts[0], tuple(layout.last(part) for part in parts)
 
 
 class RNN(RNNBase):

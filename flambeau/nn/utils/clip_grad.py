@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
+from types import GeneratorType
+from typing import Any
 
 from ..._tensor import Tensor
 from ...autograd.grad_mode import no_grad
 from ...core.make.literal import tensor as new_tensor
 from ...core.places.join import stack
+from ...operations.pointwise.arithmetic import clamp_both, mul
 from ...operations.rows.norms import vector_norm
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+
+def _on(device: Any, number: Tensor) -> Tensor:
+    return number if number.device == device else number.to(device)
 
 
 def _listed(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -40,8 +48,8 @@ def get_total_norm(
         return new_tensor(0.0)
     with no_grad():
         device = tensors[0].device
-        norms = [vector_norm(tensor, norm_type).to(device) for tensor in tensors]
-        total = vector_norm(stack(norms), norm_type)
+        norms = [vector_norm(tensor, norm_type) for tensor in tensors]
+        total = vector_norm(stack([_on(device, norm) for norm in norms]), norm_type)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
@@ -66,8 +74,7 @@ def clip_grads_with_norm_(
     with no_grad():
         # Multiplying by 1 where nothing is to be clipped spares a wait for the device's answer.
         scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-        for grad in grads:
-            grad.mul_(scale.to(grad.device))
+        mul.foreach([grads, [_on(grad.device, scale) for grad in grads]], out=[grads])
 
 
 def clip_grad_norm_(
@@ -98,11 +105,30 @@ def clip_grad_norm_(
     >>> x.grad
     tensor([0.6000, 0.8000])
     """
+    drawn = isinstance(parameters, GeneratorType)
     parameters = _listed(parameters)
+    if drawn and not parameters:
+        warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
     grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
     total_norm = get_total_norm(grads, norm_type, error_if_nonfinite)
     clip_grads_with_norm_(parameters, max_norm, total_norm)
     return total_norm
+
+
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The old name of `clip_grad_norm_`."""
+    warnings.warn(
+        "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 def clip_grad_value_(
@@ -116,7 +142,5 @@ def clip_grad_value_(
         foreach: accepted for PyTorch's sake; it changes nothing.
     """
     clip_value = float(clip_value)
-    with no_grad():
-        for parameter in _listed(parameters):
-            if parameter.grad is not None:
-                parameter.grad.clamp_(min=-clip_value, max=clip_value)
+    grads = [parameter.grad for parameter in _listed(parameters) if parameter.grad is not None]
+    clamp_both.foreach([grads, [-clip_value] * len(grads), [clip_value] * len(grads)], out=[grads])

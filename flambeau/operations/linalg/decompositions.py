@@ -33,6 +33,7 @@ from .lapack import (
 )
 
 qr_result = named_result("linalg_qr", "Q", "R")
+geqrf_result = named_result("geqrf", "a", "tau")
 eigh_result = named_result("linalg_eigh", "eigenvalues", "eigenvectors")
 eig_result = named_result("linalg_eig", "eigenvalues", "eigenvectors")
 svd_result = named_result("linalg_svd", "U", "S", "Vh")
@@ -103,6 +104,23 @@ def _square_qr_gradient(to_Q: Any, to_R: Any, Q: TensorBase, R: TensorBase) -> T
     both = both - diagonal_matrix(real(diagonal(upper)).to(both.dtype))
     whole = matmul(Q, both) if to_Q is None else matmul(Q, both) + to_Q
     return _triangular(R, whole.mH, True, False).mH
+
+
+@library("lapack", "geqrf", "Tensor.geqrf", differentiable=False)
+@accepts_out
+def geqrf(input: TensorBase) -> tuple:
+    """QR decomposition in LAPACK's compact form: `a` holds R and, below its diagonal, the vectors of the reflections whose
+    scales are `tau`; `linalg.householder_product` makes Q of both.
+    """
+    checked("geqrf", input, "input", square=False)
+    *batch, m, n = input.shape
+    rules = [Result((*batch, m, n), input.dtype), Result((*batch, min(m, n)), input.dtype)]
+
+    def factor(x: Any) -> Any:
+        turned, tau = _numpy("qr")(x, "raw")
+        return turned.swapaxes(-1, -2).copy(), tau
+
+    return geqrf_result(*computed("geqrf", rules, factor, input))
 
 
 # --- LU -------------------------------------------------------------------------------------------------------------------

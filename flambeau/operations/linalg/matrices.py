@@ -414,20 +414,13 @@ def householder_product(input: TensorBase, tau: TensorBase, *, out: TensorBase |
         raise RuntimeError(
             f"linalg.householder_product(): expected tau of the input's batch, {list(input.shape[:-2])}, got {list(tau.shape[:-1])}"
         )
-    Q = identity(m, input).narrow(-1, 0, n).expand(*input.shape[:-2], m, n)
-    below = input.tril(-1)
-    for k in reversed(range(tau.shape[-1])):
-        v = (below.select(-1, k) + identity(m, input).select(-1, k)).unsqueeze(-1)
-        Q = Q - tau.narrow(-1, k, 1).unsqueeze(-1) * matmul(v, matmul(v.mH, Q))
-    if tau.shape[-1] == 0:
-        Q = Q.detach().clone()
-        record(
-            "LinalgHouseholderProduct",
-            lambda grad, A, tau: (A * 0.0, tau * 0.0),
-            (input, tau),
-            Q,
-            (input, tau),
-        )
+    # 1 - V T Vᴴ with T = (D⁻¹ + S)⁻¹ = (1 + D S)⁻¹ D, D = diag(τ) and S the strict upper triangle of Vᴴ V (T. Joffrain et
+    # al., "Accumulating Householder transformations, revisited", 2006).
+    k = tau.shape[-1]
+    V = input.narrow(-1, 0, k).tril(-1) + identity(m, input).narrow(-1, 0, k)
+    scales, head = tau.unsqueeze(-1), V.narrow(-2, 0, n).mH
+    reflected = solve_triangular(scales * matmul(V.mH, V), scales * head, upper=True, unitriangular=True)
+    Q = identity(m, input).narrow(-1, 0, n) - matmul(V, reflected)
     return into(out, Q.contiguous(), "linalg.householder_product")
 
 

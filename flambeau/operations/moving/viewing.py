@@ -29,8 +29,10 @@ for _name in _BOTH.split():
     register(_name, "view", getattr(views, _name))
 for _name in _METHODS.split():
     register(_name, "view", getattr(views, _name), places=(f"Tensor.{_name}",))
-for _name in ("atleast_1d", "atleast_2d", "atleast_3d", "view_as_real", "view_as_complex"):
+for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
     register(_name, "view", getattr(views, _name), places=(_name,))
+view_as_real = register("view_as_real", "view", views.view_as_real, places=("view_as_real",))
+view_as_complex = register("view_as_complex", "view", views.view_as_complex, places=("view_as_complex",))
 register("broadcast_to", "view", views.broadcast_to)
 for _module, _names in ((indexing, _INDEXING), (scatter, _SCATTER)):
     for _name in _names.split():

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 
+from ...codegen import expr as ex
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import full, ones, zeros
 from ..declare import checks
 from ..declare.half_types import in_float32
+from ..declare.pointwise import FLOATING, compute_dtype
 from ..declare.registry import library
 from ..random.dropout import dropout
 from ..rows.softmax import softmax_of
+from .backends import SDPBackend, state
+from .blocked import BUFFER, PLACES, Program, attend, call_of, causal_blocks, element, symbol
 
 
 def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
@@ -36,10 +40,14 @@ def scaled_dot_product_attention(
 ) -> TensorBase:
     """softmax(query · keyᵀ · scale + mask) · value: (*, L, E), (*, S, E) and (*, S, V) give (*, L, V).
 
-    `attn_mask` broadcasts to (*, L, S): a bool mask is True where attention is allowed, another is added.  `is_causal` allows
-    a query the keys up to its own place.  A query that may attend to nothing gives 0.  `scale` is 1 / √E by default;
-    `enable_gqa` repeats the heads (dimension -3) of key and value to as many as the query has.  RuntimeError when a mask comes
-    with `is_causal`, or has another dtype than bool or the query's.
+    `attn_mask` broadcasts to (*, L, S): a bool mask is True where attention is allowed, another is added; a `CausalBias` allows
+    what it says and is never made.  `is_causal` allows a query the keys up to its own place.  A query that may attend to nothing
+    gives 0.  `scale` is 1 / √E by default; `enable_gqa` repeats the heads (dimension -3) of key and value to as many as the query
+    has.  `nn.attention.sdpa_kernel` chooses how it is computed; by default in blocks where the causal mask leaves out many scores,
+    or where all of them would take more than 128 MB in float32.
+
+    RuntimeError when a mask comes with `is_causal`, or has another dtype than bool or the query's, when head counts do not divide,
+    and when none of the chosen backends can serve the call.
 
     >>> import flambeau
     >>> q, k = flambeau.zeros(1, 2), flambeau.zeros(2, 2)
@@ -57,39 +65,142 @@ def scaled_dot_product_attention(
                 f"{name}(): Expected query, key, and value to have the same dtype, but {label} is {given.dtype} and query "
                 f"{query.dtype}"
             )
-    if is_causal and attn_mask is not None:
-        raise RuntimeError(f"{name}(): Explicit attn_mask should not be set when is_causal=True")
+    diagonal = 0 if is_causal else None
+    if attn_mask is not None and is_causal:
+        error = ValueError if hasattr(attn_mask, "diagonal_of") else RuntimeError
+        raise error(f"{name}(): Explicit attn_mask should not be set when is_causal=True")
+    if attn_mask is not None and hasattr(attn_mask, "diagonal_of"):  # a `CausalBias`
+        diagonal, attn_mask = attn_mask.diagonal_of(query, key), None
+    if dropout_p:
+        checks.probability(name, "dropout_p", dropout_p, RuntimeError)
     if enable_gqa:
-        heads = query.shape[-3]
-        for label, given in (("key", key), ("value", value)):
-            if given.ndim < 3 or heads % given.shape[-3]:
-                raise RuntimeError(
-                    f"{name}(): the number of heads in {label}, shape {tuple(given.shape)}, must divide the query's, {heads}"
-                )
-        key = key.repeat_interleave(heads // key.shape[-3], -3)
-        value = value.repeat_interleave(heads // value.shape[-3], -3)
+        _check_groups(name, query, key, value)
     if attn_mask is not None:
         _allowed(name, attn_mask, query)
+    factor = 1.0 / math.sqrt(query.shape[-1] or 1) if scale is None else scale
+    if _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) is SDPBackend.MATH:
+        return _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa)
+    return _in_blocks(name, query, key, value, attn_mask, diagonal, factor, enable_gqa)
+
+
+def _check_groups(name: str, query: TensorBase, key: TensorBase, value: TensorBase) -> None:
+    """Each head of key and value serves as many of the query's."""
+    if query.ndim < 3:
+        raise IndexError(
+            f"{name}(): Dimension out of range: with enable_gqa the heads are dimension -3, but query has shape {tuple(query.shape)}"
+        )
+    heads = query.shape[-3]
+    for label, given in (("key", key), ("value", value)):
+        if given.ndim < 3 or not given.shape[-3] or heads % given.shape[-3]:
+            raise RuntimeError(
+                f"{name}(): the number of heads in {label}, shape {tuple(given.shape)}, must divide the query's, {heads}"
+            )
+
+
+# --- all scores at once ------------------------------
+def _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa) -> TensorBase:
+    """The backend MATH; `diagonal`: query i sees the keys up to i + diagonal."""
+    if enable_gqa:
+        heads = query.shape[-3]
+        key = key.repeat_interleave(heads // key.shape[-3], -3)
+        value = value.repeat_interleave(heads // value.shape[-3], -3)
     kind = query.dtype
     if kind.name in ("float16", "bfloat16"):  # rounded once, at the end
         query, key, value = query.float(), key.float(), value.float()
         attn_mask = attn_mask.float() if attn_mask is not None and attn_mask.dtype is kind else attn_mask
-    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = (query * factor) @ key.transpose(-2, -1)
-    if is_causal:
-        later = ones(query.shape[-2], key.shape[-2], dtype=by_name["bool"], device=query.device).triu(1)
+    if diagonal is not None and diagonal >= 0:  # every query has a key
+        later = ones(query.shape[-2], key.shape[-2], dtype=by_name["bool"], device=query.device).triu(
+            diagonal + 1
+        )
         weights = softmax_of(scores.masked_fill(later, -math.inf), -1)
-    elif attn_mask is not None:
+    elif attn_mask is not None or diagonal is not None:
+        if diagonal is not None:
+            attn_mask = ones(query.shape[-2], key.shape[-2], dtype=by_name["bool"], device=query.device)
+            attn_mask = attn_mask.tril(diagonal)
         boolean = attn_mask.dtype.name == "bool"
         scores = scores.masked_fill(~attn_mask, -math.inf) if boolean else scores + attn_mask
         alone = (scores.detach() == -math.inf).all(-1, True)  # a softmax of nothing but -inf would be NaN
         weights = softmax_of(scores.masked_fill(alone, 0.0), -1).masked_fill(alone, 0.0)
     else:
         weights = softmax_of(scores, -1)
-    if dropout_p:
-        checks.probability("scaled_dot_product_attention", "dropout_p", dropout_p, RuntimeError)
     found = (dropout(weights, dropout_p) if dropout_p else weights) @ value
     return found if found.dtype is kind else found.to(kind)
+
+
+# --- in blocks ------------------------------
+MANY_SCORES = 1 << 25  # from which on they are never held at once, unless a program asks for that
+
+
+def _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) -> str | None:
+    """Why blocks cannot serve a call, None where they can."""
+    if query.dtype.name not in FLOATING:
+        return f"expected floating-point query, key and value, got {query.dtype}"
+    if not query.ndim == key.ndim == value.ndim == 4:
+        return f"expected query, key and value of 4 dimensions, got {query.ndim}, {key.ndim} and {value.ndim}"
+    if dropout_p:
+        return f"dropout_p is {dropout_p}, expected 0"
+    if not (query.device == key.device == value.device) or not (query.is_cpu or query.is_meta):
+        return f"expected tensors of the CPU, got {query.device}, {key.device} and {value.device}"
+    shapes = f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
+    if query.shape[0] != key.shape[0] or key.shape[:3] != value.shape[:3] or query.shape[3] != key.shape[3]:
+        return f"expected query, key and value of equal batches, widths and key lengths, got {shapes}"
+    if query.shape[1] != key.shape[1] and not enable_gqa:
+        return f"expected as many heads of key and value as of query, got {shapes}"
+    if attn_mask is not None:
+        wanted = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+        sizes = (*[1] * (4 - attn_mask.ndim), *attn_mask.shape)
+        if len(sizes) != 4 or any(n not in (1, m) for n, m in zip(sizes, wanted)):
+            return f"expected an attn_mask that broadcasts to {wanted}, got {tuple(attn_mask.shape)}"
+        if attn_mask.device != query.device:
+            return f"attn_mask is on {attn_mask.device}, query on {query.device}"
+    return None
+
+
+def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDPBackend:
+    """The backend that computes a call; RuntimeError where none of those that are on can."""
+    scores = query.numel() // (query.shape[-1] or 1) * key.shape[-2]
+    if not state.chosen:
+        worth = scores > BUFFER if diagonal is not None else scores >= MANY_SCORES
+        if not worth or _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) is not None:
+            return SDPBackend.MATH
+        return SDPBackend.FLASH_ATTENTION
+    why = "EFFICIENT_ATTENTION, CUDNN_ATTENTION and OVERRIDEABLE are not here"
+    for backend in state.listed(with_priority=True):
+        if backend is SDPBackend.MATH:
+            return backend
+        if backend is SDPBackend.FLASH_ATTENTION:
+            refusal = _refusal(query, key, value, attn_mask, dropout_p, enable_gqa)
+            if refusal is None:
+                return backend
+            why = f"FLASH_ATTENTION: {refusal}"
+    raise RuntimeError(
+        f"scaled_dot_product_attention(): No available kernel. Aborting execution. ({why}; see nn.attention.sdpa_kernel)"
+    )
+
+
+def _in_blocks(name: str, query, key, value, attn_mask, diagonal, factor, enable_gqa) -> TensorBase:
+    """The backend FLASH_ATTENTION."""
+    working, index = compute_dtype(query.dtype.name), "int64"
+    places = {n: symbol(n, index) for n in PLACES}
+    blocks, program = None, Program()
+    if diagonal is not None:
+        blocks = causal_blocks(query.shape[2], key.shape[2], diagonal)
+        program = Program(None, places["k"] <= places["q"] + diagonal)
+    elif attn_mask is not None:
+        seen = attn_mask.reshape((*[1] * (4 - attn_mask.ndim), *attn_mask.shape))
+        at = [ex.const(0, index) if n == 1 else places[p] for p, n in zip(PLACES, seen.shape)]
+        found = element(0, at, seen.dtype.name)
+        if seen.dtype.name == "bool":
+            program = Program(None, found, (seen,))
+        else:
+            program = Program(symbol("score", working) + ex.cast(found, working), None, (seen,))
+
+    def again(query, key, value, *captures):
+        mask = captures[0] if captures else None
+        return _whole(query, key, value, mask, 0.0, diagonal, factor, enable_gqa)
+
+    return attend(call_of(name, query, key, program, blocks, factor, again), query, key, value)[0]
 
 
 def _additive(mask: TensorBase | None, label: str, like: TensorBase) -> TensorBase | None:

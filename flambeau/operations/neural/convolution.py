@@ -478,7 +478,7 @@ def _checked(name: str, n: int, x, weight, bias, channels: int, groups: int, fil
     return x, batched
 
 
-def _padding(name: str, padding, kernel, stride, dilation) -> tuple[tuple[int, int], ...]:
+def paddings(name: str, padding, kernel, stride, dilation) -> tuple[tuple[int, int], ...]:
     """How much is added before and behind each dimension."""
     if isinstance(padding, str):
         if padding not in ("same", "valid"):
@@ -492,7 +492,7 @@ def _padding(name: str, padding, kernel, stride, dilation) -> tuple[tuple[int, i
     return tuple((p, p) for p in amounts)
 
 
-def _in_parts(function, x, w, bias):
+def in_parts(function, x, w, bias):
     """A convolution of half or complex numbers by convolutions of real ones; None where it needs none."""
     kind = x.dtype.name
     if kind in ("float16", "bfloat16"):
@@ -514,7 +514,7 @@ def _without_elements(x, weight, bias, shape: tuple[int, ...]) -> TensorBase:
 
 
 @functools.lru_cache(maxsize=256)
-def _windows(name: str, sizes, kernel, stride, pads, dilation) -> tuple[tuple[int, ...], ...]:
+def windows(name: str, sizes, kernel, stride, pads, dilation) -> tuple[tuple[int, ...], ...]:
     """The output's sizes, and stride and dilation as far as they play a part: one window has no next, one tap neither."""
     padded = [s + a + b for s, (a, b) in zip(sizes, pads)]
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation)]
@@ -537,8 +537,8 @@ def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, 
     channels = weight.shape[1] * groups
     x, batched = _checked(name, n, x, weight, bias, channels, groups, weight.shape[0], False)
     kernel = tuple(weight.shape[2:])
-    pads = _padding(name, padding, kernel, stride, dilation)
-    out, stride, dilation = _windows(name, tuple(x.shape[2:]), kernel, stride, pads, dilation)
+    pads = paddings(name, padding, kernel, stride, dilation)
+    out, stride, dilation = windows(name, tuple(x.shape[2:]), kernel, stride, pads, dilation)
     g = Geometry(stride, tuple(a for a, _ in pads), dilation, groups)
 
     def run(x, w, bias):
@@ -548,7 +548,7 @@ def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, 
         shape = (x.shape[0], weight.shape[0] if x.shape[1] else 0, *out)
         found = _without_elements(x, weight, bias, shape)
     else:
-        found = _in_parts(run, x, weight, bias)
+        found = in_parts(run, x, weight, bias)
         found = run(x, weight, bias) if found is None else found
     return found if batched else found.squeeze(0)
 
@@ -591,7 +591,7 @@ def _transposition(
     if x.numel() == 0:
         found = _without_elements(x, weight, bias, (x.shape[0], filters, *sizes))
     else:
-        found = _in_parts(run, x, weight, bias)
+        found = in_parts(run, x, weight, bias)
         found = run(x, weight, bias) if found is None else found
     return found if batched else found.squeeze(0)
 

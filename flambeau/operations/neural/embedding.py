@@ -8,9 +8,11 @@ from typing import Any
 
 from ...core import tape
 from ...core.base.dtypes import by_name
+from ...core.base.provided import provided
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, ones_like
 from ...core.make.literal import tensor
+from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.half_types import HALF_TYPES
 from ..declare.host import holds
@@ -30,13 +32,11 @@ def embedding(
     """Rows of `weight` (V, D) at the places `input` (integers of any shape): (*, D).
 
     The row `padding_idx` gets no gradient; with `scale_grad_by_freq` a row's gradient is divided by how often it occurs;
-    rows longer than `max_norm` are shortened in place.  IndexError for a number
-    outside the table.
+    rows longer than `max_norm` are shortened in place.  With `sparse` the gradient of `weight` is a sparse tensor of the
+    rows looked up.  IndexError for a number outside the table.
     """
     if input.dtype.name not in ("int32", "int64"):
         checks.dtypes("embedding", ("int32", "int64"), RuntimeError, input=input)
-    if sparse and tape.recording(weight):
-        raise ValueError("embedding(): sparse gradients are not available")
     if padding_idx is not None and weight.ndim:
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
             raise AssertionError("embedding(): padding_idx must be within num_embeddings")
@@ -46,6 +46,10 @@ def embedding(
     if max_norm is not None:
         _shorten(weight, input, max_norm, norm_type)
     flat = input.reshape(-1)
+    if sparse and tape.recording(weight):
+        return _with_sparse_gradient(flat, weight, padding_idx, scale_grad_by_freq).reshape(
+            [*input.shape, weight.shape[1]]
+        )
     found = weight.index_select(0, flat)
     if padding_idx is not None and found.requires_grad:
         hidden = (flat == padding_idx).unsqueeze(1)
@@ -56,8 +60,36 @@ def embedding(
     return found.reshape([*input.shape, weight.shape[1]])
 
 
+def _with_sparse_gradient(
+    flat: TensorBase, weight: TensorBase, padding_idx: int | None, scale_grad_by_freq: bool
+) -> TensorBase:
+    """Rows whose gradient is one sparse tensor: of each place in `flat` but `padding_idx` a row."""
+    with unrecorded():
+        found = weight.index_select(0, flat)
+    tape.record(
+        "EmbeddingBackward",
+        _rows_apart,
+        (weight,),
+        found,
+        (flat,),
+        (weight.shape, padding_idx, scale_grad_by_freq),
+    )
+    return found
+
+
+def _rows_apart(
+    grad: TensorBase, flat: TensorBase, sizes: Any, padding_idx: int | None, shared: bool
+) -> tuple:
+    if padding_idx is not None:
+        kept = (flat != padding_idx).nonzero().reshape(-1)
+        flat, grad = flat.index_select(0, kept), grad.index_select(0, kept)
+    if shared:
+        times = flat.new_zeros([sizes[0]]).index_add(0, flat, ones_like(flat)).index_select(0, flat)
+        grad = grad / times.unsqueeze(1)
+    return (provided["sparse_coo"](flat.long().unsqueeze(0), grad, sizes),)
+
+
 def _shorten(weight, input, max_norm: float, norm_type: float) -> None:
-    from ...core.tape.contexts import unrecorded
     from ..rows.norms import vector_norm
 
     if weight.is_meta:
@@ -144,8 +176,8 @@ def embedding_bag(
         input, weight = weight, input
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"embedding_bag(): mode has to be one of sum, mean or max, got {mode!r}")
-    if sparse and tape.recording(weight):
-        raise ValueError("embedding_bag(): sparse gradients are not available")
+    if sparse and mode == "max":
+        raise ValueError("embedding_bag(): max mode does not support sparse weights")
     if per_sample_weights is not None:
         if mode != "sum":
             raise NotImplementedError(
@@ -170,7 +202,7 @@ def embedding_bag(
             used = (flat != padding_idx % weight.shape[0]).nonzero().reshape(-1)
             flat, bag = flat.index_select(0, used), bag.index_select(0, used)
             scale = None if scale is None else scale.index_select(0, used)
-    rows = embedding(flat, weight, None, max_norm, norm_type, scale_grad_by_freq)
+    rows = embedding(flat, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
     if mode != "max":  # sums of half types are accumulated in float32
         rows = rows.to(by_name["float32"]) if rows.dtype in HALF_TYPES else rows
     rows = rows if scale is None else rows * scale.unsqueeze(1)

@@ -117,7 +117,7 @@ def _class_entropy_back(grad, input, column, top, total, kept, ignore_index, how
     elif how == "none":
         grad = grad.unsqueeze(1)
     if again:  # differentiated again: out of recorded operations
-        hit = (input.new_zeros(input.shape)).scatter(1, column.clamp(min=0), 1.0)
+        hit = input.new_zeros(input.shape).scatter(1, column.masked_fill(column == ignore_index, 0), 1.0)
         # Masked before the product: a NaN that an ignored row is given goes no further, at any order.
         grad = grad.expand(column.shape).masked_fill(column == ignore_index, 0.0)
         return grad * (input.softmax(1) - hit)
@@ -191,7 +191,7 @@ def cross_entropy(
     weighted = scores if weight is None else scores * _along(weight, axis, scores.ndim)
     smooth = -(weighted.sum(axis)).masked_fill(~kept, 0.0)
     if reduction == "mean":
-        counted = kept.to(scores.dtype) if weight is None else _weights(weight, target, kept)
+        counted = kept.to(scores.dtype) if weight is None else class_weights(weight, target, kept)
         smooth = smooth.sum() / counted.sum()
     elif reduction == "sum":
         smooth = smooth.sum()
@@ -202,7 +202,7 @@ def _along(weight, axis: int, ndim: int):
     return weight.reshape([-1 if d == axis else 1 for d in range(ndim)])
 
 
-def _weights(weight, target, kept):
+def class_weights(weight, target, kept):
     return weight.index_select(0, target.masked_fill(~kept, 0).reshape(-1)).reshape(target.shape) * kept.to(
         weight.dtype
     )
@@ -283,7 +283,7 @@ def nll_loss(
     except (IndexError, RuntimeError):
         _refuse_classes("nll_loss", target, ignore_index, input.shape[axis])
         raise
-    weights = None if weight is None else _weights(weight, inside, kept)
+    weights = None if weight is None else class_weights(weight, inside, kept)
     loss = where(kept, -picked if weights is None else picked * -weights, 0.0)
     if reduction == "none":
         return loss

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from ...codegen import functions as fn
 from ...core import tape
+from ...core.base.formats import contiguous_format
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import addmm
 from ...core.tape.contexts import unrecorded
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
-from ..moving.joining import cat, stack
+from ..moving.joining import cat
 
 
 @pointwise(places=("_lstm_state",), dtypes=FLOATING, in_place=False)
@@ -55,72 +56,80 @@ def lstm_step(gates: TensorBase, cell: TensorBase) -> tuple[TensorBase, TensorBa
     return lstm_output(output, cell), cell
 
 
-def _lstm_steps(gates, hidden, cell, weight):
-    outputs = []
-    for share in gates.unbind(0):
+def _lstm_steps(gates, hidden, cell, weight, sizes):
+    outputs, ended = [], []
+    for share in gates.split(sizes):
+        if len(share) < len(hidden):
+            ended.append(cell[len(share) :])
+            hidden, cell = hidden[: len(share)], cell[: len(share)]
         hidden, cell = lstm_step(addmm(share, hidden, weight.t()), cell)
         outputs.append(hidden)
-    return stack(outputs), cell
+    return cat(outputs), cat([cell, *reversed(ended)])
 
 
 @library("library", "_lstm_layer")
-def lstm_layer(gates: TensorBase, hidden: TensorBase, cell: TensorBase, weight: TensorBase):
-    """Run an LSTM over a sequence: outputs (L, N, H) and the last cell (N, H), from the input's share of the gates
-    (L, N, 4H), the state to begin with (N, H) and the state's weight (4H, H).
+def lstm_layer(gates: TensorBase, hidden: TensorBase, cell: TensorBase, weight: TensorBase, sizes: list):
+    """Run an LSTM over sequences in packed order: outputs (total, H) and the last cells (N, H), from the input's share of
+    the gates (total, 4H), the state to begin with (N, H), the state's weight (4H, H), and how many sequences have each
+    step, which never grows.
 
-    The whole sequence is one node on the tape, which multiplies out the weight's gradient once, not once a step.
+    All of it is one node on the tape, which multiplies out the weight's gradient once, not once a step.
     """
     if tape.is_forward_open():  # tangents step by step
-        return _lstm_steps(gates, hidden, cell, weight)
-    outputs, cells, activated = _lstm_kept(gates, hidden, cell, weight)
-    last = cells[len(cells) - 1].clone()
+        return _lstm_steps(gates, hidden, cell, weight, sizes)
+    outputs, cells, activated, last = _lstm_kept(gates, hidden, cell, weight, sizes)
     if tape.recording(gates, hidden, cell, weight):
         saved = (gates, hidden, cell, weight, outputs, cells, activated)
-        tape.record("LstmLayerBackward0", _lstm_gradients, saved[:4], (outputs, last), saved)
+        tape.record("LstmLayerBackward0", _lstm_gradients, saved[:4], (outputs, last), saved, (sizes,))
     return outputs, last
 
 
 @unrecorded()
-def _lstm_kept(gates, hidden, cell, weight):
-    """All outputs, cells and activated gates."""
-    activated, length = gates.new_empty(gates.shape), len(gates)
-    outputs, cells = (gates.new_empty((length, *cell.shape)) for _ in range(2))
+def _lstm_kept(gates, hidden, cell, weight, sizes):
+    """All outputs, cells and activated gates, and the last cell of each sequence."""
+    activated, ended = gates.new_empty(gates.shape), []
+    outputs, cells = (gates.new_empty((gates.shape[0], cell.shape[1])) for _ in range(2))
     weight = weight.t().contiguous()
     for share, gate, output, new, i, f, g, o in zip(
-        *(x.unbind(0) for x in (gates, activated, outputs, cells, *activated.chunk(4, 2)))
+        *(x.split(sizes) for x in (gates, activated, outputs, cells, *activated.chunk(4, 1)))
     ):
+        if len(share) < len(hidden):
+            ended.append(cell[len(share) :])
+            hidden, cell = hidden[: len(share)], cell[: len(share)]
         addmm(share, hidden, weight, out=gate)
         lstm_cell.foreach([[i], [f], [g], [o], [cell]], out=[[output], [new], [i], [f], [g], [o]])
         hidden, cell = output, new
-    return outputs, cells, activated
+    return outputs, cells, activated, cat([cell, *reversed(ended)])
 
 
-def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, cells, activated):
+def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, cells, activated, sizes):
     if tape.recording(*grads, gates, hidden, cell, weight):  # to be differentiated again: step by step
-        return _recorded_gradients(grads, (gates, hidden, cell, weight))
-    grad_outputs, grad_cell = grads
-    grad_cell = cell.new_zeros(cell.shape) if grad_cell is None else grad_cell
-    grad_hidden = hidden.new_zeros(hidden.shape)
+        return _recorded_gradients(grads, (gates, hidden, cell, weight), sizes)
+    # What reaches each output from outside; what reaches it through the next step is added on the way.
+    to_outputs, to_cell = (
+        kept.new_zeros(kept.shape) if grad is None else grad.clone(memory_format=contiguous_format)
+        for grad, kept in zip(grads, (outputs, cell))
+    )
     flow = activated.new_empty(activated.shape)
-    steps = [x.unbind(0) for x in (*activated.chunk(4, 2), cells, *flow.chunk(4, 2))]
-    befores = [cell, *steps[4]]
-    for t in reversed(range(len(cells))):
-        if grad_outputs is not None:
-            grad_hidden = grad_hidden + grad_outputs[t]
-        i, f, g, o, new, *flows = ([x[t]] for x in steps)
-        before, grad_cell = [grad_cell], cell.new_empty(cell.shape)
-        lstm_cell_gradients.foreach(
-            [[grad_hidden], before, i, f, g, o, [befores[t]], new], out=[*flows, [grad_cell]]
-        )
-        grad_hidden = flow[t] @ weight
-    states = cat([hidden.unsqueeze(0), outputs[: len(outputs) - 1]])
-    grad_weight = flow.flatten(0, 1).t() @ states.flatten(0, 1)
-    return flow, grad_hidden, grad_cell, grad_weight
+    parts = (to_outputs, *activated.chunk(4, 1), cells, flow, *flow.chunk(4, 1))
+    to_steps, i, f, g, o, news, flows, *to_gates = (x.split(sizes) for x in parts)
+    for t in reversed(range(len(sizes))):
+        n = sizes[t]
+        carried, before = to_cell[:n], (news[t - 1] if t else cell)[:n]
+        operands = (to_steps[t], carried, i[t], f[t], g[t], o[t], before, news[t])
+        results = (*(x[t] for x in to_gates), carried)
+        lstm_cell_gradients.foreach([[x] for x in operands], out=[[x] for x in results])
+        if t:
+            earlier = to_steps[t - 1][:n]
+            addmm(earlier, flows[t], weight, out=earlier)
+    # The state that each row began with: one step before it.
+    befores = cat([hidden, *(step[:n] for step, n in zip(outputs.split(sizes), sizes[1:]))])
+    return flow, flows[0] @ weight, to_cell, flow.t() @ befores
 
 
-def _recorded_gradients(grads, inputs):
+def _recorded_gradients(grads, inputs, sizes):
     wanted = [x for x in inputs if x.requires_grad]
-    pairs = [(out, g) for out, g in zip(_lstm_steps(*inputs), grads) if g is not None]
+    pairs = [(out, g) for out, g in zip(_lstm_steps(*inputs, sizes), grads) if g is not None]
     found = iter(
         tape.run_backward([out for out, _ in pairs], [g for _, g in pairs], True, True, wanted, False)
     )

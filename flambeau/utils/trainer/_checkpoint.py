@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from ..._serialization import load, save
+from ..._files import load, save
 from ._position import random_states, set_random_states, tells_place
 
 # --- the state of a run ---------------------------------------------------------------------------

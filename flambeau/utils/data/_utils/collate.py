@@ -19,23 +19,35 @@ default_collate_err_msg_format = (
 _CollateFnMap = dict[type | tuple[type, ...], Callable[..., Any]]
 
 
-class _Located(Exception):
-    """An error about samples that tells in which field of them it arose; `locate` adds a step from the outside."""
+class Located(Exception):
+    """An error about samples that tells in which field of them it arose, and of which samples."""
 
-    def __init__(self, problem: str) -> None:
+    def __init__(self, problem: str, entry: int = 0) -> None:
         super().__init__(problem)
-        self._problem, self._path = problem, ""
+        self._problem, self._entry = problem, entry
+        self._path = self._numbers = ""
 
     def locate(self, key: Any) -> None:
+        """It arose in that field of what is collated: a step from the outside."""
         self._path = f"[{key!r}]{self._path}"
-        self.args: tuple[Any, ...] = (f"{self._problem}, in field {self._path} of the samples",)
+        self._tell()
+
+    def name_samples(self, index: Sequence[Any]) -> None:
+        """Entry k of the batch is sample `index[k]`."""
+        these = [f"entry {k} is sample {index[k]!r}" for k in sorted({0, self._entry})]
+        self._numbers = f" ({', '.join(these)} of the dataset)"
+        self._tell()
+
+    def _tell(self) -> None:
+        where = f", in field {self._path} of the samples" if self._path else ""
+        self.args: tuple[Any, ...] = (f"{self._problem}{where}{self._numbers}",)
 
 
-class CollateError(_Located, RuntimeError):
+class CollateError(Located, RuntimeError):
     """Samples that do not fit together."""
 
 
-class CollateTypeError(_Located, TypeError):
+class CollateTypeError(Located, TypeError):
     """Samples of a type that nobody collates."""
 
 
@@ -86,7 +98,8 @@ def collate(batch: Sequence[Any], *, collate_fn_map: _CollateFnMap | None = None
             if len(sample) != length:
                 raise CollateError(
                     "default_collate: each element in list of batch should be of equal size, but got length "
-                    f"{length} at entry 0 and {len(sample)} at entry {i}"
+                    f"{length} at entry 0 and {len(sample)} at entry {i}",
+                    i,
                 )
         columns = zip(*batch)
         return rebuilt(first, [_column(k, samples, collate_fn_map) for k, samples in enumerate(columns)])
@@ -106,7 +119,7 @@ def _field(key: Any, batch: Sequence[Any], collate_fn_map: _CollateFnMap | None)
 def _column(key: Any, samples: Sequence[Any], collate_fn_map: _CollateFnMap | None) -> Any:
     try:
         return collate(samples, collate_fn_map=collate_fn_map)
-    except _Located as error:
+    except Located as error:
         error.locate(key)
         raise
 
@@ -133,7 +146,8 @@ def _check_shapes(batch: Sequence[Any], function: str, what: str) -> None:
         if list(sample.shape) != wanted:
             raise CollateError(
                 f"default_collate: {function} expects each {what} to be equal size, but got {wanted} at entry 0 and "
-                f"{list(sample.shape)} at entry {i}"
+                f"{list(sample.shape)} at entry {i}",
+                i,
             ) from None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
-from .collate import default_collate
+from .collate import Located, default_collate
 
 
 def samples_of(dataset: Any, indices: Iterable[Any]) -> list[Any]:
@@ -57,6 +57,9 @@ class _MapDatasetFetcher(_BaseDatasetFetcher):
                 if batch is not None:
                     return batch
             return self.collate_fn(samples_of(self.dataset, possibly_batched_index))
+        except Located as error:
+            error.name_samples(possibly_batched_index)
+            raise
         except StopIteration as error:
             raise self._stopped(error) from error
 

@@ -17,10 +17,9 @@ from typing import Any
 
 from ....core.base.parallel import set_num_threads
 from .errors import ExceptionWrapper
-from .serve import GRACE, Answer, Begin, Job, Task, Worker, WorkerTimeout
+from .serve import GRACE, PULSE, Answer, Begin, Job, Task, Worker, WorkerTimeout
 from .transport import Disconnected, LoaderEnd, WorkerEnd
 
-_PULSE = 1.0  # seconds of silence after which the loader looks whether its workers live
 _pools: weakref.WeakSet[Processes] = weakref.WeakSet()
 
 
@@ -100,7 +99,7 @@ class Processes:
         self._check_owner()
         end = time.monotonic() + timeout if timeout else None
         while not self._arrived:
-            wait = _PULSE if end is None else max(0.0, min(_PULSE, end - time.monotonic()))
+            wait = PULSE if end is None else max(0.0, min(PULSE, end - time.monotonic()))
             ready = self._poll.poll(wait * 1000)
             for fd, event in ready:
                 number = self._by_fd[fd]
@@ -134,7 +133,11 @@ class Processes:
             self._ends[number].finish()
 
     def _read(self, number: int) -> None:
-        messages, more = self._ends[number].receive()
+        try:
+            messages, more = self._ends[number].receive()
+        except BaseException:  # a message may be lost
+            self.close()
+            raise
         for (epoch, task, streams), make in messages:
             self._tasks[number] -= 1
             try:

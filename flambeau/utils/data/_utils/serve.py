@@ -12,6 +12,8 @@ from .worker import ProcessStreams, ThreadStreams, WorkerInfo, become
 
 GRACE = 5.0  # seconds that a worker has to finish a sample when nobody wants it any more
 
+PULSE = 1.0  # seconds of silence after which the loader looks whether its workers live
+
 
 class WorkerTimeout(RuntimeError):
     """No worker has answered in time."""

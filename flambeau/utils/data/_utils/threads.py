@@ -10,7 +10,7 @@ import warnings
 import weakref
 from typing import Any
 
-from .serve import GRACE, Answer, Begin, Job, Task, Worker, WorkerTimeout
+from .serve import GRACE, PULSE, Answer, Begin, Job, Task, Worker, WorkerTimeout
 
 
 class Threads:
@@ -22,6 +22,7 @@ class Threads:
         self._answers: queue.SimpleQueue[tuple[int, Answer]] = queue.SimpleQueue()
         self._tasks: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(job.num_workers)]
         self._closed = threading.Event()
+        self._finishing = False
         self._owner = os.getpid()
         self.epoch = 0
         self.base_seed, self.streams = job.base_seed, dict(job.streams)
@@ -52,6 +53,7 @@ class Threads:
 
     def finish(self) -> None:
         """No task will follow."""
+        self._finishing = True
         for tasks in self._tasks:
             tasks.put(None)
 
@@ -61,10 +63,18 @@ class Threads:
         WorkerTimeout when there is none for so many seconds (0: no limit).
         """
         self._check_owner()
-        try:
-            return self._answers.get(timeout=timeout or None)
-        except queue.Empty:
-            raise WorkerTimeout from None
+        end = time.monotonic() + timeout if timeout else None
+        while True:
+            wait = PULSE if end is None else max(0.0, min(PULSE, end - time.monotonic()))
+            try:
+                return self._answers.get(timeout=wait)
+            except queue.Empty:
+                if end is not None and time.monotonic() >= end:
+                    raise WorkerTimeout from None
+            for number, worker in enumerate(self.workers):
+                if not worker.is_alive() and not self._finishing and self._answers.empty():
+                    self.close()
+                    raise RuntimeError(f"DataLoader: {self.describe(number)} exited unexpectedly")
 
     @property
     def usable(self) -> bool:

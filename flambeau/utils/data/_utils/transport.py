@@ -386,14 +386,26 @@ class LoaderEnd:
         start = _FRAME.size + head
         answer, places, new, forgotten, length = pickle.loads(raw[_FRAME.size : start])
         fds = [self._fds.popleft() for _ in new]
-        try:
-            for (number, room), fd in zip(new, fds):
-                self._blocks[number] = Block(number, fd, room)
-        finally:
-            for fd in fds:
-                os.close(fd)
+
+        def make() -> Any:
+            try:
+                for (number, room), fd in zip(new, fds):
+                    self._blocks[number] = Block(number, fd, room)
+            finally:
+                for fd in fds:
+                    os.close(fd)
+            data = pickle.loads(
+                raw[start : start + length], buffers=self._buffers(places, raw[start + length :])
+            )
+            for number in forgotten:
+                del self._blocks[number]
+            return data
+
+        return answer, make
+
+    def _buffers(self, places: list[Any], inline: memoryview) -> list[Storage]:
+        """What the pickle has left out."""
         buffers = []
-        place = start + length
         for where in places:
             if isinstance(where, tuple):
                 number, nbytes = where
@@ -402,12 +414,10 @@ class LoaderEnd:
                 buffers.append(storage_from_address(block.address, nbytes, _Lease(block, self._dropped)))
             else:
                 own = Storage(where)
-                memoryview(own)[:] = raw[place : place + where]
-                place += where
+                memoryview(own)[:] = inline[:where]
+                inline = inline[where:]
                 buffers.append(own)
-        for number in forgotten:
-            del self._blocks[number]
-        return answer, lambda: pickle.loads(raw[start : start + length], buffers=buffers)
+        return buffers
 
     def _dropped(self, block: Block) -> None:
         block.lent = False

@@ -112,13 +112,13 @@ def test_a_failure_at_any_call_leaves_the_old_file(files, path, monkeypatch):
 KILLED = """
 import os, signal, sys
 import flambeau
-from flambeau import _serialization
+from flambeau._files import replacing
 setattr(*{place}, lambda *args, **more: os.kill(os.getpid(), signal.SIGKILL))
 flambeau.save(flambeau.ones(100_000), sys.argv[1])
 """
 
 
-@pytest.mark.parametrize("place", ['(_serialization, "_take_after")', '(_serialization, "_give_name")'])
+@pytest.mark.parametrize("place", ['(replacing, "_take_after")', '(replacing, "_give_name")'])
 def test_a_kill_leaves_the_old_file_alone(path, place):
     """With all data written, and nothing named yet."""
     program = KILLED.format(place=place)

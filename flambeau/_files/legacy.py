@@ -1,0 +1,211 @@
+"""The formats of PyTorch before 1.6: one stream of pickles with the storages behind it, and before 0.1.10 a tar archive."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from ..core.base.dtypes import by_name
+from ..core.base.memory import Storage
+from ..core.make.bridge import frombuffer
+from . import locations, rebuilding, state
+from .archive import Source
+from .errors import count, require, short
+from .locations import as_bytes
+from .reading import described_storage, unpickle
+
+MAGIC = 0x1950A86A20F9469CFC6C
+PROTOCOL = 1001
+
+
+class _Stream:
+    """What `persistent_load` of the stream's pickle needs: storages, which are filled when the pickle is read."""
+
+    def __init__(self, room: int, map_location: Any) -> None:
+        self.room = room
+        self.found: dict[
+            str, tuple[Any, Any, Any]
+        ] = {}  # dtype, storage on the CPU, storage where it belongs
+        self._views: dict[Any, Any] = {}
+        self._restore = locations.restorer(map_location)
+
+    def persistent_load(self, described: Any) -> Any:
+        if type(described) is tuple and described[:1] in (("module",), (b"module",)):
+            require(len(described) == 4, "a module is described by something else than its class and source")
+            return described[1]  # the source, which others compare, is of a program that need not be ours
+        require(
+            type(described) is tuple and len(described) == 6, f"a storage is described by {short(described)}"
+        )
+        kind, key, location, elements = described_storage(described[:5], 5)
+        if key not in self.found:
+            nbytes = elements * kind.itemsize
+            self.room -= nbytes
+            require(self.room >= 0, f"the storages of the file are larger than it: {nbytes} bytes more")
+            host = Storage(nbytes)
+            placed = self._restore(host, location)
+            require(placed.nbytes() == nbytes, "map_location returned a storage of another size")
+            self.found[key] = (kind, host, placed)
+        placed = self.found[key][2]
+        if described[5] is None:
+            return rebuilding.typed(placed, kind)
+        view = described[5]
+        require(
+            type(view) is tuple and len(view) == 3,
+            "a part of a storage is described by something else than three values",
+        )
+        return self._part(placed, kind, view[0], view[1], view[2])
+
+    def _part(self, root: Any, kind: Any, key: Any, offset: Any, elements: Any) -> Any:
+        if type(key) is bytes:
+            key = key.decode("ascii", "replace")
+        require(type(key) in (str, int), f"a part of a storage has the key {short(key)}")
+        if key not in self._views:
+            self._views[key] = part_of(root, kind, offset, elements)
+        return self._views[key]
+
+
+def part_of(root: Any, kind: Any, offset: Any, elements: Any) -> Any:
+    """Some elements of a storage, as a storage over the same memory."""
+    begin = count(offset, "an offset") * kind.itemsize
+    end = begin + count(elements, "a length") * kind.itemsize
+    require(end <= root.nbytes(), f"a part of a storage reaches to byte {end} of {root.nbytes()}")
+    require(root.device.type == "cpu", "a part of a storage that is not on the CPU")
+    if begin == 0 and end == root.nbytes():
+        return rebuilding.typed(root, kind)
+    part = frombuffer(memoryview(root)[begin:end], dtype=by_name["uint8"]) if end > begin else None
+    return rebuilding.typed(Storage(0) if part is None else part.untyped_storage(), kind)
+
+
+def read_stream(data: Any, source: Source, map_location: Any, options: Any) -> Any:
+    """The object of a stream: magic number, version, facts of the machine, the object, keys, and storages by their keys."""
+    magic, at = unpickle(data, 0, _nothing, options)
+    require(type(magic) is int and magic == MAGIC, f"Invalid magic number; corrupt file? ({short(magic)})")
+    version, at = unpickle(data, at, _nothing, options)
+    require(type(version) is int and version == PROTOCOL, f"Invalid protocol version: {short(version)}")
+    _, at = unpickle(data, at, _nothing, options)  # storages are little-endian, whatever this says
+    stream = _Stream(len(data) - at, map_location)
+    made, at = unpickle(data, at, stream.persistent_load, options)
+    keys, at = unpickle(data, at, _nothing, options)
+    require(type(keys) is list, f"the keys of the storages are a {type(keys).__name__}")
+    if state.local.skip_data:
+        for _, host, _ in stream.found.values():
+            memoryview(host)[:] = bytes(host.nbytes())
+        return made
+    keys = [key.decode("ascii", "replace") if type(key) is bytes else key for key in keys]
+    require(
+        sorted(map(str, keys)) == sorted(stream.found), "the storages of the file are not those that it names"
+    )
+    for key in keys:
+        kind, host, placed = stream.found[str(key)]
+        elements = struct.unpack("<q", source.read(at, 8))[0]
+        require(
+            elements * kind.itemsize == host.nbytes(),
+            f"storage {short(key)} has {elements} elements in place of {host.nbytes() // kind.itemsize}",
+        )
+        require(host.nbytes() <= source.size - at - 8, f"unexpected EOF: storage {short(key)} is cut short")
+        source.fill(at + 8, memoryview(host), False)
+        at += 8 + host.nbytes()
+        if placed is not host and placed.device.type != "meta":
+            as_bytes(placed).copy_(as_bytes(host))
+    return made
+
+
+def _nothing(described: Any) -> Any:
+    require(False, "a storage where none belongs")
+
+
+# --- tar ------------------------------
+
+
+def read_tar(file: Any, map_location: Any, options: Any) -> Any:
+    """The object of a tar archive: `storages`, `tensors`, and the `pickle` that names them by numbers."""
+    import tarfile
+
+    with tarfile.open(fileobj=file, mode="r:") as archive:
+        members = {}
+        for member in archive.getmembers():
+            if member.name in ("storages", "tensors", "pickle") and member.isreg() and not member.issparse():
+                opened = archive.extractfile(member)
+                members[member.name] = b"" if opened is None else opened.read()
+    require(
+        len(members) == 3, f"a tar archive with {sorted(members)} in place of storages, tensors and pickle"
+    )
+    found = _tar_storages(members["storages"], locations.restorer(map_location), options)
+    tensors = _tar_tensors(members["tensors"], found, options)
+
+    def persistent_load(described: Any) -> Any:
+        if type(described) is tuple:
+            require(len(described) >= 1, "a module is described by nothing")
+            return described[0]
+        number = int(described) if type(described) in (int, str) else described
+        require(number in tensors, f"there is no tensor {short(described)}")
+        return tensors[number]
+
+    return unpickle(members["pickle"], 0, persistent_load, options)[0]
+
+
+def _tar_storages(data: bytes, restore: Any, options: Any) -> dict[Any, Any]:
+    """Storages, and parts of them, by their numbers."""
+    n, at = unpickle(data, 0, _nothing, options)
+    found: dict[Any, Any] = {}
+    for _ in range(_few(n, data)):
+        described, at = unpickle(data, at, _nothing, options)
+        require(
+            type(described) is tuple and len(described) == 3,
+            "a storage is described by something else than three values",
+        )
+        key, location, storage_class = described
+        kind: Any = getattr(storage_class, "dtype", None)
+        require(type(kind) is type(by_name["uint8"]) and type(location) is str, "a storage of no known class")
+        require(len(data) - at >= 8, "the storages are cut short")
+        nbytes = count(struct.unpack_from("<q", data, at)[0], "a storage's length") * kind.itemsize
+        at += 8
+        require(nbytes <= len(data) - at, f"a storage of {nbytes} bytes is cut short")
+        storage = Storage(nbytes)
+        memoryview(storage)[:] = data[at : at + nbytes]
+        at += nbytes
+        found[_number(key)] = rebuilding.typed(restore(storage, location), kind)
+    views, at = unpickle(data, at, _nothing, options)
+    require(type(views) in (list, tuple), "the parts of storages are no list")
+    for view in views:
+        require(
+            type(view) in (list, tuple) and len(view) == 4,
+            "a part of a storage is described by something else than four values",
+        )
+        target, root, offset, elements = view
+        require(_number(root) in found, f"there is no storage {short(root)}")
+        whole = found[root]
+        found[_number(target)] = part_of(whole._untyped_storage, whole.dtype, offset, elements)
+    return found
+
+
+def _tar_tensors(data: bytes, storages: dict[Any, Any], options: Any) -> dict[Any, Any]:
+    n, at = unpickle(data, 0, _nothing, options)
+    found: dict[Any, Any] = {}
+    for _ in range(_few(n, data)):
+        described, at = unpickle(data, at, _nothing, options)
+        require(
+            type(described) is tuple and len(described) == 3,
+            "a tensor is described by something else than three values",
+        )
+        key, storage, _ = described
+        require(_number(storage) in storages, f"there is no storage {short(storage)}")
+        require(len(data) - at >= 8, "the tensors are cut short")
+        dims = struct.unpack_from("<i", data, at)[0]
+        require(0 <= dims <= 64 and len(data) - at >= 16 * (dims + 1), f"a tensor of {dims} dimensions")
+        numbers = struct.unpack_from(f"<{2 * dims + 1}q", data, at + 8)
+        at += 16 * (dims + 1)
+        found[_number(key)] = rebuilding._rebuild_tensor(
+            storages[storage], numbers[-1], numbers[:dims], numbers[dims : 2 * dims]
+        )
+    return found
+
+
+def _few(n: Any, data: bytes) -> int:
+    require(type(n) is int and 0 <= n <= len(data), f"a file of {len(data)} bytes with {short(n)} parts")
+    return n
+
+
+def _number(x: Any) -> Any:
+    require(type(x) in (int, str), f"a key is {short(x)}")
+    return x

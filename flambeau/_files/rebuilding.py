@@ -1,0 +1,199 @@
+"""The functions by which files say how tensors are made of storages.  PyTorch's files name them `torch._utils._rebuild_…`.
+
+Everything is checked here, whoever calls: a file's numbers are never trusted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from typing import Any
+
+from .._tensor import Tensor
+from ..core.base import display, formats
+from ..core.base.dtypes import by_name, dtype
+from ..core.base.memory import Storage
+from ..core.make.create import empty, empty_strided
+from ..nn.parameter import Buffer, Parameter
+from ..storage import TypedStorage
+from .errors import INT64, Damaged, count, require, short
+
+_MAX_DIMS = 64
+NO_HOOKS: OrderedDict = OrderedDict()
+
+
+def typed(storage: Storage, kind: dtype) -> TypedStorage:
+    """A storage as elements of a dtype."""
+    return TypedStorage(wrap_storage=storage, dtype=kind, _internal=True)
+
+
+def check_geometry(
+    offset: Any, size: Any, stride: Any, itemsize: int, nbytes: int
+) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """The place, sizes and strides of a tensor (in elements), if it lies within a storage of so many bytes."""
+    require(
+        type(size) in (tuple, list) or isinstance(size, tuple),
+        f"a tensor's sizes are a {type(size).__name__}",
+    )
+    require(type(stride) in (tuple, list), f"a tensor's strides are a {type(stride).__name__}")
+    offset = count(offset, "a tensor's offset")
+    size, stride = [count(n, "a size") for n in size], [count(n, "a stride") for n in stride]
+    require(
+        len(size) == len(stride) <= _MAX_DIMS, f"a tensor has {len(size)} sizes and {len(stride)} strides"
+    )
+    require(math.prod(max(n, 1) for n in size) < INT64, "a tensor has more elements than can be counted")
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride)) if 0 not in size else offset - 1
+    require(
+        (last + 1) * itemsize <= nbytes,
+        f"a tensor reaches to byte {(last + 1) * itemsize} of a storage of {nbytes} bytes",
+    )
+    return offset, tuple(size), tuple(stride)
+
+
+def _placed(storage: Any, kind: Any, offset: Any, size: Any, stride: Any) -> Tensor:
+    untyped = getattr(storage, "_untyped_storage", storage)
+    require(isinstance(untyped, Storage), f"a tensor is made of a {type(storage).__name__}, not of a storage")
+    require(isinstance(kind, dtype), f"a tensor's dtype is {short(kind)}")
+    geometry = check_geometry(offset, size, stride, kind.itemsize, untyped.nbytes())
+    if untyped.device.type == "meta":
+        return empty_strided(*geometry[1:], dtype=kind, device="meta")
+    return empty(0, dtype=kind, device=untyped.device).set_(untyped, *geometry)
+
+
+def _finished(tensor: Tensor, requires_grad: Any, metadata: Any) -> Tensor:
+    if metadata is not None:
+        require(type(metadata) is dict, f"a tensor's metadata is a {type(metadata).__name__}")
+        for bit in sorted(metadata, key=str):
+            require(bit in ("conj", "neg"), f"a tensor has the unknown mark {short(bit)}")
+            if metadata[bit] is True:  # a view that computes when it is read: here a copy
+                require(
+                    tensor.numel() * tensor.dtype.itemsize <= tensor.untyped_storage().nbytes(),
+                    "a tensor larger than its storage is marked as conjugate",
+                )
+                tensor = tensor.conj().clone() if bit == "conj" else -tensor
+    return _trained(tensor, requires_grad)
+
+
+def _trained(tensor: Tensor, requires_grad: Any) -> Tensor:
+    require(type(requires_grad) is bool, f"requires_grad is {short(requires_grad)}")
+    if requires_grad:
+        kind = tensor.dtype
+        require(kind.is_floating_point or kind.is_complex, f"a tensor of {kind} requires a gradient")
+        tensor.requires_grad_()
+    return tensor
+
+
+def _rebuild_tensor(storage, storage_offset, size, stride):
+    return _placed(storage, getattr(storage, "dtype", by_name["uint8"]), storage_offset, size, stride)
+
+
+def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
+    tensor = _rebuild_tensor(storage, storage_offset, size, stride)
+    return _finished(tensor, requires_grad, metadata)
+
+
+def _rebuild_tensor_v3(
+    storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None
+):
+    return _finished(_placed(storage, dtype, storage_offset, size, stride), requires_grad, metadata)
+
+
+def _rebuild_parameter(data, requires_grad, backward_hooks):
+    require(isinstance(data, Tensor), f"a parameter is made of a {type(data).__name__}")
+    kind = data.dtype
+    fits = kind.is_floating_point or kind.is_complex or requires_grad is False
+    require(
+        type(requires_grad) is bool and fits,
+        f"a parameter of {kind} with requires_grad {short(requires_grad)}",
+    )
+    return Parameter(data, requires_grad)
+
+
+def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
+    return set_state(_rebuild_parameter(data, requires_grad, backward_hooks), state)
+
+
+def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
+    require(type(dtype) is type(by_name["uint8"]), f"a tensor's dtype is {short(dtype)}")
+    _, size, stride = check_geometry(0, size, stride, dtype.itemsize, INT64)
+    return _trained(empty_strided(size, stride, dtype=dtype, device="meta"), requires_grad)
+
+
+def _rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad):
+    """A tensor of a device whose storages are not written: it stays on the CPU, where its data is."""
+    require(
+        isinstance(data, Tensor) and data.dtype == dtype,
+        "a device's tensor is not made of a tensor of its dtype",
+    )
+    return _trained(data.detach(), requires_grad)
+
+
+def _rebuild_from_type_v2(func, new_type, args, state):
+    require(func in REBUILD, "a tensor is not made by one of the functions for that")
+    require(
+        isinstance(new_type, type) and issubclass(new_type, Tensor), f"a tensor is of class {short(new_type)}"
+    )
+    tensor = func(*args)
+    if new_type is Tensor and isinstance(state, dict) and state.get("_is_buffer") is True:
+        return Buffer(tensor, persistent=state.get("persistent", True) is True)
+    if type(tensor) is not new_type:
+        tensor = tensor.as_subclass(new_type)
+    own = getattr(new_type, "__setstate__", None)
+    if own is not getattr(Tensor, "__setstate__", None):  # which Cython gives every class, to refuse
+        own(tensor, state)
+        return tensor
+    return set_state(tensor, state)
+
+
+def _rebuild_from_type(func, type, args, dict):
+    return _rebuild_from_type_v2(func, type, args, dict)
+
+
+REBUILD = frozenset(
+    (
+        _rebuild_tensor,
+        _rebuild_tensor_v2,
+        _rebuild_tensor_v3,
+        _rebuild_parameter,
+        _rebuild_parameter_with_state,
+        _rebuild_meta_tensor_no_storage,
+        _rebuild_device_tensor_from_cpu_tensor,
+    )
+)
+
+
+def set_state(tensor: Any, state: Any) -> Any:
+    """Give a tensor its attributes: a dict, or a pair of it and of what slots hold."""
+    slots = None
+    if type(state) is tuple:
+        require(len(state) == 2, f"a tensor's state is a tuple of {len(state)}")
+        state, slots = state
+    for attributes in (state, slots):
+        require(attributes is None or isinstance(attributes, dict), "a tensor's state is no dict")
+    for name, value in (state or {}).items():
+        inherited = type(name) is not str or name.startswith("__") or hasattr(Tensor, name)
+        require(not inherited, f"a tensor's state sets {short(name)}")
+        tensor.__dict__[name] = value
+    for name, value in (slots or {}).items():
+        named = type(name) is str and not name.startswith("__") and not hasattr(Tensor, name)
+        require(named, f"a tensor's state sets {short(name)}")
+        setattr(tensor, name, value)
+    return tensor
+
+
+def set_legacy_state(tensor: Any, state: Any) -> None:
+    """What the first releases of PyTorch wrote behind a tensor, a parameter or a variable."""
+    require(type(state) is tuple and len(state) in (3, 4, 5), "a tensor's state is of no known kind")
+    if len(state) == 4:
+        tensor.data = _rebuild_tensor(*state)
+        return
+    if len(state) == 5:
+        require(isinstance(state[0], Tensor), "a variable holds no tensor")
+        tensor.data, state = state[0], (state[3], state[4], state[2])
+    _trained(tensor, state[0])
+
+
+def _get_layout(name):
+    if name not in ("torch.strided", f"{display.NAME}.strided"):
+        raise Damaged(f"the file holds the layout {short(name)}, which {display.NAME} does not have")
+    return formats.strided

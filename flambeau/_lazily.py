@@ -1,0 +1,36 @@
+"""Parts of the package that are imported when first named, so that `import flambeau` costs what a program uses."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazily(
+    package: str, submodules: tuple[str, ...] = (), names: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` (PEP 562) for a package: its submodules, and names that stand in others of them.
+
+    `names` maps a name to the module, relative to the package, that it is taken from. A module that is no package may
+    have such names, too; the modules are relative to the package that it is in.
+    """
+    homes = dict(names or {})
+
+    def of_name(name: str) -> Any:
+        if name in homes:
+            value = getattr(import_module(homes[name], vars(sys.modules[package])["__package__"]), name)
+        elif name in submodules:
+            value = import_module(f"{package}.{name}")
+        else:
+            raise AttributeError(
+                f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package]
+            )
+        vars(sys.modules[package])[name] = value  # the next look-up comes no more by here
+        return value
+
+    def listed() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *submodules, *homes})
+
+    return of_name, listed

@@ -1,0 +1,135 @@
+"""The accelerator, whichever it is: NVIDIA's devices.
+
+OpenCL's devices are asked for by their name: the commonest of their drivers makes the host's own processor one.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType, TracebackType
+from typing import Any
+
+from . import cuda
+from .core.base.dtypes import device as Device
+
+__all__ = [
+    "current_accelerator",
+    "current_device_idx",
+    "current_device_index",
+    "current_stream",
+    "device_count",
+    "device_index",
+    "empty_cache",
+    "is_available",
+    "max_memory_allocated",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_peak_memory_stats",
+    "set_device_idx",
+    "set_device_index",
+    "set_stream",
+    "synchronize",
+]
+
+
+def _here() -> ModuleType:
+    """The module of the accelerator; RuntimeError where there is none."""
+    if not cuda.is_available():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    return cuda
+
+
+def is_available() -> bool:
+    """Whether there is one.
+
+    >>> import flambeau
+    >>> flambeau.accelerator.is_available() == (flambeau.accelerator.device_count() > 0)
+    True
+    """
+    return cuda.is_available()
+
+
+def current_accelerator(check_available: bool = False) -> Device | None:
+    """Its device without an index, as `device("cuda")`; None where there is none."""
+    return Device("cuda") if is_available() else None
+
+
+def device_count() -> int:
+    """How many devices of its kind there are; 0 without one."""
+    return _here().device_count() if is_available() else 0
+
+
+def current_device_index() -> int:
+    """The index of the device in use.  RuntimeError without one."""
+    return _here().current_device()
+
+
+def set_device_index(device: Any) -> None:
+    """Use the device of that index.  RuntimeError without an accelerator."""
+    _here().set_device(device)
+
+
+current_device_idx, set_device_idx = current_device_index, set_device_index
+
+
+class device_index:
+    """Context in which another device of the accelerator is in use; None changes nothing."""
+
+    def __init__(self, device: int | None) -> None:
+        self.index = device
+
+    def __enter__(self) -> None:
+        if self.index is not None:
+            self.before = current_device_index()
+            set_device_index(self.index)
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.index is not None:
+            set_device_index(self.before)
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until all that is queued has run.  RuntimeError without an accelerator."""
+    _here().synchronize(device)
+
+
+def current_stream(device: Any = None) -> Any:
+    """The stream in use.  RuntimeError without an accelerator."""
+    return _here().current_stream(device)
+
+
+def set_stream(stream: Any) -> None:
+    """Use a stream from here on.  RuntimeError without an accelerator."""
+    _here().set_stream(stream)
+
+
+def empty_cache() -> None:
+    """Give cached memory back to the driver; nothing where no device was used yet."""
+    module = _here()
+    if module.is_initialized():
+        module.empty_cache()
+
+
+def memory_stats(device: Any = None) -> dict[str, Any]:
+    """What the accelerator's own `memory_stats` says."""
+    return _here().memory_stats(device)
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Bytes that tensors hold on the device."""
+    return _here().memory_allocated(device)
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most that tensors have held on the device."""
+    return _here().max_memory_allocated(device)
+
+
+def memory_reserved(device: Any = None) -> int:
+    """Bytes taken from the driver."""
+    return _here().memory_reserved(device)
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Start measuring the peak anew."""
+    _here().reset_peak_memory_stats(device)

@@ -1,0 +1,41 @@
+"""`Variable`, what a tensor on the tape was called before every tensor could be one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._tensor import Tensor
+
+__all__ = ["Variable", "VariableMeta"]
+
+
+class VariableMeta(type):
+    """Every tensor is a Variable."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=VariableMeta):
+    """`Variable(data)` is a tensor over the memory of `data`, a new leaf.
+
+    Args:
+        data: a tensor; an empty one by default.
+        requires_grad: whether gradients are wanted.
+
+    Raises:
+        TypeError: `data` is no tensor.
+
+    >>> import flambeau
+    >>> from flambeau.autograd import Variable
+    >>> x = Variable(flambeau.ones(2), requires_grad=True)
+    >>> type(x).__name__, isinstance(x, Variable), x.requires_grad
+    ('Tensor', True, True)
+    """
+
+    def __new__(cls, data: Any = None, requires_grad: bool = False) -> Any:
+        if data is None:
+            data = Tensor()
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        return data.detach().requires_grad_(requires_grad)

@@ -1,0 +1,77 @@
+"""cuDNN, which nothing here uses: convolutions on NVIDIA's devices are generated.
+
+`enabled`, `benchmark`, `deterministic`, `allow_tf32` and `benchmark_limit` are kept as programs set them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+enabled = True
+benchmark = False
+benchmark_limit: int | None = 10
+deterministic = False
+allow_tf32 = True
+
+
+def is_available() -> bool:
+    """False."""
+    return False
+
+
+def version() -> None:
+    """None."""
+    return None
+
+
+def is_acceptable(tensor: Any) -> bool:
+    """False: cuDNN takes no tensor."""
+    return False
+
+
+def set_flags(
+    _enabled: bool | None = None,
+    _benchmark: bool | None = None,
+    _benchmark_limit: int | None = None,
+    _deterministic: bool | None = None,
+    _allow_tf32: bool | None = None,
+) -> tuple[Any, ...]:
+    """Sets the switches that are not None; returns all five as they were.
+
+    >>> import flambeau
+    >>> before = flambeau.backends.cudnn.set_flags(_benchmark=True)
+    >>> flambeau.backends.cudnn.benchmark
+    True
+    >>> _ = flambeau.backends.cudnn.set_flags(*before)
+    """
+    state = globals()
+    names = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
+    before = tuple(state[name] for name in names)
+    for name, given in zip(names, (_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32)):
+        if given is not None:
+            state[name] = given
+    return before
+
+
+@contextmanager
+def flags(
+    enabled: bool = False,
+    benchmark: bool = False,
+    benchmark_limit: int | None = 10,
+    deterministic: bool = False,
+    allow_tf32: bool = True,
+) -> Iterator[None]:
+    """A context in which the switches are these.
+
+    >>> import flambeau
+    >>> with flambeau.backends.cudnn.flags(deterministic=True):
+    ...     flambeau.backends.cudnn.deterministic
+    True
+    """
+    before = set_flags(enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
+    try:
+        yield
+    finally:
+        set_flags(*before)

@@ -1,0 +1,65 @@
+"""Python's `multiprocessing`, with tensors, modules and storages sent as shared memory.
+
+What `multiprocessing` has, this has: `Process`, `Queue`, `SimpleQueue`, `Pipe`, `Pool`, locks, the three start methods.  A tensor
+that is put into a queue or sent through a pipe moves to shared memory (`Tensor.share_memory_`), and the process that receives it
+has a tensor over the same elements: what one writes, the other sees.  Views share as they did; what is sent twice arrives over one
+storage.  A leaf's `requires_grad` travels, its `.grad` and its hooks do not.
+
+The memory has no name and dies with its last user, whatever ends it.  What was put into a queue arrives though the process that
+put it has ended since; through Python's own queues and managers it has to be fetched from that process.
+
+>>> import flambeau
+>>> from flambeau import multiprocessing as mp
+>>> queue = mp.SimpleQueue()
+>>> x = flambeau.zeros(3)
+>>> queue.put(x)
+>>> queue.get().fill_(2)
+tensor([2., 2., 2.])
+>>> x
+tensor([2., 2., 2.])
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing import *  # noqa: F403
+
+from . import queue, reductions
+from ._contexts import JoinableQueue, Pipe, Queue, SimpleQueue, get_context  # type: ignore[assignment]
+from ._names import get_all_sharing_strategies, get_sharing_strategy, set_sharing_strategy
+from .pool import Pool
+from .reductions import init_reductions
+from .spawn import (
+    ProcessContext,
+    ProcessException,
+    ProcessExitedException,
+    ProcessRaisedException,
+    SpawnContext,
+    spawn,
+    start_processes,
+)
+
+__all__ = [
+    *multiprocessing.__all__,  # type: ignore[attr-defined]
+    "JoinableQueue",
+    "Pipe",
+    "Pool",
+    "ProcessContext",
+    "ProcessException",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "Queue",
+    "SimpleQueue",
+    "SpawnContext",
+    "get_all_sharing_strategies",
+    "get_context",
+    "get_sharing_strategy",
+    "init_reductions",
+    "queue",
+    "reductions",
+    "set_sharing_strategy",
+    "spawn",
+    "start_processes",
+]
+
+init_reductions()

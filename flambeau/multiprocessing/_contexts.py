@@ -1,0 +1,73 @@
+"""Contexts: Python's three ways of starting a process, with queues, pipes and pools for tensors."""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing import context
+from typing import Any
+
+from . import _channels, queue
+
+
+class _Carrying:
+    """What a context has over Python's."""
+
+    def get_context(self, method: str | None = None) -> Any:
+        return get_context(method) if method is not None else self
+
+    def Queue(self, maxsize: int = 0) -> queue.Queue:
+        """A queue between processes, of at most `maxsize` objects."""
+        return queue.Queue(maxsize, ctx=self)
+
+    def JoinableQueue(self, maxsize: int = 0) -> queue.JoinableQueue:
+        """A queue with `task_done` and `join`."""
+        return queue.JoinableQueue(maxsize, ctx=self)
+
+    def SimpleQueue(self) -> queue.SimpleQueue:
+        """A queue without a thread."""
+        return queue.SimpleQueue(ctx=self)
+
+    def Pipe(self, duplex: bool = True) -> tuple[_channels.Channel, _channels.Channel]:
+        """Two connected ends."""
+        return _channels.Pipe(duplex)
+
+
+class _Fork(_Carrying, context.ForkContext):
+    pass
+
+
+class _Spawn(_Carrying, context.SpawnContext):
+    pass
+
+
+class _ForkServer(_Carrying, context.ForkServerContext):
+    pass
+
+
+_contexts: dict[str, Any] = {"fork": _Fork(), "spawn": _Spawn(), "forkserver": _ForkServer()}
+
+
+def get_context(method: str | None = None) -> Any:
+    """The context of a start method, by default of that which `set_start_method` has chosen; ValueError for another."""
+    name = multiprocessing.get_context(method).get_start_method()
+    return _contexts[str(name)]
+
+
+def Queue(maxsize: int = 0) -> queue.Queue:
+    """A queue between processes, of at most `maxsize` objects; see `multiprocessing.Queue`."""
+    return get_context().Queue(maxsize)
+
+
+def JoinableQueue(maxsize: int = 0) -> queue.JoinableQueue:
+    """A queue with `task_done` and `join`; see `multiprocessing.JoinableQueue`."""
+    return get_context().JoinableQueue(maxsize)
+
+
+def SimpleQueue() -> queue.SimpleQueue:
+    """A queue without a thread; see `multiprocessing.SimpleQueue`."""
+    return get_context().SimpleQueue()
+
+
+def Pipe(duplex: bool = True) -> tuple[_channels.Channel, _channels.Channel]:
+    """Two connected ends, the first for receiving and the second for sending unless `duplex`; see `multiprocessing.Pipe`."""
+    return get_context().Pipe(duplex)

@@ -1,0 +1,68 @@
+"""Queues whose tensors travel as shared memory."""
+
+from __future__ import annotations
+
+import multiprocessing.queues
+from typing import Any
+
+from ._channels import Channel, Parcel, Pipe
+
+__all__ = ["JoinableQueue", "Queue", "SimpleQueue"]
+
+
+class _Carrying:
+    """What these queues have over Python's: channels instead of pipes, and objects that are pickled when they are put."""
+
+    _reader: Any
+    _writer: Any
+
+    def _use_channels(self) -> None:
+        self._reader.close()
+        self._writer.close()
+        self._reader, self._writer = Pipe(duplex=False)
+
+
+class Queue(_Carrying, multiprocessing.queues.Queue):
+    """`multiprocessing.Queue` for tensors.
+
+    `put` pickles at once: what cannot be sent is an error there, and not one of a thread that nobody hears.  What was put arrives
+    though the process that put it ends before, once it has been flushed.
+    """
+
+    def __init__(self, maxsize: int = 0, *, ctx: Any) -> None:
+        super().__init__(maxsize, ctx=ctx)
+        self._use_channels()
+        self._reset()
+
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Put an object, waiting for room; queue.Full where there is none in time."""
+        super().put(Parcel(obj), block, timeout)
+
+
+class JoinableQueue(_Carrying, multiprocessing.queues.JoinableQueue):
+    """`multiprocessing.JoinableQueue` for tensors."""
+
+    def __init__(self, maxsize: int = 0, *, ctx: Any) -> None:
+        super().__init__(maxsize, ctx=ctx)
+        self._use_channels()
+        self._reset()
+
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Put an object, waiting for room; queue.Full where there is none in time."""
+        super().put(Parcel(obj), block, timeout)
+
+
+class SimpleQueue(_Carrying, multiprocessing.queues.SimpleQueue):
+    """`multiprocessing.SimpleQueue` for tensors."""
+
+    def __init__(self, *, ctx: Any = None) -> None:
+        super().__init__(ctx=multiprocessing.get_context() if ctx is None else ctx)
+        self._use_channels()
+        self._poll = self._reader.poll
+
+    def put(self, obj: Any) -> None:
+        """Put an object; it waits while the socket is full."""
+        super().put(Parcel(obj))
+
+
+ConnectionWrapper = Channel  # PyTorch's name

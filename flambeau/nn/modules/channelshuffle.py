@@ -1,0 +1,7 @@
+"""Where PyTorch keeps `ChannelShuffle`."""
+
+from __future__ import annotations
+
+from .pixelshuffle import ChannelShuffle
+
+__all__ = ["ChannelShuffle"]

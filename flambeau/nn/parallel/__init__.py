@@ -1,0 +1,10 @@
+"""One module on several devices of one process: its input is cut along the batch, its copies run in threads."""
+
+from __future__ import annotations
+
+from .data_parallel import DataParallel, data_parallel
+from .parallel_apply import parallel_apply
+from .replicate import replicate
+from .scatter_gather import gather, scatter
+
+__all__ = ["DataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter"]

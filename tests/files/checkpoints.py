@@ -1,0 +1,145 @@
+"""What is kept in the files under tests/data/torch, made of either library's own objects: `CONTENTS[name](torch)`.
+
+`tools/checkpoints_of_torch.py` wrote them with PyTorch; the tests compare what flambeau reads with what it makes itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent.parent / "data" / "torch"
+DTYPES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128".split()
+OLD_DTYPES = "uint8 int8 int16 int32 int64 float32 float64".split()  # of the time of tar archives
+
+
+def tensors(torch: Any) -> dict[str, Any]:
+    made = {name: torch.tensor([[0, 1, 2], [1, 0, 5]]).to(getattr(torch, name)) for name in DTYPES}
+    whole = torch.arange(12.0).reshape(3, 4)
+    made |= {
+        "whole": whole,
+        "row": whole[1],
+        "column": whole[:, 2],
+        "turned": whole.t(),
+        "steps": whole[::2, 1::2],
+    }
+    made |= {
+        "same": whole,
+        "number": torch.tensor(2.5),
+        "empty": torch.empty(0, 3),
+        "wide": torch.ones(1).expand(50, 60),
+    }
+    made |= {"leaf": torch.ones(2, requires_grad=True), "special": torch.tensor([math.inf, -0.0])}
+    return made
+
+
+def old_tensors(torch: Any) -> dict[str, Any]:
+    made = {name: torch.tensor([[0, 1, 2], [1, 0, 5]]).to(getattr(torch, name)) for name in OLD_DTYPES}
+    whole = torch.arange(12.0).reshape(3, 4)
+    return made | {"whole": whole, "row": whole[1], "turned": whole.t(), "same": whole}
+
+
+def parameters(torch: Any) -> list[Any]:
+    marked, labelled = torch.nn.Parameter(torch.ones(1)), torch.arange(3)
+    marked.note, labelled.label = ["mine", 1], "x"
+    frozen = torch.nn.Parameter(torch.zeros(2), requires_grad=False)
+    return [
+        torch.nn.Parameter(torch.ones(2, 3).t()),
+        frozen,
+        marked,
+        labelled,
+        torch.nn.Buffer(torch.arange(4.0)),
+    ]
+
+
+def containers(torch: Any) -> dict[Any, Any]:
+    ordered = OrderedDict([("b", 1), ("a", (2, [3]))])
+    ordered.note = {"version": 1}  # type: ignore[attr-defined]
+    return {
+        "plain": [None, True, -5, 2**40, 2**100, 2.5, "é", "x" * 300, b"\x00\xff", bytearray(b"ab"), 3 - 4j],
+        ("a", 1): {"set": {1, 2}, "ordered": ordered, "counts": Counter("aab"), "long": list(range(300))},
+        "torch": [
+            torch.float16,
+            torch.Size([2, 3]),
+            torch.device("cpu"),
+            torch.device("cuda", 1),
+            torch.strided,
+        ],
+    }
+
+
+def filled(torch: Any, module: Any) -> Any:
+    """A module whose parameters are the same in both libraries."""
+    with torch.no_grad():
+        for i, parameter in enumerate(module.parameters()):
+            parameter.copy_((torch.arange(float(parameter.numel())) % 7 + i).reshape(parameter.shape) / 8)
+    return module
+
+
+def model(torch: Any) -> Any:
+    nn = torch.nn
+    return filled(
+        torch,
+        nn.Sequential(
+            OrderedDict(
+                conv=nn.Conv2d(1, 2, 3, padding=1), norm=nn.BatchNorm2d(2), act=nn.ReLU(), flat=nn.Flatten()
+            ),
+        ).append(nn.Linear(8, 3)),
+    )
+
+
+def training(torch: Any) -> dict[str, Any]:
+    network = model(torch)
+    found: dict[str, Any] = {"model": network.state_dict(), "epoch": 3}
+    for name, options in {"SGD": {"momentum": 0.9}, "Adam": {"amsgrad": True}, "AdamW": {}}.items():
+        optimiser = getattr(torch.optim, name)(network.parameters(), lr=0.0, **options)
+        for parameter in network.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimiser.step()
+        found[name] = {
+            "state": optimiser.state_dict()["state"],
+            "lr": optimiser.state_dict()["param_groups"][0]["lr"],
+        }
+    return found
+
+
+CONTENTS = {f.__name__: f for f in (tensors, parameters, containers, training, model)}
+
+
+def same(a: Any, b: Any, place: str = "obj") -> None:
+    """AssertionError with the place where two objects, of one library, differ."""
+    assert type(a) is type(b), (place, type(a), type(b))
+    if hasattr(a, "state_dict"):
+        same(a.state_dict(), b.state_dict(), place)
+        assert repr(a) == repr(b), place
+    elif hasattr(a, "untyped_storage"):
+        assert (a.dtype, a.shape, a.stride(), a.storage_offset()) == (
+            b.dtype,
+            b.shape,
+            b.stride(),
+            b.storage_offset(),
+        ), place
+        assert a.requires_grad == b.requires_grad and a.device == b.device, place
+        assert a.detach().tolist() == b.detach().tolist(), place
+        same(dict(vars(a)), dict(vars(b)), f"{place}.__dict__")
+    elif isinstance(a, dict):
+        assert list(a) == list(b), (place, list(a), list(b))
+        for key in a:
+            same(a[key], b[key], f"{place}[{key!r}]")
+        if isinstance(a, OrderedDict):
+            same(dict(vars(a)), dict(vars(b)), f"{place}.__dict__")
+    elif type(a) in (list, tuple):
+        assert len(a) == len(b), place
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            same(x, y, f"{place}[{i}]")
+    else:
+        assert a == b, (place, a, b)
+
+
+def shares(found: dict[str, Any]) -> None:
+    """AssertionError where the views of `tensors` do not lie over one storage."""
+    views = {"whole", "row", "column", "turned", "steps", "same"} & set(found)
+    assert len({found[name].untyped_storage().data_ptr() for name in views}) == 1
+    assert found["same"] is found["whole"]
