@@ -203,8 +203,28 @@ def test_batches_in_any_order(tmp_path):
         )
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
-def test_optimizers(tmp_path, optimizer):
+NOT_TRIED = {"Optimizer", "LBFGS", "SparseAdam"}  # the base class; wants a closure; wants sparse gradients
+OPTIMIZERS = sorted(
+    name
+    for name, thing in vars(torch.optim).items()
+    if isinstance(thing, type) and issubclass(thing, torch.optim.Optimizer) and name not in NOT_TRIED
+)
+
+
+class Matrices(nn.Module):
+    """Parameters of two dimensions only, as Muon wants them."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 5, bias=False), nn.Linear(5, 2, bias=False)
+
+    def forward(self, x):
+        return self.second(nn.functional.dropout(self.first(x).tanh(), 0.2, self.training))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer(tmp_path, optimizer, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "net", Matrices)
     optimizer = getattr(torch.optim, optimizer)
     expected = whole(tmp_path, optimizer=optimizer)
     trainer = make(tmp_path / "a", optimizer=optimizer)
@@ -325,10 +345,8 @@ def test_interrupted_at_any_moment(tmp_path):
     for k, at in enumerate(random.Random(0).sample(range(1, moments), 16)):
         folder = tmp_path / str(k)
         trainer = make(folder)
-        with pytest.raises((KeyboardInterrupt, ValueError)) as caught:
+        with pytest.raises(KeyboardInterrupt):
             traced(lambda trainer=trainer: trainer.run(EPOCHS), at, interrupt)
-        # Where an archive was being written, closing it raises on top.
-        assert KeyboardInterrupt in (caught.type, type(caught.value.__context__))
         resumed = make(folder, seed=8 if (folder / "last.pt").exists() else 7)
         resumed.run(EPOCHS, resume=True)
         assert ending(resumed) == ending(expected), at
