@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import random
 import sys
+from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -149,7 +150,7 @@ class _Numbers:
         self.ahead.clear()
         order = 0
         for index in self._sampler:
-            order = crc32(repr(index).encode(), order)
+            order = _checksum(index, order)
             self.ahead.append(order)
             yield index
 
@@ -161,6 +162,14 @@ class _Numbers:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._sampler, name)
+
+
+def _checksum(index: Any, before: int) -> int:
+    """That of all that was asked for before, and a batch's numbers, or whatever stands for them."""
+    try:
+        return crc32(array("q", index), before)
+    except (TypeError, OverflowError):
+        return crc32(repr(index).encode(), before)
 
 
 def _observed(loader: Any) -> tuple[Any, _Numbers]:
