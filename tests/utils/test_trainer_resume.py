@@ -571,3 +571,30 @@ def test_extras_and_a_scaler(tmp_path):
     resumed.run(EPOCHS, resume=True)
     assert ending(resumed) == ending(expected)
     assert ending(resumed) != ending(whole(tmp_path / "plain"))
+
+
+def test_signals_of_children_and_of_the_program(tmp_path):
+    """A child, as a loader's worker, ends by its signal; a handler of the program's is called after the checkpoint."""
+    ended, called = [], []
+
+    class Fork(Plugin):
+        def batch(self, count, *_):
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+                os._exit(0)
+            os.kill(child, signal.SIGTERM)
+            ended.append(os.WTERMSIG(os.waitpid(child, 0)[1]))
+            signal.raise_signal(signal.SIGTERM)
+
+    def handler(number, frame):
+        called.append((number, (tmp_path / "last.pt").exists(), signal.getsignal(number) is handler))
+
+    trainer = make(tmp_path)
+    trainer.register_plugin(Fork([(3, "batch")]))
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        trainer.run(EPOCHS)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended == [signal.SIGTERM] and called == [(signal.SIGTERM, True, True)] and trainer.iterations == 3
