@@ -51,6 +51,14 @@ class Stream(IterableDataset):
             yield torch.full((4,), i / 10) + 0.1 * torch.randn(4), i % 2
 
 
+class Shuffled:
+    def __iter__(self):
+        return iter(random.sample(range(SAMPLES), SAMPLES))
+
+    def __len__(self):
+        return SAMPLES
+
+
 def net():
     return nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, 2))
 
@@ -77,6 +85,7 @@ LOADERS = {
     "subset, global generator": lambda: DataLoader(
         Noisy(), batch_sampler=BatchSampler(SubsetRandomSampler([1, 4, 7, 8, 9, 2, 3, 5]), 2, False)
     ),
+    "Python's generator": lambda: DataLoader(Noisy(), BATCH, sampler=Shuffled()),
     "single samples": lambda: DataLoader(
         Noisy(),
         None,
@@ -573,9 +582,9 @@ def test_extras_and_a_scaler(tmp_path):
     assert ending(resumed) != ending(whole(tmp_path / "plain"))
 
 
-def test_signals_of_children_and_of_the_program(tmp_path):
-    """A child, as a loader's worker, ends by its signal; a handler of the program's is called after the checkpoint."""
-    ended, called = [], []
+def test_signals_of_children(tmp_path):
+    """A child that was forked in a run, as a loader's worker, ends by its signal."""
+    ended = []
 
     class Fork(Plugin):
         def batch(self, count, *_):
@@ -584,17 +593,30 @@ def test_signals_of_children_and_of_the_program(tmp_path):
                 time.sleep(60)
                 os._exit(0)
             os.kill(child, signal.SIGTERM)
-            ended.append(os.WTERMSIG(os.waitpid(child, 0)[1]))
-            signal.raise_signal(signal.SIGTERM)
-
-    def handler(number, frame):
-        called.append((number, (tmp_path / "last.pt").exists(), signal.getsignal(number) is handler))
+            ended.append(os.waitpid(child, 0)[1])
 
     trainer = make(tmp_path)
     trainer.register_plugin(Fork([(3, "batch")]))
+    trainer.run(1)
+    assert ended == [signal.SIGTERM]
+
+
+def test_handlers_of_the_program(tmp_path):
+    """They are called after the checkpoint, and stay."""
+    called = []
+
+    def handler(number, frame):
+        called.append((number, trainer.iterations))
+
+    trainer = make(tmp_path, save_every=(50, "epoch"))
+    trainer.register_plugin(Signal("batch", 3, signal.SIGTERM))
     before = signal.signal(signal.SIGTERM, handler)
     try:
         trainer.run(EPOCHS)
+        assert signal.getsignal(signal.SIGTERM) is handler
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert ended == [signal.SIGTERM] and called == [(signal.SIGTERM, True, True)] and trainer.iterations == 3
+    assert called == [(signal.SIGTERM, 3)]
+    resumed = make(tmp_path, save_every=(50, "epoch"), seed=8)
+    resumed.load(tmp_path / "last.pt")
+    assert resumed.iterations == 3
