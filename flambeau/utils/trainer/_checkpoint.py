@@ -232,9 +232,8 @@ class Interrupts:
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if (
-            self.received is not None or os.getpid() != self._pid
-        ):  # a child, as a loader's worker, is not asked
+        child = os.getpid() != self._pid  # as a loader's worker is, which has inherited the handler
+        if child or self.received is not None:
             signal.signal(number, self._before[number])
             signal.raise_signal(number)
             return
