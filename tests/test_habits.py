@@ -41,6 +41,8 @@ ROOMS = (
         "optim.lr_scheduler",
         "utils.data",
         "utils.hooks",
+        "utils.trainer",
+        "utils.tensorboard",
     ),
     *(
         "autograd",
