@@ -292,7 +292,10 @@ def test_a_network_learns_as_on_the_cpu():
 @pytest.mark.parametrize(
     "flags", [{}, {"capturable": True}, {"fused": True}, {"differentiable": True}], ids=str
 )
-@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
+@pytest.mark.parametrize(
+    "name",
+    ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "ASGD"],
+)
 def test_optimisers_step_as_on_the_cpu(name, flags):
     """Whatever runs the rule: the fused kernel, or operations on tensors of the device."""
     cls = getattr(flambeau.optim, name)
@@ -319,3 +322,25 @@ def test_optimisers_step_as_on_the_cpu(name, flags):
                 )
     for ours, theirs in zip(*found):
         np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name, tolerance",
+    [("Rprop", 0), ("Adafactor", 1e-6), ("Muon", 0.02), ("LBFGS", 1e-6)],
+)
+def test_optimisers_of_other_kinds_step_as_on_the_cpu(name, tolerance):
+    """Signs, matrices and lines; Muon's products are rounded to bfloat16."""
+    found = []
+    for place in ("cpu", DEVICE):
+        p = flambeau.linspace(-1, 1, 12).reshape(4, 3).to(place).requires_grad_()
+        optimizer = getattr(flambeau.optim, name)([p], lr=0.1)
+
+        def closure():
+            p.grad = (flambeau.arange(12.0) ** 2).sin().reshape(4, 3).to(place)  # noqa: B023
+            return flambeau.tensor(0.0)
+
+        for _ in range(3):
+            optimizer.step(closure)
+        assert p.device.type == flambeau.device(place).type
+        found.append(p.detach().cpu().numpy())
+    np.testing.assert_allclose(found[1], found[0], atol=tolerance)

@@ -225,3 +225,17 @@ def test_lists_of_plain_tensors_need_nobody_asked():
     with TorchFunctionMode.__new__(type("Mode", (TorchFunctionMode,), {"__torch_function__": print})):
         assert not nobody_asked([[plain]])
     assert nobody_asked([[plain]])
+
+
+def test_on_a_device():
+    """Places and values lie there, and a step by rows is the CPU's."""
+    found = []
+    for place in ("cpu", "opencl"):
+        x = sample().to(place)
+        assert x.device.type == place == x.coalesce().indices().device.type and x.to_dense().tolist() == DENSE
+        p = flambeau.ones(3, 2, device=place, requires_grad=True)
+        optimizer = flambeau.optim.SparseAdam([p], lr=0.1)
+        p.grad = flambeau.tensor(DENSE, device=place).to_sparse(1)
+        optimizer.step()
+        found.append(p.tolist())
+    assert np.allclose(*found, rtol=1e-6)
