@@ -207,9 +207,8 @@ def test_worker_processes(tmp_path, options, monkeypatch):
 
 def test_batches_in_any_order(tmp_path):
     with pytest.raises(ValueError, match="in any order .in_order=False. leave no place"):
-        make(tmp_path).__init__(
-            net(), nn.CrossEntropyLoss(), None, shuffled(num_workers=1, in_order=False), folder=tmp_path
-        )
+        model, loader = net(), shuffled(num_workers=1, in_order=False)
+        Trainer(model, nn.CrossEntropyLoss(), torch.optim.SGD(model.parameters()), loader, folder=tmp_path)
 
 
 NOT_TRIED = {"Optimizer", "LBFGS", "SparseAdam"}  # the base class; wants a closure; wants sparse gradients
