@@ -59,6 +59,12 @@ def test_a_schedule_by_updates_that_needs_epochs():
         make(model=model, optimizer=optimizer, scheduler=schedule, scheduler_unit="update")
 
 
+def test_an_optimizer_that_wants_a_closure():
+    model = net()
+    with pytest.raises(ValueError, match="LBFGS.step wants a closure, which this loop does not have"):
+        make(model=model, optimizer=torch.optim.LBFGS(model.parameters()))
+
+
 def test_loaders_that_turn_out_to_be_empty():
     class Nothing(IterableDataset):
         def __iter__(self):

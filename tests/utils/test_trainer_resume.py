@@ -177,7 +177,8 @@ def test_interrupted_in_each_batch(tmp_path, loader):
     epochs = 2
     expected = make(tmp_path / "whole", loader=loader)
     expected.run(epochs)
-    for n in range(1, expected.iterations + 1):
+    every = range(1, expected.iterations + 1)
+    for n in every if loader == "shuffled" else (2, expected.iterations // 2, expected.iterations - 1):
         folder = tmp_path / str(n)
         trainer = make(folder, loader=loader)
         trainer.register_plugin(Bomb("batch" if n % 2 else "iteration", n))
@@ -195,7 +196,7 @@ def test_worker_processes(tmp_path, options, monkeypatch):
         LOADERS, "workers", lambda: shuffled(num_workers=2, multiprocessing_context="fork", **options)
     )
     expected = whole(tmp_path, loader="workers")
-    for n in (4, 7):
+    for n in (5, 7):
         trainer = make(tmp_path / str(n), loader="workers")
         trainer.register_plugin(Bomb("iteration", n))
         with pytest.raises(KeyboardInterrupt):
@@ -207,9 +208,8 @@ def test_worker_processes(tmp_path, options, monkeypatch):
 
 def test_batches_in_any_order(tmp_path):
     with pytest.raises(ValueError, match="in any order .in_order=False. leave no place"):
-        make(tmp_path).__init__(
-            net(), nn.CrossEntropyLoss(), None, shuffled(num_workers=1, in_order=False), folder=tmp_path
-        )
+        model, loader = net(), shuffled(num_workers=1, in_order=False)
+        Trainer(model, nn.CrossEntropyLoss(), torch.optim.SGD(model.parameters()), loader, folder=tmp_path)
 
 
 NOT_TRIED = {"Optimizer", "LBFGS", "SparseAdam"}  # the base class; wants a closure; wants sparse gradients
@@ -245,7 +245,7 @@ def test_every_optimizer(tmp_path, optimizer, monkeypatch):
     assert ending(resumed) == ending(expected)
 
 
-@pytest.mark.parametrize("loader", ["shuffled", "own generator", "weighted"])
+@pytest.mark.parametrize("loader", ["shuffled", "own generator"])
 @pytest.mark.parametrize("every", [(1, "update"), (3, "iteration"), (1, "epoch"), (2, "epoch")])
 def test_rare_checkpoints(tmp_path, every, loader):
     expected = whole(tmp_path, save_every=every, loader=loader)
@@ -351,7 +351,7 @@ def test_interrupted_at_any_moment(tmp_path):
     counted = make(tmp_path / "counted")
     moments = traced(lambda: counted.run(EPOCHS), 0, None)
     assert ending(counted) == ending(expected) and moments > 10_000
-    for k, at in enumerate(random.Random(0).sample(range(1, moments), 16)):
+    for k, at in enumerate(random.Random(0).sample(range(1, moments), 8)):
         folder = tmp_path / str(k)
         trainer = make(folder)
         with pytest.raises(KeyboardInterrupt):
@@ -365,7 +365,7 @@ def test_killed_at_any_moment(tmp_path):
     expected = whole(tmp_path)
     counted = make(tmp_path / "counted")
     moments = traced(lambda: counted.run(2), 0, None)
-    for k, at in enumerate(random.Random(1).sample(range(1, moments), 6)):
+    for k, at in enumerate(random.Random(1).sample(range(1, moments), 4)):
         folder = tmp_path / str(k)
         child = os.fork()
         if child == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -105,6 +106,11 @@ class Trainer:
                 raise ValueError(
                     "Trainer: batches in any order (in_order=False) leave no place to go on from"
                 )
+        closure = inspect.signature(optimizer.step).parameters.get("closure")
+        if closure is not None and closure.default is closure.empty:
+            raise ValueError(
+                f"Trainer: {type(optimizer).__name__}.step wants a closure, which this loop does not have"
+            )
         if scheduler_unit == "update" and isinstance(scheduler, ReduceLROnPlateau):
             raise ValueError("Trainer: ReduceLROnPlateau looks at epochs: scheduler_unit must be 'epoch'")
         self.model, self.criterion, self.optimizer, self.dataset = model, criterion, optimizer, dataset
