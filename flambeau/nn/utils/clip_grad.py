@@ -11,7 +11,7 @@ from ..._tensor import Tensor
 from ...autograd.grad_mode import no_grad
 from ...core.make.literal import tensor as new_tensor
 from ...core.places.join import stack
-from ...operations.pointwise.arithmetic import clamp_both, mul
+from ...operations.pointwise import arithmetic
 from ...operations.rows.norms import vector_norm
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -74,7 +74,7 @@ def clip_grads_with_norm_(
     with no_grad():
         # Multiplying by 1 where nothing is to be clipped spares a wait for the device's answer.
         scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-        mul.foreach([grads, [_on(grad.device, scale) for grad in grads]], out=[grads])
+        arithmetic.mul.foreach([grads, [_on(grad.device, scale) for grad in grads]], out=[grads])
 
 
 def clip_grad_norm_(
@@ -143,4 +143,4 @@ def clip_grad_value_(
     """
     clip_value = float(clip_value)
     grads = [parameter.grad for parameter in _listed(parameters) if parameter.grad is not None]
-    clamp_both.foreach([grads, [-clip_value] * len(grads), [clip_value] * len(grads)], out=[grads])
+    arithmetic.clamp_both.foreach([grads, [-clip_value] * len(grads), [clip_value] * len(grads)], out=[grads])

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from threading import local
 from typing import Any, NoReturn
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ..._tensor import Tensor
 from ...autograd.grad_mode import is_grad_enabled, no_grad
@@ -263,21 +263,23 @@ def _property(name: str) -> property:
     return property(get, assign)
 
 
-_classes: WeakKeyDictionary[type, dict[frozenset[str], type]] = WeakKeyDictionary()
+# By base and names, as long as a module is of that class.
+_classes: WeakKeyDictionary[type, WeakValueDictionary[frozenset[str], type]] = WeakKeyDictionary()
 
 
 def _parametrized_class(base: type, names: frozenset[str]) -> type:
     """The class of a `base` whose tensors `names` are parametrised; `base` itself where none is."""
     if not names:
         return base
-    known = _classes.setdefault(base, {})
-    if names not in known:
+    known = _classes.setdefault(base, WeakValueDictionary())
+    made = known.get(names)
+    if made is None:
         members: dict[str, Any] = {name: _property(name) for name in names}
         members["__getstate__"] = _refuse_pickling
         if not hasattr(base, "__deepcopy__"):
             members["__deepcopy__"] = _deepcopy
-        known[names] = type(f"Parametrized{base.__name__}", (base,), members)
-    return known[names]
+        made = known[names] = type(f"Parametrized{base.__name__}", (base,), members)
+    return made
 
 
 def _update_class(module: Module, base: type) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import abc
 import copy
+import gc
 import pickle
 import threading
+import weakref
 
 import pytest
 
@@ -194,6 +196,18 @@ def test_classes_of_any_kind():
     assert copy.deepcopy(P.register_parametrization(Copied(2, 2), "weight", Double())) == "mine"
     layer = P.register_parametrization(Abstract(2, 2), "weight", Double())
     assert type(type(layer)) is abc.ABCMeta and layer(flambeau.ones(2)).shape == (2,)
+
+
+def test_classes_live_no_longer_than_their_modules():
+    class Local(nn.Linear):
+        pass
+
+    layer = P.register_parametrization(Local(2, 2), "weight", Double())
+    layer(flambeau.ones(2)).sum().backward()
+    gone = weakref.ref(Local), weakref.ref(type(layer)), weakref.ref(layer)
+    del Local, layer
+    gc.collect()
+    assert [ref() for ref in gone] == [None] * 3
 
 
 def test_pickling_is_refused():
