@@ -160,6 +160,13 @@ def test_states_that_do_not_fit():
     with pytest.raises(RuntimeError, match="in_order=False"):
         unordered.state_dict()
 
+    for workers in (0, 2):
+        stream = data.DataLoader(Stream(), 3, num_workers=workers)
+        next(iter(stream))
+        stream.load_state_dict({**stream.state_dict(), "batches": 9})
+        with pytest.raises(RuntimeError, match="after 9 batches, for the dataset gives only 8"):
+            iter(stream)
+
     class Short(data.Sampler):
         def __iter__(self):
             return iter([0, 1])

@@ -86,7 +86,8 @@ class DataLoader(Generic[T_co]):
       at then may take 5 seconds.
 
     With `pin_memory` the tensors of a batch are in page-locked memory, from where they go to an accelerator beside
-    the host's work; where there is none, that is a warning.  `pin_memory_device` is deprecated and has no effect.
+    the host's work (with workers a thread copies them there, ahead); where there is none, that is a warning.
+    `pin_memory_device` is deprecated and has no effect.
 
     Raises ValueError for options that are out of range or exclude each other, and when options that make the
     batches are set later.

@@ -100,6 +100,16 @@ class _BaseDataLoaderIter:
             place.batches = resume.batches
         default_generator.set_state(default)
 
+    def _read_again(self, batches: int) -> None:
+        """Goes past the first batches of an IterableDataset."""
+        for done in range(batches):
+            try:
+                self._next_data()
+            except StopIteration:
+                raise RuntimeError(
+                    f"DataLoader: cannot resume after {batches} batches, for the dataset gives only {done}"
+                ) from None
+
     def __iter__(self) -> _BaseDataLoaderIter:
         return self
 
@@ -157,11 +167,12 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         self._dataset_fetcher = kind(self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
         if self._resume is not None and self._iterable:
             now = process_state()
-            restore_process(self._resume.began[0])
             self._place.began[0] = self._resume.began[0]
-            for _ in range(self._resume.batches):
-                self._next_data()
-            restore_process(now)
+            restore_process(self._resume.began[0])
+            try:
+                self._read_again(self._resume.batches)
+            finally:
+                restore_process(now)
 
     def _next_data(self) -> Any:
         index = self._next_index()
@@ -207,8 +218,7 @@ class _WorkersIter(_BaseDataLoaderIter):
         self._epoch = self._pool.begin()
         for _ in range(max(1, loader.prefetch_factor * self._num_workers)):
             self._try_put_index()
-        for _ in range(self._skip):
-            self._next_data()
+        self._read_again(self._skip)
 
     @property
     def _workers(self) -> list[Any]:

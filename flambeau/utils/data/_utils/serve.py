@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .errors import ExceptionWrapper
@@ -45,15 +44,13 @@ class Answer(NamedTuple):
     streams: Any = None
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     """An IterableDataset has no more samples in that worker."""
 
     worker_id: int
 
 
-@dataclass
-class Job:
+class Job(NamedTuple):
     """What all workers of a loader are told."""
 
     iterable: bool

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import local
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....core.base.dtypes import by_name
 from ....core.make.bridge import frombuffer
 from ....core.make.random import Generator, default_generator
 
+if TYPE_CHECKING:
+    import random
 
-@dataclass(frozen=True, slots=True)
-class _RNG:
+
+class _RNG(NamedTuple):
     """Random numbers of one thread: those of the whole process would come in another order on each run."""
 
     random_generator: random.Random
@@ -23,8 +23,7 @@ class _RNG:
     numpy_generator: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerInfo:
+class WorkerInfo(NamedTuple):
     """A worker of a DataLoader, as `get_worker_info` tells it.
 
     `id` counts from 0 to `num_workers` - 1, `seed` is the one that it was started with, and `dataset` its copy of the
@@ -80,6 +79,8 @@ def process_state() -> Any:
     """Where the generators of this process stand, `random`'s, flambeau's and, where it is used, NumPy's: plain numbers,
     tuples and bytes.
     """
+    import random
+
     theirs = None
     if "numpy" in sys.modules:
         import numpy
@@ -91,6 +92,8 @@ def process_state() -> Any:
 
 def restore_process(state: Any) -> None:
     """Puts the generators of this process where `process_state` found them."""
+    import random
+
     python, own, theirs = state
     random.setstate(python)
     default_generator.set_state(_bytes_tensor(own))
@@ -107,6 +110,8 @@ class ProcessStreams:
     rng = None
 
     def __init__(self, base_seed: int, worker_id: int) -> None:
+        import random
+
         import numpy
 
         random.seed(base_seed + worker_id)
@@ -121,6 +126,8 @@ class ThreadStreams:
     """Generators of one thread alone, `get_worker_info().rng`."""
 
     def __init__(self, base_seed: int, worker_id: int) -> None:
+        import random
+
         import numpy
 
         self.rng = _RNG(
