@@ -312,7 +312,8 @@ def traced(
         found = _called("mask_mod", mask_mod, None, index, place, captures)
         mask = ex.cast(found.expr, "bool")
         mask = None if mask.op == "const" and mask.value else mask
-    return Program(score, mask, tuple(captures))
+    here = (c.to(place) if c.ndim == 0 and c.device != place else c for c in captures)
+    return Program(score, mask, tuple(here))
 
 
 def _called(

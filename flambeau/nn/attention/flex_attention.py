@@ -289,7 +289,7 @@ def flex_attention(
     index = index_dtype(batches, query.shape[1], query.shape[2], key.shape[2])
     program = traced(score_mod, mask_mod, compute_dtype(query.dtype.name), index, query.device)
     for captured in program.captures:
-        if captured.device != query.device and captured.ndim:
+        if captured.device != query.device:
             raise RuntimeError(
                 f"{name}(): Expected all tensors to be on the same device, but a captured tensor is on {captured.device} and "
                 f"query on {query.device}"

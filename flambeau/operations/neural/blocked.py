@@ -403,7 +403,10 @@ def _back(grads, *saved_and_extra):
 
 
 def _recorded(again: Callable, wanted: Sequence[bool], grad: TensorBase, inputs: tuple):
-    """Gradients with a history of their own."""
+    """Gradients with a history of their own; in forward mode the inputs have none."""
+    inputs = tuple(
+        x.detach().requires_grad_() if some and not x.requires_grad else x for x, some in zip(inputs, wanted)
+    )
     asked = [x for x, some in zip(inputs, wanted) if some]
     found = iter(tape.run_backward([again(*inputs)], [grad], True, True, asked, False))
     return tuple(next(found) if some else None for some in wanted)

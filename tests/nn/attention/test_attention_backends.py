@@ -84,6 +84,19 @@ def test_second_derivatives_in_blocks():
         assert flambeau.autograd.gradgradcheck(causal, tuple(given))
 
 
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}])
+def test_forward_mode_in_blocks(options):
+    given = tuple(x.detach() for x in (Q, K, V))
+    tangents = tuple(flambeau.ones_like(x) for x in given)
+    call = lambda *x: F.scaled_dot_product_attention(*x, **options)
+    found = []
+    for backend in (MATH, FLASH):
+        with sdpa_kernel(backend):
+            found.append(flambeau.func.jvp(call, given, tangents))
+    for a, b in zip(*found):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-12)
+
+
 REFUSED = {
     "dimensions": ((Q[0], K[0], V[0]), {}, "4 dimensions, got 3, 3 and 3"),
     "dropout": ((Q, K, V), {"dropout_p": 0.5}, "dropout_p is 0.5"),

@@ -247,6 +247,20 @@ def test_no_second_derivatives():
         grad.sum().backward()
 
 
+def test_no_forward_mode():
+    q = flambeau.ones(1, 1, 2, 2)
+    with pytest.raises(RuntimeError, match="backward pass of flex_attention is not differentiable"):
+        flambeau.func.jvp(lambda x: flex_attention(x, x, x), (q,), (q,))
+
+
+def test_numbers_on_another_device_are_brought_along():
+    """A captured number of the CPU beside tensors without data."""
+    q, a = flambeau.empty(1, 1, 2, 2, device="meta"), flambeau.tensor(2.0)
+    assert flex_attention(q, q, q, lambda s, b, h, i, j: s * a).is_meta
+    with pytest.raises(RuntimeError, match="on the same device.*on cpu and query on meta"):
+        flex_attention(q, q, q, lambda s, b, h, i, j: s * flambeau.ones(3)[i])
+
+
 def test_scale_and_old_return():
     arrays = draw()
     with warnings.catch_warnings(record=True) as seen:
