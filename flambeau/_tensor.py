@@ -210,10 +210,10 @@ provide("storage.of", _storage_on)
 provide("storage.typed", storage.converted)
 
 
-def _storage_of(raw: bytes) -> Storage:
+def _storage_of(raw: bytes, device: str | None = None) -> Storage:
     made = Storage(len(raw))
     memoryview(made)[:] = raw
-    return made
+    return made if device is None else made.to(device=device)
 
 
 def _storage_without_data(nbytes: int) -> Storage:
@@ -225,7 +225,8 @@ def _storage_without_data(nbytes: int) -> Storage:
 def _reduce_storage(storage: Storage) -> tuple:
     if storage.device.type == "meta":
         return _storage_without_data, (storage.nbytes(),)
-    return _storage_of, (bytes(memoryview(storage)),)
+    where = () if storage.device.type == "cpu" else (str(storage.device),)
+    return _storage_of, (bytes(memoryview(storage.cpu())), *where)
 
 
 # A storage is pickled once however many tensors lie over it, which then share the new one.

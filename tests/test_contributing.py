@@ -147,7 +147,7 @@ def test_optimiser(added):
         mean = 0.75 * mean + 0.25 * g
     np.testing.assert_allclose(p.detach().numpy(), start)
     assert list(optimiser.state_dict()["state"][0]) == ["exp_avg"]
-    with pytest.raises(ValueError, match="betas for Lion"):
+    with pytest.raises(ValueError, match="Lion: Invalid beta parameter at index 1"):
         lion([p], betas=(0.5, 1.0))
 
 

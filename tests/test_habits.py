@@ -41,6 +41,8 @@ ROOMS = (
         "optim.lr_scheduler",
         "utils.data",
         "utils.hooks",
+        "utils.trainer",
+        "utils.tensorboard",
     ),
     *(
         "autograd",
@@ -53,6 +55,13 @@ ROOMS = (
         "special",
     ),
     *("signal", "signal.windows", "masked", "cuda", "opencl", "cpu", "return_types", "utils.checkpoint"),
+    *(
+        "storage",
+        "multiprocessing",
+        "multiprocessing.queue",
+        "multiprocessing.reductions",
+        "multiprocessing.pool",
+    ),
 )
 
 

@@ -7,6 +7,7 @@ kernel's: it arrives though the sender has ended, and it is freed with the socke
 from __future__ import annotations
 
 import array
+import errno
 import io
 import os
 import socket
@@ -115,7 +116,15 @@ class Channel(Connection):
 
     def _send_part(self, buffers: list, numbers: list[int]) -> int:
         beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", numbers))] if numbers else []
-        return self._socket.sendmsg(buffers, beside)
+        try:
+            return self._socket.sendmsg(buffers, beside)
+        except OSError as error:
+            if error.errno == errno.ETOOMANYREFS:
+                raise RuntimeError(
+                    f"send(): {len(numbers)} shared storages cannot be sent, too many are underway already: receive some first, "
+                    "raise the limit (`ulimit -n`), or use multiprocessing.set_sharing_strategy('file_system')"
+                ) from error
+            raise
 
     def _recv_bytes(self, maxsize: int | None = None) -> io.BytesIO | None:
         here.arrived = None

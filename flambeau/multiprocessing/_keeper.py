@@ -1,8 +1,8 @@
 """The process that keeps shared memory under names, for the sharing strategy 'file_system'.
 
 Run as `python _keeper.py FD`, FD being a listening Unix socket.  It holds one descriptor of each memory, and counts who uses it: a
-client that ends, however, is a connection that closes.  When the last client has gone, so does it, and all memory with it;
-nothing ever has a name in the file system.
+client that ends, however, is a connection that closes.  When the last client has gone, so does it, and all memory with it, a minute
+later where a message is still underway to somebody who has not connected yet; nothing ever has a name in the file system.
 
 A message is a letter and a number.  `k` and a descriptor: keep this; the number it has from now on is answered (0: no room).
 `l`: a message that refers to it is on its way; answered by 1, or 0 where nothing has this number.  `o`: that message has arrived,
@@ -20,6 +20,7 @@ import sys
 
 MESSAGE = struct.Struct("=cQ")
 ANSWER = struct.Struct("=Q")
+PATIENCE = 60  # seconds without a client
 
 
 class Kept:
@@ -111,7 +112,8 @@ def main(listening):
     keeper, selector = Keeper(), selectors.DefaultSelector()
     selector.register(listening, selectors.EVENT_READ)
     while True:
-        for key, _ in selector.select(None if keeper.clients else 60):
+        heard = selector.select(None if keeper.clients else PATIENCE)
+        for key, _ in heard:
             if key.fileobj is listening:
                 client, _ = listening.accept()
                 credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -123,7 +125,7 @@ def main(listening):
             elif not keeper.hear(key.fileobj):
                 selector.unregister(key.fileobj)
                 keeper.gone(key.fileobj)
-        if not keeper.clients:
+        if not keeper.clients and not (heard and keeper.kept):
             return
 
 

@@ -109,6 +109,7 @@ def _gone(why: object) -> RuntimeError:
 
 _clients: dict[bytes, _Client] = {}
 _own: bytes | None = None  # the keeper of what this process shares
+_started: subprocess.Popen | None = None  # that, where this process has started it; it ends by itself
 _guard = threading.Lock()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .._typeinfo import finfo
 from ..operations.rows.norms import norm2
 from ._declared import Declared, Option, like, scalar
+from ._functional import function_of
 from ._functions import maximum, sqrt
 from ._fused import kernel
 
@@ -84,6 +85,11 @@ class Adafactor(Declared):
             update = _by_root(g, variance, least=least * least)
         size /= max(1.0, _root_mean_square(update) / d)
         return _moved(p, update, kept=1 - lr * weight_decay, size=size, out=p), row_var, col_var, variance
+
+
+adafactor = function_of(
+    Adafactor, row_vars="row_var", col_vars="col_var", variances="variance", state_steps="step"
+)
 
 
 def _root_mean_square(x):

@@ -258,22 +258,25 @@ class Declared(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates every parameter that has a gradient; returns the closure's loss, if there is a closure."""
         loss = None if closure is None else self._loss(closure)
-        by_operations = not self.elementwise or self.defaults.get("differentiable")
         for group in self.param_groups:
             params = group["params"]
             grads = [g for p in params if (g := p.grad) is not None]
             if len(grads) != len(params):
                 params = [p for p in params if p.grad is not None]
-            self._refuse(group, params)
-            if is_watched() or not self.takes_dense:  # else no tensors but plain ones are in use
-                params, grads = self._step_sparse(group, params, grads)
-            if not params:
-                continue
-            if by_operations or group.get("capturable"):
-                self._step_by_operations(group, params, grads)
-            else:
-                self._fused_step(group, params, grads)
+            self._step_group(group, params, grads)
         return loss
+
+    def _step_group(self, group: Group, params: list[Any], grads: list[Any]) -> None:
+        """A step of these parameters of a group by these gradients."""
+        self._refuse(group, params)
+        if is_watched() or not self.takes_dense:  # else no tensors but plain ones are in use
+            params, grads = self._step_sparse(group, params, grads)
+        if not params:
+            return
+        if not self.elementwise or self.defaults.get("differentiable") or group.get("capturable"):
+            self._step_by_operations(group, params, grads)
+        else:
+            self._fused_step(group, params, grads)
 
     def _refuse(self, group: Group, params: list[Any]) -> None:
         """Raises for parameters that the group's options or the rule do not take."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ._declared import Declared, Option, anything, like
+from ._functional import function_of
 from ._fused import kernel
 
 
@@ -77,6 +78,9 @@ class Muon(Declared):
         update = orthogonalised(update, ns_coefficients, ns_steps, eps)
         size = lr * _scale(adjust_lr_fn, *p.shape)
         return _moved(p, update, kept=1 - lr * weight_decay, size=size, out=p), mean
+
+
+muon = function_of(Muon, muon_momentum_bufs="momentum_buffer")
 
 
 def orthogonalised(matrix, coefficients, steps, eps):

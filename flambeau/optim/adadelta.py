@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._declared import Declared, Option, like, scalar
+from ._functional import function_of
 from ._functions import sqrt
 
 
@@ -34,3 +35,6 @@ class Adadelta(Declared):
         square_avg = rho * square_avg + (1 - rho) * g * g
         delta = sqrt(acc_delta + eps) / sqrt(square_avg + eps) * g
         return p - lr * delta, square_avg, rho * acc_delta + (1 - rho) * delta * delta
+
+
+adadelta = function_of(Adadelta, square_avgs="square_avg", acc_deltas="acc_delta", state_steps="step")

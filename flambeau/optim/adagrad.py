@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._declared import Declared, like, scalar
+from ._functional import function_of
 from ._functions import sqrt
 
 
@@ -29,3 +30,6 @@ class Adagrad(Declared):
     def rule(p, g, sum, *, step, lr, lr_decay, eps):
         sum = sum + g * g
         return p - lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum) + eps), sum
+
+
+adagrad = function_of(Adagrad, state_sums="sum", state_steps="step")

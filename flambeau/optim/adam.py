@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core.base.tensor import TensorBase
 from ._declared import Declared, like, scalar
+from ._functional import function_of
 from ._functions import maximum, sqrt
 
 
@@ -70,3 +71,8 @@ class Adam(Declared):
             exp_avg_sq,
             max_exp_avg_sq,
         )
+
+
+adam = function_of(
+    Adam, exp_avgs="exp_avg", exp_avg_sqs="exp_avg_sq", max_exp_avg_sqs="max_exp_avg_sq", state_steps="step"
+)

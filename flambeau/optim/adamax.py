@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._declared import Declared, like, scalar
+from ._functional import function_of
 from ._functions import absolute, maximum
 
 
@@ -35,3 +36,6 @@ class Adamax(Declared):
         exp_avg = exp_avg + (1 - beta1) * (g - exp_avg)
         exp_inf = maximum(beta2 * exp_inf, absolute(g) + eps)
         return p - lr / (1 - beta1**step) * exp_avg / exp_inf, exp_avg, exp_inf
+
+
+adamax = function_of(Adamax, exp_avgs="exp_avg", exp_infs="exp_inf", state_steps="step")

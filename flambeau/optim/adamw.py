@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ._functional import function_of
 from .adam import Adam
 
 
@@ -23,3 +24,8 @@ class AdamW(Adam):
     options = {**Adam.options, "weight_decay": 1e-2}
     flags = "*, maximize, foreach, capturable, differentiable, fused"
     fixed = {"decoupled_weight_decay": True}
+
+
+adamw = function_of(
+    AdamW, exp_avgs="exp_avg", exp_avg_sqs="exp_avg_sq", max_exp_avg_sqs="max_exp_avg_sq", state_steps="step"
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._declared import Declared, anything, like, scalar
+from ._functional import function_of
 from ._functions import maximum, power, where
 
 
@@ -33,3 +34,6 @@ class ASGD(Declared):
         p = p * (1 - lambd * eta) - eta * g
         ax = where(mu == 1, p, ax + mu * (p - ax))
         return p, lr / power(1 + lambd * lr * step, alpha), 1 / maximum(step - t0, 1.0), ax
+
+
+asgd = function_of(ASGD, axs="ax", mus="mu", etas="eta", state_steps="step")

@@ -104,7 +104,7 @@ class LBFGS(Optimizer):
         """The closure's first loss, and the state after the iterations."""
         lr, max_iter, max_eval = group["lr"], group["max_iter"], group["max_eval"]
         lr = lr.squeeze() if isinstance(lr, TensorBase) else lr
-        state = dict(self.state[self._params[0]])
+        state = dict(self.state.get(self._params[0], {}))
         for name in ("old_dirs", "old_stps", "ro", "al"):
             if name in state:
                 state[name] = list(state[name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._declared import Declared, like, scalar
+from ._functional import function_of
 from ._functions import kept, power, sqrt
 
 
@@ -47,3 +48,8 @@ class NAdam(Declared):
         now, later = lr * (1 - mu) * (1 / (1 - mu_product)), lr * ahead * (1 / (1 - mu_product * ahead))
         p = p - (now * g + later * exp_avg) / (sqrt(exp_avg_sq / (1 - beta2**step)) + eps)
         return p, mu_product, exp_avg, exp_avg_sq
+
+
+nadam = function_of(
+    NAdam, exp_avgs="exp_avg", exp_avg_sqs="exp_avg_sq", mu_products="mu_product", state_steps="step"
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._declared import Declared, like, scalar
+from ._functional import function_of
 from ._functions import maximum, sqrt, where
 
 
@@ -41,3 +42,6 @@ class RAdam(Declared):
         rectified = sqrt(maximum(surplus, 0.0)) * sqrt(1 - beta2**step) / (sqrt(exp_avg_sq) + eps)
         scale = where(length > 5, rectified, 1.0)
         return p - lr / (1 - beta1**step) * exp_avg * scale, exp_avg, exp_avg_sq
+
+
+radam = function_of(RAdam, exp_avgs="exp_avg", exp_avg_sqs="exp_avg_sq", state_steps="step")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._declared import Declared, like, scalar
+from ._functional import function_of
 from ._functions import sqrt
 
 
@@ -49,3 +50,12 @@ class RMSprop(Declared):
         if momentum_buffer is not None:
             update = momentum_buffer = momentum * momentum_buffer + update
         return p - lr * update, square_avg, momentum_buffer, grad_avg
+
+
+rmsprop = function_of(
+    RMSprop,
+    square_avgs="square_avg",
+    grad_avgs="grad_avg",
+    momentum_buffer_list="momentum_buffer",
+    state_steps="step",
+)

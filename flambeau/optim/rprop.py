@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._declared import Declared, Option, anything, like, scalar
+from ._functional import function_of
 from ._functions import maximum, minimum, where
 
 
@@ -46,3 +47,6 @@ class Rprop(Declared):
         step_size = minimum(maximum(step_size * factor, step_sizes[0]), step_sizes[1])
         g = where(turn < 0, 0.0, g)
         return p - where(g > 0, step_size, where(g < 0, -step_size, 0.0)), g, step_size
+
+
+rprop = function_of(Rprop, prevs="prev", step_sizes="step_size", state_steps="step")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._declared import Declared, anything, like
+from ._functional import function_of
 from ._functions import detached
 
 
@@ -54,3 +55,6 @@ class SGD(Declared):
             return p - lr * g, None
         b = detached(g) if first else momentum * momentum_buffer + (1 - dampening) * g
         return p - lr * (g + momentum * b if nesterov else b), b
+
+
+sgd = function_of(SGD, momentum_buffer_list="momentum_buffer")

@@ -470,3 +470,41 @@ def test_the_deprecated_arguments_of_losses(name, size_average, reduce, reductio
         found = loss(*given, size_average=size_average, reduce=reduce, reduction="sum")
     assert len(seen) == 1 and seen[0].filename == __file__
     assert found.tolist() == loss(*given, reduction=reduction).tolist()
+
+
+# ---------------------------------------------------------------- other names
+
+
+def test_functions_that_always_give_places():
+    x = flambeau.tensor(np.random.default_rng(0).permutation(2 * 6 * 6 * 6).reshape(1, 2, 6, 6, 6) * 1.0)
+    for n in (1, 2, 3):
+        y = x[(0,) * (3 - n)]
+        for name, arguments in (("adaptive_max_pool", (3,)), ("max_pool", (2,))):
+            found = getattr(F, f"{name}{n}d_with_indices")(y, *arguments)
+            expected = getattr(F, f"{name}{n}d")(y, *arguments, return_indices=True)
+            assert [f.tolist() for f in found] == [e.tolist() for e in expected]
+    samples = flambeau.full((2, 1, 2), 0.3, dtype=flambeau.float64)
+    found = F.fractional_max_pool2d_with_indices(
+        x[0], 2, 3, _random_samples=samples[:, 0].reshape(2, 1, 2).expand(2, 6, 2)
+    )
+    expected = F.fractional_max_pool2d(
+        x[0], 2, 3, return_indices=True, _random_samples=samples[:, 0].reshape(2, 1, 2).expand(2, 6, 2)
+    )
+    assert [f.tolist() for f in found] == [e.tolist() for e in expected]
+
+
+def test_convolutions_with_time_first():
+    x, w, b = flambeau.rand(5, 2, 3), flambeau.rand(3, 3, 4), flambeau.rand(4)
+    expected = F.conv1d(x.permute(1, 2, 0), w.permute(2, 1, 0), b, padding=1).permute(2, 0, 1)
+    assert F.conv_tbc(x, w, b, 1).tolist() == expected.tolist() and flambeau.conv_tbc is F.conv_tbc
+    for arguments in ((x, w[0], b), (x[0], w, b), (x, w, b[:2]), (x, w[:, :2], b), (x, w, b, -1)):
+        with pytest.raises(RuntimeError, match="conv_tbc"):
+            F.conv_tbc(*arguments)
+
+
+def test_rrelu_in_place():
+    x = flambeau.tensor([-1.0, 2.0])
+    assert F.rrelu_(x, 0.25, 0.75) is x and x.tolist() == [-0.5, 2.0]
+    x = flambeau.full((100,), -1.0)
+    assert F.rrelu_(x, training=True) is x and x.min() >= -1 / 3 and x.max() <= -1 / 8 and x.min() != x.max()
+    assert F.native_channel_shuffle is F.channel_shuffle

@@ -138,7 +138,8 @@ def test_modules_run_at_the_same_time_as_their_caller_would():
 def test_an_error_names_the_copy():
     with pytest.raises(RuntimeError, match="mat1 and mat2") as caught:
         DataParallel(net(), ["cpu"] * 2)(flambeau.ones(4, 5))
-    assert caught.value.__notes__ == ["Caught RuntimeError in replica 0 on device cpu."]
+    linear = "in 0: Linear(in_features=3, out_features=4, bias=True), called with a tensor of shape (2, 5)"
+    assert caught.value.__notes__ == [linear, "Caught RuntimeError in replica 0 on device cpu."]
     with pytest.raises(ValueError, match="2 modules, 1 inputs, 2 keyword arguments and 2 devices"):
         parallel_apply([net(), net()], [1])
     assert parallel_apply([], []) == []

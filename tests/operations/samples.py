@@ -201,6 +201,9 @@ _CALLS = {
         max_pool2d: image, 2 | image[0], 2 | image, 2, return_indices=True | image, 3, 1, 1
         max_pool2d_with_indices: image, 2
         adaptive_max_pool2d: image, 2 | image, 1 | image, 3, True
+        adaptive_max_pool1d_with_indices: line, 2
+        adaptive_max_pool2d_with_indices: image, 2
+        adaptive_max_pool3d_with_indices: volume, 2
         avg_pool2d: image, 2 | image[0], 2 | image, 3, 1, 1
         adaptive_avg_pool2d: image, 2 | image, 1 | image, 3
         lp_pool2d: image, 2, 2
@@ -211,6 +214,7 @@ _CALLS = {
         adaptive_avg_pool3d: volume, 2 | volume, 3
         lp_pool3d: volume, 2, 2
         conv1d: line, w1 | line[0], w1
+        conv_tbc: b, c, bias, 1
         conv_transpose1d: line, t1
         conv2d: image, w2 | image, w2, bias | image, w22 | image[0], w2 | image, w2, stride=2
         conv_transpose2d: image, t2 | image, t2, bias | image[0], t2
@@ -238,6 +242,8 @@ _CALLS = {
         max_unpool3d: pool.unsqueeze(2), places.unsqueeze(2), (1, 2, 2)
         fractional_max_pool2d: image, 2, output_size=2 | image, 2, output_size=2, return_indices=True
         fractional_max_pool3d: volume, 2, output_size=2
+        fractional_max_pool2d_with_indices: image, 2, output_size=2
+        fractional_max_pool3d_with_indices: volume, 2, output_size=2
         embedding: words, table | index, table | spot, table
         embedding_bag: bag, table
         one_hot: labels, 5

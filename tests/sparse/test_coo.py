@@ -3,14 +3,17 @@
 import copy
 import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
+from flambeau.core.call.watching import nobody_asked
 
 import flambeau
 from flambeau import nn
 from flambeau.nn import functional as F
 from flambeau.operations.declare.registry import published
+from flambeau.overrides import TorchFunctionMode
 from flambeau.sparse.coo import ANSWERS
 
 
@@ -203,8 +206,6 @@ def test_clearing_gradients():
 
 
 def test_gradients_are_freed():
-    import weakref
-
     made = table(sparse=True)
     made(flambeau.tensor([1])).sum().backward()
     gone = weakref.ref(made.weight.grad)
@@ -214,3 +215,13 @@ def test_gradients_are_freed():
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_lists_of_plain_tensors_need_nobody_asked():
+    """Steps of optimisers go on in one call when a sparse tensor was made; with one in the lists, or a mode on, they ask."""
+    plain, weight = flambeau.ones(2), nn.Parameter(flambeau.ones(2))
+    assert nobody_asked([[plain, weight], [plain, plain]]) and nobody_asked([])
+    assert not nobody_asked([[weight, plain], [plain, sample()]])
+    with TorchFunctionMode.__new__(type("Mode", (TorchFunctionMode,), {"__torch_function__": print})):
+        assert not nobody_asked([[plain]])
+    assert nobody_asked([[plain]])

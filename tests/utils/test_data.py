@@ -478,8 +478,9 @@ def test_pinned_memory_without_an_accelerator_is_a_warning(monkeypatch):
 def test_pinned_batches(monkeypatch):
     monkeypatch.setattr("flambeau.utils.data._utils.passes.device_count", lambda kind: int(kind == "cuda"))
     monkeypatch.setattr(flambeau.Tensor, "pin_memory", lambda self: self + 100)
-    pinned = list(data.DataLoader([{"a": (1, "x"), "b": 2.0}], pin_memory=True))
-    assert lists(pinned) == [{"a": [[101], ["x"]], "b": [102.0]}]
+    for options in ({}, {"num_workers": 1}, {"num_workers": 1, "worker_type": "thread"}):
+        pinned = list(data.DataLoader([{"a": (1, "x"), "b": 2.0}], pin_memory=True, **options))
+        assert lists(pinned) == [{"a": [[101], ["x"]], "b": [102.0]}]
     whole = data.DataLoader([1, 2], batch_size=2, collate_fn=Parcel, pin_memory=True)
     (parcel,) = whole
     assert parcel.pinned and parcel.samples == [1, 2] and len(iter(whole)) == 1

@@ -263,6 +263,7 @@ def other(**options):
         (other(loader=DataLoader(data(11), 3)), "made with dataset length 10, this run has 11"),
         (other(loader=DataLoader(data(), 4)), "made with batch size 3, this run has 4"),
         (other(loader=DataLoader(data(), 3, drop_last=True)), "made with number of batches 4, this run has 3"),
+        (other(validation=DataLoader(data(), 5)), "validation length None, this run has 10"),
         (other(accumulate=2), "made with accumulate 1, this run has 2"),
         (other(optimizer=lambda m: torch.optim.SGD(m.parameters(), lr=0.1)), "optimizer Adam, this run has SGD"),
         (other(optimizer=lambda m: torch.optim.Adam(m[0].parameters())), r"optimizer's groups \[4\], this run has \[2\]"),
@@ -272,7 +273,7 @@ def other(**options):
         (other(model=nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))), "missing in it: 1.weight, 1.bias; unexpected in it: 2.weight"),
         (other(model=net().double()), "0.weight is .*float32 there and .*float64 here"),
     ],
-    ids=["length", "batch size", "batches", "accumulate", "optimizer", "groups", "metrics", "mode", "shape", "keys", "dtype"],
+    ids=["length", "batch size", "batches", "validation", "accumulate", "optimizer", "groups", "metrics", "mode", "shape", "keys", "dtype"],
 )  # fmt: skip
 def test_resuming_another_run(tmp_path, started, said):
     make(tmp_path).run(1)

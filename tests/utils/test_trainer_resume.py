@@ -51,6 +51,14 @@ class Stream(IterableDataset):
             yield torch.full((4,), i / 10) + 0.1 * torch.randn(4), i % 2
 
 
+class Shuffled:
+    def __iter__(self):
+        return iter(random.sample(range(SAMPLES), SAMPLES))
+
+    def __len__(self):
+        return SAMPLES
+
+
 def net():
     return nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, 2))
 
@@ -77,6 +85,7 @@ LOADERS = {
     "subset, global generator": lambda: DataLoader(
         Noisy(), batch_sampler=BatchSampler(SubsetRandomSampler([1, 4, 7, 8, 9, 2, 3, 5]), 2, False)
     ),
+    "Python's generator": lambda: DataLoader(Noisy(), BATCH, sampler=Shuffled()),
     "single samples": lambda: DataLoader(
         Noisy(),
         None,
@@ -84,6 +93,13 @@ LOADERS = {
         collate_fn=lambda s: (s[0].expand(2, 4) + torch.randn(2, 4), torch.tensor([s[1]] * 2)),
     ),
     "stream": lambda: DataLoader(Stream(), BATCH),
+    "threads": lambda: DataLoader(
+        TensorDataset(torch.linspace(0, 1, 44).reshape(11, 4), torch.arange(11) % 2),
+        BATCH,
+        shuffle=True,
+        num_workers=2,
+        worker_type="thread",
+    ),
     "list": lambda: [(torch.full((3, 4), float(k)), torch.tensor([0, 1, k % 2])) for k in range(4)],
 }
 
@@ -102,7 +118,9 @@ def make(folder, loader="shuffled", optimizer=torch.optim.AdamW, seed=7, **optio
         optimizer,
         LOADERS[loader](),
         **{
-            "validation": DataLoader(TensorDataset(images, torch.arange(6) % 2), 4, shuffle=True),
+            "validation": DataLoader(
+                TensorDataset(images, torch.arange(6) % 2), 4, shuffle=True, generator=generator()
+            ),
             "metrics": {"accuracy": Accuracy()},
             "scheduler": CosineAnnealingLR(optimizer, T_max=9),
             "scheduler_unit": "update",
@@ -170,8 +188,52 @@ def test_interrupted_in_each_batch(tmp_path, loader):
         assert ending(resumed) == ending(expected), n
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
-def test_optimizers(tmp_path, optimizer):
+@pytest.mark.parametrize("options", [{}, {"persistent_workers": True}], ids=["new", "persistent"])
+def test_worker_processes(tmp_path, options, monkeypatch):
+    """What workers draw at random goes on, too, in the middle of an epoch and at its end."""
+    monkeypatch.setitem(
+        LOADERS, "workers", lambda: shuffled(num_workers=2, multiprocessing_context="fork", **options)
+    )
+    expected = whole(tmp_path, loader="workers")
+    for n in (4, 7):
+        trainer = make(tmp_path / str(n), loader="workers")
+        trainer.register_plugin(Bomb("iteration", n))
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run(EPOCHS)
+        resumed = make(tmp_path / str(n), loader="workers", seed=8)
+        resumed.run(EPOCHS, resume=True)
+        assert ending(resumed) == ending(expected), n
+
+
+def test_batches_in_any_order(tmp_path):
+    with pytest.raises(ValueError, match="in any order .in_order=False. leave no place"):
+        make(tmp_path).__init__(
+            net(), nn.CrossEntropyLoss(), None, shuffled(num_workers=1, in_order=False), folder=tmp_path
+        )
+
+
+NOT_TRIED = {"Optimizer", "LBFGS", "SparseAdam"}  # the base class; wants a closure; wants sparse gradients
+OPTIMIZERS = sorted(
+    name
+    for name, thing in vars(torch.optim).items()
+    if isinstance(thing, type) and issubclass(thing, torch.optim.Optimizer) and name not in NOT_TRIED
+)
+
+
+class Matrices(nn.Module):
+    """Parameters of two dimensions only, as Muon wants them."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 5, bias=False), nn.Linear(5, 2, bias=False)
+
+    def forward(self, x):
+        return self.second(nn.functional.dropout(self.first(x).tanh(), 0.2, self.training))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer(tmp_path, optimizer, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "net", Matrices)
     optimizer = getattr(torch.optim, optimizer)
     expected = whole(tmp_path, optimizer=optimizer)
     trainer = make(tmp_path / "a", optimizer=optimizer)
@@ -255,17 +317,18 @@ def test_best_checkpoint(tmp_path):
 
 
 def traced(run, at, action):
-    """Calls `run`, and `action` before the `at`-th line of the Trainer and of what it saves with; returns the lines run."""
-    lines = 0
+    """Calls `run`, and `action` before the `at`-th bytecode of the Trainer, or line of what saves; returns how many ran."""
+    ran = 0
 
     def trace(frame, event, arg):
-        nonlocal lines
-        name = frame.f_code.co_filename
-        if "trainer" not in name and "_files" not in name:
+        nonlocal ran
+        name = frame.f_code.co_filename.replace(os.sep, "/")
+        if "/utils/trainer/" not in name and "/_files/" not in name:
             return None
-        if event == "line":
-            lines += 1
-            if lines == at:
+        frame.f_trace_opcodes = "/utils/trainer/" in name
+        if event == ("opcode" if frame.f_trace_opcodes else "line"):
+            ran += 1
+            if ran == at:
                 action()
         return trace
 
@@ -275,36 +338,34 @@ def traced(run, at, action):
         run()
     finally:
         sys.settrace(before)
-    return lines
+    return ran
 
 
 def interrupt():
     raise KeyboardInterrupt
 
 
-def test_interrupted_at_any_line(tmp_path):
-    """A KeyboardInterrupt between two lines of the Trainer, or while it writes a checkpoint."""
+def test_interrupted_at_any_moment(tmp_path):
+    """A KeyboardInterrupt in the Trainer, or while it writes a checkpoint."""
     expected = whole(tmp_path)
     counted = make(tmp_path / "counted")
-    lines = traced(lambda: counted.run(EPOCHS), 0, None)
-    assert ending(counted) == ending(expected) and lines > 2000
-    for k, at in enumerate(random.Random(0).sample(range(1, lines), 20)):
+    moments = traced(lambda: counted.run(EPOCHS), 0, None)
+    assert ending(counted) == ending(expected) and moments > 10_000
+    for k, at in enumerate(random.Random(0).sample(range(1, moments), 16)):
         folder = tmp_path / str(k)
         trainer = make(folder)
-        try:
+        with pytest.raises(KeyboardInterrupt):
             traced(lambda trainer=trainer: trainer.run(EPOCHS), at, interrupt)
-        except KeyboardInterrupt:
-            assert trainer.epoch <= EPOCHS
         resumed = make(folder, seed=8 if (folder / "last.pt").exists() else 7)
         resumed.run(EPOCHS, resume=True)
         assert ending(resumed) == ending(expected), at
 
 
-def test_killed_at_any_line(tmp_path):
+def test_killed_at_any_moment(tmp_path):
     expected = whole(tmp_path)
     counted = make(tmp_path / "counted")
-    lines = traced(lambda: counted.run(2), 0, None)
-    for k, at in enumerate(random.Random(1).sample(range(1, lines), 8)):
+    moments = traced(lambda: counted.run(2), 0, None)
+    for k, at in enumerate(random.Random(1).sample(range(1, moments), 6)):
         folder = tmp_path / str(k)
         child = os.fork()
         if child == 0:
@@ -519,3 +580,42 @@ def test_extras_and_a_scaler(tmp_path):
     resumed.run(EPOCHS, resume=True)
     assert ending(resumed) == ending(expected)
     assert ending(resumed) != ending(whole(tmp_path / "plain"))
+
+
+def test_signals_of_children(tmp_path):
+    """A child that was forked in a run, as a loader's worker, ends by its signal."""
+    ended = []
+
+    class Fork(Plugin):
+        def batch(self, count, *_):
+            child = os.fork()
+            if child == 0:
+                os.kill(os.getpid(), signal.SIGTERM)
+                os._exit(0)
+            ended.append(os.waitpid(child, 0)[1])
+
+    trainer = make(tmp_path)
+    trainer.register_plugin(Fork([(3, "batch")]))
+    trainer.run(1)
+    assert ended == [signal.SIGTERM]
+
+
+def test_handlers_of_the_program(tmp_path):
+    """They are called after the checkpoint, and stay."""
+    called = []
+
+    def handler(number, frame):
+        called.append((number, trainer.iterations))
+
+    trainer = make(tmp_path, save_every=(50, "epoch"))
+    trainer.register_plugin(Signal("batch", 3, signal.SIGTERM))
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        trainer.run(EPOCHS)
+        assert signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert called == [(signal.SIGTERM, 3)]
+    resumed = make(tmp_path, save_every=(50, "epoch"), seed=8)
+    resumed.load(tmp_path / "last.pt")
+    assert resumed.iterations == 3

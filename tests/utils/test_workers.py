@@ -171,6 +171,19 @@ def test_batches_belong_to_who_holds_them(worker_type):
         assert set(part.tolist()) == {2 * k + 0.5}
 
 
+@pytest.mark.parametrize("options", [{}, {"collate_fn": list}], ids=str)
+def test_rows_of_tensors(options):
+    """TensorDataset makes its batches at once, into shared memory; a function of the program's gets the samples."""
+    x, y = flambeau.arange(60000.0).reshape(6, 100, 100), flambeau.arange(6)
+    w = flambeau.ones(6, 5000, requires_grad=True)
+    dataset = data.TensorDataset(x[::2], y[::2])
+    loader = DataLoader(data.Subset(dataset, [2, 0, -2]), batch_size=2, num_workers=2, **options)
+    alone = DataLoader(data.Subset(dataset, [2, 0, -2]), batch_size=2, **options)
+    assert lists(list(loader)) == lists(list(alone))
+    with pytest.raises(RuntimeError, match="only leaf tensors"):
+        list(DataLoader(data.TensorDataset(w), num_workers=1))
+
+
 def test_memory_is_used_again():
     """A long pass maps a few blocks, not one a batch."""
     places = {
@@ -221,6 +234,45 @@ def test_a_batch_of_hundreds_of_tensors():
     many = [[flambeau.full((5000,), i) for i in range(600)]]
     (batch,) = DataLoader(many, batch_size=None, num_workers=1)
     assert [t[-1].item() for t in batch] == list(range(600))
+
+
+# --- pinned memory ------------------------------
+
+
+class Pinned:
+    """A sample that tells which thread pinned it."""
+
+    def __init__(self, i):
+        self.i, self.thread = i, None
+
+    def pin_memory(self):
+        if self.i == 3:
+            raise MemoryError("no pages to lock")
+        self.thread = threading.current_thread().name
+        return self
+
+
+@BOTH
+@pytest.mark.parametrize("persistent", [False, True])
+def test_batches_are_pinned_by_a_thread(worker_type, persistent, monkeypatch):
+    monkeypatch.setattr("flambeau.utils.data._utils.passes.device_count", lambda kind: 1)
+    loader = DataLoader(
+        Samples(6, Pinned),
+        batch_size=None,
+        num_workers=2,
+        pin_memory=True,
+        worker_type=worker_type,
+        persistent_workers=persistent,
+    )
+    for _ in range(2):
+        batches = iter(loader)
+        found = [next(batches) for _ in range(3)]
+        with pytest.raises(MemoryError, match="no pages"):
+            next(batches)
+        found += batches
+        assert [x.i for x in found] == [0, 1, 2, 4, 5]
+        assert all(x.thread.startswith("flambeau-data-pin") for x in found)
+    next(iter(loader))
 
 
 # --- who a worker is ------------------------------
@@ -274,6 +326,9 @@ def test_iterable_datasets_in_parts(worker_type, persistent):
     assert sorted(loader) == [0, 1]
 
 
+@pytest.mark.filterwarnings(
+    "ignore:Length of IterableDataset"
+)  # pytest shows those beside the one looked for again
 def test_copies_of_an_iterable_dataset_are_a_warning():
     class Whole(Parts):
         def __iter__(self):

@@ -275,32 +275,24 @@ cdef int check_writes(Storage self, str who) except -1:
     return 0
 
 
-cdef Storage part(Storage self, object key):
-    """The bytes of an index or a slice, over the same memory."""
-    cdef Storage s
+cdef int range_of(Storage self, object key, size_t* start, size_t* stop) except -1:
+    """The bytes that an index or a slice names."""
     if self.on is not None and self.on.blank:
         raise NotImplementedError("Not available for 'meta' device type")
     if isinstance(key, slice):
-        start, stop, step = key.indices(self.length)
+        first, last, step = key.indices(self.length)
         if step != 1:
             raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
     elif isinstance(key, bool) or not hasattr(key, "__index__"):
         raise TypeError(f"can't index a {display.public('UntypedStorage')} with {type(key).__name__}")
     else:
-        start = key.__index__()
-        if not -<object>self.length <= start < self.length:
-            raise IndexError(f"index {start} out of range for storage of size {self.length}")
-        start %= <object>self.length
-        stop = start + 1
-    s = Storage.__new__(Storage)
-    s.length = max(stop - start, 0)
-    s.on, s.stream, s.owner, s.writable = self.on, self.stream, self, self.writable
-    if self.on is None:
-        s.data = self.data + <size_t>start
-    else:
-        s.address = self.address + <size_t>start
-    self.exports += 1
-    return s
+        first = key.__index__()
+        if not -<object>self.length <= first < self.length:
+            raise IndexError(f"index {first} out of range for storage of size {self.length}")
+        first %= <object>self.length
+        last = first + 1
+    start[0], stop[0] = first, max(first, last)
+    return 0
 
 
 cdef Mapping mapping_of(Storage self, str who):
@@ -408,16 +400,33 @@ cdef class Storage:
         return iter(self.tolist())
 
     def __getitem__(self, key):
-        cdef Storage found = part(self, key)
-        if isinstance(key, slice):
-            return found
-        return found.tolist()[0]
+        cdef Storage part
+        cdef size_t start, stop
+        range_of(self, key, &start, &stop)
+        if not isinstance(key, slice):
+            if self.on is None:
+                return <unsigned char>self.data[start]
+            return provided["storage.elements"](self)[start].item()
+        part = Storage.__new__(Storage)
+        part.length = stop - start
+        part.on, part.stream, part.owner, part.writable = self.on, self.stream, self, self.writable
+        if self.on is None:
+            part.data = self.data + start
+        else:
+            part.address = self.address + start
+        self.exports += 1
+        return part
 
     def __setitem__(self, key, value):
-        check_writes(self, "__setitem__")
+        cdef size_t start, stop
+        range_of(self, key, &start, &stop)
         if isinstance(value, bool) or not isinstance(value, int):
             raise RuntimeError(f"can only set storage content with a int types, but got {type(value).__name__} instead")
-        part(self, key).fill_(value)
+        check_writes(self, "__setitem__")
+        if self.on is None:
+            memset(self.data + start, value & 255, stop - start)
+        else:
+            provided["storage.elements"](self)[start:stop].fill_(value & 255)
 
     def fill_(self, value):
         """Set every byte to an int's lowest eight bits; RuntimeError for what is no int."""

@@ -23,7 +23,10 @@ cdef extern from "Python.h":
     bint PyDict_Check(PyObject* o)
     PyObject* PyErr_Occurred()
     void Py_INCREF(PyObject* o)
-    object PyObject_VectorcallMethod(object name, PyObject** args, size_t nargs, PyObject* kwnames)
+    PyObject* PyObject_VectorcallMethod(object name, PyObject** args, size_t nargs, PyObject* kwnames)
+    void PyErr_Fetch(PyObject** kind, PyObject** value, PyObject** trace)
+    void PyErr_NormalizeException(PyObject** kind, PyObject** value, PyObject** trace)
+    void PyErr_Restore(PyObject* kind, PyObject* value, PyObject* trace)
     PyObject* PyTuple_GET_ITEM(object t, Py_ssize_t i)
 
 cdef enum: FEW = 8
@@ -59,17 +62,54 @@ cdef PyObject* find(PyObject* self, PyObject* name) except NULL:
 cdef object run(object self, tuple args, PyObject* kwargs):
     """Call a module: straight to `forward` while no hook is registered anywhere."""
     cdef PyObject* given[FEW + 1]
+    cdef PyObject* found
     cdef Py_ssize_t k, n = len(args)
-    if self._hooked:
-        return self._call_with_hooks(args, {} if kwargs == NULL else <object>kwargs)
-    if kwargs != NULL:
-        return self.forward(*args, **<dict>kwargs)
-    if n > FEW:
-        return self.forward(*args)
+    if self._hooked or kwargs != NULL or n > FEW:
+        return run_any(self, args, kwargs)
     given[0] = <PyObject*>self
     for k in range(n):
         given[k + 1] = PyTuple_GET_ITEM(args, k)
-    return PyObject_VectorcallMethod("forward", given, n + 1, NULL)
+    found = PyObject_VectorcallMethod("forward", given, n + 1, NULL)
+    if found == NULL:
+        ascribe(self, args)
+    made = <object>found
+    Py_DECREF(made)  # the reference that the call returned
+    return made
+
+
+cdef object run_any(object self, tuple args, PyObject* kwargs):
+    """The same with hooks, keyword arguments or many arguments."""
+    try:
+        if self._hooked:
+            return self._call_with_hooks(args, {} if kwargs == NULL else <object>kwargs)
+        if kwargs != NULL:
+            return self.forward(*args, **<dict>kwargs)
+        return self.forward(*args)
+    except Exception as error:
+        note(self, args, error)
+        raise
+
+
+cdef int ascribe(object self, tuple args) except -1:
+    """Note on the exception that is set which module it came from."""
+    cdef PyObject* kind = NULL
+    cdef PyObject* value = NULL
+    cdef PyObject* trace = NULL
+    PyErr_Fetch(&kind, &value, &trace)
+    PyErr_NormalizeException(&kind, &value, &trace)
+    if value != NULL and isinstance(<object>value, Exception):
+        note(self, args, <object>value)
+    PyErr_Restore(kind, value, trace)
+    return -1
+
+
+cdef int note(object self, tuple args, object error) except -1:
+    """Ask the module to say where an error came from; what goes wrong in that is not to hide the error."""
+    try:
+        self._note_failure(args, error)
+    except Exception:
+        return 0
+    return 0
 
 
 def call(self, *args, **kwargs):

@@ -23,6 +23,7 @@ from .kernels cimport (
 from .layout cimport broadcast, fit_out, fits, launch_plan, layout, make_plan, new_geometry
 from .operands cimport bring_scalars, common_code, pack, read_operand
 from .operation cimport Op, make_callable, prepare_op
+from .watching import nobody_asked
 from .signature cimport MAX_BOUND, TENSOR, NUMBER as NUMBER_KIND, Signature, mistaken
 from .overlap cimport check_overlap, meet, same_steps, shares
 cimport cython
@@ -74,7 +75,7 @@ cdef class PointwiseOp(Op):
         cdef double values[MAX_PARAMS]
         cdef Py_ssize_t i
         cdef int k
-        cdef bint before = grad_enabled()
+        cdef bint before = grad_enabled(), shown
         self.read_params(params, values)
         if len(inputs) != self.operands or len(out) != self.outputs:
             raise TypeError(f"{self.name}.foreach(): {self.operands} lists of inputs and {self.outputs} of results expected, "
@@ -84,10 +85,11 @@ cdef class PointwiseOp(Op):
                 if len(<list?>column) != len(<list>inputs[0]):
                     raise ValueError(f"{self.name}.foreach(): lists of one length expected, got "
                                      f"{[len(c) for c in inputs + out]}")
+        shown = late.watched and not nobody_asked(inputs + out)
         set_grad(False)
         try:
             for i in range(len(inputs[0])):
-                if late.watched:
+                if shown:
                     self(*[column[i] for column in inputs], out=tuple([column[i] for column in out]), **params)
                     continue
                 for k in range(self.operands):

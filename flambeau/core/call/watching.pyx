@@ -181,6 +181,22 @@ cdef bint anybody(PyObject** args, Py_ssize_t n):
     return False
 
 
+def nobody_asked(list lists) -> bool:
+    """Whether no mode is on in this thread, and no tensor in these lists is of a class that is asked."""
+    cdef object plain = plain_tensor
+    if flambeau_upper or flambeau_lower:
+        return False
+    if not asking or flambeau_plain:
+        return True
+    for column in lists:
+        for x in <list>column:
+            if type(x) is not plain:
+                if is_foreign(x):
+                    return False
+                plain = type(x)   # nor are others of this class
+    return True
+
+
 cdef tuple types_of(tuple args, dict named):
     return tuple([type(x) for x in to_ask(args, named)])
 

@@ -6,12 +6,13 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from ..._tensor import Tensor
 from ...core.base.dtypes import by_name
 from ...core.make.create import arange, zeros
-from ...operations.neural.blocked import block_mask_of, mask_of
+from ...operations.neural.programs import block_mask_of, mask_of
 from ._tracing import traced
 
 _DEFAULT_SPARSE_BLOCK_SIZE = 128
@@ -67,6 +68,8 @@ def _sliced_mask_mod_error(batch: Tensor, head: Tensor, token_q: Tensor, token_k
 
 def positional(function: Callable) -> int:
     """How many arguments a function has to be given."""
+    if type(function) is FunctionType:
+        return function.__code__.co_argcount - len(function.__defaults__ or ())
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     given = inspect.signature(function).parameters.values()
     return sum(p.default is p.empty and p.kind in kinds for p in given)

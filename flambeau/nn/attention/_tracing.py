@@ -22,7 +22,7 @@ from ...core.call.watching import Mode, _disabled_torch_function_impl
 from ...core.make.create import empty
 from ...operations.declare.pointwise import CODES, Pointwise, compute_dtype
 from ...operations.declare.registry import REGISTRY
-from ...operations.neural.blocked import PLACES, Program, element, symbol
+from ...operations.neural.programs import PLACES, Program, element, symbol
 
 _SAME_VALUE = frozenset(("clone", "contiguous", "type_as", "to", "type", "cpu", "cuda", "opencl"))
 _FILLED = {"zeros_like": 0, "new_zeros": 0, "ones_like": 1, "new_ones": 1}
@@ -179,8 +179,6 @@ class Tracer(Mode):
                     raise self.refused(f"the argument '{key}' of {name}")
                 key = spelled
             bound[key] = x
-        assert declared.op is not None
-        defaults = {p.name: p.default for p in inspect.signature(declared.op).parameters.values()}
         operands = [self.operand(bound[n], name) for n in declared.operands]
         typed = [x for n, x in zip(declared.operands, operands) if n not in declared.raw]
         code = CODES[common_dtype(typed or operands).name]
@@ -194,7 +192,11 @@ class Tracer(Mode):
         if declared.rounded:
             given = [ex.cast(ex.cast(x, common), x.dtype) for x in given]
         working = compute_dtype(common)
-        params = [ex.const(float(bound.get(n, defaults.get(n, 0.0))), "float64") for n in declared.params]
+        params = []
+        if declared.params:
+            known = inspect.signature(declared.op).parameters  # type: ignore[arg-type]
+            values = [bound[n] if n in bound else known[n].default for n in declared.params]
+            params = [ex.const(float(x), "float64") for x in values]
         results = declared.trace(given, [ex.cast(p, ex.part(working)) for p in params])
         if any(ex.is_complex(r.dtype) for r in results):
             raise self.refused(f"the complex result of {name}")

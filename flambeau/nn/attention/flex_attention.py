@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from ..._tensor import Tensor
 from ...operations.declare.pointwise import compute_dtype
+from ...operations.declare.registry import operation
 from ...operations.neural.blocked import Band, Blocks, attend, call_of, runs_of
 from ._block_mask import (
     _LARGE_SPARSE_BLOCK_SIZE,
@@ -100,9 +101,6 @@ def _check_options(options: Any) -> None:
 def _check_operands(query: Tensor, key: Tensor, value: Tensor, block_mask: Any, enable_gqa: bool) -> None:
     """ValueError for shapes, dtypes and devices that do not agree; NotImplementedError where not all are 4-dimensional."""
     named = (("query", query), ("key", key), ("value", value))
-    for label, x in named:
-        if not isinstance(x, Tensor):
-            raise TypeError(f"flex_attention(): argument '{label}' must be Tensor, not {type(x).__name__}")
     if not query.dtype == key.dtype == value.dtype:
         found = ", ".join(f"{n}.dtype: {x.dtype}" for n, x in named)
         raise ValueError(f"Expected query, key, and value to have the same dtype, but got {found} instead.")
@@ -218,6 +216,7 @@ def _blocks(block_mask: BlockMask, queries: int, keys: int) -> Blocks:
     return Blocks(batches, heads, [[bands(b, h) for h in range(heads)] for b in range(batches)])
 
 
+@operation
 def flex_attention(
     query: Tensor,
     key: Tensor,

@@ -10,8 +10,10 @@ from ...codegen import expr as ex
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.make.literal import tensor
+from ...operations.declare.registry import operation
 from ...operations.moving.joining import cat
-from ...operations.neural.blocked import Band, Blocks, Program, attend, call_of, element, symbol, windowed
+from ...operations.neural.blocked import Band, Blocks, attend, call_of, windowed
+from ...operations.neural.programs import Program, element, symbol
 
 __all__ = ["AuxRequest", "varlen_attn", "varlen_attn_out"]
 
@@ -95,6 +97,7 @@ def _unpaged(name, key, value, block_table, used: list[int]) -> tuple[Tensor, Te
     return cat([k for k, _ in parts]), cat([v for _, v in parts]), bounds
 
 
+@operation
 def varlen_attn(
     query: Tensor,
     key: Tensor,
@@ -188,6 +191,7 @@ def varlen_attn(
     return (out, lse.squeeze(0)) if return_aux is not None and return_aux.lse else out
 
 
+@operation
 def varlen_attn_out(
     out: Tensor,
     query: Tensor,

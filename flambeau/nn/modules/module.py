@@ -50,6 +50,12 @@ def _addindent(s_: str, numSpaces: int = 2) -> str:  # noqa: N803  called so in 
     return s_.replace("\n", "\n" + " " * numSpaces)
 
 
+def _described(argument: object) -> str:
+    if isinstance(argument, Tensor):
+        return f"a tensor of shape {tuple(argument.shape)}"
+    return type(argument).__name__
+
+
 def _members() -> dict[str, Any]:
     """What every module has, empty."""
     return {
@@ -140,6 +146,22 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
 
     def _call_with_hooks(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         return call_with_hooks(self, args, kwargs)
+
+    def _note_failure(self, args: tuple, error: Exception) -> None:
+        """Add to an error of the call which module it came from, by its name in the modules around it, and for what input."""
+        failed = getattr(error, "_failed_in", None)
+        if failed is None:
+            given = ", ".join(map(_described, args)) or "no positional arguments"
+            text = f"{self._get_name()}({self.extra_repr()}), called with {given}"
+            # Not the module itself, which would be pickled with an error that goes to another process.
+            error._failed_in = id(self), text  # type: ignore[attr-defined]
+            error.add_note(f"in {text}")
+            return
+        inner, text = failed
+        path = next((name for name, module in self.named_modules() if id(module) == inner), None)
+        notes = [note for note in error.__notes__ if not note.endswith(text)]
+        if path is not None:
+            error.__notes__ = [*notes, f"in {path}: {text}"]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

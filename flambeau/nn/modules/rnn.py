@@ -1,15 +1,15 @@
 """Recurrent layers and their cells, written over the library's own operations.
 
-Sequences lie in packed order: the first step of all of them, the second step of those that have one, and so on. A step is a
-function of the input's share of the gates, already multiplied by its weights for all steps at once, and of the state, a
-tuple of tensors whose first is the output.
+A step is a function of the input's share of the gates, already multiplied by its weights for all steps at once, and of the
+state, a tuple of tensors whose first is the output. How the steps lie is a layout's concern: those of one padded batch one
+behind the other, or the steps of sequences of several lengths in packed order.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..._tensor import Tensor
@@ -67,19 +67,30 @@ _MODES: dict[str, tuple[int, Callable[..., _State]]] = {
 
 
 class _Even:
-    """The layout of `batch` sequences of one length; `Layout` of nn.utils.rnn is that of sequences of several."""
+    """Sequences of one length, (steps, batch, size).  `Layout` of nn.utils.rnn is the same for those in packed order."""
 
-    even = True
+    sizes = None
 
-    def __init__(self, steps: int, batch: int) -> None:
-        self.sizes, self._shape = [batch] * steps, (steps, batch)
+    def steps(self, x: Tensor, backwards: bool) -> Iterable[Tensor]:
+        """The steps of `x`, the last one first if `backwards`."""
+        steps = x.unbind(0)
+        return reversed(steps) if backwards else steps
 
-    def last(self, rows: Tensor) -> Tensor:
-        steps, batch = self._shape
-        return rows[(steps - 1) * batch :]
+    def results(self, states: list[_State], backwards: bool) -> tuple[Tensor, _State]:
+        """The outputs, in the order of time, and the final state, from the states in the order of computation."""
+        outputs = [state[0] for state in states]
+        return stack(outputs[::-1] if backwards else outputs), states[-1]
 
-    def turned(self, rows: Tensor) -> Tensor:
-        return rows.unflatten(0, self._shape).flip(0).flatten(0, 1)
+    def turned(self, x: Tensor) -> Tensor:
+        """`x` with every sequence from its end to its beginning."""
+        return x.flip(0)
+
+    def last(self, x: Tensor) -> Tensor:
+        """The last step of each sequence."""
+        return x[x.size(0) - 1]
+
+
+_EVEN = _Even()
 
 
 def _reset_uniform(module: Any) -> None:
@@ -232,13 +243,11 @@ class RNNBase(Module):
             input = input.unsqueeze(batch_dim)
             state = None if state is None else tuple(part.unsqueeze(1) for part in state)
         sequence = input.transpose(0, 1) if self.batch_first else input
-        steps, batch = sequence.shape[:2]
-        state = self._check(sequence, batch, state)
-        if steps == 0:
+        state = self._check(sequence, sequence.size(1), state)
+        if sequence.size(0) == 0:
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
 
-        rows, state = self._layers(sequence.flatten(0, 1), _Even(steps, batch), state)
-        output = rows.unflatten(0, (steps, batch))
+        output, state = self._layers(sequence, _EVEN, state)
         if self.batch_first:
             output = output.transpose(0, 1)
         if not batched:
@@ -287,8 +296,8 @@ class RNNBase(Module):
                 raise RuntimeError(f"Expected {what} size {size}, got {list(part.shape)}")
         return state
 
-    def _layers(self, rows: Tensor, layout: Any, state: _State) -> tuple[Tensor, _State]:
-        """All layers of sequences in packed order, (total, size)."""
+    def _layers(self, sequence: Tensor, layout: Any, state: _State) -> tuple[Tensor, _State]:
+        """All layers of sequences that lie as `layout` says."""
         directions = 2 if self.bidirectional else 1
         finals: list[_State] = []
         for layer in range(self.num_layers):
@@ -296,40 +305,38 @@ class RNNBase(Module):
             for direction in range(directions):
                 place = layer * directions + direction
                 output, final = self._pass(
-                    place,
-                    layout.turned(rows) if direction else rows,
-                    layout,
-                    tuple(part[place] for part in state),
+                    place, sequence, layout, tuple(part[place] for part in state), direction == 1
                 )
-                outputs.append(layout.turned(output) if direction else output)
+                outputs.append(output)
                 finals.append(final)
-            rows = outputs[0] if directions == 1 else cat(outputs, -1)
+            sequence = outputs[0] if directions == 1 else cat(outputs, -1)
             if self.dropout and layer < self.num_layers - 1:
-                rows = F.dropout(rows, self.dropout, self.training)
-        return rows, tuple(stack(parts) for parts in zip(*finals, strict=True))
+                sequence = F.dropout(sequence, self.dropout, self.training)
+        return sequence, tuple(stack(parts) for parts in zip(*finals, strict=True))
 
-    def _pass(self, place: int, rows: Tensor, layout: Any, state: _State) -> tuple[Tensor, _State]:
+    def _pass(
+        self, place: int, sequence: Tensor, layout: Any, state: _State, backwards: bool
+    ) -> tuple[Tensor, _State]:
         """One layer in one direction."""
         step = _MODES[self.mode][1]
         weights = {name.split("_l")[0]: getattr(self, name) for name in self._all_weights[place]}
         weight, projection = weights["weight_hh"], weights.get("weight_hr")
         first, bias = _biases(self.mode, weights.get("bias_ih"), weights.get("bias_hh"))
-        gates = F.linear(rows, weights["weight_ih"], first)
         if self.mode == "LSTM" and projection is None:
+            sequence = layout.turned(sequence) if backwards else sequence
+            gates = F.linear(sequence, weights["weight_ih"], first)
             output, cell = lstm_layer(gates, *state, weight, layout.sizes)
-            return output, (layout.last(output), cell)
+            return layout.turned(output) if backwards else output, (layout.last(output), cell)
+        gates = F.linear(sequence, weights["weight_ih"], first)
         states: list[_State] = []
-        for x in gates.split(layout.sizes):
-            if len(x) < len(state[0]):  # the last of these sequences have ended
+        for x in layout.steps(gates, backwards):
+            if layout.sizes is not None and len(x) < len(state[0]):  # the last of them have ended
                 state = tuple(part[: len(x)] for part in state)
             state = step(x, state, weight, bias)
             if projection is not None:
                 state = (F.linear(state[0], projection), *state[1:])
             states.append(state)
-        if layout.even:
-            return cat([hidden for hidden, *_ in states]), state
-        parts = [cat(part) for part in zip(*states, strict=True)]
-        return parts[0], tuple(layout.last(part) for part in parts)
+        return layout.results(states, backwards)
 
 
 class RNN(RNNBase):

@@ -238,7 +238,7 @@ class _ByAmount(BasePruningMethod):
     """A method that prunes so many elements, or channels, an int, or such a part of all, a float from 0 to 1."""
 
     def __init__(self, amount: float) -> None:
-        if not isinstance(amount, numbers.Real) or isinstance(amount, bool):
+        if not isinstance(amount, numbers.Real):
             raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
         if amount < 0 or (not isinstance(amount, numbers.Integral) and not amount <= 1.0):
             raise ValueError(

@@ -191,8 +191,6 @@ class Layout:
     number of rows.
     """
 
-    even = False
-
     def __init__(self, who: str, batch_sizes: Tensor, rows: Any) -> None:
         _check_host_integers("batch_sizes", batch_sizes)
         self.sizes: list[Any] = batch_sizes.tolist()
@@ -228,6 +226,16 @@ class Layout:
         times = arange(len(self.sizes), device="cpu").unsqueeze(1)
         opposite = (self.lengths - 1 - times).clamp(min=0)
         return (self._begins[opposite] + arange(self.batch, device="cpu"))[self.inside]
+
+    def steps(self, rows: Tensor, backwards: bool) -> Iterable[Tensor]:
+        """The rows of each step, of sequences that are turned round if `backwards`."""
+        return (self.turned(rows) if backwards else rows).split(self.sizes)
+
+    def results(self, states: list[tuple[Tensor, ...]], backwards: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The outputs, (total, *), and the final state, (batch, *), from the states after each step."""
+        joined = [cat(parts) for parts in zip(*states, strict=True)]
+        output = self.turned(joined[0]) if backwards else joined[0]
+        return output, tuple(self.last(rows) for rows in joined)
 
     def last(self, rows: Tensor) -> Tensor:
         """The last step of each sequence, (batch, *)."""

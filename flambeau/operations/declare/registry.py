@@ -154,6 +154,11 @@ def as_operation(function: Any, owns: bool, out: bool = False) -> Any:
     return function
 
 
+def operation(function: Callable) -> Any:
+    """A function that modes see as one call, but that stands in no list: of a module that is imported when it is asked for."""
+    return as_operation(function, True)
+
+
 def call_as(function: Callable | None, place: str) -> None:
     """Name an operation by where users find it, and so does pickle."""
     head, _, name = place.rpartition(".")

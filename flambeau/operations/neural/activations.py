@@ -446,7 +446,14 @@ def glu(input: TensorBase, dim: int = -1) -> TensorBase:
     return input.narrow(dim, 0, size // 2) * input.narrow(dim, size // 2, size // 2).sigmoid()
 
 
-@library("random", "nn.functional.rrelu")
+def rrelu_(
+    input: TensorBase, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
+) -> TensorBase:
+    """`rrelu`, written over the input."""
+    return rrelu(input, lower, upper, training, inplace=True)
+
+
+@library("random", "nn.functional.rrelu", in_place=rrelu_)
 def rrelu(
     input: TensorBase,
     lower: float = 1.0 / 8,

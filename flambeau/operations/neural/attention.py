@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from ...codegen import expr as ex
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import full, ones, zeros
@@ -14,8 +13,7 @@ from ..declare.pointwise import FLOATING, compute_dtype
 from ..declare.registry import library
 from ..random.dropout import dropout
 from ..rows.softmax import softmax_of
-from .backends import SDPBackend, state
-from .blocked import BUFFER, PLACES, Program, attend, call_of, causal_blocks, element, symbol
+from .backends import MANY_SCORES, SOME_SCORES, SDPBackend, state
 
 
 def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
@@ -43,8 +41,8 @@ def scaled_dot_product_attention(
     `attn_mask` broadcasts to (*, L, S): a bool mask is True where attention is allowed, another is added; a `CausalBias` allows
     what it says and is never made.  `is_causal` allows a query the keys up to its own place.  A query that may attend to nothing
     gives 0.  `scale` is 1 / √E by default; `enable_gqa` repeats the heads (dimension -3) of key and value to as many as the query
-    has.  `nn.attention.sdpa_kernel` chooses how it is computed; by default in blocks where the causal mask leaves out many scores,
-    or where all of them would take more than 128 MB in float32.
+    has.  `nn.attention.sdpa_kernel` chooses how it is computed; by default in blocks, on the CPU, where the causal mask leaves out
+    many scores, or where all of them would take more than 128 MB in float32.
 
     RuntimeError when a mask comes with `is_causal`, or has another dtype than bool or the query's, when head counts do not divide,
     and when none of the chosen backends can serve the call.
@@ -129,9 +127,6 @@ def _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa
 
 
 # --- in blocks ------------------------------
-MANY_SCORES = 1 << 25  # from which on they are never held at once, unless a program asks for that
-
-
 def _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) -> str | None:
     """Why blocks cannot serve a call, None where they can."""
     if query.dtype.name not in FLOATING:
@@ -140,8 +135,8 @@ def _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) -> str | None:
         return f"expected query, key and value of 4 dimensions, got {query.ndim}, {key.ndim} and {value.ndim}"
     if dropout_p:
         return f"dropout_p is {dropout_p}, expected 0"
-    if not (query.device == key.device == value.device) or not (query.is_cpu or query.is_meta):
-        return f"expected tensors of the CPU, got {query.device}, {key.device} and {value.device}"
+    if not query.device == key.device == value.device:
+        return f"expected tensors of one device, got {query.device}, {key.device} and {value.device}"
     shapes = f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
     if query.shape[0] != key.shape[0] or key.shape[:3] != value.shape[:3] or query.shape[3] != key.shape[3]:
         return f"expected query, key and value of equal batches, widths and key lengths, got {shapes}"
@@ -161,8 +156,12 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
     """The backend that computes a call; RuntimeError where none of those that are on can."""
     scores = query.numel() // (query.shape[-1] or 1) * key.shape[-2]
     if not state.chosen:
-        worth = scores > BUFFER if diagonal is not None else scores >= MANY_SCORES
-        if not worth or _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) is not None:
+        worth = scores > SOME_SCORES if diagonal is not None else scores >= MANY_SCORES
+        if (
+            not worth
+            or not query.is_cpu
+            or _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) is not None
+        ):
             return SDPBackend.MATH
         return SDPBackend.FLASH_ATTENTION
     why = "EFFICIENT_ATTENTION, CUDNN_ATTENTION and OVERRIDEABLE are not here"
@@ -181,6 +180,10 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
 
 def _in_blocks(name: str, query, key, value, attn_mask, diagonal, factor, enable_gqa) -> TensorBase:
     """The backend FLASH_ATTENTION."""
+    from ...codegen import expr as ex
+    from .blocked import attend, call_of, causal_blocks  # an import of the library does without them
+    from .programs import PLACES, Program, element, symbol
+
     working, index = compute_dtype(query.dtype.name), "int64"
     places = {n: symbol(n, index) for n in PLACES}
     blocks, program = None, Program()

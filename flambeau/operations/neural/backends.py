@@ -49,6 +49,10 @@ ORDER = (
 )
 
 
+SOME_SCORES = 1 << 18  # more than the buffer of a block: from there on it pays to leave blocks out
+MANY_SCORES = 1 << 25  # from which on scores are never held all at once, unless a program asks for that
+
+
 class State:
     """What may be taken, and in which order; `chosen` where a program has said so: else the faster one is taken."""
 

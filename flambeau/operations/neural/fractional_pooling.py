@@ -77,6 +77,15 @@ def _fractional(n: int) -> None:
     )
     library("composite", f"nn.functional.{who}")(function)
 
+    def with_indices(
+        input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
+    ):
+        return function(input, kernel_size, output_size, output_ratio, True, _random_samples)
+
+    with_indices.__name__ = with_indices.__qualname__ = f"{who}_with_indices"
+    with_indices.__doc__ = f"`{who}` and the flat places of the maxima."
+    library("composite", f"nn.functional.{who}_with_indices")(with_indices)
+
 
 def _window_places(u: Any, spatial: tuple, sizes: tuple, window: tuple) -> Any:
     """Where the elements of all windows stand, one line an image and channel."""

@@ -397,6 +397,12 @@ def _declare_maxima(n: int) -> None:
         "The largest element of each window and its flat place",
     )
     _enter(n, f"adaptive_max_pool{n}d", largest, "The largest element of each of `output_size` equal parts")
+    _enter(
+        n,
+        f"adaptive_max_pool{n}d_with_indices",
+        lambda input, output_size, return_indices=False: largest(input, output_size, True),
+        "The largest element of each of `output_size` equal parts and its flat place",
+    )
 
 
 # --- means ------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...codegen import functions as fn
 from ...core import tape
 from ...core.base.formats import contiguous_format
@@ -10,7 +12,7 @@ from ...core.lib.products import addmm
 from ...core.tape.contexts import unrecorded
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
-from ..moving.joining import cat
+from ..moving.joining import cat, stack
 
 
 @pointwise(places=("_lstm_state",), dtypes=FLOATING, in_place=False)
@@ -56,24 +58,32 @@ def lstm_step(gates: TensorBase, cell: TensorBase) -> tuple[TensorBase, TensorBa
     return lstm_output(output, cell), cell
 
 
+def _steps(tensors, sizes):
+    """Each of them step by step: of a sequence (L, N, …), or of `sizes` rows each of sequences in packed order, (total, …)."""
+    return [x.unbind(0) for x in tensors] if sizes is None else [x.split(sizes) for x in tensors]
+
+
 def _lstm_steps(gates, hidden, cell, weight, sizes):
     outputs, ended = [], []
-    for share in gates.split(sizes):
+    (shares,) = _steps((gates,), sizes)
+    for share in shares:
         if len(share) < len(hidden):
             ended.append(cell[len(share) :])
             hidden, cell = hidden[: len(share)], cell[: len(share)]
         hidden, cell = lstm_step(addmm(share, hidden, weight.t()), cell)
         outputs.append(hidden)
-    return cat(outputs), cat([cell, *reversed(ended)])
+    return (stack if sizes is None else cat)(outputs), cat([cell, *reversed(ended)])
 
 
 @library("library", "_lstm_layer")
-def lstm_layer(gates: TensorBase, hidden: TensorBase, cell: TensorBase, weight: TensorBase, sizes: list):
-    """Run an LSTM over sequences in packed order: outputs (total, H) and the last cells (N, H), from the input's share of
-    the gates (total, 4H), the state to begin with (N, H), the state's weight (4H, H), and how many sequences have each
-    step, which never grows.
+def lstm_layer(
+    gates: TensorBase, hidden: TensorBase, cell: TensorBase, weight: TensorBase, sizes: Any = None
+):
+    """Run an LSTM over a sequence: outputs (L, N, H) and the last cell (N, H), from the input's share of the gates
+    (L, N, 4H), the state to begin with (N, H) and the state's weight (4H, H).
 
-    All of it is one node on the tape, which multiplies out the weight's gradient once, not once a step.
+    Over sequences in packed order, `sizes` lists how many of them have each step, never growing; outputs are then (total, H)
+    and gates (total, 4H).  All of it is one node on the tape, which multiplies out the weight's gradient once, not once a step.
     """
     if tape.is_forward_open():  # tangents step by step
         return _lstm_steps(gates, hidden, cell, weight, sizes)
@@ -88,18 +98,19 @@ def lstm_layer(gates: TensorBase, hidden: TensorBase, cell: TensorBase, weight: 
 def _lstm_kept(gates, hidden, cell, weight, sizes):
     """All outputs, cells and activated gates, and the last cell of each sequence."""
     activated, ended = gates.new_empty(gates.shape), []
-    outputs, cells = (gates.new_empty((gates.shape[0], cell.shape[1])) for _ in range(2))
+    shape = (*gates.shape[:-1], cell.shape[1])
+    outputs, cells = gates.new_empty(shape), gates.new_empty(shape)
     weight = weight.t().contiguous()
     for share, gate, output, new, i, f, g, o in zip(
-        *(x.split(sizes) for x in (gates, activated, outputs, cells, *activated.chunk(4, 1)))
+        *_steps((gates, activated, outputs, cells, *activated.chunk(4, -1)), sizes)
     ):
-        if len(share) < len(hidden):
+        if sizes is not None and len(share) < len(hidden):
             ended.append(cell[len(share) :])
             hidden, cell = hidden[: len(share)], cell[: len(share)]
         addmm(share, hidden, weight, out=gate)
         lstm_cell.foreach([[i], [f], [g], [o], [cell]], out=[[output], [new], [i], [f], [g], [o]])
         hidden, cell = output, new
-    return outputs, cells, activated, cat([cell, *reversed(ended)])
+    return outputs, cells, activated, cat([cell, *reversed(ended)]) if ended else cell.clone()
 
 
 def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, cells, activated, sizes):
@@ -111,20 +122,23 @@ def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, cells, activate
         for grad, kept in zip(grads, (outputs, cell))
     )
     flow = activated.new_empty(activated.shape)
-    parts = (to_outputs, *activated.chunk(4, 1), cells, flow, *flow.chunk(4, 1))
-    to_steps, i, f, g, o, news, flows, *to_gates = (x.split(sizes) for x in parts)
-    for t in reversed(range(len(sizes))):
-        n = sizes[t]
-        carried, before = to_cell[:n], (news[t - 1] if t else cell)[:n]
+    parts = (to_outputs, *activated.chunk(4, -1), cells, flow, *flow.chunk(4, -1))
+    to_steps, i, f, g, o, news, flows, *to_gates = _steps(parts, sizes)
+    for t in reversed(range(len(news))):
+        carried, before, earlier = to_cell, news[t - 1] if t else cell, to_steps[t - 1]
+        if sizes is not None:  # the first of them alone have this step
+            carried, before, earlier = (x[: sizes[t]] for x in (carried, before, earlier))
         operands = (to_steps[t], carried, i[t], f[t], g[t], o[t], before, news[t])
         results = (*(x[t] for x in to_gates), carried)
         lstm_cell_gradients.foreach([[x] for x in operands], out=[[x] for x in results])
         if t:
-            earlier = to_steps[t - 1][:n]
             addmm(earlier, flows[t], weight, out=earlier)
     # The state that each row began with: one step before it.
-    befores = cat([hidden, *(step[:n] for step, n in zip(outputs.split(sizes), sizes[1:]))])
-    return flow, flows[0] @ weight, to_cell, flow.t() @ befores
+    if sizes is None:
+        befores = cat([hidden.unsqueeze(0), outputs[: len(outputs) - 1]]).flatten(0, 1)
+    else:
+        befores = cat([hidden, *(step[:n] for step, n in zip(outputs.split(sizes), sizes[1:]))])
+    return flow, flows[0] @ weight, to_cell, flow.flatten(0, -2).t() @ befores
 
 
 def _recorded_gradients(grads, inputs, sizes):

@@ -273,7 +273,11 @@ def upsample_bilinear(input, size=None, scale_factor=None):
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 
-@library("composite", "nn.functional.channel_shuffle", "channel_shuffle")
+@library(
+    "composite",
+    *("nn.functional.channel_shuffle", "channel_shuffle"),
+    *("nn.functional.native_channel_shuffle", "native_channel_shuffle"),
+)
 def channel_shuffle(input: TensorBase, groups: int) -> TensorBase:
     """(N, C, *) with the channels of `groups` groups dealt out in turn (Zhang et al. 2018)."""
     if input.ndim < 3:

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
+from ..._tensor import Tensor
 from ...core.make.literal import tensor
 from ...core.make.random import randperm
 from ._utils.fetch import samples_of
+from ._utils.worker import room_for
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -236,7 +238,16 @@ def _select(tensors: tuple[Any, ...], indices: list[Any]) -> list[Any] | None:
     if min(indices) < 0 or max(indices) >= n:
         raise IndexError(f"TensorDataset: index out of range, got {indices}, wanted 0 to {n - 1}")
     index = tensor(indices, device="cpu")
-    return [t.index_select(0, index.to(t.device)) for t in tensors]
+    return [_rows(t, index) for t in tensors]
+
+
+def _rows(t: Any, index: Any) -> Any:
+    """Those entries of `t`; in a worker's process straight into the memory in which they travel."""
+    if type(t) is Tensor and not t.requires_grad and t.device.type == "cpu":
+        room = room_for((len(index), *t.shape[1:]), t.dtype)
+        if room is not None:
+            return t.index_select(0, index, out=room)
+    return t.index_select(0, index.to(t.device))
 
 
 def random_split(dataset: Any, lengths: Sequence[Any], generator: Any = None) -> list[Subset[Any]]:

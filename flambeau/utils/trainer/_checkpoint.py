@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from ..._files import load, save
-from ._position import random_states, set_random_states
+from ._position import random_states, set_random_states, tells_place
 
 # --- the state of a run ---------------------------------------------------------------------------
 
@@ -32,6 +32,7 @@ def gather(trainer: Any) -> dict[str, Any]:
         "gradients": gradients,
         "counts": [trainer.epoch, trainer.iterations, trainer.updates, trainer.gathered],
         "position": trainer.position.state_dict(),
+        "validation": trainer.validation.state_dict() if tells_place(trainer.validation) else None,
         "random": random_states(),
         "meter": trainer.meter.state_dict(),
         "history": [dict(figures) for figures in trainer.history],
@@ -52,6 +53,8 @@ def restore(trainer: Any, state: dict[str, Any]) -> None:
                 f"Trainer: the checkpoint has the state of the plug-in {name}: register it before the run resumes"
             )
     trainer.position.load_state_dict(state["position"])
+    if tells_place(trainer.validation):
+        trainer.validation.load_state_dict(state["validation"])
     trainer.model.load_state_dict(state["model"])
     trainer.optimizer.load_state_dict(state["optimizer"])
     _set_state(trainer.scheduler, state["scheduler"])
@@ -101,6 +104,7 @@ def describe(trainer: Any) -> dict[str, Any]:
         "dataset length": length(getattr(loader, "dataset", None)),
         "batch size": getattr(loader, "batch_size", None),
         "number of batches": length(loader),
+        "validation length": length(getattr(trainer.validation, "dataset", trainer.validation)),
         "accumulate": trainer.accumulate,
         "model": {name: [list(t.shape), str(t.dtype)] for name, t in trainer.model.state_dict().items()},
         "optimizer": type(trainer.optimizer).__name__,
@@ -192,7 +196,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The state in a checkpoint.  RuntimeError where it is damaged, or none of a Trainer's."""
     try:
         state = load(path, map_location="cpu")
-    except RuntimeError as error:
+    except OSError:
+        raise
+    except Exception as error:  # of several classes, by what is damaged
         raise RuntimeError(f"Trainer: cannot resume from {os.fspath(path)!r}: {error}") from error
     if not isinstance(state, dict) or "facts" not in state:
         raise RuntimeError(f"Trainer: cannot resume from {os.fspath(path)!r}: it holds no state of a Trainer")
@@ -226,9 +232,8 @@ class Interrupts:
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if (
-            self.received is not None or os.getpid() != self._pid
-        ):  # a child, as a loader's worker, is not asked
+        child = os.getpid() != self._pid  # as a loader's worker is, which has inherited the handler
+        if child or self.received is not None:
             signal.signal(number, self._before[number])
             signal.raise_signal(number)
             return

@@ -12,7 +12,7 @@ from ..._tensor import Tensor
 from ...autograd.grad_mode import no_grad
 from ...nn.utils.clip_grad import clip_grad_norm_
 from ...optim.lr_scheduler import ReduceLROnPlateau
-from ..data import Dataset
+from ..data import DataLoader, Dataset
 from . import _checkpoint as checkpoint
 from ._finite import find_nonfinite, first_nonfinite
 from ._position import Position
@@ -50,8 +50,8 @@ class Trainer:
     A run can be interrupted at any moment: `run(…, resume=True)` goes on from `last.pt`, and ends with the same
     parameters, optimizer and history to the last bit as one that was not.  At SIGINT and SIGTERM the batch is finished
     and a checkpoint is written first.  What the Trainer cannot know of is not kept: a random state in a dataset of one's
-    own (give it as one of `extras`), attributes of the model that are not in its `state_dict()`, and, where the loader
-    has workers, what these drew at random.
+    own (give it as one of `extras`), attributes of the model that are not in its `state_dict()`, and what
+    threads as workers draw at random from generators that they share.
 
     Raises TypeError or ValueError for arguments of the wrong kind or out of range.
 
@@ -100,6 +100,11 @@ class Trainer:
         _check_choice("on_nan", on_nan, ("raise", "skip", "stop"))
         if clip_norm is not None and not clip_norm > 0:
             raise ValueError(f"Trainer: clip_norm must be above 0, got {clip_norm}")
+        if folder is not None and isinstance(dataset, DataLoader):
+            if dataset.num_workers and not dataset.in_order:
+                raise ValueError(
+                    "Trainer: batches in any order (in_order=False) leave no place to go on from"
+                )
         if scheduler_unit == "update" and isinstance(scheduler, ReduceLROnPlateau):
             raise ValueError("Trainer: ReduceLROnPlateau looks at epochs: scheduler_unit must be 'epoch'")
         self.model, self.criterion, self.optimizer, self.dataset = model, criterion, optimizer, dataset
@@ -224,7 +229,7 @@ class Trainer:
         figures["lr"] = as_number(self.optimizer.param_groups[0]["lr"], "the optimizer's lr")
         self.history.append(figures)
         self.epoch += 1
-        self.position.done = 0
+        self.position.begin_epoch()
         self.meter.reset()
         if self.best is None or self.is_better(figures[self.monitor], self.best[self.monitor]):
             self.best = figures

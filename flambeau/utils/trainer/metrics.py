@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..._tensor import Tensor
@@ -133,13 +132,14 @@ class Meter:
         for metric in (self.loss, *self.metrics.values()):
             metric.reset()
 
-    @no_grad()
     def update(self, loss: float, input: Any, target: Any, output: Any) -> None:
         """Takes one batch."""
         self.loss.add(loss, count_samples(target, input))
-        for name, metric in self.metrics.items():
-            with named(f"metric {name!r}"):
-                metric.update(output, target)
+        if self.metrics:
+            with no_grad():
+                for name, metric in self.metrics.items():
+                    with named(f"metric {name!r}"):
+                        metric.update(output, target)
 
     def compute(self) -> dict[str, float]:
         figures = {"loss": self.loss.compute()}
@@ -158,14 +158,20 @@ class Meter:
             metric.load_state_dict(state["metrics"][name])
 
 
-@contextmanager
-def named(what: str) -> Iterator[None]:
+class named:
     """Errors from inside have a note that says what was being called."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(f"raised by the Trainer's {what}")
-        raise
+
+    __slots__ = ("what",)
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None:
+        """Nothing is known of what comes."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, Exception):
+            error.add_note(f"raised by the Trainer's {self.what}")
 
 
 def as_number(value: Any, who: str) -> float:
@@ -180,9 +186,8 @@ def as_number(value: Any, who: str) -> float:
 
 def count_samples(*data: Any) -> int:
     """How many samples a batch holds: the length of the first tensor found in `data`; 1 where there is none."""
-    for tensor in tensors_in(data):
-        return tensor.size(0) if tensor.dim() else 1
-    return 1
+    first = data[0] if isinstance(data[0], Tensor) else next(iter(tensors_in(data)), None)
+    return 1 if first is None or first.dim() == 0 else first.size(0)
 
 
 def tensors_in(data: Any) -> list[Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import functools
 import math
 import warnings
@@ -13,6 +14,7 @@ from materialised import attention
 import flambeau
 from flambeau.nn.attention import flex_attention as flex
 from flambeau.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
+from flambeau.nn.attention.varlen import varlen_attn
 
 RNG = np.random.default_rng(0)
 SIZES = {"B": 2, "H": 4, "L": 37, "S": 53, "E": 8, "V": 5}  # no multiples of a block or a vector
@@ -201,14 +203,14 @@ def test_a_second_call_sees_what_has_changed():
 
 
 def test_the_same_program_is_compiled_once():
-    from flambeau.operations.neural import blocked
+    from flambeau.operations.neural import programs
 
     tensors = [flambeau.tensor(x) for x in draw()]
     make = lambda slope: lambda s, b, h, q, k: s - slope[h] * q
     flex_attention(*tensors, make(flambeau.tensor(SLOPES)))
-    known = len(blocked._known)
+    known = len(programs._known)
     flex_attention(*tensors, make(flambeau.tensor(SLOPES * 2)))
-    assert len(blocked._known) == known
+    assert len(programs._known) == known
 
 
 def test_captured_numbers_that_were_overwritten_are_noticed():
@@ -241,7 +243,7 @@ def test_detached_scores_have_no_gradient():
 def test_no_second_derivatives():
     q = flambeau.ones(1, 1, 2, 2, requires_grad=True)
     (grad,) = flambeau.autograd.grad(flex_attention(q, q, q).sum(), q, create_graph=True)
-    with pytest.raises(RuntimeError, match="flex_attention.*second derivatives"):
+    with pytest.raises(RuntimeError, match="backward pass of flex_attention is not differentiable"):
         grad.sum().backward()
 
 
@@ -344,7 +346,7 @@ MASK = create_block_mask(lambda b, h, q, k: q >= k, None, None, 6, 6)
 LESS = {
     "dtype": (ValueError, lambda: flex_attention(X, X.double(), X), "same dtype.*float64"),
     "integers": (ValueError, lambda: flex_attention(X.int(), X.int(), X.int()), "floating-point.*int32"),
-    "no tensor": (TypeError, lambda: flex_attention(X, 1, X), "'key' must be Tensor, not int"),
+    "no tensor": (TypeError, lambda: flex_attention(X, 1, X), "'key' .*must be Tensor, not int"),
     "3-D": (NotImplementedError, lambda: flex_attention(X[0], X[0], X[0]), "4D"),
     "1-D": (ValueError, lambda: flex_attention(X[0, 0, 0], X, X), "at least 2 dimensional.*query.dim: 1"),
     "width": (ValueError, lambda: flex_attention(X, X[..., :2], X), "E=3 and E=2"),
@@ -422,6 +424,36 @@ def test_masked_places_ask_nothing_of_captured_tensors():
     np.testing.assert_allclose(out.detach().numpy(), wanted, atol=1e-10)
     out.sum().backward()
     assert bool(made.grad.isfinite().all())
+
+
+class Names(flambeau.overrides.Mode):
+    """Writes down what is called."""
+
+    def __init__(self):
+        self.seen = []
+
+    def handle(self, operation, types, args, kwargs):
+        self.seen.append(operation.__name__)
+        return operation(*args, **kwargs)
+
+
+@pytest.mark.parametrize("upper", [True, False])
+def test_modes_see_one_call(upper):
+    x = flambeau.ones(1, 2, 4, 3)
+    ends = flambeau.tensor([0, 2])
+    mode = type("Level", (Names,), {"upper": upper})()
+    with mode:
+        flex_attention(x, x, x, lambda s, b, h, q, k: s + x[b, h, q, 0])
+        varlen_attn(x[0], x[0], x[0], ends, ends, 2, 2)
+    assert [n for n in mode.seen if n != "__getitem__"] == ["flex_attention", "varlen_attn"]
+
+
+@pytest.mark.parametrize("op", [flex_attention, varlen_attn], ids=lambda op: op.__name__)
+def test_examples(op):
+    """Operations are objects, which doctest does not look into."""
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner.run(doctest.DocTestParser().get_doctest(op.__doc__, {}, op.__name__, None, 0))
+    assert runner.tries > 2 and runner.failures == 0
 
 
 def test_all_names_are_here():

@@ -52,3 +52,13 @@ class ExceptionWrapper:
         if not isinstance(error, Exception):
             raise RuntimeError(text) from None
         raise error
+
+
+class Unreadable(ExceptionWrapper):
+    """A batch that has come and cannot be read, to be raised in its turn."""
+
+    def __init__(self, error: RuntimeError, cause: Exception) -> None:
+        self._error, self._cause = error, cause
+
+    def reraise(self) -> NoReturn:
+        raise self._error from self._cause

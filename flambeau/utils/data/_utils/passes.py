@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from ....core.base.device import device_count
 from ....core.make.random import Generator, default_generator
 from ....operations.random.random import randint
+from .errors import ExceptionWrapper
 from .fetch import _BaseDatasetFetcher, _IterableDatasetFetcher, _MapDatasetFetcher
-from .pin_memory import pin_memory
+from .pin_memory import Pinner, pin_memory
 from .serve import Answer, Ended, Job, Task, WorkerTimeout
 from .worker import process_state, restore_process
 
@@ -117,7 +118,7 @@ class _BaseDataLoaderIter:
         self._num_yielded += 1
         if self._promised is not None and self._num_yielded > self._promised:
             self._warn_of_length()
-        return pin_memory(data) if self._pin_memory else data
+        return data
 
     def _next_data(self) -> Any:
         raise NotImplementedError
@@ -170,7 +171,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
             self._place.batches += 1
             raise
         self._place.batches += 1
-        return data
+        return pin_memory(data) if self._pin_memory else data
 
 
 class _WorkersIter(_BaseDataLoaderIter):
@@ -191,6 +192,7 @@ class _WorkersIter(_BaseDataLoaderIter):
         self._sampler_ended = False
         self._sampler_error: BaseException | None = None
         self._skip = 0
+        self._pinner = Pinner() if self._pin_memory else None
         if self._resume is not None and self._iterable:
             self._skip = self._resume.batches
         elif self._resume is not None:
@@ -240,11 +242,13 @@ class _WorkersIter(_BaseDataLoaderIter):
                 "DataLoader: this iterator ended when its DataLoader, which has persistent_workers=True, was iterated anew"
             )
         try:
-            while True:
-                number = self._ready()
-                if number is not None:
-                    return self._process_data(number)
+            while (number := self._ready()) is None:
                 self._take_answer()
+                while (
+                    self._pinner is not None and self._pool.has_more
+                ):  # to be pinned beside what the program does now
+                    self._take_answer()
+            return self._process_data(number)
         except WorkerTimeout:
             raise RuntimeError(self._late()) from None
         except (KeyboardInterrupt, SystemExit):
@@ -265,6 +269,7 @@ class _WorkersIter(_BaseDataLoaderIter):
         if self._sampler_error is not None:
             error, self._sampler_error = self._sampler_error, None
             raise error
+        self._end_pinning()
         if not self._persistent_workers:
             self._shutdown_workers()
         raise StopIteration
@@ -280,6 +285,8 @@ class _WorkersIter(_BaseDataLoaderIter):
             self._note_streams(worker, answer)
             self._try_put_index()
         else:
+            if self._pinner is not None and not isinstance(answer.data, ExceptionWrapper):
+                answer = answer._replace(data=self._pinner.begin(answer.data))
             self._arrived[answer.number] = worker, answer
 
     def _process_data(self, number: int) -> Any:
@@ -289,9 +296,9 @@ class _WorkersIter(_BaseDataLoaderIter):
         self._try_put_index()
         self._place.batches += 1
         self._note_streams(worker, answer)
-        if hasattr(answer.data, "reraise"):
+        if isinstance(answer.data, ExceptionWrapper):
             answer.data.reraise()
-        return answer.data
+        return answer.data if self._pinner is None else answer.data.result()
 
     def _note_streams(self, worker: int, answer: Answer) -> None:
         if answer.streams is not None:
@@ -342,6 +349,15 @@ class _WorkersIter(_BaseDataLoaderIter):
     def _shutdown_workers(self) -> None:
         """Ends the workers."""
         self._pool.close()
+        self._end_pinning()
+
+    def _end_pinning(self) -> None:
+        if self._pinner is not None:
+            self._pinner.end()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pinner", None) is not None:
+            self._end_pinning()
 
 
 class _MultiProcessingDataLoaderIter(_WorkersIter):

@@ -3,9 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .collate import rebuilt
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+class Pinner:
+    """A thread that pins batches, one after the other, while the program does something else."""
+
+    def __init__(self) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._thread = ThreadPoolExecutor(1, "flambeau-data-pin")
+
+    def begin(self, data: Any) -> Future[Any]:
+        """What will be `data` in page-locked memory."""
+        return self._thread.submit(pin_memory, data)
+
+    def end(self) -> None:
+        """Ends the thread; what has not begun is not done."""
+        self._thread.shutdown(cancel_futures=True)
 
 
 def pin_memory(data: Any, device: Any = None) -> Any:

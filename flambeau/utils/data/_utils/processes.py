@@ -16,7 +16,7 @@ from collections import deque
 from typing import Any
 
 from ....core.base.parallel import set_num_threads
-from .errors import ExceptionWrapper
+from .errors import ExceptionWrapper, Unreadable
 from .serve import GRACE, PULSE, Answer, Begin, Job, Task, Worker, WorkerTimeout
 from .transport import Disconnected, LoaderEnd, WorkerEnd
 
@@ -144,7 +144,7 @@ class Processes:
                 data = make()
             except Exception as error:
                 text = f"DataLoader: a batch of worker {number} (pid {self.workers[number].pid}) cannot be unpickled here"
-                data = _Broken(RuntimeError(f"{text}: {type(error).__name__}: {error}"), error)
+                data = Unreadable(RuntimeError(f"{text}: {type(error).__name__}: {error}"), error)
             self._arrived.append((number, Answer(epoch, task, data, streams)))
         if not more:
             self._gone(number)
@@ -171,6 +171,11 @@ class Processes:
         raise RuntimeError(
             f"DataLoader worker (pid {process.pid}, id {number}) exited unexpectedly: {_cause(process.exitcode)}"
         )
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `get` has an answer without waiting."""
+        return bool(self._arrived)
 
     @property
     def usable(self) -> bool:
@@ -223,16 +228,6 @@ class Processes:
             multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]  # it would end them at its exit
 
 
-class _Broken:
-    """A batch that could not be read, to be raised in its turn."""
-
-    def __init__(self, error: RuntimeError, cause: Exception) -> None:
-        self._error, self._cause = error, cause
-
-    def reraise(self) -> None:
-        raise self._error from self._cause
-
-
 def _cause(code: int | None) -> str:
     if code is None:
         return "it closed its connection"
@@ -248,14 +243,15 @@ def _cause(code: int | None) -> str:
 
 def _unpicklable(job: Job, method: str, error: Exception) -> Exception:
     """The same error, saying which of the things that the workers need is at fault."""
-    for name in ("dataset", "collate_fn", "worker_init_fn"):
+    culprit = "dataset"  # if it is neither of the others; it may be too large to try
+    for name in ("collate_fn", "worker_init_fn"):
         try:
-            multiprocessing.reduction.ForkingPickler.dumps(getattr(job, name))  # type: ignore[attr-defined]
-        except Exception as found:
-            return type(error)(
-                f"DataLoader: workers started by {method!r} get their {name} by pickle, and it cannot be pickled: {found}"
-            )
-    return error
+            pickle.dumps(getattr(job, name))
+        except Exception:
+            culprit = name
+    return type(error)(
+        f"DataLoader: workers started by {method!r} get their {culprit} by pickle, and it cannot be pickled: {error}"
+    )
 
 
 def _close_all() -> None:

@@ -77,6 +77,11 @@ class Threads:
                     raise RuntimeError(f"DataLoader: {self.describe(number)} exited unexpectedly")
 
     @property
+    def has_more(self) -> bool:
+        """Whether `get` has an answer without waiting."""
+        return not self._answers.empty()
+
+    @property
     def usable(self) -> bool:
         """Whether another pass can begin."""
         return self._owner == os.getpid() and not self._closed.is_set()
