@@ -10,15 +10,15 @@ from typing import Any
 from . import storage
 from ._files import legacy, load, save
 from ._files._versions import check_module_version_greater_or_equal
-from ._files.locations import default_restore_location, location_tag, register_package
-from ._files.state import skip_data
-from ._files.unpickling import (
+from ._files.allowed import (
     StorageType,
     add_safe_globals,
     clear_safe_globals,
     get_safe_globals,
     safe_globals,
 )
+from ._files.locations import default_restore_location, location_tag, register_package
+from ._files.state import skip_data
 from .utils.serialization import config
 
 __all__ = [
@@ -146,9 +146,10 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
     import os
 
     from ._files import _named
+    from ._files.allowed import ALLOWED, user_allowed
     from ._files.archive import Archive, Source
     from ._files.reading import root_of
-    from ._files.unpickling import ALLOWED, names_in, user_allowed
+    from ._files.unpickling import names_in
 
     if not hasattr(f, "read"):
         with open(os.fspath(f), "rb") as file:

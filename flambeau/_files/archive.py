@@ -110,9 +110,12 @@ class Writer:
         if not self._checksums:
             self._put(data)
             return 0
-        crc = checksums.running(data)
-        self._put(data)
-        return crc()
+        crc = 0
+        for i in range(0, len(data), BLOCK):
+            block = data[i : i + BLOCK]
+            crc = crc32(block, crc)
+            self._put(block)
+        return crc
 
     def _zeros(self, size: int) -> int:
         zeros = bytes(min(size, BLOCK))

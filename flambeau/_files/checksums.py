@@ -1,32 +1,16 @@
-"""CRC-32 of large data by several threads, beside reading or writing it: zlib works without the GIL."""
+"""CRC-32 of large data by several threads that read it: zlib and the system work without the GIL."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from typing import Any
-from zlib import crc32
 
 from ..core.base.parallel import get_num_threads
 
 BLOCK = 1 << 20  # worked on at a time, so that a block's checksum finds it in the cache
 _LARGE = 8 << 20  # bytes from which a thread pays
 _POLYNOMIAL = 0xEDB88320
-
-
-def running(data: memoryview) -> Callable[[], int]:
-    """Begin to compute the checksum of `data`, and return what waits for it."""
-    if len(data) < _LARGE or get_num_threads() < 2:
-        return lambda: crc32(data)
-    found: list[int] = []
-    thread = threading.Thread(target=lambda: found.append(crc32(data)), daemon=True)
-    thread.start()
-
-    def wait() -> int:
-        thread.join()
-        return found[0]
-
-    return wait
 
 
 def by_parts(n: int, work: Callable[[int, int], int]) -> int:

@@ -12,7 +12,7 @@ from ..core.base.memory import Storage
 from ..core.make.bridge import frombuffer
 from ..core.make.create import empty as new_empty
 from ..utils.serialization import config
-from . import locations, names, rebuilding, state, unpickling
+from . import allowed, locations, names, rebuilding, state, unpickling
 from .archive import Archive, Entry
 from .errors import Damaged, count, require, short
 
@@ -160,12 +160,10 @@ def _reader(module: Any) -> type:
     class NamingUnpickler(module.Unpickler):
         def find_class(self, module_name: str, name: str) -> Any:
             if name in names.STORAGES and module_name.partition(".")[0] == "torch":
-                return unpickling.StorageType(name)
+                return allowed.StorageType(name)
             if module_name == "torch" or module_name.startswith("torch."):
                 full = f"{module_name}.{name}"
-                return (
-                    unpickling.ALLOWED[full] if full in unpickling.ALLOWED else names.find(module_name, name)
-                )
+                return allowed.ALLOWED[full] if full in allowed.ALLOWED else names.find(module_name, name)
             return super().find_class(module_name, name)
 
     return NamingUnpickler

@@ -395,7 +395,7 @@ def test_the_same_object_gives_the_same_bytes():
     assert zipped(obj).getvalue() == zipped(obj).getvalue()
 
 
-def test_large_storages_are_read_and_summed_by_several_threads(tmp_path, monkeypatch):
+def test_large_storages_are_read_by_several_threads(tmp_path, monkeypatch):
     monkeypatch.setattr(flambeau._files.checksums, "_LARGE", 1 << 12)
     before = flambeau.get_num_threads()
     flambeau.set_num_threads(3)
