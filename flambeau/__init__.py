@@ -80,18 +80,4 @@ from ._switches import (
     use_deterministic_algorithms,
 )
 from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel
-from ._lazily import lazily as _lazily
-
-__getattr__, __dir__ = _lazily(
-    __name__,
-    submodules=(
-        "__config__",
-        "accelerator",
-        "backends",
-        "hub",
-        "multiprocessing",
-        "random",
-        "serialization",
-        "testing",
-    ),
-)
+from . import __config__, accelerator, backends, hub, multiprocessing, random, serialization, testing, version

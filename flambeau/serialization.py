@@ -8,17 +8,8 @@ from enum import Enum
 from typing import Any
 
 from . import storage
-from ._files import legacy, load, save
-from ._files._versions import check_module_version_greater_or_equal
-from ._files.allowed import (
-    StorageType,
-    add_safe_globals,
-    clear_safe_globals,
-    get_safe_globals,
-    safe_globals,
-)
-from ._files.locations import default_restore_location, location_tag, register_package
-from ._files.state import skip_data
+from ._files import load, save
+from ._lazily import lazily
 from .utils.serialization import config
 
 __all__ = [
@@ -50,7 +41,23 @@ __all__ = [
 ]
 
 DEFAULT_PROTOCOL = 2
-MAGIC_NUMBER, PROTOCOL_VERSION = legacy.MAGIC, legacy.PROTOCOL
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    names={
+        **dict.fromkeys(
+            ("StorageType", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals"),
+            "._files.allowed",
+        ),
+        **dict.fromkeys(
+            ("default_restore_location", "location_tag", "register_package"), "._files.locations"
+        ),
+        "check_module_version_greater_or_equal": "._files._versions",
+        "skip_data": "._files.state",
+        "MAGIC_NUMBER": "._files.legacy",
+        "PROTOCOL_VERSION": "._files.legacy",
+    },
+)
 
 
 class SourceChangeWarning(Warning):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 
 import flambeau
@@ -105,21 +103,34 @@ def test_without_an_accelerator(monkeypatch):
             call()
 
 
-def test_names_that_are_imported_when_first_named():
+def test_what_few_programs_use_is_imported_when_first_named():
     import subprocess
     import sys
 
+    heavy = [
+        "multiprocessing",
+        "numpy",
+        "pickle",
+        "zipfile",
+        "flambeau._files.unpickling",
+        "flambeau.multiprocessing._public",
+        "flambeau.nn.attention",
+        "flambeau.nn.parallel",
+        "flambeau.sparse.coo",
+        "flambeau.testing._comparison",
+        "flambeau.utils.trainer",
+    ]
     check = (
-        "import sys, flambeau; before = {m for m in sys.modules if m.startswith('flambeau.')}; "
-        "lazy = [n for n in dir(flambeau) if n not in vars(flambeau)]; "
-        "assert lazy, 'nothing is lazy'; "
-        "assert not [n for n in lazy if 'flambeau.' + n in before]; "
-        "[getattr(flambeau, n) for n in lazy]; "
-        "flambeau.backends.mps; "
+        f"import sys, flambeau; found = [m for m in {heavy} if m in sys.modules]; assert not found, found; "
+        "assert '__getattr__' not in vars(flambeau), 'look-ups in a module that has it are slower'; "
+        "flambeau.multiprocessing.Queue, flambeau.testing.assert_close, flambeau.backends.mps, flambeau.nn.attention; "
+        "assert '__getattr__' not in vars(flambeau.multiprocessing); "
+        "from flambeau.multiprocessing import *; spawn; "
+        "assert set(flambeau.multiprocessing.__all__) <= set(dir(flambeau.multiprocessing)); "
     )
     subprocess.run([sys.executable, "-c", check], check=True)
-    with pytest.raises(AttributeError, match="module 'flambeau' has no attribute 'no_such_name'"):
-        flambeau.no_such_name  # noqa: B018
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        from flambeau import backends, testing  # noqa: F401
+    for module in (flambeau, flambeau.multiprocessing, flambeau.testing, flambeau.backends):
+        with pytest.raises(
+            AttributeError, match=f"module '{module.__name__}' has no attribute 'no_such_name'"
+        ):
+            module.no_such_name  # noqa: B018

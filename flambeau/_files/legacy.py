@@ -14,8 +14,8 @@ from .errors import count, require, short
 from .locations import as_bytes
 from .reading import described_storage, unpickle
 
-MAGIC = 0x1950A86A20F9469CFC6C
-PROTOCOL = 1001
+MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+PROTOCOL_VERSION = 1001
 
 
 class _Stream:
@@ -79,9 +79,13 @@ def part_of(root: Any, kind: Any, offset: Any, elements: Any) -> Any:
 def read_stream(data: Any, source: Source, map_location: Any, options: Any) -> Any:
     """The object of a stream: magic number, version, facts of the machine, the object, keys, and storages by their keys."""
     magic, at = unpickle(data, 0, _nothing, options)
-    require(type(magic) is int and magic == MAGIC, f"Invalid magic number; corrupt file? ({short(magic)})")
+    require(
+        type(magic) is int and magic == MAGIC_NUMBER, f"Invalid magic number; corrupt file? ({short(magic)})"
+    )
     version, at = unpickle(data, at, _nothing, options)
-    require(type(version) is int and version == PROTOCOL, f"Invalid protocol version: {short(version)}")
+    require(
+        type(version) is int and version == PROTOCOL_VERSION, f"Invalid protocol version: {short(version)}"
+    )
     _, at = unpickle(data, at, _nothing, options)  # storages are little-endian, whatever this says
     stream = _Stream(len(data) - at, map_location)
     state.local.filled_later = True

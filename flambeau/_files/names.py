@@ -11,6 +11,8 @@ from typing import Any
 
 from ..core.base import display
 
+_PACKAGE = __name__.partition(".")[0]
+
 # What stands under another name there: the name in files (module, name), and where ours is.  The first line of an object is
 # what is written.
 _TABLE: tuple[tuple[str, str, str, str], ...] = (
@@ -129,14 +131,14 @@ def find(module: str, name: str) -> Any:
     """What we have of a name of PyTorch's; AttributeError where we have none."""
     if (module, name) in _FILES_TO_OURS:
         ours, own = _FILES_TO_OURS[module, name]
-        return getattr(importlib.import_module(f"{display.NAME}.{ours}"), own)
+        return getattr(importlib.import_module(f"{_PACKAGE}.{ours}"), own)
     if (module, name) == ("torch._C", "_VariableFunctionsClass"):  # of which `torch.tanh` … are attributes
-        return importlib.import_module(display.NAME)
+        return importlib.import_module(_PACKAGE)
     what = lacking(module, name)
     if what is not None:
         raise AttributeError(f"the file holds {what} ({module}.{name}), which {display.NAME} does not have")
     parts = module.split(".")
-    parts[0] = display.NAME
+    parts[0] = _PACKAGE
     while parts:  # in the module of the same name, else in one around it
         found: Any = None
         try:
@@ -151,11 +153,11 @@ def find(module: str, name: str) -> Any:
 
 def in_files(module: str | None, name: str) -> tuple[str, str] | None:
     """The name in files of what lies at `name` in a module of ours; None for what PyTorch has no like of."""
-    if module == display.NAME:
-        return _OURS_TO_FILES.get(("_tensor", name)) or ("torch", name)
-    if module is None or not module.startswith(f"{display.NAME}."):
+    package, _, inner = (module or "").partition(".")
+    if package not in (_PACKAGE, display.NAME):  # the name that is shown may be another
         return None
-    inner = module[len(display.NAME) + 1 :]
+    if not inner:
+        return _OURS_TO_FILES.get(("_tensor", name)) or ("torch", name)
     if (inner, name) in _OURS_TO_FILES:
         return _OURS_TO_FILES[inner, name]
     if inner.startswith("nn.") and name in _HOMES:

@@ -13,7 +13,7 @@ from ..core.base import display
 from ..utils.serialization import config
 from . import state
 from .archive import Writer
-from .legacy import MAGIC, PROTOCOL
+from .legacy import MAGIC_NUMBER, PROTOCOL_VERSION
 from .locations import moved
 from .pickling import Storages, dump
 
@@ -62,12 +62,12 @@ def stream(obj: Any, module: Any, protocol: int) -> _Write:
         raise RuntimeError("Cannot use skip_data=True with _use_new_zipfile_serialization=False")
     storages = Storages(legacy=True)
     facts = {
-        "protocol_version": PROTOCOL,
+        "protocol_version": PROTOCOL_VERSION,
         "little_endian": True,
         "type_sizes": {"short": 2, "int": 4, "long": struct.calcsize("@l")},
     }
     head = BytesIO()
-    for part in (MAGIC, PROTOCOL, facts):
+    for part in (MAGIC_NUMBER, PROTOCOL_VERSION, facts):
         module.dump(part, head, protocol=protocol)
     head.write(dump(obj, protocol, module, storages))
     keys = sorted(str(i) for i in range(len(storages.found)))

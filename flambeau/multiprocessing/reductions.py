@@ -136,3 +136,5 @@ def _reduce_parameter(parameter: Parameter) -> tuple:
 
 
 _reduce_as: dict[type, Any] = {Tensor: reduce_tensor, Parameter: _reduce_parameter, Buffer: _reduce_parameter}
+
+init_reductions()  # also where this file alone is imported, as in a worker

@@ -1,6 +1,9 @@
 """What tests of tensors need: `assert_close`, and `make_tensor` for random operands of every dtype."""
 
-from ._comparison import assert_close
-from ._creation import make_tensor
+from __future__ import annotations
 
-__all__ = ["assert_close", "make_tensor"]
+from .._lazily import lazily
+
+__all__ = ["assert_close", "make_tensor"]  # noqa: F822
+
+__getattr__, __dir__ = lazily(__name__, names={"assert_close": "._comparison", "make_tensor": "._creation"})

@@ -1009,13 +1009,19 @@ def test_too_many_workers_are_a_warning():
 
 def test_a_loader_dies_with_its_last_reference():
     """No circle holds it, and with it its workers, until the garbage collector comes."""
+
+    def children():
+        return set(open(f"/proc/self/task/{threading.get_native_id()}/children").read().split())
+
+    before = children()  # of other tests
     loader = DataLoader(Samples(4, int), num_workers=1, persistent_workers=True)
     next(iter(loader))
+    assert children() > before
     gc.disable()
     try:
         dead = weakref.ref(loader)
         del loader
         assert dead() is None
-        assert not open(f"/proc/self/task/{threading.get_native_id()}/children").read().split()
+        assert children() <= before
     finally:
         gc.enable()

@@ -12,7 +12,7 @@ cdef class Storage:
     cdef uint64_t version     # counts writes, so that the tape sees a saved tensor being changed
     cdef object __weakref__
     cdef object owner         # keeps foreign memory alive (a NumPy array, a buffer, a Mapping); on a device, other streams that use it
-    cdef int exports          # who holds the address without this object's knowledge: open buffers, and arrays, slices, capsules for good
+    cdef int64_t exports      # who holds the address without this object's knowledge: open buffers, and arrays, slices, capsules for good
     cdef bint writable
     cdef bint inference       # made in inference mode: never saved by the tape, its writes not counted
 

@@ -317,11 +317,16 @@ cdef class Storage:
     [1, 9, 3, 4]
     """
 
-    def __cinit__(self, nbytes=None, *, device=None):
-        cdef int block
+    def __cinit__(self):
+        # Every new tensor comes by here: arguments, which only users give, are read in `__init__`.
         self.block = -1
         self.writable = True
         self.inference = flambeau_inference
+
+    def __init__(self, nbytes=None, *, device=None):
+        cdef int block
+        if self.block >= 0 or self.owner is not None or self.on is not None or self.length:
+            raise RuntimeError("UntypedStorage(): this storage has its bytes already")
         if nbytes is None:
             return
         if type(nbytes) is not int or device is not None:

@@ -28,7 +28,7 @@ from ...core.make.create import tensor, zeros
 from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.indexed import indexed
-from ..declare.registry import library, register
+from ..declare.registry import REGISTRY, library, register
 from ..pointwise.complex_numbers import complex_of
 from .pooling import addressable, positive, spread
 
@@ -622,5 +622,5 @@ def conv_tbc(input: TensorBase, weight: TensorBase, bias: TensorBase, pad: int =
     """Cross-correlation of an input (T, N, C) with a weight (K, C, O) along time, with `pad` zeros at both ends."""
     checks.rank("conv_tbc", "input", input, 3)
     checks.rank("conv_tbc", "weight", weight, 3)
-    found = _convolution("conv_tbc", 1, input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad, 1, 1)
-    return found.permute(2, 0, 1)
+    conv1d = REGISTRY["conv1d"].function
+    return conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)
