@@ -41,23 +41,26 @@ def lazily(
 
 
 def on_first_use(package: str, module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for a package that has the names of one module in it, which is imported with the first."""
+    """`__getattr__` and `__dir__` for a package that has the names of one module in it, which is imported with the first.
+
+    The package's other modules can be imported before that one, and do not bring it.
+    """
     whole = f"{package}.{module}"
 
     def of_name(name: str) -> Any:
-        if whole not in sys.modules:
-            loaded = import_module(whole)
+        if name == "__all__" or not name.startswith("_"):
             mine = vars(sys.modules[package])
-            mine.update({n: getattr(loaded, n) for n in loaded.__all__}, __all__=loaded.__all__)
-            mine.pop("__getattr__", None)  # the next look-ups are plain
-        elif name in vars(sys.modules[whole]).get("__all__", ()):
-            return getattr(sys.modules[whole], name)
-        try:
-            return vars(sys.modules[package])[name]
-        except KeyError:
-            raise AttributeError(
-                f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package]
-            ) from None
+            loaded = import_module(whole)
+            if "__all__" in vars(
+                loaded
+            ):  # else it is being imported, and asks for another module of the package
+                mine.update({n: getattr(loaded, n) for n in loaded.__all__}, __all__=loaded.__all__)
+                mine.pop("__getattr__", None)  # the next look-ups are plain
+            if name in mine:
+                return mine[name]
+        raise AttributeError(
+            f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package]
+        )
 
     def listed() -> list[str]:
         of_name("__all__")

@@ -55,17 +55,32 @@ def current_accelerator(check_available: bool = False) -> Device | None:
 
 
 def device_count() -> int:
-    """How many devices of its kind there are; 0 without one."""
+    """How many devices of its kind there are; 0 without one.
+
+    >>> import flambeau
+    >>> flambeau.accelerator.device_count() >= 0
+    True
+    """
     return _here().device_count() if is_available() else 0
 
 
 def current_device_index() -> int:
-    """The index of the device in use.  RuntimeError without one."""
+    """The index of the device in use.  RuntimeError without one.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     assert 0 <= flambeau.accelerator.current_device_index() < flambeau.accelerator.device_count()
+    """
     return _here().current_device()
 
 
 def set_device_index(device: Any) -> None:
-    """Use the device of that index.  RuntimeError without an accelerator."""
+    """Use the device of that index.  RuntimeError without an accelerator.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     flambeau.accelerator.set_device_index(0)
+    """
     _here().set_device(device)
 
 
@@ -73,7 +88,13 @@ current_device_idx, set_device_idx = current_device_index, set_device_index
 
 
 class device_index:
-    """Context in which another device of the accelerator is in use; None changes nothing."""
+    """Context in which another device of the accelerator is in use; None changes nothing.
+
+    >>> import flambeau
+    >>> with flambeau.accelerator.device_index(0 if flambeau.accelerator.is_available() else None):
+    ...     flambeau.ones(2).sum().item()
+    2.0
+    """
 
     def __init__(self, device: int | None) -> None:
         self.index = device
@@ -89,47 +110,92 @@ class device_index:
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait until all that is queued has run.  RuntimeError without an accelerator."""
+    """Wait until all that is queued has run.  RuntimeError without an accelerator.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     flambeau.accelerator.synchronize()
+    """
     _here().synchronize(device)
 
 
 def current_stream(device: Any = None) -> Any:
-    """The stream in use.  RuntimeError without an accelerator."""
+    """The stream in use.  RuntimeError without an accelerator.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     flambeau.accelerator.current_stream().synchronize()
+    """
     return _here().current_stream(device)
 
 
 def set_stream(stream: Any) -> None:
-    """Use a stream from here on.  RuntimeError without an accelerator."""
+    """Use a stream from here on.  RuntimeError without an accelerator.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     flambeau.accelerator.set_stream(flambeau.accelerator.current_stream())
+    """
     _here().set_stream(stream)
 
 
 def empty_cache() -> None:
-    """Give cached memory back to the driver; nothing where no device was used yet."""
+    """Give cached memory back to the driver; nothing where no device was used yet.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     flambeau.accelerator.empty_cache()
+    """
     module = _here()
     if module.is_initialized():
         module.empty_cache()
 
 
 def memory_stats(device: Any = None) -> dict[str, Any]:
-    """What the accelerator's own `memory_stats` says."""
+    """What the accelerator's own `memory_stats` says.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     assert flambeau.accelerator.memory_stats()["allocated_bytes"] >= 0
+    """
     return _here().memory_stats(device)
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes that tensors hold on the device."""
+    """Bytes that tensors hold on the device.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     assert flambeau.accelerator.memory_allocated() >= 0
+    """
     return _here().memory_allocated(device)
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most that tensors have held on the device."""
+    """The most that tensors have held on the device.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     assert flambeau.accelerator.max_memory_allocated() >= flambeau.accelerator.memory_allocated()
+    """
     return _here().max_memory_allocated(device)
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes taken from the driver."""
+    """Bytes taken from the driver.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     assert flambeau.accelerator.memory_reserved() >= flambeau.accelerator.memory_allocated()
+    """
     return _here().memory_reserved(device)
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Start measuring the peak anew."""
+    """Start measuring the peak anew.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     flambeau.accelerator.reset_peak_memory_stats()
+    """
     _here().reset_peak_memory_stats(device)

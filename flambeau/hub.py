@@ -27,6 +27,13 @@ _hub_dir: str | None = None
 def get_dir() -> str:
     """The folder that downloads are kept in: what `set_dir` said, else `$TORCH_HOME/hub`, else `$XDG_CACHE_HOME/torch/hub`,
     else `~/.cache/torch/hub`.
+
+    >>> import os
+    >>> from unittest import mock
+    >>> import flambeau
+    >>> with mock.patch.dict(os.environ, TORCH_HOME="/data/torch"):
+    ...     flambeau.hub.get_dir()
+    '/data/torch/hub'
     """
     if _hub_dir is not None:
         return _hub_dir
@@ -35,7 +42,15 @@ def get_dir() -> str:
 
 
 def set_dir(d: str | os.PathLike) -> None:
-    """Keep downloads in the folder `d`."""
+    """Keep downloads in the folder `d`; a `~` in front is the home folder.
+
+    >>> import flambeau
+    >>> before = flambeau.hub.get_dir()
+    >>> flambeau.hub.set_dir("/data/weights")
+    >>> flambeau.hub.get_dir()
+    '/data/weights'
+    >>> flambeau.hub.set_dir(before)
+    """
     global _hub_dir
     _hub_dir = os.path.expanduser(os.fspath(d))
 
@@ -85,7 +100,16 @@ def help(
     *,
     source: str = "github",
 ) -> str | None:
-    """The docstring of one of the names that `list` gives.  Arguments and errors are those of `list` and `load`."""
+    """The docstring of one of the names that `list` gives.  Arguments and errors are those of `list` and `load`.
+
+    >>> import os, tempfile
+    >>> import flambeau
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with open(os.path.join(folder, "hubconf.py"), "w") as file:
+    ...         _ = file.write("def double(x):\\n    'Twice x.'\\n    return 2 * x\\n")
+    ...     flambeau.hub.help(folder, "double", source="local")
+    'Twice x.'
+    """
     with _opened(github, source) as module:
         return _entry(module, model).__doc__
 
@@ -112,6 +136,15 @@ def load(
         NotImplementedError: `source="github"`, the default.
         ValueError: another `source`, or a model that is no str.
         RuntimeError: there is no such name, or a module named in `dependencies` is not installed.
+        FileNotFoundError: the folder has no `hubconf.py`.
+
+    >>> import os, tempfile
+    >>> import flambeau
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with open(os.path.join(folder, "hubconf.py"), "w") as file:
+    ...         _ = file.write("from flambeau.nn import Linear\\n")
+    ...     flambeau.hub.load(folder, "Linear", 3, 2, bias=False, source="local")
+    Linear(in_features=3, out_features=2, bias=False)
     """
     with _opened(repo_or_dir, source) as module:
         return _entry(module, model)(*args, **kwargs)
@@ -167,6 +200,16 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
     Raises:
         RuntimeError: the content has another hash.
         urllib.error.URLError: it cannot be fetched.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import flambeau
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     there, here = Path(folder, "there.txt"), Path(folder, "here.txt")
+    ...     _ = there.write_text("content")
+    ...     flambeau.hub.download_url_to_file(there.as_uri(), str(here), progress=False)
+    ...     here.read_text()
+    'content'
     """
     from hashlib import sha256
     from urllib.request import Request, urlopen
@@ -223,6 +266,16 @@ def load_state_dict_from_url(
     Raises:
         RuntimeError: the hash is another one.
         urllib.error.URLError: it cannot be fetched.
+        ValueError: the URL names no file, and `file_name` is not given.
+
+    Where the file is kept already, nothing is fetched:
+
+    >>> import os, tempfile
+    >>> import flambeau
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     flambeau.save({"weight": flambeau.ones(2)}, os.path.join(folder, "small.pt"))
+    ...     flambeau.hub.load_state_dict_from_url("https://example.org/small.pt", model_dir=folder)
+    {'weight': tensor([1., 1.])}
     """
     from urllib.parse import urlparse
     from urllib.request import url2pathname

@@ -61,11 +61,26 @@ __getattr__, __dir__ = lazily(
 
 
 class SourceChangeWarning(Warning):
-    """PyTorch's, of files of before 1.6 whose classes have changed; `load` does not compare sources, and never gives it."""
+    """PyTorch's, of files of before 1.6 whose classes have changed; `load` does not compare sources, and never gives it.
+
+    Programs that filter it run as they are.
+
+    >>> import warnings
+    >>> import flambeau
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", flambeau.serialization.SourceChangeWarning)
+    >>> issubclass(flambeau.serialization.SourceChangeWarning, Warning)
+    True
+    """
 
 
 class LoadEndianness(Enum):
-    """The byte order of files that do not say theirs."""
+    """The byte order of files that do not say theirs; see `set_default_load_endianness`.
+
+    >>> import flambeau
+    >>> [order.name for order in flambeau.serialization.LoadEndianness]
+    ['NATIVE', 'LITTLE', 'BIG']
+    """
 
     NATIVE = 1
     LITTLE = 2
@@ -73,7 +88,12 @@ class LoadEndianness(Enum):
 
 
 def get_default_load_endianness() -> LoadEndianness | None:
-    """The byte order in which files are read that do not say theirs; None is little."""
+    """The byte order in which files are read that do not say theirs; None is little.
+
+    >>> import flambeau
+    >>> print(flambeau.serialization.get_default_load_endianness())
+    None
+    """
     return config.load.endianness
 
 
@@ -92,17 +112,39 @@ def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
 
 
 def get_crc32_options() -> bool:
-    """Whether `save` computes checksums."""
+    """Whether `save` computes checksums.
+
+    >>> import flambeau
+    >>> flambeau.serialization.get_crc32_options()
+    True
+    """
     return config.save.compute_crc32
 
 
 def set_crc32_options(compute_crc32: bool) -> None:
-    """Say whether `save` computes checksums.  Without them `load` reads the files, other programs may not."""
+    """Say whether `save` computes checksums.  Without them `load` reads the files, other programs may not.
+
+    >>> import io
+    >>> import flambeau
+    >>> file = io.BytesIO()
+    >>> flambeau.serialization.set_crc32_options(False)
+    >>> flambeau.save(flambeau.ones(2), file)
+    >>> flambeau.serialization.set_crc32_options(True)
+    >>> _ = file.seek(0)
+    >>> flambeau.load(file)
+    tensor([1., 1.])
+    """
     config.save.compute_crc32 = bool(compute_crc32)
 
 
 def get_default_mmap_options() -> int | None:
-    """How `load(…, mmap=True)` maps files: `mmap.MAP_PRIVATE` (the default) or `mmap.MAP_SHARED`."""
+    """How `load(…, mmap=True)` maps files: `mmap.MAP_PRIVATE` (the default) or `mmap.MAP_SHARED`.
+
+    >>> import mmap
+    >>> import flambeau
+    >>> flambeau.serialization.get_default_mmap_options() == mmap.MAP_PRIVATE
+    True
+    """
     return config.load.mmap_flags
 
 
@@ -177,7 +219,17 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
 
 @contextmanager
 def mkdtemp() -> Iterator[str]:
-    """A folder for the length of the block."""
+    """A folder for the length of the block.
+
+    >>> import os
+    >>> import flambeau
+    >>> with flambeau.serialization.mkdtemp() as folder:
+    ...     flambeau.save(flambeau.ones(2), os.path.join(folder, "x.pt"))
+    ...     os.listdir(folder)
+    ['x.pt']
+    >>> os.path.exists(folder)
+    False
+    """
     import tempfile
 
     with tempfile.TemporaryDirectory() as path:
@@ -185,7 +237,14 @@ def mkdtemp() -> Iterator[str]:
 
 
 def validate_cuda_device(location: str) -> int:
-    """The number of the CUDA device that files call `location`; RuntimeError where there is none."""
+    """The number of the CUDA device that files call `location`; RuntimeError where there is none.
+
+    >>> import flambeau
+    >>> flambeau.serialization.validate_cuda_device("cuda:99")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    RuntimeError: Attempting to deserialize object on CUDA device 99 but there are ...
+    """
     from . import cuda
     from .core.base.dtypes import device
 
@@ -199,7 +258,12 @@ def validate_cuda_device(location: str) -> int:
 
 
 def normalize_storage_type(storage_type: type) -> Any:
-    """The public class of storages that is named as `storage_type`."""
+    """The public class of storages that is named as `storage_type`; KeyError where none is.
+
+    >>> import flambeau
+    >>> flambeau.serialization.normalize_storage_type(type("LongStorage", (), {}))
+    <class 'flambeau.LongStorage'>
+    """
     return (
         storage.UntypedStorage
         if storage_type is storage.UntypedStorage
@@ -208,5 +272,10 @@ def normalize_storage_type(storage_type: type) -> Any:
 
 
 def storage_to_tensor_type(storage: Any) -> str:
-    """The name of the tensors that PyTorch's first releases had over such storages: `FloatStorage` gives `FloatTensor`."""
+    """The name of the tensors that PyTorch's first releases had over such storages: `FloatStorage` gives `FloatTensor`.
+
+    >>> import flambeau
+    >>> flambeau.serialization.storage_to_tensor_type(flambeau.HalfStorage(2))
+    'HalfTensor'
+    """
     return storage.pickle_storage_type().replace("Storage", "Tensor")

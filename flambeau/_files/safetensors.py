@@ -45,7 +45,15 @@ _METADATA = "__metadata__"
 
 
 class SafetensorError(RuntimeError):
-    """A file is not of the safetensors format, damaged, or holds what there is not here."""
+    """A file is not of the safetensors format, damaged, or holds what there is not here.
+
+    >>> import flambeau
+    >>> from flambeau.utils.safetensors import load, save
+    >>> load(save({"weight": flambeau.ones(2)})[:-1])
+    Traceback (most recent call last):
+        ...
+    flambeau._files.safetensors.SafetensorError: the tensors take 8 bytes, and the file has 7
+    """
 
 
 def _require(condition: bool, what: str) -> None:
@@ -289,6 +297,15 @@ def save_file(
         ValueError: a tensor is not contiguous, or of a dtype that the format has not.
         RuntimeError: tensors share memory.
         TypeError: something else than texts or tensors.
+
+    >>> import os, tempfile
+    >>> import flambeau
+    >>> from flambeau.utils.safetensors import load_file, save_file
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "a.safetensors")
+    ...     save_file({"bias": flambeau.zeros(1), "weight": flambeau.ones(1, 2)}, path, {"made": "here"})
+    ...     load_file(path)["weight"]
+    tensor([[1., 1.]])
     """
     header, ordered = _header(tensors, metadata)
     with replacing(os.fsdecode(os.fspath(filename)), False) as file:
@@ -298,7 +315,14 @@ def save_file(
 
 
 def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """What `save_file` would write."""
+    """What `save_file` would write.  Errors are those of `save_file`.
+
+    >>> import flambeau
+    >>> from flambeau.utils.safetensors import save
+    >>> data = save({"weight": flambeau.ones(2)})
+    >>> len(data), data[8:20]  # the header's length, the header, the elements
+    (80, b'{"weight":{"')
+    """
     header, ordered = _header(tensors, metadata)
     return b"".join([header, *map(_bytes, ordered)])
 
@@ -388,7 +412,18 @@ def save_model(
     metadata: Mapping[str, str] | None = None,
     force_contiguous: bool = True,
 ) -> None:
-    """Write a module's state; of tensors that are the same, one, and in the metadata which name stands for which."""
+    """Write a module's state; of tensors that are the same, one, and in the metadata which name stands for which.
+
+    RuntimeError where tensors share memory and none covers all of it; others are those of `save_file`.
+
+    >>> import os, tempfile
+    >>> import flambeau
+    >>> from flambeau.utils.safetensors import load_file, save_model
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(flambeau.nn.Linear(3, 2), os.path.join(folder, "a.safetensors"))
+    ...     sorted(load_file(os.path.join(folder, "a.safetensors")))
+    ['bias', 'weight']
+    """
     state, kept = model.state_dict(), dict(metadata or {})
     for names in _sharing(state):
         whole = [name for name in names if _is_whole(state[name])]
@@ -413,6 +448,15 @@ def load_model(
     """Read what `save_model` wrote into a module; returns the names that are missing and those too many.
 
     RuntimeError with these names, where there are any and `strict` is true.
+
+    >>> import os, tempfile
+    >>> import flambeau
+    >>> from flambeau.utils.safetensors import load_model, save_model
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "a.safetensors")
+    ...     save_model(flambeau.nn.Linear(3, 2, bias=False), path)
+    ...     load_model(flambeau.nn.Linear(3, 2), path, strict=False)
+    ({'bias'}, [])
     """
     state = load_file(filename, device=device)
     same = [set(names) for names in _sharing(model.state_dict()) if len(names) > 1]

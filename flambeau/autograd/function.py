@@ -10,7 +10,24 @@ from ..core.tape import _set_grad_enabled, _set_recording, record_function, reco
 
 
 class FunctionCtx:
-    """What `forward` leaves for `backward`."""
+    """What `forward` leaves for `backward`: tensors by `save_for_backward`, anything else as an attribute.
+
+    >>> import flambeau
+    >>> class Scale(flambeau.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x, factor):
+    ...         ctx.factor = factor
+    ...         return x * factor
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         print(type(ctx).__name__, ctx.needs_input_grad)
+    ...         return grad * ctx.factor, None
+    >>> x = flambeau.ones(2, requires_grad=True)
+    >>> Scale.apply(x, 3.0).sum().backward()
+    FunctionCtx (True, False)
+    >>> x.grad
+    tensor([3., 3.])
+    """
 
     def __init__(self) -> None:
         self._to_save: tuple = ()
@@ -118,7 +135,14 @@ class Function:
 
 
 class InplaceFunction(Function):
-    """A `Function` that notes whether it works in place, of the time when functions were objects."""
+    """A `Function` that notes whether it works in place, of the time when functions were objects.
+
+    `FunctionCtx.mark_dirty` is what tells the tape of a change in place.
+
+    >>> from flambeau.autograd.function import Function, InplaceFunction
+    >>> issubclass(InplaceFunction, Function), InplaceFunction(inplace=True).inplace
+    (True, True)
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()

@@ -10,7 +10,13 @@ __all__ = ["Variable", "VariableMeta"]
 
 
 class VariableMeta(type):
-    """Every tensor is a Variable."""
+    """Every tensor is a Variable.
+
+    >>> import flambeau
+    >>> from flambeau.autograd import Variable
+    >>> type(Variable).__name__, isinstance(flambeau.ones(2), Variable), isinstance(1.0, Variable)
+    ('VariableMeta', True, False)
+    """
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor)

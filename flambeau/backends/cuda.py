@@ -1,15 +1,15 @@
-"""NVIDIA's devices: what is built for them and what programs allow.
-
->>> import flambeau
->>> flambeau.backends.cuda.is_built()
-True
-"""
+"""NVIDIA's devices: what is built for them and what programs allow."""
 
 from __future__ import annotations
 
 
 def is_built() -> bool:
-    """True: support for NVIDIA's devices is part of every build; `cuda.is_available()` says whether there is one."""
+    """True: support for NVIDIA's devices is part of every build; `cuda.is_available()` says whether there is one.
+
+    >>> import flambeau
+    >>> flambeau.backends.cuda.is_built()
+    True
+    """
     return True
 
 

@@ -17,17 +17,32 @@ allow_tf32 = True
 
 
 def is_available() -> bool:
-    """False."""
+    """False.
+
+    >>> import flambeau
+    >>> flambeau.backends.cudnn.is_available()
+    False
+    """
     return False
 
 
 def version() -> None:
-    """None."""
+    """None.
+
+    >>> import flambeau
+    >>> flambeau.backends.cudnn.version() is None
+    True
+    """
     return None
 
 
 def is_acceptable(tensor: Any) -> bool:
-    """False: cuDNN takes no tensor."""
+    """False: cuDNN takes no tensor.
+
+    >>> import flambeau
+    >>> flambeau.backends.cudnn.is_acceptable(flambeau.ones(2))
+    False
+    """
     return False
 
 

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 
 def is_available() -> bool:
-    """False."""
+    """False.
+
+    >>> import flambeau
+    >>> flambeau.backends.mps.is_available()
+    False
+    """
     return False
 
 
 def is_built() -> bool:
-    """False."""
+    """False.
+
+    >>> import flambeau
+    >>> flambeau.backends.mps.is_built()
+    False
+    """
     return False

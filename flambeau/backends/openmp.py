@@ -4,5 +4,10 @@ from __future__ import annotations
 
 
 def is_available() -> bool:
-    """False."""
+    """False.
+
+    >>> import flambeau
+    >>> flambeau.backends.openmp.is_available()
+    False
+    """
     return False

@@ -6,7 +6,11 @@ import multiprocessing
 from multiprocessing import context
 from typing import Any
 
-from . import _channels, queue
+from . import _channels
+from .queue import JoinableQueue as _JoinableQueue
+from .queue import Queue as _Queue
+from .queue import SimpleQueue as _SimpleQueue
+from .reductions import init_reductions  # noqa: F401  so that tensors travel as shared memory
 
 
 class _Carrying:
@@ -15,17 +19,17 @@ class _Carrying:
     def get_context(self, method: str | None = None) -> Any:
         return get_context(method) if method is not None else self
 
-    def Queue(self, maxsize: int = 0) -> queue.Queue:
+    def Queue(self, maxsize: int = 0) -> _Queue:
         """A queue between processes, of at most `maxsize` objects."""
-        return queue.Queue(maxsize, ctx=self)
+        return _Queue(maxsize, ctx=self)
 
-    def JoinableQueue(self, maxsize: int = 0) -> queue.JoinableQueue:
+    def JoinableQueue(self, maxsize: int = 0) -> _JoinableQueue:
         """A queue with `task_done` and `join`."""
-        return queue.JoinableQueue(maxsize, ctx=self)
+        return _JoinableQueue(maxsize, ctx=self)
 
-    def SimpleQueue(self) -> queue.SimpleQueue:
+    def SimpleQueue(self) -> _SimpleQueue:
         """A queue without a thread."""
-        return queue.SimpleQueue(ctx=self)
+        return _SimpleQueue(ctx=self)
 
     def Pipe(self, duplex: bool = True) -> tuple[_channels.Channel, _channels.Channel]:
         """Two connected ends."""
@@ -53,17 +57,17 @@ def get_context(method: str | None = None) -> Any:
     return _contexts[str(name)]
 
 
-def Queue(maxsize: int = 0) -> queue.Queue:
+def Queue(maxsize: int = 0) -> _Queue:
     """A queue between processes, of at most `maxsize` objects; see `multiprocessing.Queue`."""
     return get_context().Queue(maxsize)
 
 
-def JoinableQueue(maxsize: int = 0) -> queue.JoinableQueue:
+def JoinableQueue(maxsize: int = 0) -> _JoinableQueue:
     """A queue with `task_done` and `join`; see `multiprocessing.JoinableQueue`."""
     return get_context().JoinableQueue(maxsize)
 
 
-def SimpleQueue() -> queue.SimpleQueue:
+def SimpleQueue() -> _SimpleQueue:
     """A queue without a thread; see `multiprocessing.SimpleQueue`."""
     return get_context().SimpleQueue()
 

@@ -12,7 +12,15 @@ __all__ = ["Pool"]
 
 
 class Pool(multiprocessing.pool.Pool):
-    """`multiprocessing.Pool` for tensors."""
+    """`multiprocessing.Pool` for tensors.  ValueError for fewer than one process.
+
+    >>> import operator
+    >>> import flambeau
+    >>> from flambeau import multiprocessing as mp
+    >>> with mp.Pool(2) as pool:
+    ...     pool.map(operator.neg, [flambeau.ones(2), flambeau.full((2,), 3.0)])
+    [tensor([-1., -1.]), tensor([-3., -3.])]
+    """
 
     def __init__(
         self,

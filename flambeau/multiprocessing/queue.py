@@ -27,6 +27,15 @@ class Queue(_Carrying, multiprocessing.queues.Queue):
 
     `put` pickles at once: what cannot be sent is an error there, and not one of a thread that nobody hears.  What was put arrives
     though the process that put it ends before, once it has been flushed.
+
+    >>> import flambeau
+    >>> from flambeau import multiprocessing as mp
+    >>> queue = mp.Queue(maxsize=2)
+    >>> x = flambeau.zeros(2)
+    >>> queue.put({"epoch": 1, "weight": x})
+    >>> _ = queue.get()["weight"].fill_(3)
+    >>> x
+    tensor([3., 3.])
     """
 
     def __init__(self, maxsize: int = 0, *, ctx: Any) -> None:
@@ -40,7 +49,17 @@ class Queue(_Carrying, multiprocessing.queues.Queue):
 
 
 class JoinableQueue(_Carrying, multiprocessing.queues.JoinableQueue):
-    """`multiprocessing.JoinableQueue` for tensors."""
+    """`multiprocessing.JoinableQueue` for tensors; `put` pickles at once, as that of `Queue`.
+
+    >>> import flambeau
+    >>> from flambeau import multiprocessing as mp
+    >>> queue = mp.JoinableQueue()
+    >>> queue.put(flambeau.ones(2))
+    >>> queue.get()
+    tensor([1., 1.])
+    >>> queue.task_done()
+    >>> queue.join()  # waits until `task_done` was called for each that was put
+    """
 
     def __init__(self, maxsize: int = 0, *, ctx: Any) -> None:
         super().__init__(maxsize, ctx=ctx)
@@ -53,7 +72,19 @@ class JoinableQueue(_Carrying, multiprocessing.queues.JoinableQueue):
 
 
 class SimpleQueue(_Carrying, multiprocessing.queues.SimpleQueue):
-    """`multiprocessing.SimpleQueue` for tensors."""
+    """`multiprocessing.SimpleQueue` for tensors: no thread, and no limit but that of the socket.
+
+    >>> import flambeau
+    >>> from flambeau import multiprocessing as mp
+    >>> queue = mp.SimpleQueue()
+    >>> x = flambeau.zeros(2, 2)
+    >>> queue.put((x, x[0]))
+    >>> whole, row = queue.get()
+    >>> _ = row.fill_(3)  # a view as it was
+    >>> whole
+    tensor([[3., 3.],
+            [0., 0.]])
+    """
 
     def __init__(self, *, ctx: Any = None) -> None:
         super().__init__(ctx=multiprocessing.get_context() if ctx is None else ctx)

@@ -22,7 +22,17 @@ _copied: Any = copyreg.dispatch_table[Storage]  # how a storage travels as its b
 
 
 def reduce_tensor(tensor: Tensor) -> tuple:
-    """What pickle needs to make the tensor in another process; RuntimeError for results of operations that require a gradient."""
+    """What pickle needs to make the tensor in another process; RuntimeError for results of operations that require a gradient.
+
+    >>> import flambeau
+    >>> from flambeau.multiprocessing.reductions import reduce_tensor
+    >>> x = flambeau.zeros(2)
+    >>> function, arguments = reduce_tensor(x)
+    >>> function(*arguments).fill_(3)
+    tensor([3., 3.])
+    >>> x
+    tensor([3., 3.])
+    """
     if not tensor.is_leaf:
         raise RuntimeError(
             "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support crossing "
@@ -47,7 +57,15 @@ class _Copied:
 
 
 def reduce_storage(storage: Storage) -> tuple:
-    """What pickle needs to find the storage's memory in another process; the storage is in shared memory afterwards."""
+    """What pickle needs to find the storage's memory in another process; the storage is in shared memory afterwards.
+
+    >>> import flambeau
+    >>> from flambeau.multiprocessing.reductions import reduce_storage
+    >>> storage = flambeau.zeros(2).untyped_storage()
+    >>> function, arguments = reduce_storage(storage)
+    >>> storage.is_shared(), function(*arguments) is storage  # what comes back is what was sent
+    (True, True)
+    """
     nbytes = storage.nbytes()
     if storage.device.type != "cpu" or nbytes == 0:
         return _copied(storage)
@@ -86,7 +104,17 @@ def _rebuild_beside(place: int, nbytes: int) -> Storage:
 
 
 def rebuild_storage_fd(duplicate: Any, nbytes: int) -> Storage:
-    """A storage whose descriptor is fetched from the process that sent it; RuntimeError where that has ended."""
+    """A storage whose descriptor is fetched from the process that sent it; RuntimeError where that has ended.
+
+    >>> import flambeau
+    >>> from flambeau.multiprocessing.reductions import rebuild_storage_fd, reduce_storage
+    >>> storage = flambeau.zeros(2).untyped_storage()
+    >>> function, (duplicate, nbytes) = reduce_storage(storage)
+    >>> function is rebuild_storage_fd, nbytes
+    (True, 8)
+    >>> rebuild_storage_fd(duplicate, nbytes) is storage
+    True
+    """
     try:
         fd = duplicate.detach()
     except (OSError, EOFError) as error:
@@ -125,7 +153,17 @@ def rebuild_storage_filename(address: bytes, number: int, identity: tuple[int, i
 
 
 def init_reductions() -> None:
-    """Let Python's multiprocessing pickle tensors by these."""
+    """Let Python's multiprocessing pickle tensors by these.  The import of this module has done so.
+
+    >>> import pickle
+    >>> from multiprocessing.reduction import ForkingPickler
+    >>> import flambeau
+    >>> flambeau.multiprocessing.init_reductions()
+    >>> x = flambeau.zeros(2)
+    >>> _ = pickle.loads(ForkingPickler.dumps(x)).fill_(3)
+    >>> x
+    tensor([3., 3.])
+    """
     ForkingPickler.register(Storage, reduce_storage)
     for kind in (Tensor, Parameter, Buffer):
         ForkingPickler.register(kind, _reduce_as[kind])

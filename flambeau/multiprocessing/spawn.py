@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .reductions import init_reductions  # noqa: F401  so that tensors travel as shared memory
+
 __all__ = [
     "ProcessContext",
     "ProcessException",
@@ -32,7 +34,17 @@ _PATIENCE = 30.0  # seconds between SIGTERM and SIGKILL
 
 
 class ProcessException(Exception):
-    """A process failed: `error_index` is its place, `error_pid` its number."""
+    """A process failed: `error_index` is its place, `error_pid` its number.
+
+    >>> import operator
+    >>> import flambeau
+    >>> from flambeau import multiprocessing as mp
+    >>> try:
+    ...     mp.start_processes(operator.truediv, args=(0,), nprocs=1, start_method="fork")
+    ... except mp.ProcessException as error:
+    ...     print(type(error).__name__, error.error_index)
+    ProcessRaisedException 0
+    """
 
     def __init__(self, msg: str, error_index: int, error_pid: int) -> None:
         super().__init__(msg)
@@ -43,11 +55,31 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """A process raised an exception; the message holds its traceback."""
+    """A process raised an exception; the message holds its traceback.
+
+    >>> import operator
+    >>> import flambeau
+    >>> from flambeau import multiprocessing as mp
+    >>> try:
+    ...     mp.start_processes(operator.truediv, args=(0,), nprocs=1, start_method="fork")
+    ... except mp.ProcessRaisedException as error:
+    ...     print(str(error).splitlines()[-1])
+    ZeroDivisionError: division by zero
+    """
 
 
 class ProcessExitedException(ProcessException):
-    """A process ended by a signal (`signal_name`) or with another `exit_code` than 0."""
+    """A process ended by a signal (`signal_name`) or with another `exit_code` than 0.
+
+    >>> import sys
+    >>> import flambeau
+    >>> from flambeau import multiprocessing as mp
+    >>> try:
+    ...     mp.start_processes(sys.exit, nprocs=2, start_method="fork")  # sys.exit(0) and sys.exit(1)
+    ... except mp.ProcessExitedException as error:
+    ...     print(error, error.exit_code)
+    process 1 terminated with exit code 1 1
+    """
 
     def __init__(
         self, msg: str, error_index: int, error_pid: int, exit_code: int, signal_name: str | None = None
@@ -78,7 +110,17 @@ def _private(path: str, flags: int) -> int:
 
 
 class ProcessContext:
-    """Processes that were started together; see `start_processes`."""
+    """Processes that were started together; see `start_processes`.
+
+    >>> import math
+    >>> import flambeau
+    >>> from flambeau import multiprocessing as mp
+    >>> started = mp.start_processes(math.sqrt, nprocs=2, join=False, start_method="fork")
+    >>> while not started.join():  # it waits until one has ended
+    ...     continue
+    >>> len(started.pids()), [process.exitcode for process in started.processes]
+    (2, [0, 0])
+    """
 
     def __init__(self, processes: list[Any], error_files: list[str]) -> None:
         self.processes, self.error_files = processes, error_files
@@ -151,7 +193,16 @@ class ProcessContext:
 
 
 class SpawnContext(ProcessContext):
-    """The old name of `ProcessContext`."""
+    """The old name of `ProcessContext`; it warns.
+
+    >>> import warnings
+    >>> import flambeau
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     started = flambeau.multiprocessing.SpawnContext([], [])
+    >>> print(caught[0].message)
+    SpawnContext is renamed to ProcessContext since 1.4 release.
+    """
 
     def __init__(self, processes: list[Any], error_files: list[str]) -> None:
         warnings.warn("SpawnContext is renamed to ProcessContext since 1.4 release.", stacklevel=2)
@@ -177,6 +228,14 @@ def start_processes(
     Raises:
         ProcessRaisedException, ProcessExitedException: one failed (see `ProcessContext.join`); the others are ended.
         ValueError: no such start method.
+
+    >>> import functools, operator
+    >>> import flambeau
+    >>> from flambeau import multiprocessing as mp
+    >>> x = flambeau.zeros(3).share_memory_()
+    >>> mp.start_processes(functools.partial(operator.setitem, x), args=(5.0,), nprocs=2, start_method="fork")
+    >>> x  # process i has run x[i] = 5.0
+    tensor([5., 5., 0.])
     """
     context: Any = multiprocessing.get_context(start_method)
     processes, error_files = [], []
@@ -202,7 +261,17 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """`start_processes` by the method 'spawn'."""
+    """`start_processes` by the method 'spawn'.
+
+    A script calls it under `if __name__ == "__main__":`, since each process imports the script.
+
+    >>> import flambeau
+    >>> from flambeau import multiprocessing as mp
+    >>> queue = mp.get_context("spawn").SimpleQueue()
+    >>> mp.spawn(queue.put, nprocs=2)  # queue.put(0) and queue.put(1)
+    >>> sorted([queue.get(), queue.get()])
+    [0, 1]
+    """
     if start_method != "spawn":
         warnings.warn(
             f"This method only supports start_method=spawn (got: {start_method}).\nTo use a different start_method use:\n\t\t "

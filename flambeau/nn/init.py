@@ -322,8 +322,11 @@ def _check_matrix(tensor: Tensor) -> None:
         raise ValueError("Only tensors with 2 dimensions are supported")
 
 
-def _old(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The function under its old name, which does not end in "_", and warns."""
+def _old(function: Callable[..., Tensor], example: str) -> Callable[..., Tensor]:
+    """The function under its old name, which does not end in "_", and warns.
+
+    `example` has the arguments of the example in its docstring.
+    """
     name = function.__name__[:-1]
 
     @functools.wraps(function)
@@ -336,18 +339,26 @@ def _old(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return function(*args, **kwargs)
 
     warned.__name__ = warned.__qualname__ = name
-    warned.__doc__ = f"`{function.__name__}` under its old name; warns."
+    warned.__doc__ = f"""`{name}_` under its old name: same arguments, result and errors, and a FutureWarning.
+
+    >>> import warnings
+    >>> import flambeau
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     filled = flambeau.nn.init.{name}({example})
+    >>> print(caught[0].message)
+    `nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.
+    """
     return warned
 
 
-constant = _old(constant_)
-dirac = _old(dirac_)
-eye = _old(eye_)
-kaiming_normal = _old(kaiming_normal_)
-kaiming_uniform = _old(kaiming_uniform_)
-normal = _old(normal_)
-orthogonal = _old(orthogonal_)
-sparse = _old(sparse_)
-uniform = _old(uniform_)
-xavier_normal = _old(xavier_normal_)
-xavier_uniform = _old(xavier_uniform_)
+constant = _old(constant_, "flambeau.empty(2), 3.0")
+dirac = _old(dirac_, "flambeau.empty(2, 2, 3)")
+eye = _old(eye_, "flambeau.empty(2, 3)")
+kaiming_normal = _old(kaiming_normal_, "flambeau.empty(2, 3)")
+kaiming_uniform = _old(kaiming_uniform_, "flambeau.empty(2, 3)")
+normal = _old(normal_, "flambeau.empty(2, 3)")
+orthogonal = _old(orthogonal_, "flambeau.empty(2, 3)")
+sparse = _old(sparse_, "flambeau.empty(4, 2), 0.5")
+uniform = _old(uniform_, "flambeau.empty(2, 3)")
+xavier_normal = _old(xavier_normal_, "flambeau.empty(2, 3)")
+xavier_uniform = _old(xavier_uniform_, "flambeau.empty(2, 3)")

@@ -108,9 +108,22 @@ def _rebuild_buffer(cls: type[Buffer], data: Tensor, requires_grad: bool, persis
 
 
 class UninitializedTensorMixin:
-    """What parameters and buffers of a shape not known yet share: a dtype, a device, and that nothing computes with them.
+    """What parameters and buffers of a shape not known yet share: a dtype and a device.
 
-    `materialize` makes the tensor an ordinary one, the same object.
+    Nothing computes with them. `materialize` makes the tensor an ordinary one, the same object.
+
+    Raises:
+        ValueError: an operation is called with it.
+        RuntimeError: its `shape` is asked for.
+
+    >>> import flambeau
+    >>> from flambeau.nn.parameter import UninitializedTensorMixin
+    >>> layer = flambeau.nn.LazyLinear(2)
+    >>> isinstance(layer.weight, UninitializedTensorMixin), layer.weight.dtype
+    (True, flambeau.float32)
+    >>> out = layer(flambeau.zeros(1, 3))
+    >>> isinstance(layer.weight, UninitializedTensorMixin), layer.weight.shape == (2, 3)
+    (False, True)
     """
 
     cls_to_become: type[Tensor]

@@ -55,6 +55,12 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
     """An `avg_fn`: the exponential moving average, `decay`·average + (1 - `decay`)·parameter.
 
     Raises ValueError for a decay outside [0, 1].
+
+    >>> import flambeau
+    >>> from flambeau.optim.swa_utils import get_ema_avg_fn
+    >>> average = get_ema_avg_fn(0.75)
+    >>> average(flambeau.tensor([4.0]), flambeau.tensor([8.0]), 1)
+    tensor([5.])
     """
     _check_decay(decay)
 
@@ -66,7 +72,16 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
 
 
 def get_swa_avg_fn() -> Callable[[Any, Any, Any], Any]:
-    """An `avg_fn`: the mean of all parameters so far."""
+    """An `avg_fn`: the mean of all parameters so far.
+
+    The third argument is how many the average is of.
+
+    >>> import flambeau
+    >>> from flambeau.optim.swa_utils import get_swa_avg_fn
+    >>> average = get_swa_avg_fn()
+    >>> average(flambeau.tensor([4.0]), flambeau.tensor([8.0]), 3)
+    tensor([5.])
+    """
 
     @no_grad()
     def swa_update(averaged_param: Any, current_param: Any, num_averaged: Any) -> Any:
@@ -79,6 +94,13 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Sequence[Any], Seque
     """A `multi_avg_fn`: `get_ema_avg_fn(decay)` of lists of tensors of one dtype, in place.
 
     Raises ValueError for a decay outside [0, 1].
+
+    >>> import flambeau
+    >>> from flambeau.optim.swa_utils import get_ema_multi_avg_fn
+    >>> averages = [flambeau.tensor([4.0]), flambeau.tensor([0.0, 4.0])]
+    >>> get_ema_multi_avg_fn(0.75)(averages, [flambeau.tensor([8.0]), flambeau.tensor([4.0, 0.0])], 1)
+    >>> averages
+    [tensor([5.]), tensor([1., 3.])]
     """
     _check_decay(decay)
 
@@ -96,7 +118,15 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Sequence[Any], Seque
 
 
 def get_swa_multi_avg_fn() -> Callable[[Sequence[Any], Sequence[Any], Any], None]:
-    """A `multi_avg_fn`: `get_swa_avg_fn()` of lists of tensors of one dtype, in place."""
+    """A `multi_avg_fn`: `get_swa_avg_fn()` of lists of tensors of one dtype, in place.
+
+    >>> import flambeau
+    >>> from flambeau.optim.swa_utils import get_swa_multi_avg_fn
+    >>> averages = [flambeau.tensor([4.0]), flambeau.tensor([0.0, 4.0])]
+    >>> get_swa_multi_avg_fn()(averages, [flambeau.tensor([8.0]), flambeau.tensor([4.0, 0.0])], 3)
+    >>> averages
+    [tensor([5.]), tensor([1., 3.])]
+    """
 
     @no_grad()
     def swa_update(
@@ -192,6 +222,13 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
     A batch is what the model takes, or a list or tuple that begins with it; it is moved to `device`, where that is
     given.  Without batch norms nothing is done.
+
+    >>> import flambeau
+    >>> from flambeau.optim.swa_utils import update_bn
+    >>> model = flambeau.nn.BatchNorm1d(1)
+    >>> update_bn([flambeau.tensor([[1.0], [3.0]]), flambeau.tensor([[5.0], [7.0]])], model)
+    >>> model.running_mean, model.running_var
+    (tensor([4.]), tensor([2.]))
     """
     momenta = {m: m.momentum for m in model.modules() if isinstance(m, _BatchNorm)}
     if not momenta:

@@ -23,6 +23,14 @@ class SparseTensor(Tensor):
     Made by `sparse_coo_tensor`.  It is a tensor of its shape on `meta`, so that no operation finds elements where there
     are none, with `_indices()` (sparse dimensions, nnz) and `_values()` (nnz, dense dimensions …); an operation takes it
     where it stands in `ANSWERS`, and is refused by NotImplementedError, which names the operation, elsewhere.
+
+    >>> import flambeau
+    >>> x = flambeau.sparse_coo_tensor([[0, 2]], [3.0, 4.0], (4,))
+    >>> (2 * x).to_dense()
+    tensor([6., 0., 8., 0.])
+    >>> x.exp()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    NotImplementedError: exp(): not available for tensors of layout flambeau.sparse_coo; ...
     """
 
     _at: Any
@@ -188,7 +196,15 @@ class SparseTensor(Tensor):
 
 
 def coo(indices: TensorBase, values: TensorBase, size: Any, coalesced: bool) -> SparseTensor:
-    """A sparse tensor of parts that fit."""
+    """A sparse tensor of parts that fit.
+
+    `indices` is (sparse dimensions, nnz), `values` (nnz, dense dimensions …); nothing is checked.
+
+    >>> import flambeau
+    >>> from flambeau.sparse.coo import coo
+    >>> coo(flambeau.tensor([[0, 2]]), flambeau.tensor([3.0, 4.0]), (4,), True).to_dense()
+    tensor([3., 0., 4., 0.])
+    """
     shape = empty(tuple(size), dtype=values.dtype, device="meta")
     made = SparseTensor._make_subclass(SparseTensor, shape)
     made._at, made._held = indices.detach(), values
@@ -197,7 +213,18 @@ def coo(indices: TensorBase, values: TensorBase, size: Any, coalesced: bool) -> 
 
 
 def checked(indices: TensorBase, values: TensorBase, size: Any) -> tuple[int, ...]:
-    """The size of a sparse tensor of these parts; RuntimeError where they do not fit."""
+    """The size of a sparse tensor of these parts; RuntimeError where they do not fit.
+
+    `size` None is the smallest that holds all indices.
+
+    >>> import flambeau
+    >>> from flambeau.sparse.coo import checked
+    >>> checked(flambeau.tensor([[0, 2], [1, 0]]), flambeau.ones(2, 5), None)
+    (3, 2, 5)
+    >>> checked(flambeau.tensor([[0, 2]]), flambeau.ones(2), (2,))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    RuntimeError: sparse_coo_tensor(): size is inconsistent with indices: ...
+    """
     who = "sparse_coo_tensor"
     if indices.ndim != 2:
         raise RuntimeError(
@@ -235,7 +262,16 @@ def checked(indices: TensorBase, values: TensorBase, size: Any) -> tuple[int, ..
 
 
 def from_dense(x: TensorBase, sparse_dim: int) -> SparseTensor:
-    """The elements that are not zero; those of the dimensions after the first `sparse_dim` together."""
+    """The elements that are not zero; those of the dimensions after the first `sparse_dim` together.
+
+    Raises RuntimeError when `sparse_dim` is not in [0, x.ndim].
+
+    >>> import flambeau
+    >>> from flambeau.sparse.coo import from_dense
+    >>> x = from_dense(flambeau.tensor([[0.0, 0.0], [0.0, 2.0]]), 1)
+    >>> x.indices(), x.values()
+    (tensor([[1]]), tensor([[0., 2.]]))
+    """
     if not 0 <= sparse_dim <= x.ndim:
         raise RuntimeError(f"to_sparse(): sparse_dim must be in [0, {x.ndim}], got {sparse_dim}")
     some = x != 0

@@ -646,6 +646,44 @@ from flambeau.multiprocessing.spawn import ProcessRaisedException
     run(program)
 
 
+@pytest.mark.parametrize(
+    "first",
+    ["pool", "queue", "reductions", "spawn", "_channels", "_contexts", "_keeper", "_names", "_public"],
+)
+def test_any_of_its_modules_may_be_imported_first(first):
+    program = f"""
+import flambeau.multiprocessing.{first}
+import flambeau, types
+from flambeau.multiprocessing.spawn import ProcessRaisedException
+mp = flambeau.multiprocessing
+assert isinstance(mp.spawn, types.FunctionType), mp.spawn
+assert isinstance(mp.Queue, types.FunctionType) and isinstance(mp.pool, types.ModuleType), mp.Queue
+assert {{*mp.__all__}} <= {{*dir(mp)}}
+from flambeau.multiprocessing import *
+assert spawn is mp.spawn
+"""
+    run(program)
+
+
+def test_a_spawned_script_gets_a_tensor(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import flambeau
+import flambeau.multiprocessing as mp
+
+def fill(rank, x):
+    x[rank] = rank + 1
+
+if __name__ == "__main__":
+    x = flambeau.zeros(2).share_memory_()
+    mp.spawn(fill, (x,), nprocs=2)
+    assert x.tolist() == [1.0, 2.0], x
+"""
+    )
+    subprocess.run([sys.executable, str(script)], check=True, timeout=WAIT)
+
+
 def test_everything_of_python_s_is_there():
     assert not [name for name in plain.__all__ if not hasattr(mp, name)]
     assert mp.get_start_method() == plain.get_start_method() and mp.Process is plain.Process

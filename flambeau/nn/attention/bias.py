@@ -16,7 +16,17 @@ __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_le
 
 
 class CausalVariant(IntEnum):
-    """Where the diagonal of a causal mask begins: in the upper left corner, or such that it ends in the lower right one."""
+    """Where the diagonal of a causal mask begins: in the upper left corner, or so that it ends in the lower
+    right one.
+
+    >>> from flambeau.nn.attention.bias import CausalBias, CausalVariant
+    >>> CausalBias(CausalVariant.UPPER_LEFT, 2, 3)
+    tensor([[ True, False, False],
+            [ True,  True, False]])
+    >>> CausalBias(CausalVariant.LOWER_RIGHT, 2, 3)
+    tensor([[ True,  True, False],
+            [ True,  True,  True]])
+    """
 
     UPPER_LEFT = 1
     LOWER_RIGHT = 2
@@ -92,10 +102,34 @@ def _sizes(name: str, size: tuple) -> tuple[int, int]:
 
 
 def causal_upper_left(*size: int) -> CausalBias:
-    """The causal mask of sizes (L, S) whose diagonal begins in the upper left corner, as `is_causal=True`."""
+    """The causal mask of sizes (L, S) whose diagonal begins in the upper left corner, as `is_causal=True`.
+
+    Raises:
+        AssertionError: there are not two sizes.
+
+    >>> import flambeau
+    >>> from flambeau.nn.attention.bias import causal_upper_left
+    >>> q, k = flambeau.ones(1, 1, 2, 4), flambeau.ones(1, 1, 3, 4)
+    >>> v = flambeau.arange(3.0).reshape(1, 1, 3, 1)
+    >>> flambeau.nn.functional.scaled_dot_product_attention(q, k, v, causal_upper_left(2, 3)).flatten()
+    tensor([0.0000, 0.5000])
+    """
     return CausalBias(CausalVariant.UPPER_LEFT, *_sizes("causal_upper_left", size))
 
 
 def causal_lower_right(*size: int) -> CausalBias:
-    """The causal mask of sizes (L, S) whose diagonal ends in the lower right corner: the last query sees all keys."""
+    """The causal mask of sizes (L, S) whose diagonal ends in the lower right corner.
+
+    The last query sees all keys. It warns where L > S: the first queries see no key, and their output is 0.
+
+    Raises:
+        AssertionError: there are not two sizes.
+
+    >>> import flambeau
+    >>> from flambeau.nn.attention.bias import causal_lower_right
+    >>> q, k = flambeau.ones(1, 1, 2, 4), flambeau.ones(1, 1, 3, 4)
+    >>> v = flambeau.arange(3.0).reshape(1, 1, 3, 1)
+    >>> flambeau.nn.functional.scaled_dot_product_attention(q, k, v, causal_lower_right(2, 3)).flatten()
+    tensor([0.5000, 1.0000])
+    """
     return CausalBias(CausalVariant.LOWER_RIGHT, *_sizes("causal_lower_right", size))

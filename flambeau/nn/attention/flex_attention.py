@@ -44,21 +44,51 @@ __all__ = [
 
 
 class AuxRequest(NamedTuple):
-    """What `flex_attention` is to return beside its output."""
+    """What `flex_attention` is to return beside its output; `AuxOutput` says what the names mean.
+
+    >>> import flambeau
+    >>> from flambeau.nn.attention.flex_attention import AuxRequest, flex_attention
+    >>> x = flambeau.ones(1, 1, 2, 4)  # every score is 4 / √4
+    >>> out, aux = flex_attention(x, x, x, return_aux=AuxRequest(max_scores=True))
+    >>> aux.max_scores
+    tensor([[[2., 2.]]])
+    """
 
     lse: bool = False
     max_scores: bool = False
 
 
 class AuxOutput(NamedTuple):
-    """What was asked for: logarithms of sums of exponentials, largest scores, each (B, heads, L); None for the others."""
+    """What was asked for: logarithms of sums of exponentials, largest scores, each (B, heads, L).
+
+    What was not asked for is None.
+
+    >>> import flambeau
+    >>> from flambeau.nn.attention.flex_attention import AuxRequest, flex_attention
+    >>> x = flambeau.ones(1, 1, 2, 4)
+    >>> out, aux = flex_attention(x, x, x, return_aux=AuxRequest(lse=True))
+    >>> aux
+    AuxOutput(lse=tensor([[[2.6931, 2.6931]]]), max_scores=None)
+    """
 
     lse: Tensor | None = None
     max_scores: Tensor | None = None
 
 
 class FlexKernelOptions(TypedDict, total=False):
-    """What tunes PyTorch's kernels.  They are read and checked; blocks here are cut by the size of caches alone."""
+    """What tunes PyTorch's kernels.
+
+    They are read and checked; blocks here are cut by the size of caches alone. `flex_attention` raises
+    AssertionError for another name (`fwd_` and `bwd_` may stand before one), ValueError for a BACKEND that
+    PyTorch does not have, and RuntimeError for any but "AUTO".
+
+    >>> import flambeau
+    >>> from flambeau.nn.attention.flex_attention import FlexKernelOptions, flex_attention
+    >>> x = flambeau.rand(1, 1, 2, 4)
+    >>> options = FlexKernelOptions(BLOCK_M=64)
+    >>> flambeau.equal(flex_attention(x, x, x, kernel_options=options), flex_attention(x, x, x))
+    True
+    """
 
     num_warps: int
     num_stages: int

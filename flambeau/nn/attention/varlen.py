@@ -19,7 +19,15 @@ __all__ = ["AuxRequest", "varlen_attn", "varlen_attn_out"]
 
 
 class AuxRequest(NamedTuple):
-    """What `varlen_attn` is to return beside its output."""
+    """What `varlen_attn` is to return beside its output: `lse`, logarithms of sums of exponentials, (Hq, Tq).
+
+    >>> import flambeau
+    >>> from flambeau.nn.attention.varlen import AuxRequest, varlen_attn
+    >>> x, ends = flambeau.ones(3, 1, 4), flambeau.tensor([0, 1, 3], dtype=flambeau.int32)
+    >>> out, lse = varlen_attn(x, x, x, ends, ends, 2, 2, return_aux=AuxRequest(lse=True))
+    >>> lse  # of one key, and of two: 2 + log 2
+    tensor([[2.0000, 2.6931, 2.6931]])
+    """
 
     lse: bool = False
 
@@ -213,6 +221,13 @@ def varlen_attn_out(
     """`varlen_attn` with its output written to `out`, of the output's shape and dtype; without gradients.
 
     RuntimeError where a gradient would be recorded, ValueError for another shape or dtype.
+
+    >>> import flambeau
+    >>> from flambeau.nn.attention.varlen import varlen_attn_out
+    >>> x, ends = flambeau.ones(3, 1, 2), flambeau.tensor([0, 1, 3], dtype=flambeau.int32)
+    >>> out = flambeau.empty(3, 1, 2)
+    >>> varlen_attn_out(out, x, x, x, ends, ends, 2, 2) is out, out.flatten()
+    (True, tensor([1., 1., 1., 1., 1., 1.]))
     """
     if tape.recording(out, query, key, value):
         raise RuntimeError(

@@ -85,13 +85,31 @@ class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
 
 
 class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
-    """A `BatchNorm2d` that takes `num_features` from its first input; see `LazyBatchNorm1d`."""
+    """A `BatchNorm2d` that takes `num_features` from its first input.
+
+    Raises:
+        ValueError: the first input is not (N, C, H, W).
+
+    >>> import flambeau
+    >>> layer = flambeau.nn.LazyBatchNorm2d()
+    >>> layer(flambeau.ones(2, 3, 4, 4)).shape == (2, 3, 4, 4), layer.num_features
+    (True, 3)
+    """
 
     cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
-    """A `BatchNorm3d` that takes `num_features` from its first input; see `LazyBatchNorm1d`."""
+    """A `BatchNorm3d` that takes `num_features` from its first input.
+
+    Raises:
+        ValueError: the first input is not (N, C, D, H, W).
+
+    >>> import flambeau
+    >>> layer = flambeau.nn.LazyBatchNorm3d()
+    >>> layer(flambeau.ones(2, 3, 4, 4, 4)).shape == (2, 3, 4, 4, 4), layer.num_features
+    (True, 3)
+    """
 
     cls_to_become = BatchNorm3d
 

@@ -30,7 +30,17 @@ def _position(index: int, size: int) -> int:
 
 
 class Container(Module):
-    """A Module made of the named modules, of the time before every Module could hold others; it warns when it is made."""
+    """A Module made of the named modules, of the time before every Module could hold others.
+
+    It warns when it is made: subclass `Module`, or use `ModuleDict`, instead.
+
+    >>> import warnings
+    >>> from flambeau import nn
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     net = nn.Container(first=nn.Linear(2, 3), last=nn.ReLU())
+    >>> [name for name, _ in net.named_children()], net.first.out_features
+    (['first', 'last'], 3)
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         warnings.warn(

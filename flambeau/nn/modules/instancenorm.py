@@ -33,12 +33,30 @@ class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):
 
 
 class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d):
-    """An `InstanceNorm2d` that takes `num_features` from its first input; see `LazyInstanceNorm1d`."""
+    """An `InstanceNorm2d` that takes `num_features` from its first input; see `LazyInstanceNorm1d`.
+
+    Raises:
+        ValueError: the first input is neither (N, C, H, W) nor (C, H, W).
+
+    >>> import flambeau
+    >>> layer = flambeau.nn.LazyInstanceNorm2d()
+    >>> layer(flambeau.ones(2, 3, 4, 4)).shape == (2, 3, 4, 4), layer.running_mean
+    (True, tensor([0.1000, 0.1000, 0.1000]))
+    """
 
     cls_to_become = InstanceNorm2d
 
 
 class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d):
-    """An `InstanceNorm3d` that takes `num_features` from its first input; see `LazyInstanceNorm1d`."""
+    """An `InstanceNorm3d` that takes `num_features` from its first input; see `LazyInstanceNorm1d`.
+
+    Raises:
+        ValueError: the first input is neither (N, C, D, H, W) nor (C, D, H, W).
+
+    >>> import flambeau
+    >>> layer = flambeau.nn.LazyInstanceNorm3d()
+    >>> layer(flambeau.ones(2, 3, 4, 4, 4)).shape == (2, 3, 4, 4, 4), layer.running_mean
+    (True, tensor([0.1000, 0.1000, 0.1000]))
+    """
 
     cls_to_become = InstanceNorm3d

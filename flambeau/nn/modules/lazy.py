@@ -220,30 +220,80 @@ class LazyConv1d(_LazyConv, Conv1d):  # type: ignore[misc]
 
 
 class LazyConv2d(_LazyConv, Conv2d):  # type: ignore[misc]
-    """A `Conv2d` that takes `in_channels` from its first input; see `LazyConv1d`."""
+    """A `Conv2d` that takes `in_channels` from its first input.
+
+    Raises:
+        RuntimeError: the first input is neither (N, C, H, W) nor (C, H, W).
+        ValueError: `groups` does not divide its channels.
+
+    >>> import flambeau
+    >>> layer = flambeau.nn.LazyConv2d(8, 3)
+    >>> layer(flambeau.zeros(1, 4, 5, 5)).shape == (1, 8, 3, 3), layer.in_channels
+    (True, 4)
+    """
 
     cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyConv, Conv3d):  # type: ignore[misc]
-    """A `Conv3d` that takes `in_channels` from its first input; see `LazyConv1d`."""
+    """A `Conv3d` that takes `in_channels` from its first input.
+
+    Raises:
+        RuntimeError: the first input is neither (N, C, D, H, W) nor (C, D, H, W).
+        ValueError: `groups` does not divide its channels.
+
+    >>> import flambeau
+    >>> layer = flambeau.nn.LazyConv3d(8, 3)
+    >>> layer(flambeau.zeros(1, 4, 5, 5, 5)).shape == (1, 8, 3, 3, 3), layer.in_channels
+    (True, 4)
+    """
 
     cls_to_become = Conv3d
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):  # type: ignore[misc]
-    """A `ConvTranspose1d` that takes `in_channels` from its first input; see `LazyConv1d`."""
+    """A `ConvTranspose1d` that takes `in_channels` from its first input.
+
+    Raises:
+        RuntimeError: the first input is neither (N, C, L) nor (C, L).
+        ValueError: `groups` does not divide its channels.
+
+    >>> import flambeau
+    >>> layer = flambeau.nn.LazyConvTranspose1d(8, 3)
+    >>> layer(flambeau.zeros(1, 4, 5)).shape == (1, 8, 7), layer.weight.shape == (4, 8, 3)
+    (True, True)
+    """
 
     cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):  # type: ignore[misc]
-    """A `ConvTranspose2d` that takes `in_channels` from its first input; see `LazyConv1d`."""
+    """A `ConvTranspose2d` that takes `in_channels` from its first input.
+
+    Raises:
+        RuntimeError: the first input is neither (N, C, H, W) nor (C, H, W).
+        ValueError: `groups` does not divide its channels.
+
+    >>> import flambeau
+    >>> layer = flambeau.nn.LazyConvTranspose2d(8, 3)
+    >>> layer(flambeau.zeros(1, 4, 5, 5)).shape == (1, 8, 7, 7), layer.weight.shape == (4, 8, 3, 3)
+    (True, True)
+    """
 
     cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):  # type: ignore[misc]
-    """A `ConvTranspose3d` that takes `in_channels` from its first input; see `LazyConv1d`."""
+    """A `ConvTranspose3d` that takes `in_channels` from its first input.
+
+    Raises:
+        RuntimeError: the first input is neither (N, C, D, H, W) nor (C, D, H, W).
+        ValueError: `groups` does not divide its channels.
+
+    >>> import flambeau
+    >>> layer = flambeau.nn.LazyConvTranspose3d(8, 3)
+    >>> layer(flambeau.zeros(1, 4, 2, 2, 2)).shape == (1, 8, 4, 4, 4), layer.weight.shape == (4, 8, 3, 3, 3)
+    (True, True)
+    """
 
     cls_to_become = ConvTranspose3d

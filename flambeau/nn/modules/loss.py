@@ -247,7 +247,16 @@ class KLDivLoss(_Loss):
 
 
 class NLLLoss2d(NLLLoss):
-    """`NLLLoss` under its old name; it warns when it is made."""
+    """`NLLLoss`, of the same arguments and shapes, under its old name; it warns when it is made.
+
+    >>> import warnings
+    >>> import flambeau
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     loss = flambeau.nn.NLLLoss2d()
+    >>> image = flambeau.tensor([[[[-1.0, -2.0]], [[-3.0, -4.0]]]])  # log-probabilities (N, C, H, W)
+    >>> loss(image, flambeau.tensor([[[0, 1]]]))  # -1 of class 0 at the left, -4 of class 1 at the right
+    tensor(2.5000)
+    """
 
     def __init__(
         self,

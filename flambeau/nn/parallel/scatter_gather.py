@@ -58,7 +58,15 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
 def scatter_kwargs(
     inputs: tuple, kwargs: dict[str, Any] | None, target_gpus: Sequence[Any], dim: int = 0
 ) -> tuple[tuple, tuple]:
-    """Positional and keyword arguments cut as by `scatter`: a tuple of each, with an entry for each device."""
+    """Positional and keyword arguments cut as by `scatter`: a tuple of each, with an entry for each device.
+
+    Where there are fewer parts of the one than of the other, empty tuples or dicts make up for them.
+
+    >>> import flambeau
+    >>> from flambeau.nn.parallel.scatter_gather import scatter_kwargs
+    >>> scatter_kwargs((flambeau.ones(3),), {"n": 1}, ["cpu", "cpu"])
+    (((tensor([1., 1.]),), (tensor([1.]),)), ({'n': 1}, {'n': 1}))
+    """
     positional = scatter(inputs, target_gpus, dim) if inputs else []
     named = scatter(kwargs, target_gpus, dim) if kwargs else []
     most = max(len(positional), len(named))

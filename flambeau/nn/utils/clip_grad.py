@@ -122,7 +122,16 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The old name of `clip_grad_norm_`."""
+    """The old name of `clip_grad_norm_`, of the same arguments, result and errors; a FutureWarning says so.
+
+    >>> import warnings
+    >>> import flambeau
+    >>> x = flambeau.zeros(2, requires_grad=True)
+    >>> x.grad = flambeau.tensor([3.0, 4.0])
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     flambeau.nn.utils.clip_grad_norm(x, 1.0)
+    tensor(5.)
+    """
     warnings.warn(
         "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
         FutureWarning,

@@ -80,6 +80,14 @@ def fuse_conv_bn_weights(
         bn_rm, bn_rv, bn_eps: running mean and variance, (out,), and the epsilon of the batch norm.
         bn_w, bn_b: its weight and bias, (out,), or None.
         transpose: whether `conv_w` is (in, out, …).
+
+    >>> import flambeau
+    >>> from flambeau.nn.utils import fuse_conv_bn_weights
+    >>> mean, variance = flambeau.tensor([1.0, 2.0]), flambeau.tensor([4.0, 1.0])
+    >>> weight, bias = fuse_conv_bn_weights(flambeau.ones(2, 1, 3), None, mean, variance, 0.0, None, None)
+    >>> weight.data[:, 0], bias.data
+    (tensor([[0.5000, 0.5000, 0.5000],
+            [1.0000, 1.0000, 1.0000]]), tensor([-0.5000, -2.0000]))
     """
     scale, bias = _scale_and_shift(bn_rm, bn_rv, bn_eps, bn_w, bn_b, conv_b)
     shape = [1] * conv_w.dim()
@@ -128,7 +136,15 @@ def fuse_linear_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the layer that `fuse_linear_bn_eval` makes; arguments as of `fuse_conv_bn_weights`."""
+    """Weight and bias of the layer that `fuse_linear_bn_eval` makes; arguments as of `fuse_conv_bn_weights`.
+
+    >>> import flambeau
+    >>> from flambeau.nn.utils import fuse_linear_bn_weights
+    >>> mean, variance = flambeau.tensor([1.0]), flambeau.tensor([4.0])
+    >>> weight, bias = fuse_linear_bn_weights(flambeau.ones(1, 2), None, mean, variance, 0.0, None, None)
+    >>> weight.data, bias.data
+    (tensor([[0.5000, 0.5000]]), tensor([-0.5000]))
+    """
     scale, bias = _scale_and_shift(bn_rm, bn_rv, bn_eps, bn_w, bn_b, linear_b)
     return (
         _parameter(linear_w * scale.unsqueeze(-1), linear_w, linear_w.dtype),

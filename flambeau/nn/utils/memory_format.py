@@ -25,7 +25,14 @@ def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> M
 
 
 def convert_conv3d_weight_memory_format(module: Module, memory_format: Any) -> Module:
-    """The same for Conv3d and ConvTranspose3d, and `channels_last_3d`."""
+    """The same for Conv3d and ConvTranspose3d, and `channels_last_3d`.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> net = nn.utils.convert_conv3d_weight_memory_format(nn.Conv3d(2, 4, 3), flambeau.channels_last_3d)
+    >>> net.weight.stride()
+    (54, 1, 18, 6, 2)
+    """
     return _converted(module, (Conv3d, ConvTranspose3d), memory_format)
 
 

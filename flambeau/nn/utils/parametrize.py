@@ -97,10 +97,10 @@ def _kind(value: object) -> str:
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, and the tensors it is made of: `original`, or `original0`, `original1`, … where the
-    first parametrization's `right_inverse` returns several.
+    """The parametrizations of one tensor, and the tensors it is made of.
 
-    `register_parametrization` makes it; a program does not.
+    These are `original`, or `original0`, `original1`, … where the first parametrization's `right_inverse`
+    returns several. `register_parametrization` makes the list; a program does not.
 
     Args:
         modules: the parametrizations, at least one.
@@ -108,8 +108,15 @@ class ParametrizationList(ModuleList):
         unsafe: whether they may change its shape and dtype.
 
     Raises:
-        ValueError: no parametrizations, one that returns no tensor, or, unless `unsafe`, another shape or dtype; a
-            `right_inverse` that returns neither a tensor nor a sequence of them, or another dtype or device.
+        ValueError: no parametrizations, one that returns no tensor, or, unless `unsafe`, another shape or
+            dtype; a `right_inverse` that returns neither a tensor nor a sequence of them, or another dtype or
+            device.
+
+    >>> from flambeau import nn
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    >>> made_of = layer.parametrizations.weight
+    >>> type(made_of).__name__, len(made_of), [name for name, _ in made_of.named_parameters()]
+    ('ParametrizationList', 1, ['original0', 'original1'])
     """
 
     original: Tensor
@@ -450,12 +457,26 @@ def type_before_parametrizations(module: Module) -> type:
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Register the parametrizations of one module on another, too, and share their originals; return `to_module`.
+    """Register the parametrizations of one module on another, too, and share their originals.
 
     Args:
         from_module: where they are; if it has none, nothing happens.
         to_module: where they come; a tensor that it does not have is made from the value that there is.
         tensor_name: the name of one parametrised tensor; all of them by default.
+
+    Returns:
+        `to_module`.
+
+    Raises:
+        KeyError: `from_module` has parametrised tensors, but none of that name.
+
+    >>> import flambeau
+    >>> from flambeau import nn
+    >>> from flambeau.nn.utils import parametrizations, parametrize
+    >>> first, second = parametrizations.weight_norm(nn.Linear(3, 2)), nn.Linear(3, 2)
+    >>> second = parametrize.transfer_parametrizations_and_params(first, second)
+    >>> flambeau.equal(first.weight, second.weight)
+    True
     """
     if not is_parametrized(from_module):
         return to_module

@@ -169,7 +169,17 @@ class BasePruningMethod(ABC):
 
 
 class PruningContainer(BasePruningMethod):
-    """Methods applied to one tensor, one after another."""
+    """Methods applied to one tensor, one after another.
+
+    A second pruning of a tensor makes it; a program does not.
+
+    >>> from flambeau import nn
+    >>> from flambeau.nn.utils import prune
+    >>> layer = prune.random_unstructured(nn.Linear(3, 2), "weight", 1)
+    >>> both = prune.L1Unstructured.apply(layer, "weight", 2)
+    >>> type(both).__name__, len(both), int((layer.weight_mask == 0).sum())
+    ('PruningContainer', 2, 3)
+    """
 
     def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods: tuple[BasePruningMethod, ...] = ()
@@ -259,7 +269,12 @@ class _ByAmount(BasePruningMethod):
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing."""
+    """Prunes nothing.
+
+    >>> import flambeau
+    >>> flambeau.nn.utils.prune.Identity().prune(flambeau.tensor([1.0, -3.0]))
+    tensor([ 1., -3.])
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -272,7 +287,16 @@ class Identity(BasePruningMethod):
 
 
 class RandomUnstructured(_ByAmount):
-    """Prunes elements drawn at random: `amount` of them, or that part of all if it is a float."""
+    """Prunes elements drawn at random: `amount` of them, or that part of all if it is a float.
+
+    Raises:
+        TypeError: `amount` is no real number.
+        ValueError: it is negative, a float above 1, or more than there is to prune.
+
+    >>> import flambeau
+    >>> flambeau.nn.utils.prune.RandomUnstructured(0.25).prune(flambeau.ones(8)).sum()
+    tensor(6.)
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -285,7 +309,16 @@ class RandomUnstructured(_ByAmount):
 
 
 class L1Unstructured(_ByAmount):
-    """Prunes the elements of the least magnitude: `amount` of them, or that part of all if it is a float."""
+    """Prunes the elements of the least magnitude: `amount` of them, or that part of all if it is a float.
+
+    Raises:
+        TypeError: `amount` is no real number.
+        ValueError: it is negative, a float above 1, or more than there is to prune.
+
+    >>> import flambeau
+    >>> flambeau.nn.utils.prune.L1Unstructured(2).prune(flambeau.tensor([1.0, -3.0, 2.0, 0.5]))
+    tensor([ 0., -3.,  2.,  0.])
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -342,7 +375,18 @@ class _Structured(_ByAmount):
 
 
 class RandomStructured(_Structured):
-    """Prunes channels along `dim` drawn at random: `amount` of them, or that part of all if it is a float."""
+    """Prunes channels along `dim` drawn at random: `amount` of them, or that part of all if it is a float.
+
+    Raises:
+        TypeError: `amount` is no real number.
+        ValueError: it is negative, a float above 1, or more than there are channels; the tensor is a vector.
+        IndexError: `dim` is out of range.
+
+    >>> import flambeau
+    >>> pruned = flambeau.nn.utils.prune.RandomStructured(1, dim=0).prune(flambeau.ones(3, 2))
+    >>> pruned.sum(0), sorted(pruned.sum(1).tolist())
+    (tensor([2., 2.]), [0.0, 2.0, 2.0])
+    """
 
     def _kept(self, t: Tensor, count: int) -> Tensor:
         channels = t.size(self.dim)
@@ -354,9 +398,20 @@ class RandomStructured(_Structured):
 
 
 class LnStructured(_Structured):
-    """Prunes the channels along `dim` of the least `n`-norm: `amount` of them, or that part of all if it is a float.
+    """Prunes the channels along `dim` of the least `n`-norm.
 
+    `amount` of them go, or that part of all if it is a float.
     `n` is what `flambeau.norm` takes as `p`: a number, `inf`, `-inf`, "fro" or "nuc".
+
+    Raises:
+        TypeError: `amount` is no real number.
+        ValueError: it is negative, a float above 1, or more than there are channels; the tensor is a vector.
+        IndexError: `dim` is out of range.
+
+    >>> import flambeau
+    >>> flambeau.nn.utils.prune.LnStructured(1, n=2, dim=0).prune(flambeau.tensor([[1.0, 2.0], [0.0, 1.0]]))
+    tensor([[1., 2.],
+            [0., 0.]])
     """
 
     def __init__(self, amount: float, n: Any, dim: int = -1) -> None:
@@ -382,7 +437,12 @@ class LnStructured(_Structured):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes by a mask that is given."""
+    """Prunes by a mask that is given, of the tensor's shape; AssertionError for another one.
+
+    >>> import flambeau
+    >>> flambeau.nn.utils.prune.CustomFromMask(flambeau.tensor([0, 1])).prune(flambeau.tensor([5.0, 6.0]))
+    tensor([0., 6.])
+    """
 
     PRUNING_TYPE = "global"
 

@@ -24,6 +24,17 @@ class SpectralNorm:
     """The hook on one parameter; `apply` registers it.
 
     After each call u = W v / |W v|.  Version 1 of what is saved has v, and not the weight itself.
+
+    Raises:
+        ValueError: `n_power_iterations` is below 1.
+
+    >>> import flambeau
+    >>> from flambeau.nn.utils.spectral_norm import SpectralNorm
+    >>> layer = flambeau.nn.Linear(2, 2)
+    >>> layer.weight.data = flambeau.diag(flambeau.tensor([4.0, 1.0]))
+    >>> hook = SpectralNorm.apply(layer, "weight", n_power_iterations=50, dim=0, eps=1e-12)
+    >>> hook.compute_weight(layer, do_power_iteration=True).detach().diagonal()
+    tensor([1.0000, 0.2500])
     """
 
     _version: int = 1
@@ -101,7 +112,16 @@ class SpectralNorm:
 
 
 class SpectralNormLoadStateDictPreHook:
-    """Makes the v that files of version 0 do not have, from u, the weight and the weight that it came from."""
+    """Makes the v that files of version 0 do not have, from u, the weight and the weight that it came from.
+
+    >>> import flambeau
+    >>> layer = flambeau.nn.utils.spectral_norm(flambeau.nn.Linear(3, 2))
+    >>> _ = layer(flambeau.ones(1, 3))
+    >>> old = dict(layer.state_dict(), weight=layer.weight.detach())
+    >>> del old["weight_v"]  # as version 0 is
+    >>> layer.load_state_dict(old)
+    <All keys matched successfully>
+    """
 
     def __init__(self, fn: SpectralNorm) -> None:
         self.fn = fn
@@ -135,7 +155,12 @@ class SpectralNormLoadStateDictPreHook:
 
 
 class SpectralNormStateDictHook:
-    """Notes the version of what is saved."""
+    """Notes the version of what is saved.
+
+    >>> from flambeau import nn
+    >>> nn.utils.spectral_norm(nn.Linear(3, 2)).state_dict()._metadata[""]["spectral_norm"]
+    {'weight.version': 1}
+    """
 
     def __init__(self, fn: SpectralNorm) -> None:
         self.fn = fn
@@ -182,10 +207,15 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
-    """Make a parameter with a spectral norm an ordinary one again, with the value that it has; return `module`.
+    """Make a parameter with a spectral norm an ordinary one again, with its value; return `module`.
 
     Raises:
         ValueError: it has none.
+
+    >>> from flambeau import nn
+    >>> layer = nn.utils.spectral_norm(nn.Linear(3, 2))
+    >>> list(nn.utils.remove_spectral_norm(layer).state_dict())
+    ['bias', 'weight']
     """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, SpectralNorm) and hook.name == name:

@@ -21,7 +21,16 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """`func.functional_call`, which programs call instead, with one dictionary of tensors; a FutureWarning says so."""
+    """`func.functional_call`, with one dictionary of tensors, under its old name; a FutureWarning says so.
+
+    >>> import warnings
+    >>> import flambeau
+    >>> from flambeau.nn.utils import stateless
+    >>> layer, ones = flambeau.nn.Linear(2, 1, bias=False), {"weight": flambeau.ones(1, 2)}
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     stateless.functional_call(layer, ones, flambeau.tensor([3.0, 4.0]))
+    tensor([7.])
+    """
     warnings.warn(
         "`nn.utils.stateless.functional_call` is deprecated. Please use `func.functional_call` instead.",
         FutureWarning,

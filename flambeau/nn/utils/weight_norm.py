@@ -13,7 +13,18 @@ __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 
 class WeightNorm:
-    """The hook on one parameter; `apply` registers it."""
+    """The hook on one parameter; `apply` registers it.
+
+    >>> import warnings
+    >>> import flambeau
+    >>> from flambeau.nn.utils.weight_norm import WeightNorm
+    >>> layer = flambeau.nn.Linear(3, 2)
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     hook = WeightNorm.apply(layer, "weight", 0)
+    >>> layer.weight_g.data = flambeau.tensor([[1.5], [2.5]])
+    >>> hook.compute_weight(layer).detach().norm(dim=1)
+    tensor([1.5000, 2.5000])
+    """
 
     name: str
     dim: int
@@ -89,6 +100,13 @@ def remove_weight_norm(module: Module, name: str = "weight") -> Module:
 
     Raises:
         ValueError: it has none.
+
+    >>> import warnings
+    >>> from flambeau import nn
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     layer = nn.utils.weight_norm(nn.Linear(3, 2))
+    >>> [name for name, _ in nn.utils.remove_weight_norm(layer).named_parameters()]
+    ['bias', 'weight']
     """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, WeightNorm) and hook.name == name:

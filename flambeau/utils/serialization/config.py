@@ -11,7 +11,18 @@ __all__ = ["load", "save"]
 
 
 class load:
-    """Of reading."""
+    """Of reading.
+
+    >>> import os, tempfile
+    >>> import flambeau
+    >>> from flambeau.utils.serialization import config
+    >>> config.load.mmap = True
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     flambeau.save(flambeau.ones(2), os.path.join(folder, "x.pt"))
+    ...     flambeau.load(os.path.join(folder, "x.pt"))  # lies in the mapped file
+    tensor([1., 1.])
+    >>> config.load.mmap = False
+    """
 
     mmap: bool = False  # where `mmap=` is not given
     endianness: Any = None  # a `LoadEndianness`, of files that do not say; None is little
@@ -20,7 +31,17 @@ class load:
 
 
 class save:
-    """Of writing."""
+    """Of writing.
+
+    >>> import flambeau
+    >>> from flambeau.utils.serialization import config
+    >>> config.save.storage_alignment
+    64
+    >>> config.save.compute_crc32 = False
+    >>> flambeau.serialization.get_crc32_options()
+    False
+    >>> config.save.compute_crc32 = True
+    """
 
     compute_crc32: bool = True
     use_pinned_memory_for_d2h: bool = False

@@ -49,7 +49,17 @@ def protos() -> SimpleNamespace:
 
 
 def as_array(x: Any) -> Any:
-    """A NumPy array of a tensor, an array or a number.  TypeError for anything else."""
+    """A NumPy array of a tensor, an array or a number.  TypeError for anything else.
+
+    float16 and bfloat16 become float32.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> summary.as_array(flambeau.ones(2, dtype=flambeau.bfloat16, requires_grad=True))
+    array([1., 1.], dtype=float32)
+    >>> summary.as_array(0.5).shape
+    ()
+    """
     import numpy
 
     if isinstance(x, Tensor):
@@ -79,7 +89,16 @@ def _tensor_proto(array: Any, dtype: str) -> Any:
 
 
 def scalar(tag: str, value: Any, new_style: bool = False, double_precision: bool = False) -> Any:
-    """One number.  ValueError for a tensor or array of another number of elements than one."""
+    """One number.  ValueError for a tensor or array of another number of elements than one.
+
+    In float32, or float64 with `double_precision`; `new_style` writes it as a tensor.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> value = summary.scalar("loss", flambeau.tensor(0.5)).value[0]
+    >>> value.tag, value.simple_value
+    ('loss', 0.5)
+    """
     array = as_array(value)
     if array.size != 1:
         raise ValueError(f"tensorboard: the scalar {tag!r} has shape {array.shape}, wanted one element")
@@ -94,7 +113,16 @@ def scalar(tag: str, value: Any, new_style: bool = False, double_precision: bool
 
 
 def tensor(tag: str, value: Any) -> Any:
-    """All elements of a tensor of float32, float64, int32, int64, uint8 or bool."""
+    """All elements of a tensor of float32, float64, int32, int64, uint8 or bool.
+
+    Raises ValueError for another dtype.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> value = summary.tensor("weight", flambeau.ones(2, 3)).value[0]
+    >>> [dim.size for dim in value.tensor.tensor_shape.dim], len(value.tensor.tensor_content)
+    ([2, 3], 24)
+    """
     array = as_array(value)
     kinds = {"f4": "FLOAT", "f8": "DOUBLE", "i4": "INT32", "i8": "INT64", "u1": "UINT8", "b1": "BOOL"}
     kind = kinds.get(array.dtype.kind + str(array.dtype.itemsize))
@@ -119,6 +147,12 @@ def histogram(tag: str, values: Any, bins: Any = "tensorflow", max_bins: int | N
     limits that grow by a tenth.  `max_bins` joins neighbours until there are at most so many.
 
     Values that are NaN or infinite are in no bin.  ValueError when there are no values.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> histo = summary.histogram("x", flambeau.tensor([0.1, 0.2, 0.9]), bins=[0.0, 0.5, 1.0]).value[0].histo
+    >>> histo.bucket_limit, histo.bucket, histo.num
+    ([0.0, 0.5, 1.0], [0.0, 2.0, 1.0], 3.0)
     """
     import numpy
 
@@ -156,7 +190,16 @@ def histogram_raw(
     bucket_limits: Sequence[float],
     bucket_counts: Sequence[float],
 ) -> Any:
-    """A histogram of given counts; bucket k reaches from limit k - 1 to limit k.  ValueError for unequal lengths."""
+    """A histogram of given counts; bucket k reaches from limit k - 1 to limit k.
+
+    Raises ValueError for unequal lengths.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> histo = summary.histogram_raw("x", 0, 3, 4, 6, 14, [1, 2, 3], [1, 1, 2]).value[0].histo
+    >>> list(zip(histo.bucket_limit, histo.bucket))
+    [(1.0, 1.0), (2.0, 1.0), (3.0, 2.0)]
+    """
     if len(bucket_limits) != len(bucket_counts):
         raise ValueError(
             f"tensorboard: the histogram {tag!r} has {len(bucket_limits)} limits and {len(bucket_counts)} counts, "
@@ -179,6 +222,15 @@ def to_pixels(image: Any, dataformats: str) -> Any:
 
     Floating-point values are in [0, 1], uint8 in [0, 255]; one channel is grey, four have transparency, and those of
     more than 8 images stand in several lines.
+
+    Raises ValueError when the shape does not fit `dataformats`, for other channels, and without images.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> summary.to_pixels(flambeau.tensor([[0.0, 0.5, 1.0]]), "HW")[0, :, 0]
+    array([  0, 127, 255], dtype=uint8)
+    >>> summary.to_pixels(flambeau.zeros(10, 3, 4, 5), "NCHW").shape  # 8 images and 2 below
+    (8, 40, 3)
     """
     import numpy
 
@@ -212,7 +264,18 @@ def to_pixels(image: Any, dataformats: str) -> Any:
 def image(
     tag: str, pixels: Any, boxes: Any = None, labels: Sequence[str] | None = None, rescale: float = 1
 ) -> Any:
-    """Pixels (height, width, channels) as PNG, with red frames `boxes` (n, 4): left, top, right, bottom."""
+    """Pixels (height, width, channels) as PNG, with red frames `boxes` (n, 4): left, top, right, bottom.
+
+    `labels` has one text a frame, and `rescale` is how much larger the picture gets.
+    Raises ValueError for another number of labels.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> pixels = summary.to_pixels(flambeau.zeros(3, 20, 30), "CHW")
+    >>> made = summary.image("x", pixels, boxes=[[2, 3, 10, 12]], labels=["cat"], rescale=2).value[0].image
+    >>> made.height, made.width, made.encoded_image_string[1:4]
+    (40, 60, b'PNG')
+    """
     from PIL import Image, ImageDraw
 
     picture = Image.fromarray(pixels)
@@ -235,7 +298,16 @@ def image(
 
 
 def video(tag: str, frames: Any, fps: float = 4) -> Any:
-    """Frames (N, T, C, H, W), N videos side by side, as an animated GIF."""
+    """Frames (N, T, C, H, W), N videos side by side, as an animated GIF.
+
+    C is 1, 3 or 4.  Raises ValueError for another number of dimensions or channels.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> made = summary.video("x", flambeau.rand(2, 5, 3, 8, 10), fps=10).value[0].image
+    >>> made.height, made.width, made.encoded_image_string[:3]
+    (8, 20, b'GIF')
+    """
     from PIL import Image
 
     array = as_array(frames)
@@ -257,7 +329,18 @@ def _image(tag: str, width: int, height: int, channels: int, file: io.BytesIO) -
 
 
 def figure_pixels(figures: Any, close: bool) -> Any:
-    """What matplotlib draws, (N, height, width, 4); all of one size."""
+    """What matplotlib draws, (N, height, width, 4); all of one size.
+
+    `figures` is one figure or a list; `close` closes them in pyplot.  Raises ValueError when sizes differ.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> from matplotlib.figure import Figure
+    >>> figure = Figure(figsize=(2, 1), dpi=50)
+    >>> axes = figure.subplots().plot([1, 2])
+    >>> summary.figure_pixels(figure, close=False).shape
+    (1, 50, 100, 4)
+    """
     import numpy
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -272,7 +355,17 @@ def figure_pixels(figures: Any, close: bool) -> Any:
 
 
 def audio(tag: str, sound: Any, sample_rate: int = 44100) -> Any:
-    """Sound of one channel, (L,) or (1, L), in [-1, 1] (what is beyond is cut), as WAV of 16 bits."""
+    """Sound of one channel, (L,) or (1, L), in [-1, 1] (what is beyond is cut), as WAV of 16 bits.
+
+    Raises ValueError for another shape.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> sound = flambeau.sin(flambeau.arange(8000) * 0.1)
+    >>> made = summary.audio("tone", sound, sample_rate=8000).value[0].audio
+    >>> made.length_frames, made.sample_rate, made.content_type
+    (8000, 8000.0, 'audio/wav')
+    """
     import wave
 
     import numpy
@@ -301,7 +394,16 @@ def audio(tag: str, sound: Any, sample_rate: int = 44100) -> Any:
 
 
 def text(tag: str, string: str) -> Any:
-    """Text, which is read as Markdown."""
+    """Text, which is read as Markdown.
+
+    TensorBoard finds it by the tag with `/text_summary` behind it.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> value = summary.text("notes", "lr is **0.1**").value[0]
+    >>> value.tag, value.tensor.string_val[0]
+    ('notes/text_summary', b'lr is **0.1**')
+    """
     import numpy
 
     metadata = protos().text.create_summary_metadata("", "")
@@ -310,7 +412,19 @@ def text(tag: str, string: str) -> Any:
 
 
 def pr_curve(tag: str, labels: Any, predictions: Any, num_thresholds: int = 127, weights: Any = None) -> Any:
-    """Precision and recall of `predictions` in [0, 1] for `labels` 0 and 1, at thresholds k / (num_thresholds - 1)."""
+    """Precision and recall of `predictions` in [0, 1] for `labels` 0 and 1.
+
+    Thresholds are k / (num_thresholds - 1), at most 127 of them.
+    `weights` says how much each prediction counts, by default 1.
+    Raises ValueError when the lengths differ or a prediction lies outside of [0, 1].
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> labels, predictions = flambeau.tensor([0, 1, 1]), flambeau.tensor([0.1, 0.4, 0.9])
+    >>> made = summary.pr_curve("pr", labels, predictions, num_thresholds=3).value[0].tensor
+    >>> [dim.size for dim in made.tensor_shape.dim]  # counts of four kinds, precision and recall
+    [6, 3]
+    """
     import numpy
 
     n = min(num_thresholds, 127)
@@ -339,7 +453,17 @@ def pr_curve_raw(
     recall: Any,
     num_thresholds: int = 127,
 ) -> Any:
-    """A curve of given counts and rates, one a threshold."""
+    """A curve of given counts and rates, one a threshold.
+
+    Raises ValueError when they are not `num_thresholds` each.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> counts = [2, 1], [2, 0], [0, 2], [0, 1]
+    >>> made = summary.pr_curve_raw("pr", *counts, [0.5, 1.0], [1.0, 0.5], num_thresholds=2)
+    >>> [dim.size for dim in made.value[0].tensor.tensor_shape.dim]
+    [6, 2]
+    """
     import numpy
 
     rows = (true_positive, false_positive, true_negative, false_negative, precision, recall)
@@ -353,7 +477,16 @@ def pr_curve_raw(
 
 
 def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config: Any) -> Any:
-    """Points (B, N, 3), their colours (B, N, 3) in [0, 255], and triangles of them (B, F, 3)."""
+    """Points (B, N, 3), their colours (B, N, 3) in [0, 255], and triangles of them (B, F, 3).
+
+    `colors`, `faces` and `config`, a dict for the viewer, may be None.  Raises ValueError for other shapes.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> corners, triangle = flambeau.eye(3)[None], flambeau.tensor([[[0, 1, 2]]])
+    >>> [value.tag for value in summary.mesh("m", corners, None, triangle, None).value]
+    ['m_VERTEX', 'm_FACE']
+    """
     import numpy
 
     p = protos()
@@ -378,7 +511,17 @@ def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config: Any) -> Any:
 
 
 def custom_scalars(layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> Any:
-    """Charts that hold several scalars: `{category: {title: ["Multiline", tags]}}`, or `["Margin", [value, lower, upper]]`."""
+    """Charts that hold several scalars: `{category: {title: ["Multiline", tags]}}`.
+
+    A chart with margins is `["Margin", [value, lower, upper]]`.
+    Raises ValueError for charts of another kind, and for margins without 3 tags.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> layout = {"losses": {"both": ["Multiline", ["train", "test"]]}}
+    >>> summary.custom_scalars(layout).value[0].tag
+    'custom_scalars__config__'
+    """
     import numpy
 
     p = protos()
@@ -407,7 +550,15 @@ def custom_scalars(layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> Any:
 def hparams(
     values: Mapping[str, Any], metrics: Mapping[str, Any], domains: Mapping[str, Sequence[Any]] | None = None
 ) -> list[Any]:
-    """An experiment, the start of a session with the hyperparameters `values`, and its end: three summaries."""
+    """An experiment, the start of a session with the hyperparameters `values`, and its end: three summaries.
+
+    Values are bool, str, numbers or None; `domains` lists what a value may be.  Raises ValueError for others.
+
+    >>> import flambeau
+    >>> from flambeau.utils.tensorboard import summary
+    >>> [part.value[0].tag for part in summary.hparams({"lr": 0.1, "name": "a"}, {"loss": 0.5})]
+    ['_hparams_/experiment', '_hparams_/session_start_info', '_hparams_/session_end_info']
+    """
     p = protos()
     plain = {name: _hparam(name, value) for name, value in values.items()}
     kinds = {bool: "DATA_TYPE_BOOL", str: "DATA_TYPE_STRING", float: "DATA_TYPE_FLOAT64"}

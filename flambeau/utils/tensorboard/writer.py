@@ -17,6 +17,15 @@ class FileWriter:
 
     `max_queue` events wait at most, and `flush_secs` seconds; `filename_suffix` ends the file's name.
     Raises ImportError without tensorboard.
+
+    >>> import os, tempfile
+    >>> from flambeau.utils.tensorboard import FileWriter, summary
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     writer = FileWriter(folder, filename_suffix=".mine")
+    ...     writer.add_summary(summary.scalar("loss", 0.5), 1)
+    ...     writer.close()
+    ...     print([os.path.splitext(name)[1] for name in os.listdir(folder)])
+    ['.mine']
     """
 
     def __init__(

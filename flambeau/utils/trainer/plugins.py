@@ -46,6 +46,20 @@ class Plugin:
 
     Counts begin at 1 with the first run, and go on in a resumed one.  `register(trainer)` is called once, `start()` when
     a run begins and `finish()` when it ends, by an error, too.  What `state_dict()` returns is in the checkpoints.
+
+    >>> import flambeau
+    >>> from flambeau.utils.trainer import Plugin, Trainer
+    >>> model, loss = flambeau.nn.Linear(1, 1, bias=False), flambeau.nn.L1Loss()
+    >>> batches = [(flambeau.ones(2, 1), flambeau.zeros(2, 1))]
+    >>> _ = flambeau.nn.init.ones_(model.weight)
+    >>> trainer = Trainer(model, loss, flambeau.optim.SGD(model.parameters(), lr=0.25), batches)
+    >>> class Show(Plugin):
+    ...     def update(self, count, model):
+    ...         print("update", count, model.weight.item())
+    >>> trainer.register_plugin(Show([(2, "update")]))
+    >>> history = trainer.run(epochs=4)
+    update 2 0.5
+    update 4 0.0
     """
 
     trainer: Any
@@ -78,6 +92,23 @@ class Monitor(Plugin):
     `"epoch_mean"`.
 
     A subclass has a `stat_name` and defines `_get_value(input, target, output, loss)`.
+
+    Raises NotImplementedError in a run where `_get_value` is not defined.
+
+    >>> import flambeau
+    >>> from flambeau.utils.trainer import Monitor, Trainer
+    >>> model, loss = flambeau.nn.Linear(1, 1, bias=False), flambeau.nn.L1Loss()
+    >>> batches = [(flambeau.ones(2, 1), flambeau.zeros(2, 1))] * 2
+    >>> _ = flambeau.nn.init.ones_(model.weight)
+    >>> trainer = Trainer(model, loss, flambeau.optim.SGD(model.parameters(), lr=0.25), batches)
+    >>> class Largest(Monitor):
+    ...     stat_name = "largest"
+    ...     def _get_value(self, input, target, output, loss):
+    ...         return output.abs().max()
+    >>> trainer.register_plugin(Largest(smoothing=0.5))
+    >>> history = trainer.run()
+    >>> trainer.stats["largest"]
+    {'last': 0.75, 'running_avg': 0.875, 'epoch_mean': 0.875}
     """
 
     stat_name: str
@@ -116,7 +147,19 @@ class Monitor(Plugin):
 
 
 class LossMonitor(Monitor):
-    """`stats["training_loss"]`: the loss of the batches."""
+    """`stats["training_loss"]`: the loss of the batches.
+
+    >>> import flambeau
+    >>> from flambeau.utils.trainer import LossMonitor, Trainer
+    >>> model, loss = flambeau.nn.Linear(1, 1, bias=False), flambeau.nn.L1Loss()
+    >>> batches = [(flambeau.ones(2, 1), flambeau.zeros(2, 1))] * 2
+    >>> _ = flambeau.nn.init.ones_(model.weight)
+    >>> trainer = Trainer(model, loss, flambeau.optim.SGD(model.parameters(), lr=0.25), batches)
+    >>> trainer.register_plugin(LossMonitor(smoothing=0.5))
+    >>> history = trainer.run()
+    >>> trainer.stats["training_loss"]
+    {'last': 0.75, 'running_avg': 0.875, 'epoch_mean': 0.875}
+    """
 
     stat_name = "training_loss"
 
@@ -125,7 +168,19 @@ class LossMonitor(Monitor):
 
 
 class AccuracyMonitor(Monitor):
-    """`stats["accuracy"]`: the share of a batch's samples whose class has the largest output."""
+    """`stats["accuracy"]`: the share of a batch's samples whose class has the largest output.
+
+    >>> import flambeau
+    >>> from flambeau.utils.trainer import AccuracyMonitor, Trainer
+    >>> model = flambeau.nn.Linear(2, 2)
+    >>> batches = [(flambeau.ones(4, 2), flambeau.tensor([0, 1, 0, 1]))]
+    >>> sgd = flambeau.optim.SGD(model.parameters(), lr=0.1)
+    >>> trainer = Trainer(model, flambeau.nn.CrossEntropyLoss(), sgd, batches)
+    >>> trainer.register_plugin(AccuracyMonitor())
+    >>> history = trainer.run()
+    >>> trainer.stats["accuracy"]["last"]
+    0.5
+    """
 
     stat_name = "accuracy"
 
@@ -136,7 +191,18 @@ class AccuracyMonitor(Monitor):
 
 
 class TimeMonitor(Monitor):
-    """`stats["time"]`: seconds from the end of one batch to the end of the next, loading included."""
+    """`stats["time"]`: seconds from the end of one batch to the end of the next, loading included.
+
+    >>> import flambeau
+    >>> from flambeau.utils.trainer import TimeMonitor, Trainer
+    >>> model, loss = flambeau.nn.Linear(1, 1), flambeau.nn.L1Loss()
+    >>> batches = [(flambeau.ones(2, 1), flambeau.zeros(2, 1))] * 2
+    >>> trainer = Trainer(model, loss, flambeau.optim.SGD(model.parameters(), lr=0.25), batches)
+    >>> trainer.register_plugin(TimeMonitor())
+    >>> history = trainer.run()
+    >>> list(trainer.stats["time"]), trainer.stats["time"]["last"] > 0
+    (['last', 'running_avg', 'epoch_mean'], True)
+    """
 
     stat_name = "time"
 
@@ -153,7 +219,20 @@ class TimeMonitor(Monitor):
 
 
 class ProgressMonitor(Plugin):
-    """`stats["progress"]`: `"epoch"`, `"batch"`, `"batches"` in an epoch (None where nobody knows) and `"percent"`."""
+    """`stats["progress"]`: `"epoch"`, `"batch"`, `"batches"` in an epoch and `"percent"`.
+
+    The last two are None where the loader has no length.
+
+    >>> import flambeau
+    >>> from flambeau.utils.trainer import ProgressMonitor, Trainer
+    >>> model, loss = flambeau.nn.Linear(1, 1), flambeau.nn.L1Loss()
+    >>> batches = [(flambeau.ones(2, 1), flambeau.zeros(2, 1))] * 2
+    >>> trainer = Trainer(model, loss, flambeau.optim.SGD(model.parameters(), lr=0.25), batches)
+    >>> trainer.register_plugin(ProgressMonitor())
+    >>> history = trainer.run()
+    >>> trainer.stats["progress"]
+    {'epoch': 1, 'batch': 2, 'batches': 2, 'percent': 100.0}
+    """
 
     def __init__(self) -> None:
         super().__init__([(1, "iteration")])
@@ -226,6 +305,17 @@ class EarlyStopping(Plugin):
     """Ends the run when the monitored figure has not got better, by more than `min_delta`, for `patience` epochs.
 
     Raises ValueError when `patience` is under 1 or `min_delta` negative.
+
+    >>> import flambeau
+    >>> from flambeau.utils.trainer import EarlyStopping, Trainer
+    >>> model, loss = flambeau.nn.Linear(1, 1, bias=False), flambeau.nn.L1Loss()
+    >>> batches = [(flambeau.ones(2, 1), flambeau.zeros(2, 1))]
+    >>> _ = flambeau.nn.init.ones_(model.weight)
+    >>> trainer = Trainer(model, loss, flambeau.optim.SGD(model.parameters(), lr=0.0), batches)
+    >>> trainer.register_plugin(EarlyStopping(patience=2))
+    >>> history = trainer.run(epochs=100)
+    >>> len(history), trainer.stopped
+    (3, 'loss has not got better than 1 for 2 epochs')
     """
 
     def __init__(self, patience: int, min_delta: float = 0.0) -> None:
@@ -255,7 +345,22 @@ class EarlyStopping(Plugin):
 
 
 class ProgressBar(Plugin):
-    """A bar for each epoch, by tqdm (the extra `progress`); `options` are tqdm's, as `disable` and `file`."""
+    """A bar for each epoch, by tqdm (the extra `progress`); `options` are tqdm's, as `disable` and `file`.
+
+    Raises ImportError when a run begins without tqdm.
+
+    >>> import io
+    >>> import flambeau
+    >>> from flambeau.utils.trainer import ProgressBar, Trainer
+    >>> model, loss = flambeau.nn.Linear(1, 1), flambeau.nn.L1Loss()
+    >>> batches = [(flambeau.ones(2, 1), flambeau.zeros(2, 1))] * 2
+    >>> trainer = Trainer(model, loss, flambeau.optim.SGD(model.parameters(), lr=0.25), batches)
+    >>> screen = io.StringIO()
+    >>> trainer.register_plugin(ProgressBar(file=screen))
+    >>> history = trainer.run()
+    >>> "epoch 1/1: 100%" in screen.getvalue()
+    True
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__([(1, "iteration"), (1, "epoch")])
@@ -293,6 +398,20 @@ class Curves(Plugin):
     """Draws the history into the picture `path` after each epoch, by matplotlib (the extra `plot`).
 
     Each figure has a panel, with that of training and that of validation in it.
+
+    Raises ImportError when a run begins without matplotlib.
+
+    >>> import os, tempfile
+    >>> import flambeau
+    >>> from flambeau.utils.trainer import Curves, Trainer
+    >>> model, loss = flambeau.nn.Linear(1, 1), flambeau.nn.L1Loss()
+    >>> batches = [(flambeau.ones(2, 1), flambeau.zeros(2, 1))]
+    >>> trainer = Trainer(model, loss, flambeau.optim.SGD(model.parameters(), lr=0.25), batches)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     trainer.register_plugin(Curves(os.path.join(folder, "curves.png")))
+    ...     history = trainer.run()
+    ...     print(os.listdir(folder))
+    ['curves.png']
     """
 
     def __init__(
@@ -324,9 +443,23 @@ class Curves(Plugin):
 class TensorBoard(Plugin):
     """Writes the loss of every n-th iteration and the figures of each epoch for TensorBoard (the extra `tensorboard`).
 
-    `log_dir` is by default a folder `events` in the trainer's folder, or what `SummaryWriter` takes without one.  All is over the
-    number of iterations.  A resumed run takes back what was written after its checkpoint.  `self.writer` is there for
-    more while a run goes on.
+    `log_dir` is by default a folder `events` in the trainer's folder, or what `SummaryWriter` takes without
+    one.  All is over the number of iterations.  A resumed run takes back what was written after its
+    checkpoint.  `self.writer` is there for more while a run goes on.
+
+    Raises ImportError when a run begins without tensorboard.
+
+    >>> import os, tempfile
+    >>> import flambeau
+    >>> from flambeau.utils.trainer import TensorBoard, Trainer
+    >>> model, loss = flambeau.nn.Linear(1, 1), flambeau.nn.L1Loss()
+    >>> batches = [(flambeau.ones(2, 1), flambeau.zeros(2, 1))]
+    >>> trainer = Trainer(model, loss, flambeau.optim.SGD(model.parameters(), lr=0.25), batches)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     trainer.register_plugin(TensorBoard(folder))
+    ...     history = trainer.run()
+    ...     print([name.split(".")[0] for name in os.listdir(folder)])
+    ['events']
     """
 
     def __init__(
