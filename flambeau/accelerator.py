@@ -50,7 +50,12 @@ def is_available() -> bool:
 
 
 def current_accelerator(check_available: bool = False) -> Device | None:
-    """Its device without an index, as `device("cuda")`; None where there is none."""
+    """Its device without an index, as `device("cuda")`; None where there is none.
+
+    >>> import flambeau
+    >>> flambeau.accelerator.current_accelerator() in (None, flambeau.device("cuda"))
+    True
+    """
     return Device("cuda") if is_available() else None
 
 

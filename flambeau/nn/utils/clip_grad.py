@@ -41,6 +41,10 @@ def get_total_norm(
 
     Raises:
         RuntimeError: the norm is not finite, if `error_if_nonfinite`.
+
+    >>> import flambeau
+    >>> flambeau.nn.utils.get_total_norm([flambeau.tensor([3.0]), flambeau.tensor([4.0])])
+    tensor(5.)
     """
     tensors = _listed(tensors)
     norm_type = float(norm_type)
@@ -69,6 +73,13 @@ def clip_grads_with_norm_(
         max_norm: the norm wanted.
         total_norm: the norm there is, from `get_total_norm`.
         foreach: accepted for PyTorch's sake; it changes nothing.
+
+    >>> import flambeau
+    >>> x = flambeau.zeros(2, requires_grad=True)
+    >>> x.grad = flambeau.tensor([3.0, 4.0])
+    >>> flambeau.nn.utils.clip_grads_with_norm_(x, 2.5, flambeau.nn.utils.get_total_norm(x.grad))
+    >>> x.grad
+    tensor([1.5000, 2.0000])
     """
     grads = [parameter.grad for parameter in _listed(parameters) if parameter.grad is not None]
     with no_grad():
@@ -149,6 +160,13 @@ def clip_grad_value_(
         parameters: one tensor or several; those without a gradient are left out.
         clip_value: the largest magnitude.
         foreach: accepted for PyTorch's sake; it changes nothing.
+
+    >>> import flambeau
+    >>> x = flambeau.zeros(2, requires_grad=True)
+    >>> x.grad = flambeau.tensor([3.0, -0.5])
+    >>> flambeau.nn.utils.clip_grad_value_(x, 1.0)
+    >>> x.grad
+    tensor([ 1.0000, -0.5000])
     """
     clip_value = float(clip_value)
     grads = [parameter.grad for parameter in _listed(parameters) if parameter.grad is not None]

@@ -32,6 +32,12 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
 
     Raises:
         TypeError: `vec` is no tensor, or the tensors are on different devices.
+
+    >>> import flambeau
+    >>> layer = flambeau.nn.Linear(2, 1)
+    >>> flambeau.nn.utils.vector_to_parameters(flambeau.arange(3.0), layer.parameters())
+    >>> layer.weight.tolist(), layer.bias.tolist()
+    ([[0.0, 1.0]], [2.0])
     """
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected {display.public('Tensor')}, but got: {type(vec).__name__}")

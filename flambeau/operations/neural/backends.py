@@ -18,6 +18,13 @@ class SDPBackend(Enum):
     MATH: all scores at once.  FLASH_ATTENTION: in blocks of queries, so that memory grows with the lengths and not with their
     product, for four-dimensional floating-point tensors without dropout.  EFFICIENT_ATTENTION, CUDNN_ATTENTION and OVERRIDEABLE
     are not here: they serve no call.
+
+    >>> import flambeau
+    >>> from flambeau.nn.attention import SDPBackend, sdpa_kernel
+    >>> q = flambeau.ones(1, 2, 3, 4)
+    >>> with sdpa_kernel([SDPBackend.MATH]):
+    ...     flambeau.nn.functional.scaled_dot_product_attention(q, q, q).shape
+    flambeau.Size([1, 2, 3, 4])
     """
 
     ERROR = -1

@@ -1,0 +1,57 @@
+"""Every public class and function of the libraries around training has a docstring with an example, which `test_doctests.py` runs."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import flambeau
+
+# Modules whose every name is shown; those of older rooms are shown by their families.
+SHOWN = (
+    *(
+        "accelerator",
+        "backends",
+        "hub",
+        "multiprocessing",
+        "nn.attention",
+        "nn.grad",
+        "nn.parallel",
+        "nn.utils",
+        "random",
+    ),
+    *(
+        "serialization",
+        "sparse",
+        "storage",
+        "testing",
+        "utils.safetensors",
+        "utils.tensorboard",
+        "utils.trainer",
+    ),
+    *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed"),
+)
+
+
+def modules():
+    for found in pkgutil.walk_packages(flambeau.__path__, "flambeau."):
+        name = found.name.removeprefix("flambeau.")
+        inside = any(name == shown or name.startswith(shown + ".") for shown in SHOWN)
+        if inside and not any(part.startswith("_") for part in name.split(".")):
+            yield found.name
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_public_names_have_examples(name):
+    module = importlib.import_module(name)
+    public = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    bare = []
+    for what in public:
+        value = getattr(module, what)
+        own = (inspect.isclass(value) or inspect.isfunction(value)) and value.__module__ == name
+        if own and ">>>" not in (value.__doc__ or ""):
+            bare.append(what)
+    assert not bare, f"{name}: no example in the docstrings of {bare}"
