@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 
@@ -38,6 +39,20 @@ def lazily(
         return sorted({*vars(sys.modules[package]), *submodules, *homes})
 
     return of_name, listed
+
+
+class _FunctionsFirst(ModuleType):
+    """A package in which importing a file leaves the function of the same name at that name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, ModuleType) and callable(vars(value).get(name)):
+            value = vars(value)[name]
+        super().__setattr__(name, value)
+
+
+def functions_first(package: str) -> None:
+    """Let functions of a package keep their names where files share them, as in `nn.utils.weight_norm`."""
+    sys.modules[package].__class__ = _FunctionsFirst
 
 
 def on_first_use(package: str, module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -21,26 +21,7 @@ tensor([2., 2., 2.])
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-from typing import Any
-
-from .._lazily import on_first_use
-
-
-class _Package(ModuleType):
-    """A module in which `spawn` is the function, though a module of that name lies in it, too."""
-
-    @property
-    def spawn(self) -> Any:
-        from ._public import spawn
-
-        return spawn
-
-    @spawn.setter
-    def spawn(self, module: ModuleType) -> None:
-        """What importing that module sets, after the import of anything in it."""
-
+from .._lazily import functions_first, on_first_use
 
 __getattr__, __dir__ = on_first_use(__name__, "_public")
-sys.modules[__name__].__class__ = _Package
+functions_first(__name__)  # `spawn`

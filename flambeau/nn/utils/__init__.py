@@ -5,14 +5,11 @@ Each name is loaded with its file when it is first used: a program that trains n
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from types import ModuleType
-from typing import Any
+from ..._lazily import functions_first, lazily
 
 # The file of each name; what is a file itself stands below.
 _WHERE = {
-    name: module
+    name: f".{module}"
     for module, names in {
         "clip_grad": (
             "clip_grad_norm",
@@ -41,26 +38,5 @@ _MORE_MODULES = ("clip_grad", "convert_parameters", "fusion", "init", "memory_fo
 
 __all__ = sorted([*_WHERE, *_MODULES])
 
-
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return globals().setdefault(name, getattr(import_module(f"{__name__}.{_WHERE[name]}"), name))
-    if name in _MODULES or name in _MORE_MODULES:
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-
-
-class _Package(ModuleType):
-    """Where a function and its file share a name, importing the file leaves the function at that name."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType) and name in _WHERE:
-            value = getattr(value, name)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MORE_MODULES})
+__getattr__, __dir__ = lazily(__name__, submodules=(*_MODULES, *_MORE_MODULES), names=_WHERE)
+functions_first(__name__)  # `spectral_norm`, `weight_norm`
