@@ -22,7 +22,20 @@ class _Carrying:
         self._reader, self._writer = Pipe(duplex=False)
 
 
-class Queue(_Carrying, multiprocessing.queues.Queue):
+class _Limited(_Carrying):
+    """The same for the queues that a thread sends from, whose `put` may have to wait."""
+
+    def __init__(self, maxsize: int = 0, *, ctx: Any) -> None:
+        super().__init__(maxsize, ctx=ctx)  # type: ignore[call-arg]
+        self._use_channels()
+        self._reset()
+
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Put an object, waiting for room; queue.Full where there is none in time."""
+        super().put(Parcel(obj), block, timeout)  # type: ignore[misc]
+
+
+class Queue(_Limited, multiprocessing.queues.Queue):
     """`multiprocessing.Queue` for tensors.
 
     `put` pickles at once: what cannot be sent is an error there, and not one of a thread that nobody hears.  What was put arrives
@@ -38,17 +51,8 @@ class Queue(_Carrying, multiprocessing.queues.Queue):
     tensor([3., 3.])
     """
 
-    def __init__(self, maxsize: int = 0, *, ctx: Any) -> None:
-        super().__init__(maxsize, ctx=ctx)
-        self._use_channels()
-        self._reset()
 
-    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Put an object, waiting for room; queue.Full where there is none in time."""
-        super().put(Parcel(obj), block, timeout)
-
-
-class JoinableQueue(_Carrying, multiprocessing.queues.JoinableQueue):
+class JoinableQueue(_Limited, multiprocessing.queues.JoinableQueue):
     """`multiprocessing.JoinableQueue` for tensors; `put` pickles at once, as that of `Queue`.
 
     >>> import flambeau
@@ -60,15 +64,6 @@ class JoinableQueue(_Carrying, multiprocessing.queues.JoinableQueue):
     >>> queue.task_done()
     >>> queue.join()  # waits until `task_done` was called for each that was put
     """
-
-    def __init__(self, maxsize: int = 0, *, ctx: Any) -> None:
-        super().__init__(maxsize, ctx=ctx)
-        self._use_channels()
-        self._reset()
-
-    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Put an object, waiting for room; queue.Full where there is none in time."""
-        super().put(Parcel(obj), block, timeout)
 
 
 class SimpleQueue(_Carrying, multiprocessing.queues.SimpleQueue):
