@@ -25,6 +25,7 @@ from .core.base.formats import (
     channels_last_3d,
     contiguous_format,
     layout,
+    legacy_contiguous_format,
     memory_format,
     preserve_format,
     sparse_coo,
@@ -79,5 +80,42 @@ from ._switches import (
     set_num_interop_threads,
     use_deterministic_algorithms,
 )
-from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel
-from . import __config__, accelerator, backends, hub, multiprocessing, random, serialization, testing, version
+from ._queries import (
+    can_cast,
+    is_complex,
+    is_conj,
+    is_distributed,
+    is_floating_point,
+    is_inference,
+    is_neg,
+    is_tensor,
+    numel,
+)
+from ._symbolic import (
+    SymBool,
+    SymFloat,
+    SymInt,
+    sym_float,
+    sym_int,
+    sym_ite,
+    sym_max,
+    sym_min,
+    sym_not,
+    sym_sqrt,
+    sym_sum,
+)
+from ._higher_order_ops import cond
+from .futures import Future
+from . import (
+    __config__,
+    accelerator,
+    backends,
+    compiler,
+    futures,
+    hub,
+    multiprocessing,
+    random,
+    serialization,
+    testing,
+    version,
+)

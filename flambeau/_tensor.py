@@ -142,6 +142,14 @@ class Tensor(TensorBase):
         """How elements are stored: always `flambeau.strided`."""
         return strided
 
+    def is_distributed(self) -> bool:
+        """Whether the elements lie in several processes: False."""
+        return False
+
+    def const_data_ptr(self) -> int:
+        """`data_ptr()`, of a program that promises not to write there."""
+        return self.data_ptr()
+
     def apply_(self, function) -> Tensor:
         """Replace each element by `function` of it (a Python call for each: slow)."""
         flat = [function(v) for v in self.reshape(-1).tolist()]
@@ -237,3 +245,20 @@ Tensor.__module__ = display.NAME
 set_tensor_class(Tensor)
 set_plain_class(Tensor)
 inherit_operators(Tensor)
+
+
+def _lies_on(kind: str) -> property:
+    return property(
+        lambda self: self.device.type == kind,
+        None,
+        None,
+        f"Whether the tensor is on a device of type '{kind}'.",
+    )
+
+
+# What programs ask before they do something for one kind of device.
+for _kind in ("ipu", "maia", "mps", "mtia", "vulkan", "xla", "xpu"):
+    setattr(Tensor, f"is_{_kind}", _lies_on(_kind))
+Tensor.is_mkldnn = property(
+    lambda self: False, None, None, "Whether the elements are in oneDNN's layout: False."
+)

@@ -3,7 +3,17 @@
 `declare` turns bodies into operations and lists them; every other folder declares a family.
 """
 
-from .linalg import decompositions, determinants, distances, einsum, lapack, matrices, products  # noqa: F401
+from .linalg import (  # noqa: F401
+    decompositions,
+    determinants,
+    distances,
+    einsum,
+    lapack,
+    lobpcg,
+    matrices,
+    products,
+    reflections,
+)
 from .moving import (  # noqa: F401
     creation,
     device_bodies,
@@ -23,12 +33,15 @@ from .neural import (  # noqa: F401
     convolution,
     ctc,
     embedding,
+    flat,
     fractional_pooling,
     linear_losses,
     losses,
     normalization,
     pooling,
+    quantizing,
     recurrent,
+    recurrent_flat,
     resizing,
     unfolding,
     unpooling,

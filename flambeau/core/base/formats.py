@@ -51,7 +51,7 @@ class layout(Enum):
         return self.name
 
 
-contiguous_format = memory_format.contiguous_format
+contiguous_format = legacy_contiguous_format = memory_format.contiguous_format
 preserve_format = memory_format.preserve_format
 channels_last = memory_format.channels_last
 channels_last_3d = memory_format.channels_last_3d

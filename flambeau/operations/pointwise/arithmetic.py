@@ -336,7 +336,7 @@ def _(grad):
     return grad * 0.0
 
 
-@library("composite", reference="numpy.round")
+@library("composite", "round", "Tensor.round", "special.round", reference="numpy.round")
 def round(input, *, decimals=0, out=None):  # noqa: A001
     """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
     if decimals == 0:
