@@ -10,7 +10,19 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["SymBool", "SymFloat", "SymInt", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"]  # fmt: skip
+__all__ = [
+    "SymBool",
+    "SymFloat",
+    "SymInt",
+    "sym_float",
+    "sym_int",
+    "sym_ite",
+    "sym_max",
+    "sym_min",
+    "sym_not",
+    "sym_sqrt",
+    "sym_sum",
+]
 
 
 class _Symbol:

@@ -19,13 +19,13 @@ ORDER = """
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
-    _operators _queries _switches version _foreach
+    _operators _queries _switches version _foreach _symbolic compiler futures
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
     multiprocessing
     sparse
     nn.attention
-    _printing overrides _C
+    _printing overrides _C _higher_order_ops
     cpu cuda opencl fft linalg masked signal special return_types testing
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator random backends __config__

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..core.base import display
+from ..core.base.provided import provided
 from ..core.base.tensor import TensorBase
 from ..core.places.join import stack
 
@@ -222,11 +223,6 @@ def replace_all_batch_norm_modules_(root: Any) -> Any:
     >>> net[0].running_mean is None, net[0].track_running_stats
     (True, False)
     """
-    from ..nn.modules.batchnorm import _BatchNorm
-
     for module in root.modules():
-        if isinstance(module, _BatchNorm):
-            if module.running_mean is not None:
-                module.running_mean = module.running_var = module.num_batches_tracked = None
-            module.track_running_stats = False
+        provided["without running statistics"](module)
     return root

@@ -109,7 +109,7 @@ def _found(arrays: tuple, k: int, options: dict[str, Any]) -> list:
     for at in np.ndindex(*batch):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            found, directions, residuals = search(
+            found, directions, *history = search(  # none of small matrices, which are decomposed whole
                 A[at],
                 X[at].copy(),
                 None if B is None else B[at],
@@ -119,7 +119,8 @@ def _found(arrays: tuple, k: int, options: dict[str, Any]) -> list:
             )
         order = np.argsort(-found if options["largest"] else found, kind="stable")[:k]
         values[at], vectors[at] = found[order], directions[:, order]
-        last = np.max(np.asarray(residuals[-1])[: len(found)], initial=0.0) if len(residuals) else 0.0
+        residuals = history[0] if history else ()
+        last = np.max(np.atleast_1d(residuals[-1])[: len(found)], initial=0.0) if len(residuals) else 0.0
         if last > options["tol"] * max(1.0, np.abs(found).max()):
             warnings.warn(
                 f"lobpcg(): residual {last:.1e} after {options['maxiter']} steps is above the tolerance {options['tol']:.1e}",

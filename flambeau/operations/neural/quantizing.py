@@ -7,26 +7,35 @@ neighbour. The gradient is passed on where nothing was clamped, and is 0 elsewhe
 from __future__ import annotations
 
 from ...codegen import functions as fn
+from ...core import tape
 from ...core.base.tensor import TensorBase
+from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.host import holds
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 
 
-@pointwise(places=("_fake_quantized",), dtypes=FLOATING, in_place=False)
+@pointwise(places=("_fake_quantized",), results=2, dtypes=FLOATING, in_place=False, differentiable=False)
 def fake_quantized(input, scale, zero_point, *, low, high):
-    """(clamp(round(x / scale) + zero_point, low, high) - zero_point) · scale."""
+    """(clamp(round(x / scale) + zero_point, low, high) - zero_point) · scale, and 1 where nothing was clamped, else 0."""
     place = fn.rint(input * (1.0 / scale) + zero_point)
     # NaN becomes the least one, as it does where it is taken for a number of 32 bits.
     kept = fn.where(place >= low, fn.minimum(place, fn.like(place, high)), fn.like(place, low))
-    return (kept - zero_point) * scale
+    inside = fn.where((place >= low) & (place <= high), fn.like(place, 1.0), fn.like(place, 0.0))
+    return (kept - zero_point) * scale, inside
 
 
-@fake_quantized.derivative
-def _(grad, input, scale, zero_point, low, high):
-    place = fn.rint(input * (1.0 / scale) + zero_point)
-    return fn.where((place >= low) & (place <= high), grad, fn.like(grad, 0.0)), None, None
+def _quantized(label: str, input, scale, zero_point, low: int, high: int) -> TensorBase:
+    with unrecorded():
+        found, inside = fake_quantized(input, scale, zero_point, low=float(low), high=float(high))
+    if tape.recording(input):
+        tape.record(f"{label}CachemaskBackward0", _passed_on, (input,), found, (), (inside,))
+    return found
+
+
+def _passed_on(grad, inside):
+    return (grad * inside,)
 
 
 def _range(name: str, zero_point: object, low: int, high: int) -> None:
@@ -70,7 +79,7 @@ def fake_quantize_per_tensor_affine(
         x.detach().reshape(()).to(input.dtype) if isinstance(x, TensorBase) else input.new_full((), x)
         for x in (scale, zero_point)
     )
-    return fake_quantized(input, scale, zero_point, low=float(quant_min), high=float(quant_max))
+    return _quantized("FakeQuantizePerTensorAffine", input, scale, zero_point, quant_min, quant_max)
 
 
 @library("composite", "fake_quantize_per_channel_affine")
@@ -84,8 +93,8 @@ def fake_quantize_per_channel_affine(
     >>> import flambeau
     >>> zero = flambeau.tensor([0, 1], dtype=flambeau.int32)
     >>> flambeau.fake_quantize_per_channel_affine(flambeau.eye(2) * 3.2, flambeau.tensor([1.0, 0.5]), zero, 0, 0, 15)
-    tensor([[3.0000, 0.0000],
-            [0.0000, 3.0000]])
+    tensor([[3., 0.],
+            [0., 3.]])
     """
     name = "fake_quantize_per_channel_affine"
     checks.floating(name, input=input)
@@ -105,4 +114,4 @@ def fake_quantize_per_channel_affine(
     _range(name, zero_point, quant_min, quant_max)
     shape = [channels if d == axis % input.ndim else 1 for d in range(input.ndim)]
     scale, zero_point = (x.detach().to(input.dtype).reshape(shape) for x in (scale, zero_point))
-    return fake_quantized(input, scale, zero_point, low=float(quant_min), high=float(quant_max))
+    return _quantized("FakeQuantizePerChannelAffine", input, scale, zero_point, quant_min, quant_max)
