@@ -158,10 +158,10 @@ class _Bags(NamedTuple):
     indices: TensorBase  # (n,): the rows, without those that are in no bag
     scale: TensorBase | None  # (n,)
     bag: TensorBase  # (n,): which bag each of them is in
-    count: int
+    number: int  # of bags
 
     def sizes(self) -> TensorBase:
-        return self.bag.new_zeros([self.count]).index_add(0, self.bag, ones_like(self.bag))
+        return self.bag.new_zeros([self.number]).index_add(0, self.bag, ones_like(self.bag))
 
 
 def _in_bags(input, weight, offsets, scale, include_last_offset: bool, padding_idx: int | None) -> _Bags:
@@ -253,7 +253,7 @@ def embedding_bag(
         return _largest(rows, bags.bag, bags.sizes())[0]
     rows = rows.to(by_name["float32"]) if rows.dtype in HALF_TYPES else rows  # where sums are accumulated
     rows = rows if bags.scale is None else rows * bags.scale.unsqueeze(1)
-    total = rows.new_zeros([bags.count, rows.shape[1]]).index_add(0, bags.bag, rows)
+    total = rows.new_zeros([bags.number, rows.shape[1]]).index_add(0, bags.bag, rows)
     if mode == "sum":
         return total.to(weight.dtype)
     return (total / bags.sizes().clamp(min=1).unsqueeze(1).to(rows.dtype)).to(weight.dtype)

@@ -6,6 +6,8 @@ neighbour. The gradient is passed on where nothing was clamped, and is 0 elsewhe
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...codegen import functions as fn
 from ...core import tape
 from ...core.base.tensor import TensorBase
@@ -38,7 +40,7 @@ def _passed_on(grad, inside):
     return (grad * inside,)
 
 
-def _range(name: str, zero_point: object, low: int, high: int) -> None:
+def _range(name: str, zero_point: Any, low: int, high: int) -> None:
     if low > high:
         raise RuntimeError(
             f"{name}(): `quant_min` should be less than or equal to `quant_max`, got {low} and {high}"

@@ -37,7 +37,8 @@ def _weights(
     for first in range(0, len(params), each):
         given = list(params[first : first + each])
         projection = given.pop() if projected else None
-        found.append(Weights(*given[:2], *(given[2:] or (None, None)), projection))
+        of_input, of_state, input_bias, state_bias = given if biases else (*given, None, None)
+        found.append(Weights(of_input, of_state, input_bias, state_bias, projection))
     return found
 
 
