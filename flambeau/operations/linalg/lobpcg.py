@@ -117,9 +117,9 @@ def _found(arrays: tuple, k: int, options: dict[str, Any]) -> list:
                 retResidualNormsHistory=True,
                 **options,
             )
+        found, directions, residuals = (*answer, ())[:3]  # small matrices, decomposed whole, have none
         order = np.argsort(-found if options["largest"] else found, kind="stable")[:k]
         values[at], vectors[at] = found[order], directions[:, order]
-        residuals = history[0] if history else ()
         last = np.max(np.atleast_1d(residuals[-1])[: len(found)], initial=0.0) if len(residuals) else 0.0
         if last > options["tol"] * max(1.0, np.abs(found).max()):
             warnings.warn(
