@@ -109,7 +109,7 @@ def _found(arrays: tuple, k: int, options: dict[str, Any]) -> list:
     for at in np.ndindex(*batch):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            found, directions, *history = search(  # none of small matrices, which are decomposed whole
+            answer: Any = search(
                 A[at],
                 X[at].copy(),
                 None if B is None else B[at],
