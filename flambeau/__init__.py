@@ -114,6 +114,7 @@ from . import (
     futures,
     hub,
     multiprocessing,
+    quasirandom,
     random,
     serialization,
     testing,

@@ -25,6 +25,7 @@ SHOWN = (
         "nn.grad",
         "nn.parallel",
         "nn.utils",
+        "quasirandom",
         "random",
     ),
     *(

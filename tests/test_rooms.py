@@ -28,7 +28,7 @@ ORDER = """
     _printing overrides _C _higher_order_ops
     cpu cuda opencl fft linalg masked signal special return_types testing
     _files utils.safetensors hub utils.model_zoo serialization
-    accelerator random backends __config__
+    accelerator random quasirandom backends __config__
     utils.tensorboard utils.trainer
     codegen.ahead
 """.split()
