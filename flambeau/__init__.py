@@ -111,6 +111,7 @@ from . import (
     accelerator,
     backends,
     compiler,
+    functional,
     futures,
     hub,
     multiprocessing,

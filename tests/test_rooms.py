@@ -26,7 +26,7 @@ ORDER = """
     sparse
     nn.attention
     _printing overrides _C _higher_order_ops
-    cpu cuda opencl fft linalg masked signal special return_types testing
+    cpu cuda opencl functional fft linalg masked signal special return_types testing
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator random quasirandom backends __config__
     utils.tensorboard utils.trainer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Number
 from typing import Any, NamedTuple
@@ -271,3 +272,29 @@ def _tensors_differ(actual: Tensor, expected: Tensor, close: Tensor, rtol: float
             f"Greatest {name} difference: {found[where].item()} at index {where}{_allowed(tolerance, exact)}"
         )
     return "\n".join(lines)
+
+
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
+) -> None:
+    """`assert_close` under its older name: NaN agrees with NaN, and devices, dtypes and layouts may differ. Deprecated.
+
+    >>> import warnings
+    >>> import flambeau
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     flambeau.testing.assert_allclose(flambeau.tensor([1.0, float("nan")]), [1.0, float("nan")])
+    """
+    warnings.warn(
+        "assert_allclose() is deprecated; assert_close() compares dtypes and devices as well", FutureWarning, stacklevel=2
+    )
+    actual, expected = (x if isinstance(x, Tensor) else as_tensor(x) for x in (actual, expected))
+    assert_close(
+        actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=False, check_dtype=False,
+        check_layout=False, check_stride=False, msg=msg or None,
+    )  # fmt: skip
