@@ -33,6 +33,7 @@ from . import fft as fft
 from ._typeinfo import finfo as finfo
 from .storage import from_file as from_file
 from . import func as func
+from . import functional as functional
 from . import futures as futures
 from ._switches import get_deterministic_debug_mode as get_deterministic_debug_mode
 from ._switches import get_float32_matmul_precision as get_float32_matmul_precision
@@ -61,6 +62,7 @@ from ._queries import numel as numel
 from . import opencl as opencl
 from . import optim as optim
 from . import overrides as overrides
+from . import quasirandom as quasirandom
 from . import random as random
 from . import return_types as return_types
 from ._files import save as save
