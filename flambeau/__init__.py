@@ -38,7 +38,11 @@ globals().update(_dtypes.by_name)
 globals().update(_legacy_storages)
 float, double, half = _dtypes.by_name["float32"], _dtypes.by_name["float64"], _dtypes.by_name["float16"]
 int, long, short = _dtypes.by_name["int32"], _dtypes.by_name["int64"], _dtypes.by_name["int16"]
-cfloat, cdouble = _dtypes.by_name["complex64"], _dtypes.by_name["complex128"]
+cfloat, cdouble, chalf = (
+    _dtypes.by_name["complex64"],
+    _dtypes.by_name["complex128"],
+    _dtypes.by_name["complex32"],
+)
 
 from .operations.declare.registry import published as _published
 
@@ -61,12 +65,19 @@ from ._typeinfo import finfo, iinfo
 
 Tensor.backward = _backward
 
+from . import _typed
+from ._typed import set_default_tensor_type
+
+globals().update(_typed.CLASSES)
+vars(cuda).update(_typed.CUDA_CLASSES)
+Tensor.new = _typed.new
+
 from . import sparse
 from .sparse import sparse_coo_tensor
 
 Tensor.to_dense, Tensor.to_sparse = sparse.to_dense, sparse.to_sparse
 
-from . import _C, func, nn, optim, overrides, return_types
+from . import _C, func, nn, optim, overrides, return_types, types
 from ._printing import set_printoptions
 from ._files import load, save
 from ._switches import (

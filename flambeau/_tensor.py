@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import storage
+from ._legacy import made as legacy_made
 from .core import tape
 from .core.base import display
-from .core.base.dtypes import Size, by_name, get_default_dtype
+from .core.base.dtypes import by_name
 from .core.base.formats import strided
 from .core.base.memory import Storage
 from .core.base.provided import provide, provided
@@ -39,16 +40,9 @@ class Tensor(TensorBase):
 
     def __new__(cls, *args: Any, **kwargs: Any):
         """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the
-        default dtype.
+        default dtype; `_legacy.made` has all it takes.
         """
-        if args and isinstance(args[0], TensorBase):
-            made = args[0].detach()
-        elif args and isinstance(args[0], Size):
-            made = empty(args[0])
-        elif all(isinstance(a, int) for a in args):
-            made = empty(*args) if args else empty(0)
-        else:
-            made = tensor(*args, **kwargs).to(get_default_dtype())
+        made = legacy_made(None, None, *args, **kwargs)
         return made if cls is Tensor else made.as_subclass(cls)
 
     __torch_function__ = classmethod(torch_function)

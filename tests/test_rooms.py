@@ -14,12 +14,12 @@ from rooms import circles, modules, uses
 ORDER = """
     _interpreter _lazily
     core.base core.tape core.call core.views core.loops core.make core.places core.lib
-    _typeinfo storage _tensor
+    _typeinfo storage _legacy _tensor
     codegen
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
-    _operators _queries _switches version _foreach _symbolic compiler futures
+    _operators _queries _switches version _foreach _symbolic compiler futures _typed types
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
     multiprocessing

@@ -85,6 +85,8 @@ def _tensor_arguments(t: Any, storages: Storages) -> tuple:
     geometry = (t.storage_offset(), tuple(t.shape), t.stride())
     if t.is_meta:
         return rebuilding._rebuild_meta_tensor_no_storage, (kind, *geometry[1:], t.requires_grad)
+    if kind.name not in names.STORAGE_OF:  # there is no class of storages of it
+        return rebuilding._rebuild_tensor_v3, (storage, *geometry, t.requires_grad, OrderedDict(), kind)
     first = storages.first_dtype(storage, kind)
     elements = rebuilding.typed(storage, first)
     if first == kind:

@@ -46,7 +46,16 @@ from .neural import (  # noqa: F401
     unfolding,
     unpooling,
 )
-from .pointwise import arithmetic, complex_numbers, composites, copying, elementary, integers, special  # noqa: F401
+from .pointwise import (  # noqa: F401
+    arithmetic,
+    complex_numbers,
+    composites,
+    copying,
+    elementary,
+    integers,
+    special,
+    storage_dtypes,
+)
 from .random import dropout, random  # noqa: F401
 from .rows import histograms, masked, moments, norms, reductions, scans, softmax  # noqa: F401
 from .signal import spectral, windows  # noqa: F401

@@ -14,11 +14,11 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t, u
 from .blas cimport (
     INTERRUPTED, OK, ensure, batched_gemm_c64, batched_gemm_c128, batched_gemm_f32, batched_gemm_f64, gemm_f32, gemm_f64,
 )
-from ..base.dtypes cimport U8, I8, I16, I32, F16, BF16, F32, F64, C64, C128, CATEGORY, size_from
+from ..base.dtypes cimport U8, U16, U32, I8, I16, I32, F16, BF16, F32, F64, C64, C128, CATEGORY, is_stored, size_from
 from ..base.device cimport Product as DeviceProduct
 from ..call.function import FunctionOp
 from ..call.kernels cimport away, one_device
-from ..call.pointwise cimport copied, sum_to
+from ..call.pointwise cimport copied, sum_to, wider
 from ..call.layout cimport fits
 from ..base.parallel cimport parallel_for
 from ..base.provided import provided
@@ -304,10 +304,10 @@ cdef int multiply_some(Product* p, int64_t batch, const char* a, int64_t a_step,
         elif p.code == I8:
             status = multiply_integers(<int8_t*>c + k * c_step, <const int8_t*>a + k * a_step, <const int8_t*>b + k * b_step,
                                        p, beta.whole)
-        elif p.code == I16:
+        elif p.code == I16 or p.code == U16:  # sums wrap around, to the same bits
             status = multiply_integers(<int16_t*>c + k * c_step, <const int16_t*>a + k * a_step, <const int16_t*>b + k * b_step,
                                        p, beta.whole)
-        elif p.code == I32:
+        elif p.code == I32 or p.code == U32:
             status = multiply_integers(<int32_t*>c + k * c_step, <const int32_t*>a + k * a_step, <const int32_t*>b + k * b_step,
                                        p, beta.whole)
         else:
@@ -486,14 +486,15 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
                            const Scale* alpha, TensorBase addend, const Scale* beta, TensorBase into):
     cdef TensorBase out = into
     cdef Scale nothing
-    cdef int code = a.code
+    cdef int code = a.code, wide
     cdef bint adds = addend is not None and ((beta.real if CATEGORY[code] >= 2 else <double>beta.whole) != 0 or beta.imag != 0)
     if a.storage.on is not None:
         return multiplied_away(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta, into)
-    if code == F16 or code == BF16:
-        a, b = copied(a, F32, False), copied(b, F32, False)
+    if code == F16 or code == BF16 or is_stored(code):
+        wide = wider(code)
+        a, b = copied(a, wide, False), copied(b, wide, False)
         if adds:
-            addend = copied(addend, F32, False)
+            addend = copied(addend, wide, False)
         out = copied(multiplied(a, a_form, b, b_form, rank, sizes, form, alpha, addend, beta, None), code, True)
     else:
         nothing.real, nothing.imag, nothing.whole = 0.0, 0.0, 0
