@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .operations.declare.registry import published
 
-__all__ = [
+__all__ = [  # noqa: F822
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",

@@ -79,7 +79,14 @@ reason(
     r"compile", r"compiler\..*", r"vmap", r"func\.(vmap|functionalize|debug_unwrap|rearrange)",
     r"Tensor\.(_dynamo.*)", r"nn\.Module\.compile", r"sym_fresh_size",
 )  # fmt: skip
-reason("there is no distributed room yet", r"nn\.parallel\..*", r".*[dD]istributed.*", r".*RRef.*", r"fork", r"wait")
+reason(
+    "there is no distributed room yet",
+    r"nn\.parallel\..*",
+    r".*[dD]istributed.*",
+    r".*RRef.*",
+    r"fork",
+    r"wait",
+)
 
 
 def public(name: str, module: types.ModuleType) -> list[str]:
@@ -97,7 +104,9 @@ def public(name: str, module: types.ModuleType) -> list[str]:
             and (inspect.isclass(value) or inspect.isfunction(value))
             and value.__module__ == module.__name__
         ]
-    return sorted({n for n in found if hasattr(module, n) and not isinstance(getattr(module, n), types.ModuleType)})
+    return sorted(
+        {n for n in found if hasattr(module, n) and not isinstance(getattr(module, n), types.ModuleType)}
+    )
 
 
 def modules(torch: types.ModuleType) -> dict[str, object]:
@@ -131,7 +140,9 @@ def why(dotted: str) -> str | None:
 
 
 def listed(names: list[str]) -> str:
-    return textwrap.fill(" ".join(f"`{n}`" for n in names), 140, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        " ".join(f"`{n}`" for n in names), 140, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def page() -> str:
@@ -161,19 +172,29 @@ def page() -> str:
         if here:
             part += f"Here: {listed(here)}\n\n"
         for text, group in groups.items():
-            part += f"Absent, for {text}: {listed(group)}\n\n" if text.startswith("the ") else f"Absent ({text}): {listed(group)}\n\n"
+            part += (
+                f"Absent, for {text}: {listed(group)}\n\n"
+                if text.startswith("the ")
+                else f"Absent ({text}): {listed(group)}\n\n"
+            )
         parts.append(part)
     if unexplained:
         raise SystemExit("no reason is given for\n" + "\n".join(unexplained))
     summary = f"{here_total} of {total} names are here, besides these rooms, which are absent as a whole:\n\n"
-    summary += "| room | why |\n|---|---|\n" + "".join(f"| `torch.{n}` | {text} |\n" for n, text in ROOMS.items())
+    summary += "| room | why |\n|---|---|\n" + "".join(
+        f"| `torch.{n}` | {text} |\n" for n, text in ROOMS.items()
+    )
     table = "| module | here | absent |\n|---|---|---|\n" + "\n".join(rows)
     return f"{HEAD}\n{summary}\n{table}\n\n" + "".join(parts).rstrip() + "\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where the page is not current")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 where the page is not current"
+    )
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     text = page()

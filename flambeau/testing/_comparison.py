@@ -296,7 +296,9 @@ def assert_allclose(
     ...     flambeau.testing.assert_allclose(flambeau.tensor([1.0, float("nan")]), [1.0, float("nan")])
     """
     warnings.warn(
-        "assert_allclose() is deprecated; assert_close() compares dtypes and devices as well", FutureWarning, stacklevel=2
+        "assert_allclose() is deprecated; assert_close() compares dtypes and devices as well",
+        FutureWarning,
+        stacklevel=2,
     )
     actual, expected = (x if isinstance(x, Tensor) else as_tensor(x) for x in (actual, expected))
     assert_close(
