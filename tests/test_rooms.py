@@ -26,7 +26,7 @@ ORDER = """
     sparse
     nn.attention
     _printing overrides _C
-    cpu cuda opencl fft linalg masked signal special return_types testing
+    cpu cuda opencl mps mtia xpu fft linalg masked signal special return_types testing
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator random backends __config__
     utils.tensorboard utils.trainer
