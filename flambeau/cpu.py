@@ -116,13 +116,15 @@ class Event(_streams.Event):
     True
     """
 
-    def __init__(
-        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
-    ) -> None:
+    _timing: bool
+    _at: float | None
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
         if interprocess:
             raise NotImplementedError("Event(): events cannot be shared with other processes yet")
-        self._timing = enable_timing
-        self._at: float | None = None
+        made = object.__new__(cls)
+        made._timing, made._at = enable_timing, None
+        return made
 
     @property
     def device(self) -> _device:

@@ -8,6 +8,7 @@ one is told so by `Tensor.record_stream`.
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Any
 
 from ..core.base import device as _devices
 from ..core.base import display
@@ -77,10 +78,14 @@ class Event(_streams.Event):
     With `enable_timing` two of them tell the time between them; waiting for one takes a little longer then.
     """
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
+    _mark: Mark
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
         if interprocess:
             raise NotImplementedError("Event(): events cannot be shared with other processes yet")
-        self._mark = Mark(enable_timing)
+        made = object.__new__(cls)
+        made._mark = Mark(enable_timing)
+        return made
 
     @property
     def cuda_event(self) -> int:

@@ -14,15 +14,6 @@ kinds: dict[
 ] = {}  # type of device -> "Stream" and "Event" -> class; filled by the modules of devices
 
 
-class _OfDevice(type):
-    """What is called to make a stream or an event of a device that is named first."""
-
-    def __call__(cls, *args: Any, **options: Any) -> Any:
-        if "of_device" not in vars(cls):
-            return super().__call__(*args, **options)
-        return cls.of_device(*args, **options)
-
-
 def _kind_of(what: str, device: Any) -> type:
     """The class of streams or events of a device: the one named, else the accelerator, else the host.
 
@@ -38,7 +29,7 @@ def _kind_of(what: str, device: Any) -> type:
     return found
 
 
-class Stream(metaclass=_OfDevice):
+class Stream:
     """A queue of work of a device: the one named, else the accelerator, else the host.  As a context it is where work goes.
 
     Work on the host is done when a call returns, so that its one stream never has any left.  RuntimeError for types of
@@ -52,9 +43,9 @@ class Stream(metaclass=_OfDevice):
     True
     """
 
-    @staticmethod
-    def of_device(device: Any = None, *, priority: int = 0) -> Any:
-        return _kind_of("Stream", device)(device, priority=priority)
+    def __new__(cls, device: Any = None, *args: Any, **options: Any) -> Any:
+        # `__init__` of the class of this device is called next, with the same arguments
+        return object.__new__(_kind_of("Stream", device) if cls is Stream else cls)
 
     @property
     def device(self) -> Device:
@@ -84,7 +75,7 @@ class Stream(metaclass=_OfDevice):
         self.wait_event(stream.record_event())
 
 
-class Event(metaclass=_OfDevice):
+class Event:
     """A mark in the work of a device: the one named, else the accelerator, else the host.
 
     With `enable_timing` two of them tell the milliseconds between them.  RuntimeError for types of devices that have no
@@ -99,9 +90,9 @@ class Event(metaclass=_OfDevice):
     True
     """
 
-    @staticmethod
-    def of_device(device: Any = None, **options: bool) -> Any:
-        return _kind_of("Event", device)(**options)
+    def __new__(cls, device: Any = None, **options: bool) -> Any:
+        # the classes of devices, which take no device, have no `__init__`: it would be called with ours
+        return _kind_of("Event", device)(**options) if cls is Event else object.__new__(cls)
 
 
 Stream.__module__ = Event.__module__ = display.NAME
