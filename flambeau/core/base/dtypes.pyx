@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False, embedsignature=True, embedsignature.format=clinic
 """dtype, device and Size: what describes a tensor."""
 from libc.stdint cimport int64_t
+from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject, PyTypeObject, binaryfunc
 from cpython.ref cimport Py_INCREF
 from cpython.slice cimport PySlice_Check
@@ -135,6 +136,8 @@ DEVICE_TYPES = ("cpu", "cuda", "opencl", "meta", "mps", "xpu", "mtia", "hpu", "x
 cdef enum:
     MOST_DEVICES = 32767
 
+cdef dict spelled = {}      # names of devices that were read before -> type and index
+
 cdef class device:
     """Where a tensor's memory is: a type, such as "cpu", and an index or None.  As a context (`with device("meta"):`) it is
     where this thread makes tensors that are told no device.
@@ -151,6 +154,10 @@ cdef class device:
         if isinstance(type, device):
             self.type, self.index = (<device>type).type, (<device>type).index
             return
+        found = spelled.get(type) if index is None and isinstance(type, str) else None
+        if found is not None:
+            self.type, self.index = found
+            return
         if not isinstance(type, str):
             if index is not None or not hasattr(type, "__index__"):
                 raise TypeError(f"device(): argument 'type' must be str, not {builtins.type(type).__name__}")
@@ -164,14 +171,19 @@ cdef class device:
             if index is not None or not (number.isdecimal() and number.isascii()) or number != str(int(number)):
                 raise RuntimeError(f"device(): invalid device string: '{type}'")
             index = int(number)
+        if index is None and len(spelled) < 256:
+            spelled[name] = name, None
         if index is not None:
-            if not hasattr(index, "__index__"):
-                raise TypeError(f"device(): argument 'index' must be int, not {builtins.type(index).__name__}")
-            index = index.__index__()
+            if not PyLong_CheckExact(index):
+                if not hasattr(index, "__index__"):
+                    raise TypeError(f"device(): argument 'index' must be int, not {builtins.type(index).__name__}")
+                index = index.__index__()
             if index < 0:
                 raise RuntimeError(f"device(): Device index must not be negative, got {index}")
             if index > MOST_DEVICES:
                 raise RuntimeError(f"device(): Device index must be at most {MOST_DEVICES}, got {index}")
+            if separator and len(spelled) < 256:
+                spelled[type] = name, index
         self.type, self.index = name, index
 
     def __repr__(self):
