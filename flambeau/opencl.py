@@ -22,6 +22,7 @@ from .core.base.tensor import TensorBase
 from .core.make.random import seed_devices as _seed_devices
 from .devices import generators as _generators
 from .devices import opencl as _driver
+from .devices import streams as _streams
 from .devices.opencl import Event
 
 __all__ = [
@@ -52,6 +53,9 @@ __all__ = [
     "set_rng_state_all",
     "synchronize",
 ]
+
+
+_streams.kinds["opencl"] = {"Event": Event}
 
 
 def _index(device: Any) -> int | None:
