@@ -65,7 +65,7 @@ def fork_rng(
         if theirs is None:
             set_device_states(everywhere, device_type)
         else:
-            for d, state in zip(listed, theirs, strict=True):
+            for d, state in zip(listed or (), theirs, strict=True):
                 module.set_rng_state(state, d)
 
 

@@ -15,7 +15,10 @@ SHOWN = (
     *(
         "accelerator",
         "backends",
+        "cuda.random",
         "hub",
+        "mps",
+        "mtia",
         "multiprocessing",
         "nn.attention",
         "nn.grad",
@@ -28,11 +31,12 @@ SHOWN = (
         "sparse",
         "storage",
         "testing",
+        "utils.collect_env",
         "utils.safetensors",
         "utils.tensorboard",
         "utils.trainer",
     ),
-    *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed"),
+    *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed", "xpu"),
 )
 
 

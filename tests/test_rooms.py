@@ -29,7 +29,7 @@ ORDER = """
     cpu cuda opencl mps mtia xpu fft linalg masked signal special return_types testing
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator random backends __config__
-    utils.tensorboard utils.trainer
+    utils.collect_env utils.tensorboard utils.trainer
     codegen.ahead
 """.split()
 

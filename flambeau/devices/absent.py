@@ -17,13 +17,24 @@ def _message(module: str, name: str) -> str:
     return f"{module}.{name}(): device '{module}' is not available: this build of {display.NAME} has no support for it"
 
 
+def _told(module: str, name: str, error: type[Exception]) -> str:
+    return f"""Raises {error.__name__}: there is no such device here.
+
+    >>> import {display.NAME}
+    >>> {display.public(module)}.{name}()
+    Traceback (most recent call last):
+        ...
+    {error.__name__}: {_message(module, name)}
+    """
+
+
 def _function(module: str, name: str, error: type[Exception]) -> Callable[..., Any]:
     def refuse(*args: Any, **options: Any) -> Any:
         raise error(_message(module, name))
 
     refuse.__module__ = display.public(module)
     refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = f"Raises {error.__name__}: there is no such device here."
+    refuse.__doc__ = _told(module, name, error)
     return refuse
 
 
@@ -31,9 +42,8 @@ def _class(module: str, name: str, error: type[Exception]) -> type:
     def refuse(self: Any, *args: Any, **options: Any) -> None:
         raise error(_message(module, name))
 
-    body = {
-        "__init__": refuse,
-        "__module__": display.public(module),
-        "__doc__": f"Raises {error.__name__}: there is none here.",
-    }
-    return type(name, (), body)
+    return type(
+        name,
+        (),
+        {"__init__": refuse, "__module__": display.public(module), "__doc__": _told(module, name, error)},
+    )
