@@ -16,7 +16,9 @@ from .core.base.dtypes import Size, device, dtype, get_default_dtype, promote_ty
 from .core.base.memory import OutOfMemoryError
 from .core.base.memory import Storage as UntypedStorage
 from .core.base.tensor import inherit_operators as _inherit_operators
-from .core.base.parallel import get_num_threads, set_num_threads
+from .core.base.once import is_warn_always_enabled, set_warn_always
+from .core.base.parallel import get_num_threads, set_flush_denormal, set_num_threads
+from .devices.streams import Event, Stream
 from .core.call.operands import result_type
 from .storage import LEGACY as _legacy_storages, TypedStorage, from_file, is_storage
 from ._tensor import Tensor
@@ -58,6 +60,7 @@ from ._foreach import functions as _foreach_functions
 globals().update(_foreach_functions())
 del _foreach_functions
 from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils
+from . import mps, mtia, xpu
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .core.tape import tensor_backward as _backward
 from .autograd.grad_mode import is_inference_mode_enabled
@@ -85,7 +88,16 @@ from ._switches import (
     get_deterministic_debug_mode,
     get_float32_matmul_precision,
     get_num_interop_threads,
+    has_lapack,
+    has_mkl,
+    has_openmp,
+    has_spectral,
+    init_num_threads,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
     is_deterministic_algorithms_warn_only_enabled,
+    is_vulkan_available,
+    set_anomaly_enabled,
     set_deterministic_debug_mode,
     set_float32_matmul_precision,
     set_num_interop_threads,
@@ -93,6 +105,7 @@ from ._switches import (
 )
 from ._queries import (
     can_cast,
+    get_device,
     is_complex,
     is_conj,
     is_distributed,
@@ -101,11 +114,9 @@ from ._queries import (
     is_neg,
     is_tensor,
     numel,
+    typename,
 )
 from ._symbolic import (
-    SymBool,
-    SymFloat,
-    SymInt,
     sym_float,
     sym_int,
     sym_ite,
@@ -114,6 +125,9 @@ from ._symbolic import (
     sym_not,
     sym_sqrt,
     sym_sum,
+    SymBool,
+    SymFloat,
+    SymInt,
 )
 from ._higher_order_ops import cond
 from .futures import Future
@@ -132,3 +146,5 @@ from . import (
     testing,
     version,
 )
+from .accelerator import get_device_module
+from .random import thread_safe_generator

@@ -65,6 +65,10 @@ class Tensor(TensorBase):
             return format(self.item(), spec)
         return object.__format__(self, spec)
 
+    is_hpu = is_ipu = is_maia = is_mps = is_mtia = is_vulkan = is_xla = is_xpu = property(
+        lambda self: False, doc="False: tensors are on no device of that type here."
+    )
+
     def __contains__(self, element: Any) -> bool:
         if not isinstance(element, (TensorBase, int, float, complex)):
             raise RuntimeError(

@@ -19,7 +19,10 @@ SHOWN = (
         "backends",
         "compiler",
         "futures",
+        "cuda.random",
         "hub",
+        "mps",
+        "mtia",
         "multiprocessing",
         "nn.attention",
         "nn.grad",
@@ -33,11 +36,12 @@ SHOWN = (
         "sparse",
         "storage",
         "testing",
+        "utils.collect_env",
         "utils.safetensors",
         "utils.tensorboard",
         "utils.trainer",
     ),
-    *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed"),
+    *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed", "xpu"),
 )
 
 

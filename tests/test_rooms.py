@@ -26,10 +26,10 @@ ORDER = """
     sparse
     nn.attention
     _printing overrides _C _higher_order_ops
-    cpu cuda opencl functional fft linalg masked signal special return_types testing
+    cpu cuda opencl functional fft linalg masked signal special return_types testing mps mtia xpu
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator random quasirandom backends __config__
-    utils.tensorboard utils.trainer
+    utils.tensorboard utils.trainer utils.collect_env
     codegen.ahead
 """.split()
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..autograd import Function, backward, enable_grad
 from ..autograd.graph import saved_tensors_hooks
 from ..core.base.tensor import TensorBase
-from ..core.make.random import get_rng_state, set_rng_state
+from ..core.make.random import device_states, get_rng_state, set_device_states, set_rng_state
 from ..core.tape import current_pass, is_grad_enabled
 
 __all__ = [
@@ -49,22 +49,31 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 
 class _Random:
-    """The generator's state, to come back to for the length of a block."""
+    """The states of the default generators, the host's and the devices', to come back to for the length of a block."""
 
     def __init__(self, preserve: bool) -> None:
-        self.state = get_rng_state() if preserve else None
+        self.states = _random_states() if preserve else None
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
-        if self.state is None:
+        if self.states is None:
             yield
             return
-        now = get_rng_state()
-        set_rng_state(self.state)
+        now = _random_states()
+        _set_random_states(self.states)
         try:
             yield
         finally:
-            set_rng_state(now)
+            _set_random_states(now)
+
+
+def _random_states() -> tuple[TensorBase, dict[str, TensorBase]]:
+    return get_rng_state(), device_states()
+
+
+def _set_random_states(states: tuple[TensorBase, dict[str, TensorBase]]) -> None:
+    set_rng_state(states[0])
+    set_device_states(states[1])
 
 
 class _Stop(Exception):

@@ -1,10 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False, embedsignature=True, embedsignature.format=clinic
 """dtype, device and Size: what describes a tensor."""
 from libc.stdint cimport int64_t
+from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject, PyTypeObject, binaryfunc
 from cpython.ref cimport Py_INCREF
 from cpython.slice cimport PySlice_Check
 from cpython.tuple cimport PyTuple_SET_ITEM
+import builtins
 import functools
 cimport cython
 from . import display
@@ -154,28 +156,64 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
 
 # --- devices ------------------------------
 enter_device = leave_device = None     # what `with device(…)` does; `core/base/device.pyx` supplies it
+accelerator = None                     # function: the type that a bare number means; supplied likewise
 
+# All that a program may name.  Tensors live on those that `core/base/device.pyx:register` was told of, and on "cpu" and "meta".
+DEVICE_TYPES = ("cpu", "cuda", "opencl", "meta", "mps", "xpu", "mtia", "hpu", "xla", "vulkan", "privateuseone", "ipu", "maia",
+                "rocm", "hip", "lazy", "ve", "fpga", "opengl", "ideep", "mkldnn")
+
+
+cdef enum:
+    MOST_DEVICES = 32767
+
+cdef dict spelled = {}      # names of devices that were read before -> type and index
 
 cdef class device:
     """Where a tensor's memory is: a type, such as "cpu", and an index or None.  As a context (`with device("meta"):`) it is
     where this thread makes tensors that are told no device.
+
+    Every type of PyTorch's can be named, compared and pickled; making a tensor where there is no such device is the error.
+    RuntimeError for other types and for negative indices.
+
+    >>> import flambeau
+    >>> flambeau.device("mps") == flambeau.device("mps"), flambeau.device("cuda:1").index
+    (True, 1)
     """
 
     def __init__(self, type, index=None):
         if isinstance(type, device):
             self.type, self.index = (<device>type).type, (<device>type).index
             return
-        if isinstance(type, int):
-            raise RuntimeError(f"device(): there is no accelerator, so no device number {type}")
-        name, _, number = type.partition(":")
-        if name not in ("cpu", "meta", "cuda", "opencl", "rocm"):
-            raise RuntimeError(f"device(): unknown device type '{name}'; expected one of cpu, cuda, opencl, rocm, meta")
-        if number:
-            if not number.isdigit() or index is not None:
+        found = spelled.get(type) if index is None and isinstance(type, str) else None
+        if found is not None:
+            self.type, self.index = found
+            return
+        if not isinstance(type, str):
+            if index is not None or not hasattr(type, "__index__"):
+                raise TypeError(f"device(): argument 'type' must be str, not {builtins.type(type).__name__}")
+            index = type.__index__()
+            name, separator, number = "" if index < 0 else accelerator(), "", ""
+        else:
+            name, separator, number = type.partition(":")
+            if name not in DEVICE_TYPES:
+                raise RuntimeError(f"device(): unknown device type '{name}'; expected one of {', '.join(DEVICE_TYPES)}")
+        if separator:
+            if index is not None or not (number.isdecimal() and number.isascii()) or number != str(int(number)):
                 raise RuntimeError(f"device(): invalid device string: '{type}'")
             index = int(number)
-        if index is not None and index < 0:
-            raise RuntimeError(f"device(): Device index must not be negative, got {index}")
+        if index is None and len(spelled) < 256:
+            spelled[name] = name, None
+        if index is not None:
+            if not PyLong_CheckExact(index):
+                if not hasattr(index, "__index__"):
+                    raise TypeError(f"device(): argument 'index' must be int, not {builtins.type(index).__name__}")
+                index = index.__index__()
+            if index < 0:
+                raise RuntimeError(f"device(): Device index must not be negative, got {index}")
+            if index > MOST_DEVICES:
+                raise RuntimeError(f"device(): Device index must be at most {MOST_DEVICES}, got {index}")
+            if separator and len(spelled) < 256:
+                spelled[type] = name, index
         self.type, self.index = name, index
 
     def __repr__(self):

@@ -134,7 +134,7 @@ def _draw(t: TensorBase, kernel, generator: Generator | None, *params: float) ->
     n, per_counter = t.numel(), kernel.declaration.results
     groups, rest = divmod(n, GROUP)
     counters = GROUP // per_counter
-    seed, first = _reserve(generator, (groups + (rest > 0)) * counters)
+    seed, first = _reserve(generator, (groups + (rest > 0)) * counters, t)
     key, flat = philox.pieces(seed), t.view(-1)
     if groups:
         parts = flat[: groups * GROUP].view(groups, per_counter, counters).unbind(1)
@@ -604,7 +604,7 @@ def poisson(input: TensorBase, generator: Generator | None = None) -> TensorBase
     def draw(rates):
         import numpy as np
 
-        seed, first = _reserve(generator, 1)
+        seed, first = _reserve(generator, 1, input)
         return np.random.Generator(np.random.Philox(key=seed, counter=[first, 1, 0, 0])).poisson(rates)
 
     made = computed(Result(input.shape, input.dtype), draw, to_dtype(rates, by_name["float64"]).contiguous())
