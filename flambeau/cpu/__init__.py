@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .core.base.memory import (
+from ..core.base.memory import (
     empty_cache,
     memory_stats,
     reset_peak_memory_stats,
