@@ -11,8 +11,10 @@ from ..core.base.memory import (
     set_cache_limit,
     set_memory_limit,
 )
+from . import amp
 
 __all__ = [
+    "amp",
     "current_device",
     "device_count",
     "empty_cache",

@@ -15,6 +15,7 @@ from types import SimpleNamespace, TracebackType
 from ..core.base import device as _devices
 from ..core.base.device import OutOfMemoryError
 from ..devices import cuda as _driver
+from . import amp
 from ._find import find as _find
 from ._find import index_of as _index_of
 from .memory import (
@@ -44,6 +45,7 @@ __all__ = [
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
+    "amp",
     "current_device",
     "current_stream",
     "default_stream",

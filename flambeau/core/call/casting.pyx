@@ -15,7 +15,7 @@ from ..base.tensor cimport TensorBase, late
 from ..tape.modes cimport FORWARD, autocast_on, casting, grad_enabled, set_autocast_on, set_casting
 from .copies import to_dtype
 from .function import FunctionOp
-from .operation cimport LOWER, PARTS, REFUSED, SINGLE, SINGLE_UNLESS_TOLD, WHOLE, WIDEST, Op, door
+from .operation cimport CHOSEN, LOWER, PARTS, REFUSED, SINGLE, SINGLE_UNLESS_TOLD, WHOLE, WIDEST, Op, door
 from .pointwise cimport copied
 from .watching import modes_on
 import threading
@@ -48,7 +48,7 @@ for _type, _code in dict(cpu=BF16, cuda=F16, xpu=F16, mps=F16, mtia=F16, maia=BF
     NUMBERS[_type] = len(NUMBERS)
 
 RULES = {"whole": WHOLE, "parts": PARTS, "lower": LOWER, "float32": SINGLE, "float32 unless told": SINGLE_UNLESS_TOLD,
-         "widest": WIDEST, "refused": REFUSED}
+         "widest": WIDEST, "refused": REFUSED, "chosen": CHOSEN}
 
 cdef object threads = threading.local()       # .counted, .kept
 cdef object shown_cast = FunctionOp(to_dtype, "to", owns=False)
@@ -72,7 +72,12 @@ def known(str device_type) -> bool:
 
 def is_on(str device_type) -> bool:
     """Whether autocast is on for a type of device."""
-    return (autocast_on() >> <int>NUMBERS[device_type]) & 1
+    return (autocast_on() >> <int>NUMBERS[device_type]) & 1 != 0
+
+
+def is_anywhere_on() -> bool:
+    """Whether autocast is on for any type of device."""
+    return autocast_on() != 0
 
 
 def set_on(str device_type, bint enabled) -> None:
@@ -252,6 +257,8 @@ cdef object cast(PyObject* callable, PyObject** args, size_t flagged, PyObject* 
                 break
         else:
             rule = PARTS if op.on_host == PARTS or op.elsewhere == PARTS else WHOLE
+    if rule == CHOSEN:
+        rule = RULES[(<object>choices[op.name])(number == 0, *positional(args, nargs), **by_name(args, nargs, names))]
     if rule == PARTS:
         return door.past(callable, args, flagged, names)
     set_casting(0)
@@ -285,7 +292,23 @@ cdef object with_casts(PyObject* callable, PyObject** args, Py_ssize_t nargs, Py
     return door.past(callable, room, nargs, names)
 
 
+cdef list positional(PyObject** args, Py_ssize_t nargs):
+    cdef Py_ssize_t k
+    return [<object>args[k] for k in range(nargs)]
+
+
+cdef dict by_name(PyObject** args, Py_ssize_t nargs, PyObject* names):
+    cdef Py_ssize_t k
+    return {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))}
+
+
+cdef dict choices = {}
 cdef dict refusals = {}
+
+
+def choose(Op op, choice) -> None:
+    """`choice(on_host, *args, **kwargs)` names the rule of a call."""
+    choices[op.name] = choice
 
 
 def refuse(Op op, str why) -> None:

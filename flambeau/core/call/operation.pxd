@@ -12,6 +12,7 @@ cdef enum:                    # what autocast does with an operation (core/call/
     SINGLE_UNLESS_TOLD        # computes in float32 where no dtype is given
     WIDEST                    # computes in the widest of its operands' types
     REFUSED
+    CHOSEN                    # what a function of the arguments says
 
 cdef class Op:
     """What every operation has: a name, a signature, a compiled call."""

@@ -17,6 +17,7 @@ from ...core.lib.products import addmm
 from ...core.make.create import empty, zeros
 from ...core.places.join import cat, stack
 from ...operations.neural.activations import relu
+from ...core.call.casting import is_anywhere_on
 from ...operations.neural.recurrent import gru_step, lstm_layer, lstm_step
 from .. import functional as F
 from .. import init
@@ -274,7 +275,7 @@ class RNNBase(Module):
     def _check(self, sequence: Tensor, batch: int, state: _State | None) -> _State:
         """The state to begin with, zeros if none is given, of shape (layers · directions, batch, size)."""
         weight = self.weight_ih_l0
-        if sequence.dtype != weight.dtype:
+        if sequence.dtype != weight.dtype and not is_anywhere_on():  # autocast makes them alike
             raise ValueError(
                 f"RNN input dtype ({sequence.dtype}) does not match weight dtype ({weight.dtype}). "
                 f"Convert input: input.to({weight.dtype}), or convert model: model.to({sequence.dtype})"
