@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 from .autocast_mode import (
-    _enter_autocast,
-    _exit_autocast,
+    _enter_autocast as _enter_autocast,
+)
+from .autocast_mode import (
+    _exit_autocast as _exit_autocast,
+)
+from .autocast_mode import (
     autocast,
     custom_bwd,
     custom_fwd,

@@ -42,7 +42,8 @@ ELSEWHERE = {
         binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp normalize pairwise_distance
         upsample_nearest upsample_bilinear square lp_pool1d lp_pool2d lp_pool3d masked.prod
         trapezoid cumulative_trapezoid""",
-    "float32 unless told": """prod softmax softmax_function log_softmax log_softmax_function cumsum cumprod vector_norm matrix_norm linalg_norm sum
+    "float32 unless told": """prod softmax softmax_function log_softmax log_softmax_function cumsum cumprod
+        vector_norm matrix_norm linalg_norm sum
         norm""",
     "widest": """addcdiv addcmul atan2 bilinear cross linalg_cross dot vdot grid_sample index_put
         scatter_add""",
@@ -53,7 +54,6 @@ PARTS = """multi_head_attention_forward einsum chain_matmul multi_dot cov corrco
     hstack vstack dstack column_stack block_diag combinations cartesian_prod pinverse upsample sum_to_size"""
 
 
-
 def _padding(on_host: bool, input: Any, pad: Any, mode: str = "constant", value: Any = None) -> str:
     """PyTorch's CPU list has the modes but one."""
     listed = mode == "replicate" or (mode == "reflect" and len(pad) <= 4)
@@ -61,7 +61,13 @@ def _padding(on_host: bool, input: Any, pad: Any, mode: str = "constant", value:
 
 
 def _resizing(
-    on_host: bool, input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", *_: Any, **__: Any
+    on_host: bool,
+    input: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    *_: Any,
+    **__: Any,
 ) -> str:
     """The lists for accelerators have all modes but one, which is a pooling."""
     return "whole" if on_host or mode == "area" else "float32"

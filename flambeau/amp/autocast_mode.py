@@ -117,14 +117,13 @@ class autocast:
             _open.states = [(kind, before)]
         return self
 
-    def __exit__(self, *exception: object) -> bool:
+    def __exit__(self, *exception: object) -> None:
         states = getattr(_open, "states", None)
         if not states:
             raise RuntimeError("autocast: the block was entered in another thread")
         if casting.deeper(-1) == 0:
             casting.forget()
         casting.put_back(*states.pop())
-        return False
 
     def __call__(self, func: F) -> F:
         if not callable(func):
@@ -247,9 +246,7 @@ def custom_bwd(bwd: Callable | None = None, *, device_type: str) -> Callable:
     @functools.wraps(bwd)
     def decorate_bwd(*args: Any, **kwargs: Any) -> Any:
         context = args[0]
-        with autocast(
-            device_type=device_type, enabled=context._fwd_used_autocast, dtype=context._dtype
-        ):
+        with autocast(device_type=device_type, enabled=context._fwd_used_autocast, dtype=context._dtype):
             return bwd(*args, **kwargs)
 
     return decorate_bwd

@@ -91,9 +91,7 @@ class GradScaler:
     ) -> None:
         self._device, self._enabled = device, enabled
         if device == "cuda" and enabled and not device_count("cuda"):
-            warnings.warn(
-                "GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2
-            )
+            warnings.warn("GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
             self._enabled = False
         if not self._enabled:
             return

@@ -8,13 +8,14 @@ import os
 import pickle
 import threading
 import warnings
+import weakref
 
 import numpy as np
 import pytest
+from flambeau.core.call.watching import is_watched
 
 import flambeau
 from flambeau import nn
-from flambeau.core.call.watching import is_watched
 from flambeau.nn import functional as F
 from flambeau.utils.checkpoint import checkpoint
 
@@ -95,7 +96,9 @@ def test_decorates_nothing_else(wrong):
 def test_belongs_to_the_thread():
     found = []
     with flambeau.autocast("cpu"):
-        thread = threading.Thread(target=lambda: found.append((product(), flambeau.is_autocast_enabled("cpu"))))
+        thread = threading.Thread(
+            target=lambda: found.append((product(), flambeau.is_autocast_enabled("cpu")))
+        )
         thread.start()
         thread.join()
     assert found == [(F32, False)]
@@ -135,7 +138,10 @@ def test_a_child_goes_on_as_its_parent_was():
 
 
 def test_goes_along_with_copies():
-    for block in (copy.deepcopy(flambeau.autocast("cpu")), pickle.loads(pickle.dumps(flambeau.autocast("cpu")))):
+    for block in (
+        copy.deepcopy(flambeau.autocast("cpu")),
+        pickle.loads(pickle.dumps(flambeau.autocast("cpu"))),
+    ):
         with block:
             assert product() == BF16
 
@@ -455,9 +461,6 @@ def test_nothing_is_held_after_the_block():
     gone = []
     with flambeau.autocast("cpu"):
         kept = flambeau.ones(2, 2) @ w
-        flambeau.utils  # noqa: B018
-    import weakref
-
     weakref.finalize(w, gone.append, True)
     del w, kept
     gc.collect()

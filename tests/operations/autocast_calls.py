@@ -12,9 +12,24 @@ import warnings
 from samples import CONDITIONS, SHAPES, WHOLE, values
 
 WAYS = ("s", "l", "ls", "sl")
-SHORT = {"float32": "f32", "bfloat16": "low", "float16": "low", "float64": "f64", "int64": "i64", "bool": "bool"}
+SHORT = {
+    "float32": "f32",
+    "bfloat16": "low",
+    "float16": "low",
+    "float64": "f64",
+    "int64": "i64",
+    "bool": "bool",
+}
 # What a result has nothing to do with: numbers that are drawn, what is written to, and what only moves memory.
-MISMATCH = ("same dtype", "to have the same", "same data type", "expected m1 and m2", "but got", "must match", "expected scalar type")
+MISMATCH = (
+    "same dtype",
+    "to have the same",
+    "same data type",
+    "expected m1 and m2",
+    "but got",
+    "must match",
+    "expected scalar type",
+)
 
 
 class Operands(dict):
@@ -59,7 +74,11 @@ def told(library, function, text: str, device: str, way: str, lower) -> str:
             library.set_autocast_dtype(device, lower)
             found = eval(code, {"function": function, "torch": library, "flambeau": library}, operands)
     except Exception as error:
-        return "error" if any(m in str(error) for m in MISMATCH) and len(way) == 2 else f"-{type(error).__name__}: {str(error)[:150]}"
+        return (
+            "error"
+            if any(m in str(error) for m in MISMATCH) and len(way) == 2
+            else f"-{type(error).__name__}: {str(error)[:150]}"
+        )
     finally:
         library.set_autocast_enabled(device, before[0])
         library.set_autocast_dtype(device, before[1])

@@ -15,7 +15,12 @@ import flambeau
 LINES = (Path(__file__).parent.parent / "data" / "autocast.tsv").read_text().splitlines()[1:]
 FUNCTIONS = {entry.name: entry.function for entry, _ in ALL}
 # PyTorch's list for CUDA is asked without data, where its kernels take what those of a device refuse.
-NO_KERNEL = ("Low precision dtypes not supported", "Unsupported dtype", "only supported for floating point", "not implemented for")
+NO_KERNEL = (
+    "Low precision dtypes not supported",
+    "Unsupported dtype",
+    "only supported for floating point",
+    "not implemented for",
+)
 # Calls that differ, each with the reason why it stays.
 DIFFERENT = {
     ("cpu", "linalg_vander"): "PyTorch's has no kernel for half types and refuses some ways of asking",
@@ -44,7 +49,11 @@ def test_dtypes_are_those_of_the_table(device):
         if kind != device or (kind, name) in DIFFERENT:
             continue
         for way, wanted in zip(WAYS, expected):
-            found = "-" if wanted == "-" else told(flambeau, FUNCTIONS[name], f"function({text})", place, way, lower)
+            found = (
+                "-"
+                if wanted == "-"
+                else told(flambeau, FUNCTIONS[name], f"function({text})", place, way, lower)
+            )
             asked += wanted != "-"
             if found != wanted and not any(reason in found for reason in NO_KERNEL):
                 wrong.append(f"{name}({text}), {way}: {found}, PyTorch's {wanted}")

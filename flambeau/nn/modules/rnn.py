@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..._tensor import Tensor
+from ...core.call.casting import is_anywhere_on
 from ...core.lib.products import addmm
 from ...core.make.create import empty, zeros
 from ...core.places.join import cat, stack
 from ...operations.neural.activations import relu
-from ...core.call.casting import is_anywhere_on
 from ...operations.neural.recurrent import gru_step, lstm_layer, lstm_step
 from .. import functional as F
 from .. import init

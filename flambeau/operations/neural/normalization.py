@@ -103,7 +103,10 @@ def layer_norm(
                 f"{list(given.shape)} and normalized_shape = {list(shape)}"
             )
     _alike("layer_norm", input, weight, bias)
-    if any(x is not None and x.dtype is not input.dtype for x in (weight, bias)) and input.dtype in HALF_TYPES:
+    if (
+        any(x is not None and x.dtype is not input.dtype for x in (weight, bias))
+        and input.dtype in HALF_TYPES
+    ):
         return layer_norm(input.float(), shape, weight, bias, eps).to(input.dtype)
     dims = tuple(range(input.ndim - rank, input.ndim))
     if not tape.recording(input, weight, bias) and weight is not None and bias is not None:
