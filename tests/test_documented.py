@@ -32,6 +32,7 @@ SHOWN = (
         "utils.tensorboard",
         "utils.trainer",
     ),
+    *("amp", "cpu.amp", "cuda.amp"),
     *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed"),
 )
 

@@ -137,7 +137,13 @@ class autocast:
 
 
 def autocast_decorator(autocast_instance: autocast, func: F) -> F:
-    """The function, run under that `autocast` at every call; what decorates a function decorates a method."""
+    """The function, run under that `autocast` at every call; what decorates a function decorates a method.
+
+    >>> import flambeau
+    >>> from flambeau.amp.autocast_mode import autocast_decorator
+    >>> autocast_decorator(flambeau.autocast("cpu"), flambeau.mm)(flambeau.ones(1, 1), flambeau.ones(1, 1)).dtype
+    flambeau.bfloat16
+    """
 
     @functools.wraps(func)
     def decorate_autocast(*args: Any, **kwargs: Any) -> Any:

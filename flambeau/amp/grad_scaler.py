@@ -24,7 +24,12 @@ _HINT = "This may indicate your script did not use scaler.scale(loss or outputs)
 
 
 class OptState(Enum):
-    """How far an optimiser has come in this iteration."""
+    """How far an optimiser has come in this iteration.
+
+    >>> from flambeau.amp.grad_scaler import OptState
+    >>> [state.name for state in OptState]
+    ['READY', 'UNSCALED', 'STEPPED']
+    """
 
     READY = 0
     UNSCALED = 1
