@@ -41,8 +41,13 @@ cdef extern from *:
     }
 
     /* to (16 words) = the neighbours of two rows, pair by pair */
+    typedef uint16_t flambeau_eight __attribute__((vector_size(16), aligned(2)));
     static void flambeau_zip(uint16_t* to, const uint16_t* first, const uint16_t* second) {
-        for (int j = 0; j < 16; j++) to[2 * j] = first[j], to[2 * j + 1] = second[j];
+        for (int j = 0; j < 16; j += 8) {
+            flambeau_eight a = *(flambeau_eight*)(first + j), b = *(flambeau_eight*)(second + j);
+            *(flambeau_eight*)(to + 2 * j) = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+            *(flambeau_eight*)(to + 2 * j + 8) = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+        }
     }
     """
     void flambeau_turn_words(float* to, const char* source, int64_t pairs, int64_t step) noexcept nogil
@@ -56,6 +61,7 @@ cdef enum:
     GROUP = 16                # columns that a vector holds
     GROUPS = 4                # vectors of a tile
     PANELS = 32               # tiles one below the other that a task computes
+    TOGETHER = 8              # groups, or panels, that are laid out together: whole lines of the cache are read
     DEPTH = 512               # pairs that are summed before the sums are put down: a tile's operands stay in the cache
     ADDS = 1                  # modes of a tile
     ENDS = 2
@@ -118,36 +124,52 @@ cdef void lay_group(const Halves* h, const char* b, char* room, int64_t group) n
     if columns == GROUP and h.b_row == 1 and h.k % 2 == 0:
         flambeau_turn_words(<float*>to, source, pairs, h.b_col * 2)
         return
-    if columns == GROUP and h.b_col == 1:
-        for p in range(whole):
-            flambeau_zip(to + p * 32, <const uint16_t*>source + 2 * p * h.b_row, <const uint16_t*>source + (2 * p + 1) * h.b_row)
-    else:
-        memset(to, 0, pairs * GROUP * 4)
-        for p in range(whole):
-            for j in range(columns):
-                to[p * 32 + 2 * j] = half_at(source, 2 * p * h.b_row + j * h.b_col)
-                to[p * 32 + 2 * j + 1] = half_at(source, (2 * p + 1) * h.b_row + j * h.b_col)
+    memset(to, 0, pairs * GROUP * 4)
+    for p in range(whole):
+        for j in range(columns):
+            to[p * 32 + 2 * j] = half_at(source, 2 * p * h.b_row + j * h.b_col)
+            to[p * 32 + 2 * j + 1] = half_at(source, (2 * p + 1) * h.b_row + j * h.b_col)
     if whole < pairs:
-        memset(to + whole * 32, 0, GROUP * 4)
         for j in range(columns):
             to[whole * 32 + 2 * j] = half_at(source, 2 * whole * h.b_row + j * h.b_col)
 
 
-cdef void lay_panel(const Halves* h, const char* a, char* room, int64_t panel, int64_t place) noexcept nogil:
-    """Six rows of the left operand; what is beyond it is 0."""
-    cdef int64_t pairs = (h.k + 1) // 2, whole = h.k // 2, i, p, rows = min(<int64_t>ROWS, h.m - panel * ROWS)
-    cdef uint32_t* to = <uint32_t*>(room + groups_of(h.n) * pairs * GROUP * 4 + place * pairs * ROWS * 4)
-    cdef const char* source = a + panel * ROWS * h.a_row * 2
-    cdef int64_t at
-    if rows < ROWS:
-        memset(to, 0, pairs * ROWS * 4)
-    for p in range(whole):
-        at = 2 * p * h.a_col
-        for i in range(rows):
-            to[p * ROWS + i] = half_at(source, at + i * h.a_row) | <uint32_t>half_at(source, at + h.a_col + i * h.a_row) << 16
-    if whole < pairs:
-        for i in range(rows):
-            to[whole * ROWS + i] = half_at(source, 2 * whole * h.a_col + i * h.a_row)
+cdef void zip_groups(const Halves* h, const char* b, char* room, int64_t begin, int64_t end) noexcept nogil:
+    """Whole groups of a right operand whose rows lie in one piece: row by row through all of them."""
+    cdef int64_t pairs = (h.k + 1) // 2, p, g
+    cdef uint16_t nothing[GROUP]
+    cdef const uint16_t* first
+    cdef const uint16_t* second
+    memset(nothing, 0, sizeof(nothing))
+    for p in range(pairs):
+        first = <const uint16_t*>b + 2 * p * h.b_row
+        for g in range(begin, end):
+            second = first + h.b_row + g * GROUP if 2 * p + 1 < h.k else nothing
+            flambeau_zip(<uint16_t*>(room + (g * pairs + p) * GROUP * 4), first + g * GROUP, second)
+
+
+cdef void lay_some_panels(const Halves* h, const char* a, char* room, int64_t begin, int64_t end, int64_t places) noexcept nogil:
+    """Six rows of the left operand each, from the place `places` on: pair by pair through all of them; what is beyond it is 0."""
+    cdef int64_t pairs = (h.k + 1) // 2, i, p, panel, rows
+    cdef char* laid = room + groups_of(h.n) * pairs * GROUP * 4
+    cdef const char* first
+    cdef uint32_t* to
+    for p in range(pairs):
+        for panel in range(begin, end):
+            to = <uint32_t*>(laid + ((panel - begin + places) * pairs + p) * ROWS * 4)
+            first = a + (panel * ROWS * h.a_row + 2 * p * h.a_col) * 2
+            rows = min(<int64_t>ROWS, h.m - panel * ROWS)
+            for i in range(rows, ROWS):
+                to[i] = 0
+            if 2 * p + 1 == h.k:
+                for i in range(rows):
+                    to[i] = half_at(first, i * h.a_row)
+            elif rows == ROWS and h.a_row == 1:
+                for i in range(ROWS):
+                    to[i] = half_at(first, i) | <uint32_t>half_at(first, h.a_col + i) << 16
+            else:
+                for i in range(rows):
+                    to[i] = half_at(first, i * h.a_row) | <uint32_t>half_at(first, h.a_col + i * h.a_row) << 16
 
 
 cdef struct One:              # a product that is under way
@@ -160,17 +182,26 @@ cdef struct One:              # a product that is under way
 
 cdef void lay_groups(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef One* one = <One*>context
-    cdef int64_t g
-    for g in range(begin, end):
+    cdef int64_t g = begin, whole = min(end, one.h.n // GROUP)
+    if one.h.b_col == 1 and (one.h.b_row != 1 or one.h.k % 2):
+        while g < whole:
+            zip_groups(one.h, one.b, one.room, g, min(g + TOGETHER, whole))
+            g += TOGETHER
+        g = max(begin, whole)
+    for g in range(g, end):
         lay_group(one.h, one.b, one.room, g)
 
 
 cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
     """All panels, or the last one, which is not full, where others are read as they stand."""
     cdef One* one = <One*>context
-    cdef int64_t i, last = panels_of(one.h.m) - 1
-    for i in range(begin, end):
-        lay_panel(one.h, one.a, one.room, last if in_place(one.h) else i, i)
+    cdef int64_t panels = panels_of(one.h.m)
+    if in_place(one.h):
+        lay_some_panels(one.h, one.a, one.room, panels - 1, panels, 0)
+        return
+    while begin < end:
+        lay_some_panels(one.h, one.a, one.room, begin, min(begin + TOGETHER, end), begin)
+        begin += TOGETHER
 
 
 # --- computing ------------------------------
