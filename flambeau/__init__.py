@@ -59,6 +59,22 @@ from ._foreach import functions as _foreach_functions
 
 globals().update(_foreach_functions())
 del _foreach_functions
+from . import amp
+from .amp import GradScaler, autocast
+from .amp._state import (
+    OLD as _old_autocast,
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
+    clear_autocast_cache,
+    get_autocast_dtype,
+    is_autocast_cache_enabled,
+    is_autocast_enabled,
+    set_autocast_cache_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+)
+
+globals().update(_old_autocast)
 from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils
 from . import mps, mtia, xpu
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled

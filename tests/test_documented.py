@@ -42,6 +42,8 @@ SHOWN = (
         "utils.trainer",
     ),
     *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed", "xpu"),
+    *("amp", "cpu.amp", "cuda.amp"),
+    *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed"),
 )
 
 

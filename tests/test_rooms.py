@@ -20,6 +20,7 @@ ORDER = """
     operations.signal operations.neural operations
     devices
     _operators _queries _switches version _foreach _symbolic compiler futures _typed types
+    amp
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
     multiprocessing

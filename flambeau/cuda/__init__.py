@@ -16,6 +16,7 @@ from typing import Any
 from ..core.base import device as _devices
 from ..core.base.device import OutOfMemoryError
 from ..devices import cuda as _driver
+from . import amp
 from ._find import find as _find
 from ._find import index_of as _index_of
 from ._sensors import (
@@ -80,6 +81,7 @@ __all__ = [
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
+    "amp",
     "caching_allocator_alloc",
     "caching_allocator_delete",
     "can_device_access_peer",

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from ..._tensor import Tensor
+from ...core.call.casting import is_anywhere_on
 from ...core.make.create import empty, zeros
 from ...operations.neural.sequences import EVEN, MODES, Layout, State, Weights, run_layers, step_once
 from .. import init
@@ -216,7 +217,7 @@ class RNNBase(Module):
     def _check(self, sequence: Tensor, batch: int, state: State | None) -> State:
         """The state to begin with, zeros if none is given, of shape (layers · directions, batch, size)."""
         weight = self.weight_ih_l0
-        if sequence.dtype != weight.dtype:
+        if sequence.dtype != weight.dtype and not is_anywhere_on():  # autocast makes them alike
             raise ValueError(
                 f"RNN input dtype ({sequence.dtype}) does not match weight dtype ({weight.dtype}). "
                 f"Convert input: input.to({weight.dtype}), or convert model: model.to({sequence.dtype})"

@@ -13,6 +13,8 @@ from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ...core.make.create import arange
 from ...core.views.views import atleast_1d
+from ..declare import checks
+from ..declare.half_types import HALF_TYPES
 from ..declare.host import Result, holds
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, into, named_result
@@ -26,7 +28,7 @@ from ..rows.norms import check_norm, vector_norm
 from ..rows.reductions import sum_to_size
 from . import decompositions as dec
 from . import lapack
-from .lapack import checked, computed, identity, inv, record, same_batch, solve_triangular
+from .lapack import check_square, checked, computed, identity, inv, record, same_batch, solve_triangular
 
 lstsq_result = named_result("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 triangular_solve_result = named_result("triangular_solve", "solution", "cloned_coefficient")
@@ -346,7 +348,11 @@ def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> Ten
     """A · A · … · A, n times, by repeated squaring; for negative n of the inverse, for 0 the identity."""
     if not isinstance(n, int):
         raise TypeError(f"matrix_power(): argument 'n' (position 2) must be int, not {type(n).__name__}")
-    checked("linalg.matrix_power", A)
+    if n < 0 or not isinstance(A, TensorBase) or A.dtype not in HALF_TYPES:  # products alone take half types
+        checked("linalg.matrix_power", A)
+    else:
+        checks.rank_at_least("linalg.matrix_power", "A", A, 2)
+        check_square("linalg.matrix_power", A)
     if n == 0:
         found = identity(A.shape[-1], A.detach()).expand(A.shape).clone()
         record("LinalgMatrixPower", lambda grad: (grad * 0.0,), (A,), found)
