@@ -29,6 +29,7 @@ ORDER = """
     cpu cuda opencl fft linalg masked signal special return_types testing
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator random backends __config__
+    distributions
     utils.tensorboard utils.trainer
     codegen.ahead
 """.split()
