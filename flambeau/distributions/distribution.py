@@ -14,6 +14,8 @@ from .utils import lazy_property
 
 __all__ = ["Distribution"]
 
+_SCALAR: Any = Size()
+
 
 class Distribution:
     """The base class of distributions.
@@ -51,8 +53,8 @@ class Distribution:
 
     def __init__(
         self,
-        batch_shape: Sequence[int] = Size(),
-        event_shape: Sequence[int] = Size(),
+        batch_shape: Any = _SCALAR,
+        event_shape: Any = _SCALAR,
         validate_args: bool | None = None,
     ) -> None:
         self._batch_shape = batch_shape
@@ -222,6 +224,22 @@ class Distribution:
                 " must also define a custom .expand() method."
             )
         return self.__new__(type(self)) if _instance is None else _instance
+
+    def _expanded(self, cls: type, batch_shape: Sequence[int], _instance: Any, *names: str) -> Any:
+        """What `expand` of `cls` returns where all state is these parameters, of shape `batch_shape`; absent ones stay so."""
+        new = self._get_checked_instance(cls, _instance)
+        batch_shape = Size(batch_shape)
+        given = self.__dict__
+        for name in names:
+            if name in given:
+                setattr(new, name, given[name].expand(batch_shape))
+        return self._settled(new, batch_shape)
+
+    def _settled(self, new: Any, batch_shape: Any) -> Any:
+        """The expanded instance with its shapes, and with validation as it is here; nothing is checked again."""
+        Distribution.__init__(new, batch_shape, self._event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
 
     def __repr__(self) -> str:
         shown = []
