@@ -10,4 +10,4 @@ tensor(0.5000)
 
 from .._lazily import on_first_use
 
-__getattr__, __dir__ = on_first_use(__name__, "_public")
+__getattr__, __dir__ = on_first_use(__name__, "_public", ("constraints", "transforms"))
