@@ -1,7 +1,6 @@
 """All names of `flambeau.distributions`."""
 
-from . import constraint_registry, constraints, transforms
-from ._kl_registry import kl_divergence, register_kl
+from . import constraint_registry, constraints, kl, transforms
 from .bernoulli import Bernoulli
 from .categorical import Categorical
 from .cauchy import Cauchy
@@ -16,6 +15,7 @@ from .gumbel import Gumbel
 from .half_cauchy import HalfCauchy
 from .half_normal import HalfNormal
 from .independent import Independent
+from .kl import kl_divergence, register_kl
 from .kumaraswamy import Kumaraswamy
 from .laplace import Laplace
 from .log_normal import LogNormal
@@ -67,6 +67,7 @@ __all__ = [
     "biject_to",
     "constraint_registry",
     "constraints",
+    "kl",
     "kl_divergence",
     "register_kl",
     "transform_to",
