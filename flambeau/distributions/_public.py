@@ -25,8 +25,8 @@ from .multinomial import Multinomial
 from .normal import Normal
 from .one_hot_categorical import OneHotCategorical, OneHotCategoricalStraightThrough
 from .pareto import Pareto
-from .relaxed_bernoulli import LogitRelaxedBernoulli, RelaxedBernoulli
-from .relaxed_categorical import ExpRelaxedCategorical, RelaxedOneHotCategorical
+from .relaxed_bernoulli import RelaxedBernoulli
+from .relaxed_categorical import RelaxedOneHotCategorical
 from .transformed_distribution import TransformedDistribution
 from .transforms import *  # noqa: F403
 from .transforms import __all__ as _all_transforms
@@ -39,7 +39,6 @@ __all__ = [
     "Cauchy",
     "ContinuousBernoulli",
     "Distribution",
-    "ExpRelaxedCategorical",
     "Exponential",
     "ExponentialFamily",
     "GeneralizedPareto",
@@ -52,7 +51,6 @@ __all__ = [
     "Laplace",
     "LogNormal",
     "LogisticNormal",
-    "LogitRelaxedBernoulli",
     "MixtureSameFamily",
     "Multinomial",
     "Normal",
