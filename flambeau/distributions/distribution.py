@@ -14,6 +14,8 @@ from .utils import lazy_property
 
 __all__ = ["Distribution"]
 
+_SCALAR: Any = Size()
+
 
 class Distribution:
     """The base class of distributions.
@@ -51,8 +53,8 @@ class Distribution:
 
     def __init__(
         self,
-        batch_shape: Sequence[int] = Size(),
-        event_shape: Sequence[int] = Size(),
+        batch_shape: Any = _SCALAR,
+        event_shape: Any = _SCALAR,
         validate_args: bool | None = None,
     ) -> None:
         self._batch_shape = batch_shape
@@ -185,18 +187,6 @@ class Distribution:
 
     def _validate_sample(self, value: Any) -> None:
         """ValueError where `value` is no tensor, does not broadcast against batch and event, or lies outside the support."""
-        if not isinstance(value, TensorBase):
-            raise ValueError("The value argument to log_prob must be a Tensor")
-        actual, event = value.shape, self._event_shape
-        if event and actual[len(actual) - len(event) :] != event:
-            raise ValueError(f"The right-most size of value must match event_shape: {actual} vs {event}.")
-        expected = self._batch_shape + event if event else self._batch_shape
-        if actual != expected:
-            for i, j in zip(reversed(actual), reversed(expected)):
-                if i != 1 and j != 1 and i != j:
-                    raise ValueError(
-                        f"Value is not broadcastable with batch_shape+event_shape: {actual} vs {expected}."
-                    )
         try:
             support = self.support
         except NotImplementedError:
@@ -205,15 +195,35 @@ class Distribution:
                 " distribution with `validate_args=False` to turn off validation.",
                 stacklevel=2,
             )
+            self._validate_shape(value)
             return
         if support is None:
             raise AssertionError("support is unexpectedly None")
+        self._validate_within(value, support)
+
+    def _validate_within(self, value: Any, support: Any) -> None:
+        """As `_validate_sample`, with this constraint in the support's place."""
+        self._validate_shape(value)
         if not holds_everywhere(support, value):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the support"
                 f" ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
             )
 
+    def _validate_shape(self, value: Any) -> None:
+        """ValueError where `value` is no tensor, or does not broadcast against batch and event."""
+        if not isinstance(value, TensorBase):
+            raise ValueError("The value argument to log_prob must be a Tensor")
+        actual, event = value.shape, self._event_shape
+        if event and actual[max(len(actual) - len(event), 0) :] != event:
+            raise ValueError(f"The right-most size of value must match event_shape: {actual} vs {event}.")
+        expected = self._batch_shape + event if event else self._batch_shape
+        if actual != expected:
+            for i, j in zip(reversed(actual), reversed(expected)):
+                if i != 1 and j != 1 and i != j:
+                    raise ValueError(
+                        f"Value is not broadcastable with batch_shape+event_shape: {actual} vs {expected}."
+                    )
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         """A bare instance to be filled by `expand` of `cls`; a subclass whose `__init__` differs must expand itself."""
         if _instance is None and type(self).__init__ != cls.__init__:  # type: ignore[misc]
@@ -222,6 +232,22 @@ class Distribution:
                 " must also define a custom .expand() method."
             )
         return self.__new__(type(self)) if _instance is None else _instance
+
+    def _expanded(self, cls: type, batch_shape: Sequence[int], _instance: Any, *names: str) -> Any:
+        """What `expand` of `cls` returns where all state is these parameters, of shape `batch_shape`; absent ones stay so."""
+        new = self._get_checked_instance(cls, _instance)
+        batch_shape = Size(batch_shape)
+        given = self.__dict__
+        for name in names:
+            if name in given:
+                setattr(new, name, given[name].expand(batch_shape))
+        return self._settled(new, batch_shape)
+
+    def _settled(self, new: Any, batch_shape: Any) -> Any:
+        """The expanded instance with its shapes, and with validation as it is here; nothing is checked again."""
+        Distribution.__init__(new, batch_shape, self._event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
 
     def __repr__(self) -> str:
         shown = []
