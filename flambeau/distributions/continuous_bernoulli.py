@@ -32,7 +32,9 @@ def _odds(probs: Any) -> Any:
 def _log_norm(probs: Any, low: Any, high: Any) -> Any:
     apart, p = _cut(probs, low, high)
     below = p <= 0.5
-    width = fn.where(below, fn.log1p(-2.0 * fn.where(below, p, 0.0)), fn.log(2.0 * fn.where(below, 1.0, p) - 1.0))
+    width = fn.where(
+        below, fn.log1p(-2.0 * fn.where(below, p, 0.0)), fn.log(2.0 * fn.where(below, 1.0, p) - 1.0)
+    )
     x = (probs - 0.5) * (probs - 0.5)
     near = math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x
     return fn.where(apart, fn.log(fn.absolute(_odds(p))) - width, near)
@@ -129,7 +131,9 @@ class ContinuousBernoulli(ByProbsOrLogits, ExponentialFamily):
         if probs is not None:
             (given,) = broadcast_all(probs)
             if validate_args is not None and not holds_everywhere(constraints.unit_interval, given):
-                raise ValueError(f"The parameter probs has invalid values: it must lie in [0, 1], but got {given}")
+                raise ValueError(
+                    f"The parameter probs has invalid values: it must lie in [0, 1], but got {given}"
+                )
             self.probs = self._param = clamp_probs(given)
         else:
             self._set_one_of(None, logits)

@@ -224,6 +224,7 @@ class Distribution:
                     raise ValueError(
                         f"Value is not broadcastable with batch_shape+event_shape: {actual} vs {expected}."
                     )
+
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         """A bare instance to be filled by `expand` of `cls`; a subclass whose `__init__` differs must expand itself."""
         if _instance is None and type(self).__init__ != cls.__init__:  # type: ignore[misc]

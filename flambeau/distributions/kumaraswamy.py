@@ -9,7 +9,7 @@ from typing import Any
 from ..core.base.dtypes import Size
 from ..core.make.create import empty, ones_like, zeros_like
 from . import constraints
-from ._fused import fn, fused, made_of, xlogy, xlog1py
+from ._fused import fn, fused, made_of, xlog1py, xlogy
 from .distribution import Distribution
 from .transformed_distribution import TransformedDistribution
 from .transforms import AffineTransform, PowerTransform

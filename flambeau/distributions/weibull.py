@@ -26,9 +26,7 @@ def _weibull_of_exponential(noise, scale, concentration):
 @fused
 def _weibull_log_prob(value, scale, concentration):
     z = value / scale
-    return (
-        fn.log(concentration / scale) + xlogy(concentration - 1.0, z) - fn.pow(z, concentration)
-    )
+    return fn.log(concentration / scale) + xlogy(concentration - 1.0, z) - fn.pow(z, concentration)
 
 
 @fused
