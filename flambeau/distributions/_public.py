@@ -1,7 +1,6 @@
 """All names of `flambeau.distributions`."""
 
-from . import _kl_gamma, _kl_multivariate, constraint_registry, constraints, transforms  # noqa: F401
-from ._kl_registry import kl_divergence, register_kl
+from . import constraint_registry, constraints, kl, transforms
 from .bernoulli import Bernoulli
 from .beta import Beta
 from .binomial import Binomial
@@ -23,6 +22,7 @@ from .half_cauchy import HalfCauchy
 from .half_normal import HalfNormal
 from .independent import Independent
 from .inverse_gamma import InverseGamma
+from .kl import kl_divergence, register_kl
 from .kumaraswamy import Kumaraswamy
 from .laplace import Laplace
 from .lkj_cholesky import LKJCholesky
@@ -50,53 +50,54 @@ from .wishart import Wishart
 
 __all__ = [
     "Bernoulli",
+    "Beta",
+    "Binomial",
     "Categorical",
     "Cauchy",
+    "Chi2",
     "ContinuousBernoulli",
+    "Dirichlet",
     "Distribution",
     "ExpRelaxedCategorical",
     "Exponential",
     "ExponentialFamily",
+    "FisherSnedecor",
+    "Gamma",
     "GeneralizedPareto",
     "Geometric",
     "Gumbel",
     "HalfCauchy",
     "HalfNormal",
     "Independent",
+    "InverseGamma",
     "Kumaraswamy",
+    "LKJCholesky",
     "Laplace",
     "LogNormal",
     "LogisticNormal",
     "LogitRelaxedBernoulli",
+    "LowRankMultivariateNormal",
     "MixtureSameFamily",
     "Multinomial",
+    "MultivariateNormal",
+    "NegativeBinomial",
     "Normal",
     "OneHotCategorical",
     "OneHotCategoricalStraightThrough",
     "Pareto",
+    "Poisson",
     "RelaxedBernoulli",
     "RelaxedOneHotCategorical",
+    "StudentT",
     "TransformedDistribution",
     "Uniform",
+    "VonMises",
     "Weibull",
     "Wishart",
-    "VonMises",
-    "StudentT",
-    "Poisson",
-    "NegativeBinomial",
-    "MultivariateNormal",
-    "LowRankMultivariateNormal",
-    "LKJCholesky",
-    "InverseGamma",
-    "Gamma",
-    "FisherSnedecor",
-    "Dirichlet",
-    "Chi2",
-    "Binomial",
-    "Beta",
     "biject_to",
     "constraint_registry",
     "constraints",
+    "kl",
     "kl_divergence",
     "register_kl",
     "transform_to",

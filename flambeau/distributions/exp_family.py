@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd import grad
-from ..autograd.grad_mode import enable_grad
+from ..autograd.grad_mode import enable_grad, is_grad_enabled
 from .distribution import Distribution
 from .utils import _sum_rightmost
 
@@ -38,16 +38,22 @@ class ExponentialFamily(Distribution):
         raise NotImplementedError
 
     def entropy(self) -> Any:
-        """Entropy in nats, of shape `batch_shape`: F(θ) - ⟨θ, ∇F(θ)⟩ - E[k(x)]."""
-        params, value, slopes = self._normalizer_and_slopes()
-        result = value - self._mean_carrier_measure
-        for theta, slope in zip(params, slopes):
-            result = result - _sum_rightmost(theta * slope, (theta * slope).dim() - len(self._batch_shape))
-        return result
+        """Entropy in nats, of shape `batch_shape`: F(θ) - ⟨θ, ∇F(θ)⟩ - E[k(x)], differentiable by the parameters."""
+        with enable_grad():
+            thetas, value, slopes = self._normalizer_and_slopes()
+            result = value - self._mean_carrier_measure
+            for theta, slope in zip(thetas, slopes):
+                term = theta * slope
+                result = result - _sum_rightmost(term, term.dim() - len(self._batch_shape))
+        return on_tape_of(result, self._natural_params)
 
     def _normalizer_and_slopes(self) -> tuple[list[Any], Any, tuple[Any, ...]]:
-        """θ (cut off the tape, as in PyTorch), F(θ) and ∇F(θ), the last two differentiable."""
-        with enable_grad():
-            params = [theta.detach().requires_grad_() for theta in self._natural_params]
-            value = self._log_normalizer(*params)
-            return params, value, grad(value.sum(), params, create_graph=True)
+        """θ, F(θ) and ∇F(θ), on the tape."""
+        thetas = [t if t.requires_grad else t.detach().requires_grad_() for t in self._natural_params]
+        value = self._log_normalizer(*thetas)
+        return thetas, value, grad(value.sum(), thetas, create_graph=True)
+
+
+def on_tape_of(result: Any, params: tuple[Any, ...]) -> Any:
+    """What was computed on the tape, off it unless one of these is on it, and recording is on."""
+    return result if is_grad_enabled() and any(p.requires_grad for p in params) else result.detach()

@@ -46,8 +46,8 @@ class HalfCauchy(TransformedDistribution):
     >>> import flambeau
     >>> from flambeau.distributions import HalfCauchy
     >>> half = HalfCauchy(flambeau.tensor([1.0, 2.0]))
-    >>> half.cdf(flambeau.tensor(1.0)), half.icdf(flambeau.tensor(0.5))
-    (tensor([0.5000, 0.2952]), tensor([1.0000, 2.0000]))
+    >>> half.cdf(flambeau.tensor(1.0)), half.icdf(flambeau.tensor(0.25))
+    (tensor([0.5000, 0.2952]), tensor([0.4142, 0.8284]))
     """
 
     arg_constraints = {"scale": constraints.positive}  # type: ignore[assignment]
