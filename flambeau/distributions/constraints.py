@@ -210,7 +210,9 @@ class _DependentProperty(property, _Dependent):
 
 def _all_of_last(result: Any, dims: int) -> Any:
     """Whether all of the last `dims` dimensions hold."""
-    return result.reshape((*result.shape[: result.dim() - dims], -1)).all(-1)
+    for _ in range(dims):
+        result = result.all(-1)
+    return result
 
 
 def _not_too_few(found: int, wanted: int) -> ValueError:

@@ -34,6 +34,6 @@ from .neural import (  # noqa: F401
     unpooling,
 )
 from .pointwise import arithmetic, complex_numbers, composites, copying, elementary, integers, special  # noqa: F401
-from .random import dropout, random  # noqa: F401
+from .random import dropout, random, sampled  # noqa: F401
 from .rows import histograms, masked, moments, norms, reductions, scans, softmax  # noqa: F401
 from .signal import spectral, windows  # noqa: F401
