@@ -31,6 +31,7 @@ ORDER = """
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator random quasirandom backends __config__
     utils.tensorboard utils.trainer utils.collect_env
+    distributions
     codegen.ahead
 """.split()
 

@@ -56,6 +56,6 @@ from .pointwise import (  # noqa: F401
     special,
     storage_dtypes,
 )
-from .random import dropout, random  # noqa: F401
+from .random import dropout, random, sampled  # noqa: F401
 from .rows import histograms, masked, moments, norms, reductions, scans, softmax  # noqa: F401
 from .signal import spectral, windows  # noqa: F401

@@ -25,7 +25,7 @@ from ...core.make.random import Generator, _reserve
 from ...core.tape.contexts import unrecorded
 from ...core.views.views import view_as_real
 from ..declare import checks
-from ..declare.host import Result, computed, holds
+from ..declare.host import holds
 from ..declare.pointwise import Pointwise
 from ..declare.registry import library, register
 from ..moving.searching import searchsorted
@@ -585,31 +585,6 @@ def bernoulli(input: TensorBase, p: float | None = None, *, generator: Generator
         return out.resize_(made.shape).copy_(made)
     if tape.recording(input):
         tape.record("BernoulliBackward0", lambda g: g * 0.0, (input,), made)
-    return made
-
-
-@library("random", "poisson", differentiable=False)
-def poisson(input: TensorBase, generator: Generator | None = None) -> TensorBase:
-    """Poisson numbers with the rates that `input` gives; RuntimeError where one is negative.  The gradient is 0.
-
-    Rates below 10 count exponential intervals (Knuth, TAOCP 2, 3.4.1); larger ones are drawn by rejection (Hörmann, "The
-    transformed rejection method for generating Poisson random variables", 1993), as NumPy has it, from a stream that the
-    generator seeds.
-    """
-    _floating(input, "poisson")
-    rates = input.detach()
-    if not holds(rates >= 0):
-        raise RuntimeError("poisson(): invalid Poisson rate, expected rate to be non-negative")
-
-    def draw(rates):
-        import numpy as np
-
-        seed, first = _reserve(generator, 1, input)
-        return np.random.Generator(np.random.Philox(key=seed, counter=[first, 1, 0, 0])).poisson(rates)
-
-    made = computed(Result(input.shape, input.dtype), draw, to_dtype(rates, by_name["float64"]).contiguous())
-    if tape.recording(input):
-        tape.record("PoissonBackward0", lambda g: g * 0.0, (input,), made)
     return made
 
 
