@@ -81,9 +81,9 @@ def _add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     if input.layout is not other.layout:
         raise mixed("add", input, other)
     a, b = values_of(input), values_of(other) if alpha == 1 else values_of(other) * alpha
+    if input._pattern.same(other._pattern):
+        return sparse(input._pattern, a + b)
     if type(input._pattern) is not Coordinates:
-        if input._pattern is other._pattern:
-            return sparse(input._pattern, a + b)
         if input._pattern.block != other._pattern.block:
             raise RuntimeError(
                 f"add(): blocks of {input._pattern.block} and {other._pattern.block} do not go together"
@@ -95,7 +95,8 @@ def _add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
             f"add(): expected sparse tensors of the same sparse_dim, got {input.sparse_dim()} and {other.sparse_dim()}"
         )
     pattern = Coordinates(_cat([input._pattern.at, other._pattern.at], 1), input.shape, False)
-    return sparse(pattern, _cat([a, b]))
+    both = sparse(pattern, _cat([a, b]))
+    return coalesce(both) if input._pattern.coalesced and other._pattern.coalesced else both
 
 
 def _onto(dense: TensorBase, x: SparseTensor, alpha: Any) -> TensorBase:
@@ -127,7 +128,7 @@ def _add_(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         found = _add(input, other, alpha=alpha)
         if not isinstance(found, SparseTensor):
             return found
-        return input._become(_kept(found, input))
+        return input._become(_kept(found, input), "add_")
     return _add_into(input, other, alpha)
 
 
@@ -157,7 +158,7 @@ def _mul(input: Any, other: Any) -> Any:
     if input.layout is not other.layout:
         raise mixed("mul", input, other)
     if type(input._pattern) is not Coordinates:
-        if input._pattern is other._pattern:
+        if input._pattern.same(other._pattern):
             return sparse(input._pattern, values_of(input) * values_of(other))
         both = _mul(to_coordinates(input), to_coordinates(other))
         return to_compressed(both, input.layout, input._pattern.block or None)
@@ -167,7 +168,7 @@ def _mul(input: Any, other: Any) -> Any:
         )
     a, b = coalesce(input), coalesce(other)
     kind = promote_types(a.dtype, b.dtype)
-    if a._pattern is b._pattern:
+    if a._pattern.same(b._pattern):
         return sparse(a._pattern, values_of(a) * values_of(b))
     if not a._nnz() or not b._nnz():
         none = values_of(a)[:0].to(kind)
@@ -194,7 +195,7 @@ def _spread(name: str, dense: TensorBase, x: SparseTensor) -> TensorBase:
 def _mul_(input: Any, other: Any) -> Any:
     if not isinstance(input, SparseTensor):
         raise _dense_with("mul_", input, other)
-    return input._become(_kept(_mul(input, other), input))
+    return input._become(_kept(_mul(input, other), input), "mul_")
 
 
 def _kept(found: SparseTensor, into: SparseTensor) -> SparseTensor:
@@ -222,7 +223,7 @@ def _div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
 def _div_(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     if not isinstance(input, SparseTensor):
         raise _dense_with("div_", input, other)
-    return input._become(_kept(_div(input, other, rounding_mode=rounding_mode), input))
+    return input._become(_kept(_div(input, other, rounding_mode=rounding_mode), input), "div_")
 
 
 @answers("floor_divide")

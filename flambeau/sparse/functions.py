@@ -15,6 +15,7 @@ from .exchange import to_scipy
 from .patterns import COMPRESSED, Coordinates
 from .products import _matrix, by_dense, by_sparse, inner
 from .tensors import SparseTensor, sparse, values_of
+from .unary import once
 
 _operations = published("")
 _stack, _cat = _operations["stack"], _operations["cat"]
@@ -258,7 +259,7 @@ def as_sparse_gradcheck(gradcheck: Any) -> Any:
         def of_values(*values: Any) -> Any:
             found = func(*(v if p is None else sparse(p, v) for v, p in zip(values, patterns)))
             several = found if isinstance(found, (tuple, list)) else (found,)
-            dense = tuple(values_of(y) if isinstance(y, SparseTensor) else y for y in several)
+            dense = tuple(values_of(once(y)) if isinstance(y, SparseTensor) else y for y in several)
             return dense if isinstance(found, (tuple, list)) else dense[0]
 
         return gradcheck(of_values, tuple(flat), **options)

@@ -94,7 +94,7 @@ def _resized(x: SparseTensor, other: SparseTensor) -> SparseTensor:
     if x.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     x._take(other)
-    return x._become(other)
+    return x._become(other, "sparse_resize_")
 
 
 def resize_as_sparse_(self: SparseTensor, the_template: SparseTensor) -> SparseTensor:

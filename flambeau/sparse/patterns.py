@@ -33,6 +33,10 @@ def on_host(function: Callable[..., tuple], first: TensorBase, *rest: Any) -> tu
     return tuple(x.to(first.device) if isinstance(x, TensorBase) else x for x in found)
 
 
+def _equal(a: TensorBase, b: TensorBase) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and not a.is_meta and bool((a == b).all())
+
+
 class Rows:
     """A matrix's places, listed row by row: row i has the columns `columns[starts[i]:starts[i + 1]]`, in any order.
 
@@ -80,6 +84,10 @@ class Pattern:
         """Goes up with every write to the indices."""
         raise NotImplementedError
 
+    def same(self, other: Pattern) -> bool:
+        """Whether the other lists the same places in the same order; tells so of sorted coordinates and compressed ones alone."""
+        return self is other
+
     def kept(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` returned when the indices were what they are."""
         now = self.version()
@@ -110,6 +118,12 @@ class Coordinates(Pattern):
     def parts(self) -> tuple[TensorBase, ...]:
         """The tensors that it is made of."""
         return (self.at,)
+
+    def same(self, other: Pattern) -> bool:
+        if self is other:
+            return True
+        both = type(other) is Coordinates and self.coalesced and other.coalesced
+        return both and self.size == other.size and _equal(self.at, other.at)
 
     @property
     def sparse_dim(self) -> int:
@@ -221,6 +235,14 @@ class Compressed(Pattern):
     def parts(self) -> tuple[TensorBase, ...]:
         """The tensors that it is made of."""
         return self.starts, self.places
+
+    def same(self, other: Pattern) -> bool:
+        if self is other:
+            return True
+        alike = type(other) is Compressed and self.layout is other.layout and self.size == other.size
+        if not alike or self.block != other.block:  # type: ignore[attr-defined]
+            return False
+        return all(_equal(a, b) for a, b in zip(self.parts(), other.parts()))  # type: ignore[attr-defined]
 
     @property
     def batch(self) -> int:

@@ -243,7 +243,7 @@ def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -
 @answers("addmm_")
 def _addmm_(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     found = _addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-    return input._become(found) if isinstance(input, SparseTensor) else input.copy_(found)
+    return input._become(found, "addmm_") if isinstance(input, SparseTensor) else input.copy_(found)
 
 
 @answers("addmv")

@@ -103,7 +103,7 @@ def _transpose_(input: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
     found = _transpose(input, dim0, dim1)
     if found.shape != input.shape:
         raise refusal("transpose_", (input,))
-    return input._become(found)
+    return input._become(found, "transpose_")
 
 
 # --- parts ------------------------------

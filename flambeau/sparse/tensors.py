@@ -243,12 +243,14 @@ class SparseTensor(Tensor):
         """Other values at the same places."""
         return sparse(self._pattern, values)
 
-    def _become(self, other: SparseTensor) -> SparseTensor:
-        """Write in place: the places and values of another, and its history."""
+    def _become(self, other: SparseTensor, who: str) -> SparseTensor:
+        """Write in place, as the operation of that name: the places and values of another, and its history."""
+        tape._check_in_place(self, who)
         if other._held.dtype != self.dtype:
             raise RuntimeError(
                 f"result type {other.dtype} can't be cast to the desired output type {self.dtype}"
             )
+        tape.count_write(self)
         if tape.recording(self) or tape.recording(other):
             tape.record("CopyBackwards", _handed_on, (other,), self, (), (), self)
         self._pattern, self._held = other._pattern, other._held
@@ -374,3 +376,9 @@ def tiles(x: TensorBase, pattern: Compressed) -> TensorBase:
     rows, columns = pattern.grid()
     apart = x.reshape([*x.shape[:n], rows, high, columns, wide, *x.shape[n + 2 :]])
     return apart.transpose(n + 1, n + 2)
+
+
+@answers("derivative")
+def _derivative(label: str, formula: Answer, *arguments: Any) -> Any:
+    """What a node computes from gradients: its formula, which knows of sparse ones, or calls operations that do."""
+    return formula(*arguments)

@@ -63,7 +63,7 @@ def _of_values(name: str, linear: bool) -> Answer:
     return answer
 
 
-def in_place(answer: Answer) -> Answer:
+def in_place(name: str, answer: Answer) -> Answer:
     """The same written into the first argument.
 
     >>> import flambeau
@@ -71,13 +71,13 @@ def in_place(answer: Answer) -> Answer:
     >>> x.neg_() is x
     True
     """
-    return lambda input, *args, **kwargs: input._become(answer(input, *args, **kwargs))
+    return lambda input, *args, **kwargs: input._become(answer(input, *args, **kwargs), name)
 
 
 for _name in (*LINEAR, *ZERO_PRESERVING):
     _answer = _of_values(_name, _name in LINEAR)
     answers(_name)(_answer)
-    answers(_name + "_")(in_place(_answer))
+    answers(_name + "_")(in_place(_name + "_", _answer))
 
 
 @answers("pow")
@@ -94,7 +94,7 @@ def _pow(input: SparseTensor, exponent: Any) -> SparseTensor:
     return sparse(x._pattern, values_of(x) ** exponent)
 
 
-answers("pow_")(in_place(_pow))
+answers("pow_")(in_place("pow_", _pow))
 answers("cube")(lambda input: _pow(input, 3))
 
 
@@ -142,7 +142,7 @@ def _detach(input: SparseTensor) -> SparseTensor:
 
 @answers("zero_")
 def _zero_(input: SparseTensor) -> SparseTensor:
-    return input._become(nothing_like(input))
+    return input._become(nothing_like(input), "zero_")
 
 
 @answers("copy_")
@@ -156,7 +156,7 @@ def _copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
             f"copy_(): expected tensors of the same size where one is sparse, got {tuple(input.shape)} and "
             f"{tuple(src.shape)}"
         )
-    return input._become(src.clone().to(input.dtype))
+    return input._become(src.clone().to(input.dtype), "copy_")
 
 
 def _like(name: str) -> Answer:

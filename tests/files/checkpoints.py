@@ -130,7 +130,12 @@ def same(a: Any, b: Any, place: str = "obj") -> None:
     elif getattr(a, "is_sparse", False):
         parts = [[x._indices(), x._values(), tuple(x.shape), x.is_coalesced(), x.dtype] for x in (a, b)]
         same(*parts, place)
-    elif str(getattr(a, "layout", "")).rpartition(".")[2] in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
+    elif str(getattr(a, "layout", "")).rpartition(".")[2] in (
+        "sparse_csr",
+        "sparse_csc",
+        "sparse_bsr",
+        "sparse_bsc",
+    ):
         names = "crow_indices", "col_indices"
         if str(a.layout)[-3:] in ("csc", "bsc"):
             names = "ccol_indices", "row_indices"

@@ -344,12 +344,18 @@ def test_sparse_tensors_outside_their_size_are_refused(place):
     entries[0] = ("data/0", struct.pack("<2q", 1, place))
     refused(text, entries=entries)
     refused(
-        text.replace(b"torch.sparse_coo", b"torch.sparse_xyz"), "the layout 'torch.sparse_xyz'", entries=entries
+        text.replace(b"torch.sparse_coo", b"torch.sparse_xyz"),
+        "the layout 'torch.sparse_xyz'",
+        entries=entries,
     )
-    refused(text.replace(b"torch.sparse_coo", b"torch.sparse_csr"), "a sparse tensor is made of", entries=entries)
+    refused(
+        text.replace(b"torch.sparse_coo", b"torch.sparse_csr"), "a sparse tensor is made of", entries=entries
+    )
 
 
-@pytest.mark.parametrize("which, numbers", [(0, (0, 3, 2)), (0, (0, -1, 2)), (1, (0, 7)), (1, (-1, 0)), (1, (2**62, 0))])
+@pytest.mark.parametrize(
+    "which, numbers", [(0, (0, 3, 2)), (0, (0, -1, 2)), (1, (0, 7)), (1, (-1, 0)), (1, (2**62, 0))]
+)
 def test_compressed_sparse_tensors_outside_their_size_are_refused(which, numbers):
     x = flambeau.sparse_csr_tensor([0, 1, 2], [1, 0], [1.0, 2.0], (2, 2))
     with zipfile.ZipFile(io.BytesIO(saved(x))) as old:

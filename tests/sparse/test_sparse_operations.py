@@ -5,7 +5,18 @@ import re
 import numpy as np
 import pytest
 from flambeau.sparse.methods import ANSWERS
-from sparse_samples import BLOCKED, COMPRESSED, COO, CSC, CSR, LAYOUTS, array, coordinates, dense_array, sample
+from sparse_samples import (
+    BLOCKED,
+    COMPRESSED,
+    COO,
+    CSC,
+    CSR,
+    LAYOUTS,
+    array,
+    coordinates,
+    dense_array,
+    sample,
+)
 
 import flambeau
 from flambeau.nn import functional as F
@@ -109,7 +120,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("name, layout, call", CASES, ids=[f"{n}-{str(x).split('_')[-1]}" for n, x, _ in CASES])
+@pytest.mark.parametrize(
+    "name, layout, call", CASES, ids=[f"{n}-{str(x).split('_')[-1]}" for n, x, _ in CASES]
+)
 def test_beside_dense(name, layout, call):
     x = sample(layout)
     found, expected = call(x), call(flambeau.tensor(array(x)))
@@ -117,7 +130,9 @@ def test_beside_dense(name, layout, call):
     assert np.allclose(array(found), expected.numpy(), rtol=1e-12)
 
 
-ELEMENTS = [n for n in (*unary.LINEAR, *unary.ZERO_PRESERVING) if n not in ("imag", "erfinv", "asin", "sqrt", "log1p")]
+ELEMENTS = [
+    n for n in (*unary.LINEAR, *unary.ZERO_PRESERVING) if n not in ("imag", "erfinv", "asin", "sqrt", "log1p")
+]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
@@ -186,7 +201,21 @@ def test_layouts_that_do_not_go_together_are_both_named():
                     sample(a).mm(sample(b, (6, 4)))
 
 
-REFUSED = ["exp", "cos", "cumsum", "argmax", "sort", "flip", "reshape", "view", "tolist", "numpy", "eq", "mean", "max"]
+REFUSED = [
+    "exp",
+    "cos",
+    "cumsum",
+    "argmax",
+    "sort",
+    "flip",
+    "reshape",
+    "view",
+    "tolist",
+    "numpy",
+    "eq",
+    "mean",
+    "max",
+]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
@@ -198,7 +227,12 @@ def test_refusals_name_operation_layout_and_what_to_do(name, layout):
 
 @pytest.mark.parametrize("layout", COMPRESSED, ids=str)
 def test_operations_of_coordinates_alone(layout):
-    for call in (lambda x: x.unsqueeze(0), lambda x: x.narrow(0, 0, 1), lambda x: flambeau.stack([x, x]), lambda x: x[0:2]):
+    for call in (
+        lambda x: x.unsqueeze(0),
+        lambda x: x.narrow(0, 0, 1),
+        lambda x: flambeau.stack([x, x]),
+        lambda x: x[0:2],
+    ):
         with pytest.raises(NotImplementedError, match=str(layout)):
             call(sample(layout))
     with pytest.raises(RuntimeError, match="coordinate"):
@@ -250,7 +284,10 @@ def test_dense_dimensions(sparse_dim):
         (x * flambeau.tensor(a), a * a),
         (x * x.coalesce(), a * a),
         (x.index_select(3, flambeau.tensor([4, 0])), a[..., [4, 0]]),
-        (x.sparse_mask(coordinates(shape, n, seed=3)), np.where(array(pattern_of(coordinates(shape, n, seed=3))), a, 0)),
+        (
+            x.sparse_mask(coordinates(shape, n, seed=3)),
+            np.where(array(pattern_of(coordinates(shape, n, seed=3))), a, 0),
+        ),
     ):
         assert np.allclose(array(found), expected)
 
@@ -292,7 +329,9 @@ def test_dense_dimensions_and_batches_of_compressed_layouts(layout):
 
 
 # --- along a dimension ------------------------------
-@pytest.mark.parametrize("shape, sparse_dim", [((4, 6), 2), ((3, 4, 5), 3), ((3, 4, 5), 2), ((5,), 1), ((0, 3), 2)])
+@pytest.mark.parametrize(
+    "shape, sparse_dim", [((4, 6), 2), ((3, 4, 5), 3), ((3, 4, 5), 2), ((5,), 1), ((0, 3), 2)]
+)
 def test_softmax_of_what_is_listed(shape, sparse_dim):
     x = coordinates(shape, sparse_dim).coalesce()
     listed = np.broadcast_to(array(pattern_of(x)) != 0, shape)
@@ -340,7 +379,9 @@ def test_products_of_their_own():
     square = array(sample(COO, (4, 4))) + 9 * np.eye(4)
     matrix = flambeau.tensor(square).to_sparse_csr()
     for right in (ADDEND, ADDEND[:, 0]):
-        assert np.allclose(flambeau.sparse.spsolve(matrix, right).numpy(), np.linalg.solve(square, right.numpy()))
+        assert np.allclose(
+            flambeau.sparse.spsolve(matrix, right).numpy(), np.linalg.solve(square, right.numpy())
+        )
     with pytest.raises(RuntimeError, match="singular"):
         flambeau.sparse.spsolve(flambeau.tensor([[1.0, 0.0], [0.0, 0.0]]).to_sparse_csr(), flambeau.ones(2))
 
@@ -362,14 +403,23 @@ def test_diagonals():
         flambeau.sparse.spdiags(flambeau.ones(3, 2), flambeau.tensor([1, 0]), (2, 2))
 
 
-@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "int32", "int64", "complex64", "complex128"])
+@pytest.mark.parametrize(
+    "kind", ["float16", "bfloat16", "float32", "int32", "int64", "complex64", "complex128"]
+)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_dtypes(kind, layout):
     dtype = getattr(flambeau, kind)
     x, right = sample(layout).to(dtype), RIGHT.to(dtype)
     a, b = array(x.to(flambeau.complex128)), RIGHT.numpy()
-    for found, expected in ((x @ right, a @ b), (x @ right[:, 0], a @ b[:, 0]), (x + x, 2 * a), (x.sum(), a.sum())):
-        assert np.allclose(array(found.to(flambeau.complex128)), expected, rtol=1e-2 if "16" in kind else 1e-6)
+    for found, expected in (
+        (x @ right, a @ b),
+        (x @ right[:, 0], a @ b[:, 0]),
+        (x + x, 2 * a),
+        (x.sum(), a.sum()),
+    ):
+        assert np.allclose(
+            array(found.to(flambeau.complex128)), expected, rtol=1e-2 if "16" in kind else 1e-6
+        )
 
 
 def test_any_number_of_threads_gives_the_same_bits():
