@@ -19,7 +19,8 @@ _COO = (formats.sparse_coo,)
 def sparse_mask(self: TensorBase, mask: SparseTensor) -> SparseTensor:
     """The elements of a tensor, dense or sparse, at the places that a sparse one lists; its gradient is zero elsewhere.
 
-    The result lists each place once.  A sparse tensor gives zeros where it lists nothing.  RuntimeError for a mask that is not sparse or of another size.
+    The result lists each place once.
+    A sparse tensor gives zeros where it lists nothing.  RuntimeError for a mask that is not sparse or of another size.
 
     >>> import flambeau
     >>> flambeau.ones(2, 2).sparse_mask(flambeau.eye(2).to_sparse()).to_dense()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from ..core.base.tensor import TensorBase
 from .conversion import coalesce, to_compressed, to_coordinates
 from .patterns import Coordinates

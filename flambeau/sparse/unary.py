@@ -104,7 +104,7 @@ def _moved(name: str) -> Answer:
 
     def answer(input: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(input, SparseTensor):  # another tensor is to be as a sparse one is
-            return input.to(dtype=args[0].dtype, device=args[0].device, *args[1:], **kwargs)
+            return input.to(args[0].device, args[0].dtype, *args[1:], **kwargs)
         args = tuple(
             zeros((), dtype=a.dtype, device=a.device) if isinstance(a, SparseTensor) else a for a in args
         )
@@ -181,6 +181,11 @@ def _zeros_like(input: SparseTensor, **options: Any) -> Any:
         return zeros(input.shape, dtype=options.pop("dtype", None) or input.dtype, device=input.device)
     found = nothing_like(input).detach().to(**{k: v for k, v in options.items() if v is not None})
     return found.requires_grad_() if requires_grad else found
+
+
+@answers("as_tensor")
+def _as_tensor(data: SparseTensor, dtype: Any = None, device: Any = None) -> SparseTensor:
+    return data.to(device=device or data.device, dtype=dtype or data.dtype)
 
 
 @answers("is_same_size")

@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 import pytest
-from flambeau.sparse.methods import ANSWERS
 from sparse_samples import (
     BLOCKED,
     COMPRESSED,
@@ -21,6 +20,7 @@ from sparse_samples import (
 import flambeau
 from flambeau.nn import functional as F
 from flambeau.sparse import probabilities, unary
+from flambeau.sparse.methods import ANSWERS
 
 RIGHT = flambeau.tensor(dense_array((6, 5), 3, 0.9))
 LEFT = flambeau.tensor(dense_array((3, 4), 4, 0.9))
