@@ -30,7 +30,11 @@ from .core.base.formats import (
     legacy_contiguous_format,
     memory_format,
     preserve_format,
+    sparse_bsc,
+    sparse_bsr,
     sparse_coo,
+    sparse_csc,
+    sparse_csr,
     strided,
 )
 from math import e, inf, nan, pi
@@ -92,9 +96,25 @@ vars(cuda).update(_typed.CUDA_CLASSES)
 Tensor.new = _typed.new
 
 from . import sparse
-from .sparse import sparse_coo_tensor
+from .sparse import (
+    hspmm,
+    native_norm,
+    resize_as_sparse_,
+    smm,
+    sparse_bsc_tensor,
+    sparse_bsr_tensor,
+    sparse_compressed_tensor,
+    sparse_coo_tensor,
+    sparse_csc_tensor,
+    sparse_csr_tensor,
+    sspaddmm,
+)
 
-Tensor.to_dense, Tensor.to_sparse = sparse.to_dense, sparse.to_sparse
+for _name, _function in sparse.METHODS.items():
+    setattr(Tensor, _name, _function)
+globals().update(sparse.COPIES)
+dsmm = hsmm = spmm = globals()["mm"]
+saddmm = globals()["addmm"]
 
 from . import _C, func, nn, optim, overrides, return_types, types
 from ._printing import set_printoptions

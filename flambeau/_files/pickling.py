@@ -112,8 +112,11 @@ def _reduced(t: Any, storages: Storages) -> tuple | None:
             *_parts(t, Tensor, storages),
             {"persistent": t.persistent, "_is_buffer": True},
         )
-    if t.layout is formats.sparse_coo:
-        parts = (t._indices(), t._values(), t.shape, t.is_coalesced())
+    if t.layout is not formats.strided:
+        if t.layout is formats.sparse_coo:
+            parts = (t._indices(), t._values(), t.shape, t.is_coalesced())
+        else:
+            parts = (*t._pattern.parts(), t._values(), t.shape)
         return rebuilding._rebuild_sparse_tensor, (t.layout, parts)
     if kind.__reduce_ex__ is Tensor.__reduce_ex__:
         return rebuilding._rebuild_from_type_v2, (*_parts(t, kind, storages), state)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from .._tensor import Tensor
 from ..core.base import dtypes
 from ..core.base.dtypes import dtype
+from ..core.base.formats import sparse_coo, strided
 from ..core.make.literal import as_tensor
 from ..operations.pointwise.arithmetic import isclose
 
@@ -232,6 +233,9 @@ def _compare_tensors(actual: Tensor, expected: Tensor, options: _Options) -> Non
         same("stride()", actual.stride(), expected.stride())
     if actual.device.type == "meta" or expected.device.type == "meta":
         return  # nothing but what was compared
+    if actual.layout is not strided or expected.layout is not strided:
+        _compare_sparse(actual.detach(), expected.detach(), options)
+        return
     rtol, atol = _tolerances(options, actual.dtype, expected.dtype)
     actual, expected = actual.detach(), expected.detach()
     if actual.device != expected.device:
@@ -247,6 +251,26 @@ def _compare_tensors(actual: Tensor, expected: Tensor, options: _Options) -> Non
     close = isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=options.equal_nan)
     if not close.all():
         raise _Mismatch(_tensors_differ(actual, expected, close, rtol, atol))
+
+
+def _compare_sparse(actual: Tensor, expected: Tensor, options: _Options) -> None:
+    """What is listed, where both are of one layout, sorted; else as dense tensors."""
+    if actual.layout is not expected.layout:
+        _compare_tensors(actual.to_dense(), expected.to_dense(), options)
+        return
+    if actual.layout is sparse_coo:
+        actual, expected = actual.coalesce(), expected.coalesce()
+    kind = str(actual.layout).rpartition(".")[2]
+    if actual._nnz() != expected._nnz():
+        raise _Mismatch(
+            f"The number of specified values in {kind} tensors does not match: {actual._nnz()} != {expected._nnz()}"
+        )
+    for a, b in zip(actual._pattern.parts(), expected._pattern.parts()):
+        try:
+            _compare_tensors(a, b, options._replace(rtol=0.0, atol=0.0, check_dtype=False))
+        except _Mismatch as found:
+            raise _Mismatch(f"The indices of {kind} tensors do not match: {found}") from None
+    _compare_tensors(actual._values(), expected._values(), options)
 
 
 def _tensors_differ(actual: Tensor, expected: Tensor, close: Tensor, rtol: float, atol: float) -> str:
