@@ -24,6 +24,7 @@ from .core.base.formats import (
     channels_last,
     channels_last_3d,
     contiguous_format,
+    jagged,
     layout,
     memory_format,
     preserve_format,
@@ -65,7 +66,7 @@ from .sparse import sparse_coo_tensor
 
 Tensor.to_dense, Tensor.to_sparse = sparse.to_dense, sparse.to_sparse
 
-from . import _C, func, nn, optim, overrides, return_types
+from . import _C, func, nested, nn, optim, overrides, return_types
 from ._printing import set_printoptions
 from ._files import load, save
 from ._switches import (

@@ -19,6 +19,7 @@ ORDER = """
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
+    _composed
     _operators _queries _switches version _foreach
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
@@ -26,7 +27,7 @@ ORDER = """
     sparse
     nn.attention
     _printing overrides _C
-    cpu cuda opencl fft linalg masked signal special return_types testing
+    cpu cuda opencl fft linalg masked nested signal special return_types testing
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator random backends __config__
     utils.tensorboard utils.trainer

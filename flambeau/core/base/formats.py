@@ -36,11 +36,12 @@ class layout(Enum):
     """How elements are stored.
 
     `strided`: at places that are sums of indices times strides.  `sparse_coo`: those that are not zero, in a list, with
-    another of their indices.
+    another of their indices.  `jagged`: sequences of different lengths one after another (see `flambeau.nested`).
     """
 
     strided = 1
     sparse_coo = 2
+    jagged = 7
 
     def __repr__(self) -> str:
         return display.public(self.name)
@@ -57,3 +58,4 @@ channels_last = memory_format.channels_last
 channels_last_3d = memory_format.channels_last_3d
 strided = layout.strided
 sparse_coo = layout.sparse_coo
+jagged = layout.jagged
