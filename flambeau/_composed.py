@@ -108,8 +108,6 @@ class Composed(Tensor):
         """Add gradients to leaves, from a gradient of the same structure; see `Tensor.backward`."""
         if isinstance(gradient, Composed):
             gradient = gradient._elements
-        elif gradient is None:
-            raise RuntimeError("grad can be implicitly created only for scalar outputs")
         self._elements.backward(gradient, *args, **kwargs)
 
     def register_hook(self, hook: Callable) -> Any:

@@ -104,7 +104,8 @@ class NestedSize(Size):
 class Raggedness:
     """Offsets and lengths of sequences in one dimension, checked, with what operations ask of them.
 
-    `starts` and `lengths` are lists of ints, `end` is the first place after all sequences.  On `meta` there are no numbers, and all sequences count as empty.
+    `starts` and `sizes` are lists of ints, `end` is the first place after all sequences.  On `meta` there are no numbers, and all
+    sequences count as empty.
 
     >>> import flambeau
     >>> from flambeau.nested.raggedness import raggedness
