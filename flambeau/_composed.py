@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from ._tensor import Tensor
+from .core.call.pointwise import PointwiseOp
 from .operations.declare.registry import REGISTRY
 
 OTHER_SPELLINGS = {
@@ -61,6 +62,8 @@ class Composed(Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         answer = cls.answers.get(func.__name__)
         if answer is None:
+            if isinstance(func, PointwiseOp) and kwargs and "out" in kwargs:
+                return _step(func, args, kwargs)
             raise cls._refusal(func.__name__)
         if not kwargs:
             return answer(func, *args)
@@ -197,6 +200,18 @@ class Composed(Tensor):
         if id(self) not in memo:
             memo[id(self)] = self._with(self._elements.__deepcopy__(memo))
         return memo[id(self)]
+
+
+def _step(func: Any, args: tuple, kwargs: dict) -> Any:
+    """An optimiser's step, which no list of operations has: parameter, gradient and state have one structure."""
+
+    def inner(x: Any) -> Any:
+        if isinstance(x, (tuple, list)):
+            return type(x)(inner(y) for y in x)
+        return x._elements if isinstance(x, Composed) else x
+
+    func(*inner(args), **{name: inner(x) for name, x in kwargs.items()})
+    return kwargs["out"]
 
 
 def _asked(name: str) -> property:
