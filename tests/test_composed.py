@@ -64,7 +64,9 @@ def test_every_operation_answers_or_refuses_by_name(make):
             if entry.kind == "masked":
                 continue  # told apart by what they are, not by name: test_functions_of_masked_tensors
             refused += 1
-            with pytest.raises(NotImplementedError, match=rf"^{op.__name__}\(\): not available for (nested|masked) tensors"):
+            with pytest.raises(
+                NotImplementedError, match=rf"^{op.__name__}\(\): not available for (nested|masked) tensors"
+            ):
                 op(x)
     assert refused > 300
 
@@ -122,7 +124,11 @@ def test_the_tape_s_side(make):
 def test_copies(make):
     x = make(requires_grad=True)
     for y in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
-        assert type(y) is type(x) and y.requires_grad and repr(y.detach()).count("(") == repr(x.detach()).count("(")
+        assert (
+            type(y) is type(x)
+            and y.requires_grad
+            and repr(y.detach()).count("(") == repr(x.detach()).count("(")
+        )
         assert y.tolist() == x.tolist()
         with flambeau.no_grad():
             y.mul_(2)
@@ -198,9 +204,15 @@ def test_elementwise_operations_are_those_of_the_elements(entry):
     data[1:6] = numbers
     there = ~data.isnan()
     x = masked_tensor(data, there, requires_grad=True)
-    y = flambeau.nested.nested_tensor_from_jagged(numbers.clone().requires_grad_(), flambeau.tensor([0, 2, 2, 5]))
+    y = flambeau.nested.nested_tensor_from_jagged(
+        numbers.clone().requires_grad_(), flambeau.tensor([0, 2, 2, 5])
+    )
     z = nested_tensor([numbers[:2], numbers[2:2], numbers[2:]], requires_grad=True)
-    for whole, some in ((x, lambda t: t.get_data()[there]), (y, lambda t: t.values()), (z, lambda t: t.values())):
+    for whole, some in (
+        (x, lambda t: t.get_data()[there]),
+        (y, lambda t: t.values()),
+        (z, lambda t: t.values()),
+    ):
         found = entry.function(whole)
         assert type(found) is type(whole)
         np.testing.assert_array_equal(some(found).detach().numpy(), wanted.detach().numpy())
