@@ -7,10 +7,10 @@ import pickle
 
 import numpy as np
 import pytest
+from flambeau.core.call.operation import Op
 
 import flambeau
 from flambeau._composed import elementwise
-from flambeau.core.call.operation import Op
 from flambeau.masked import masked_tensor
 from flambeau.nested import nested_tensor
 from flambeau.operations.declare.registry import REGISTRY

@@ -147,7 +147,10 @@ class Raggedness:
 
     def segments(self) -> TensorBase:
         """The number of the sequence that each place of the packed elements belongs to: (rows,)."""
-        return self._once("segments", lambda: _ops["repeat_interleave"](self._batches(), self._counts()))
+        return self._once(
+            "segments",
+            lambda: _ops["repeat_interleave"](self._batches(), self._counts(), output_size=self.rows),
+        )
 
     def within(self) -> TensorBase:
         """The place of each packed element in its sequence: (rows,)."""

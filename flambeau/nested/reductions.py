@@ -67,7 +67,9 @@ def reduce(func: Any, input: NestedTensor, dim: Any = None, keepdim: bool = Fals
         )
     if r not in dims:
         inner = [d - 1 for d in dims]
-        found = func(input._elements, inner if isinstance(dim, Sequence) else inner[0], keepdim, **kwargs)
+        found = func(
+            input._elements, inner if isinstance(dim, Sequence) else inner[0], keepdim=keepdim, **kwargs
+        )
         less = 0 if keepdim else sum(d < r for d in dims)
         return _like_rows(found, input, r - less)
     if 0 in dims:
@@ -75,9 +77,25 @@ def reduce(func: Any, input: NestedTensor, dim: Any = None, keepdim: bool = Fals
         whole = packed(input)._elements
         if name in _ALONG_ONE:
             raise RuntimeError(f"{name}(): reduces one dimension at a time, got {dims}")
-        found = func(whole, inner, keepdim, **kwargs)
+        found = func(whole, inner, keepdim=keepdim, **kwargs)
         return found.unsqueeze(0) if keepdim else found
     return _along_sequences(func, input, dim, dims, keepdim, kwargs)
+
+
+def _variance(
+    func: Any,
+    input: NestedTensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """`var` and `std`, whose third argument by position says whether one is taken from the count."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if unbiased is not None:
+        kwargs["correction"] = int(bool(unbiased))
+    return reduce(func, input, dim, keepdim, **kwargs)
 
 
 def _like_rows(found: Any, input: NestedTensor, ragged_dim: int) -> Any:
@@ -115,7 +133,7 @@ def _along_sequences(
     whole = padded(input, identity(name, input._elements), least=1)
     if name == "count_nonzero":
         return func(whole, tuple(dims))
-    return func(whole, dims if isinstance(dim, Sequence) else r, keepdim, **kwargs)
+    return func(whole, dims if isinstance(dim, Sequence) else r, keepdim=keepdim, **kwargs)
 
 
 def _sums(input: NestedTensor, dims: list[int], keepdim: bool, mean: bool, dtype: Any) -> TensorBase:
@@ -147,15 +165,14 @@ def _sums(input: NestedTensor, dims: list[int], keepdim: bool, mean: bool, dtype
 
 
 def _spread(
-    input: NestedTensor, dims: list[int], keepdim: bool, root: bool, correction: Any = 1, unbiased: Any = None
+    input: NestedTensor, dims: list[int], keepdim: bool, root: bool, correction: Any = 1
 ) -> TensorBase:
     """Variances of sequences, from deviations of their means."""
-    free = correction if unbiased is None else int(bool(unbiased))
     whole = packed(input)
     off = whole - _sums(whole, dims, True, True, None)
     squares = _sums(off * off, dims, True, False, None)
     count = input.ragged.counts() * math.prod(input.shape[d] for d in dims if d != input._ragged_idx)
-    count = (count - free).clamp(min=0).to(squares.dtype).reshape(-1, *[1] * (squares.ndim - 1))
+    count = (count - correction).clamp(min=0).to(squares.dtype).reshape(-1, *[1] * (squares.ndim - 1))
     found = squares / count
     found = found.sqrt() if root else found
     return found if keepdim else found.squeeze(tuple(dims))
@@ -209,6 +226,7 @@ ANSWERS: dict[str, Any] = {
         ),
         reduce,
     ),
+    **dict.fromkeys(("var", "std"), _variance),
     **dict.fromkeys(
         ("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
         along,
