@@ -58,7 +58,7 @@ def padded(x: NestedTensor, padding: Any, output_size: Any = None, least: int = 
     rest = tuple(found.shape[1:])
     flat = found.new_full((r.batch * length, *rest), padding)
     if r.rows:
-        flat = flat.index_copy(0, r.padded_places(length), found)
+        flat.index_copy_(0, r.padded_places(length), found)
     whole = flat.reshape(r.batch, length, *rest)
     whole = whole if dim == 1 else whole.movedim(1, dim)
     if sizes is not None and tuple(whole.shape) != sizes:

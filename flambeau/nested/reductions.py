@@ -197,11 +197,37 @@ def along(func: Any, input: NestedTensor, dim: Any = None, *args: Any, **kwargs:
         )
     if at != input._ragged_idx:
         return _like_rows(func(input._elements, at - 1, *args, **kwargs), input, input._ragged_idx)
+    if name in _SOFTMAX and input.dtype.is_floating_point:
+        return _softmax(name, input, *args, **kwargs)
     whole = func(padded(input, identity(name, input._elements), least=1), at, *args, **kwargs)
     if isinstance(whole, TensorBase):
         return unpadded(whole, input.ragged, at)
     parts = [unpadded(x, input.ragged, at) for x in whole]
     return type(whole)(*parts) if hasattr(whole, "_fields") else tuple(parts)
+
+
+_SOFTMAX = ("softmax", "log_softmax", "softmin")
+
+
+def _softmax(name: str, input: NestedTensor, *args: Any, **kwargs: Any) -> NestedTensor:
+    """Along sequences: exp(x - m) / Σ, the largest m of each a constant, for its derivatives cancel."""
+    dtype = next((a for a in (*args, *kwargs.values()) if hasattr(a, "is_floating_point")), None)
+    r, kind = input.ragged, dtype or input.dtype
+    found = rows(input).to(kind)
+    found = found.float() if kind.name in ("float16", "bfloat16") else found
+    found = -found if name == "softmin" else found
+    r = r.packed()
+    top = padded(jagged(found.detach(), r, 1), -math.inf, least=1).amax(1)
+    shifted = found - top.index_select(0, r.segments())
+    weights = shifted.exp()
+    sums = _sums(jagged(weights, r, 1), [1], False, False, None)
+    if name == "log_softmax":
+        found = shifted - sums.log().index_select(0, r.segments())
+    else:
+        found = weights / sums.index_select(0, r.segments())
+    found = found if found.dtype is kind else found.to(kind)
+    at = input._ragged_idx
+    return jagged(found if at == 1 else found.movedim(0, at - 1), r, at)
 
 
 ANSWERS: dict[str, Any] = {
