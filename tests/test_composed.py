@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -169,6 +172,84 @@ def test_writes_in_place(make):
     z.mul_(3)
     z.backward(flambeau.ones_like(z))
     assert leaf.grad.tolist() == (flambeau.ones_like(leaf) * 3).tolist()
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_no_parameters_nor_buffers(make):
+    for kind in (flambeau.nn.Parameter, flambeau.nn.Buffer):
+        with pytest.raises(TypeError, match=f"{kind.__name__}.*masked and nested tensors"):
+            kind(make())
+
+
+@pytest.mark.parametrize("weights_only", [False, True])
+@pytest.mark.parametrize("make", KINDS)
+def test_files(make, weights_only):
+    file = io.BytesIO()
+    x = make(requires_grad=make is not masked)
+    flambeau.save({"x": x, "elements": x._elements.detach()}, file)
+    file.seek(0)
+    found = flambeau.load(file, weights_only=weights_only)
+    y = found["x"]
+    assert type(y) is type(x) and y.tolist() == x.tolist() and y.requires_grad == x.requires_grad
+    assert y._elements.data_ptr() == found["elements"].data_ptr()  # what shared memory does again
+    assert (y * 2).tolist() == (x * 2).tolist()
+
+
+PARTS_THAT_DO_NOT_FIT = {
+    "jagged": lambda x: x._elements.resize_(1),
+    "offsets": lambda x: x.offsets().copy_(flambeau.tensor([0, 9, 3])),
+}
+
+
+@pytest.mark.parametrize("spoil", PARTS_THAT_DO_NOT_FIT.values(), ids=PARTS_THAT_DO_NOT_FIT)
+def test_hostile_files(spoil):
+    x = jagged()
+    spoil(x)
+    file = io.BytesIO()
+    flambeau.save(x, file)
+    file.seek(0)
+    with pytest.raises(RuntimeError, match="a nested tensor's parts do not fit"):
+        flambeau.load(file)
+
+
+def test_hostile_files_of_parts_and_masks():
+    for x, name, wrong, match in (
+        (parts(), "_sizes", ((2,), (5,)), "reaches to byte"),
+        (masked(), "_mask", flambeau.tensor([True]), "a masked tensor's parts do not fit"),
+    ):
+        setattr(x, name, wrong)
+        file = io.BytesIO()
+        flambeau.save(x, file)
+        file.seek(0)
+        with pytest.raises(RuntimeError, match=match):
+            flambeau.load(file)
+
+
+def test_a_file_is_read_where_no_nested_tensor_was_made(tmp_path):
+    """The classes come with the first one, which a file may hold."""
+    flambeau.save([jagged(), parts(), masked()], tmp_path / "x.pt")
+    pickled = tmp_path / "x.pickle"
+    pickled.write_bytes(pickle.dumps([jagged(), parts(), masked()]))
+    program = (
+        "import flambeau, pickle, sys\n"
+        f"for found in (flambeau.load({str(tmp_path / 'x.pt')!r}), pickle.load(open({str(pickled)!r}, 'rb'))):\n"
+        "    print([x.add(1).tolist() for x in found])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines() == [str([[[2.0, 3.0], [4.0]]] * 2 + [[[2.0, None], [4.0, 5.0]]])] * 2, (
+        done.stderr
+    )
+
+
+def test_the_classes_come_with_the_first():
+    """`import flambeau` watches no class: that would cost every operation."""
+    program = (
+        "import flambeau; from flambeau.core.call.watching import is_watched; assert not is_watched(); "
+        "flambeau.nested, flambeau.masked.sum, flambeau.ones(2, requires_grad=True).sum().backward(); assert not is_watched(); "
+        "flambeau.nested.nested_tensor([[1.0]]); assert is_watched()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def _unary():

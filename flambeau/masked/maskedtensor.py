@@ -141,7 +141,7 @@ class MaskedTensor(Composed):
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
-        return _rebuilt, (self._elements, self._mask)
+        return rebuilt, (self._elements, self._mask)
 
 
 # --- how they are made and shown ------------------------------
@@ -170,7 +170,16 @@ def _made(data: TensorBase, mask: TensorBase, cls: type = MaskedTensor) -> Any:
     return made
 
 
-def _rebuilt(data: TensorBase, mask: TensorBase) -> MaskedTensor:
+def rebuilt(data: TensorBase, mask: TensorBase) -> MaskedTensor:
+    """A masked tensor over these parts, which are checked and not copied.
+
+    >>> import flambeau
+    >>> from flambeau.masked.maskedtensor import rebuilt
+    >>> rebuilt(flambeau.ones(1), flambeau.tensor([False]))
+    MaskedTensor(
+      [      --]
+    )
+    """
     _check(data, mask)
     return _made(data, mask)
 

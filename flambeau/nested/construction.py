@@ -11,8 +11,8 @@ from ..core.base.formats import strided as strided_layout
 from ..core.base.tensor import TensorBase
 from ..core.make.literal import as_tensor
 from ..operations.declare.registry import published
-from .answers import NestedTensor
-from .jagged import jagged, rebuilt
+from .answers import NestedTensor, rebuilt
+from .jagged import jagged
 from .raggedness import INT64, raggedness
 from .strided import StridedNestedTensor, joined, over
 

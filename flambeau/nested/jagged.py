@@ -153,9 +153,6 @@ class NestedTensor(Composed):
             memo[id(self)] = copied
         return memo[id(self)]
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
-        return rebuilt, (self._elements, self.ragged.offsets, self.ragged.lengths, self._ragged_idx)
-
 
 def jagged(values: TensorBase, ragged: Raggedness, dim: int) -> NestedTensor:
     """A nested tensor over values that fit; `dim` is its ragged dimension.
@@ -174,25 +171,3 @@ def jagged(values: TensorBase, ragged: Raggedness, dim: int) -> NestedTensor:
     made._elements, made._ragged_idx = values, dim
     made.ragged = ragged if ragged.offsets.device == values.device else ragged.on(values.device)
     return made
-
-
-def rebuilt(
-    values: TensorBase, offsets: TensorBase, lengths: TensorBase | None, ragged_dim: int
-) -> NestedTensor:
-    """A nested tensor from its parts, which are checked.
-
-    >>> import flambeau
-    >>> from flambeau.nested.jagged import rebuilt
-    >>> rebuilt(flambeau.ones(3), flambeau.tensor([0, 4]), None, 1)
-    Traceback (most recent call last):
-    ValueError: sequence 0 ends at 4, behind the 3 values along the ragged dimension
-    """
-    if not 1 <= ragged_dim <= values.ndim:
-        raise ValueError(
-            f"the ragged dimension must be in [1, {values.ndim}] for values of shape {tuple(values.shape)}, got {ragged_dim}"
-        )
-    if offsets.device != values.device or (lengths is not None and lengths.device != values.device):
-        raise ValueError(
-            f"values and offsets must be on the same device, got {values.device} and {offsets.device}"
-        )
-    return jagged(values, raggedness(offsets, lengths, values.shape[ragged_dim - 1]), ragged_dim)

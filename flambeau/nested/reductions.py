@@ -98,6 +98,24 @@ def _variance(
     return reduce(func, input, dim, keepdim, **kwargs)
 
 
+def _norm(func: Any, input: NestedTensor, ord: Any = None, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Of all elements, or of dense dimensions."""
+    order = kwargs.pop("p", ord)
+    given = () if order is None else (order,)
+    dims = _dims(func.__name__, input, dim)
+    if dims is None:
+        return func(packed(input)._elements.reshape(-1), *given, **kwargs)
+    r = input._ragged_idx
+    if r in dims or 0 in dims:
+        raise RuntimeError(
+            f"{func.__name__}(): not available along the batch or the ragged dimension; use to_padded_tensor(0.0)"
+        )
+    keepdim = args[0] if args else kwargs.pop("keepdim", False)
+    inner = [d - 1 for d in dims]
+    found = func(input._elements, order if given else 2, inner, keepdim, **kwargs)
+    return _like_rows(found, input, r - (0 if keepdim else sum(d < r for d in dims)))
+
+
 def _like_rows(found: Any, input: NestedTensor, ragged_dim: int) -> Any:
     if isinstance(found, TensorBase):
         return jagged(found, input.ragged, ragged_dim)
@@ -253,6 +271,7 @@ ANSWERS: dict[str, Any] = {
         reduce,
     ),
     **dict.fromkeys(("var", "std"), _variance),
+    **dict.fromkeys(("norm", "linalg_vector_norm", "vector_norm"), _norm),
     **dict.fromkeys(
         ("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
         along,

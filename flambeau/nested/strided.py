@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, ClassVar
 
 from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, Composed, elementwise
+from ..core.base.dtypes import by_name
 from ..core.base.formats import strided as strided_layout
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty
+from ..core.make.literal import as_tensor
 from ..operations.declare.registry import published
 
 _cat = published("")["cat"]
@@ -52,10 +55,14 @@ class StridedNestedTensor(Composed):
 
     def _nested_tensor_size(self) -> TensorBase:
         """The sizes of the parts: (B, dimensions of a part), int64."""
-        whole = empty((len(self._sizes), self.ndim - 1), dtype=published("")["arange"](0).dtype, device="cpu")
-        for row, sizes in zip(whole, self._sizes):
-            row.copy_(row.new_tensor(sizes))
-        return whole
+        return _table(self._sizes, self.ndim - 1)
+
+    def _geometry(self) -> tuple[TensorBase, TensorBase, TensorBase]:
+        """The sizes of the parts, their strides, (B, dimensions of a part), and where they begin in the buffer, (B,): int64."""
+        n = self.ndim - 1
+        strides = [[math.prod(s[d + 1 :]) for d in range(n)] for s in self._sizes]
+        begins = [0, *accumulate(map(math.prod, self._sizes))][: len(self._sizes)]
+        return self._nested_tensor_size(), _table(strides, n), _table(begins)
 
     # --- geometry ---
     @property
@@ -146,6 +153,11 @@ class StridedNestedTensor(Composed):
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
         return rebuilt, (self._elements, self._sizes, self.ndim)
+
+
+def _table(numbers: Sequence, width: int | None = None) -> TensorBase:
+    made = as_tensor(numbers, dtype=by_name["int64"], device="cpu")
+    return made if width is None else made.reshape(len(numbers), width)
 
 
 def over(values: TensorBase, sizes: tuple[tuple[int, ...], ...], dims: int) -> StridedNestedTensor:
@@ -315,6 +327,15 @@ def _along(func: Any, input: StridedNestedTensor, dim: Any, *args: Any, **kwargs
     return _each(func, input, _inner(name, input, dim), *args, **kwargs)
 
 
+def _cut(func: Any, input: StridedNestedTensor, how: Any, dim: int = 0) -> Any:
+    """Of the batch, or of a dimension of the parts, of which each gives as many pieces."""
+    at = input._dim(func.__name__, dim)
+    if at:
+        return _each(func, input, how, at - 1)
+    places = func(published("")["arange"](len(input)), how)
+    return tuple(input[int(p[0]) : int(p[0]) + len(p)] if len(p) else input[:0] for p in places)
+
+
 def _reduce(func: Any, input: StridedNestedTensor, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Of all elements, or along dimensions of the parts."""
     if isinstance(dim, TensorBase):
@@ -413,6 +434,7 @@ StridedNestedTensor.answers = {
         _along,
     ),
     **dict.fromkeys(("transpose", "swapaxes", "swapdims"), _transpose),
+    **dict.fromkeys(("chunk", "split", "split_with_sizes"), _cut),
     **dict.fromkeys(("equal", "allclose"), _same),
     **dict.fromkeys(("reshape", "view"), _reshape),
     "unsqueeze": _unsqueeze,
