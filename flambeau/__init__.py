@@ -26,6 +26,7 @@ from .core.base.formats import (
     channels_last,
     channels_last_3d,
     contiguous_format,
+    jagged,
     layout,
     legacy_contiguous_format,
     memory_format,
@@ -116,7 +117,7 @@ globals().update(sparse.COPIES)
 dsmm = hsmm = spmm = globals()["mm"]
 saddmm = globals()["addmm"]
 
-from . import _C, func, nn, optim, overrides, return_types, types
+from . import _C, func, nested, nn, optim, overrides, return_types, types
 from ._printing import set_printoptions
 from ._files import load, save
 from ._switches import (
@@ -139,10 +140,49 @@ from ._switches import (
     set_num_interop_threads,
     use_deterministic_algorithms,
 )
-from ._queries import (can_cast, get_device, is_complex, is_conj, is_distributed, is_floating_point, is_inference, is_neg, is_tensor, numel, typename)
-from ._symbolic import (sym_float, sym_int, sym_ite, sym_max, sym_min, sym_not, sym_sqrt, sym_sum, SymBool, SymFloat, SymInt)
-from ._higher_order_ops import (cond)
-from .futures import (Future)
-from . import (__config__, accelerator, backends, compiler, distributions, functional, futures, hub, multiprocessing, quasirandom, random, serialization, testing, version)
-from .accelerator import (get_device_module)
-from .random import (thread_safe_generator)
+from ._queries import (
+    can_cast,
+    get_device,
+    is_complex,
+    is_conj,
+    is_distributed,
+    is_floating_point,
+    is_inference,
+    is_neg,
+    is_tensor,
+    numel,
+    typename,
+)
+from ._symbolic import (
+    sym_float,
+    sym_int,
+    sym_ite,
+    sym_max,
+    sym_min,
+    sym_not,
+    sym_sqrt,
+    sym_sum,
+    SymBool,
+    SymFloat,
+    SymInt,
+)
+from ._higher_order_ops import cond
+from .futures import Future
+from . import (
+    __config__,
+    accelerator,
+    backends,
+    compiler,
+    distributions,
+    functional,
+    futures,
+    hub,
+    multiprocessing,
+    quasirandom,
+    random,
+    serialization,
+    testing,
+    version,
+)
+from .accelerator import get_device_module
+from .random import thread_safe_generator

@@ -54,6 +54,7 @@ from ._files import load as load
 from . import masked as masked
 from .core.base.formats import memory_format as memory_format
 from . import multiprocessing as multiprocessing
+from . import nested as nested
 from . import nn as nn
 from .autograd.grad_mode import no_grad as no_grad
 from ._queries import numel as numel
@@ -180,6 +181,7 @@ int16: _dtype
 int32: _dtype
 int64: _dtype
 int8: _dtype
+jagged: _layout
 long: _dtype
 nan: _float
 newaxis: _Any

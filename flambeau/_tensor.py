@@ -37,6 +37,8 @@ class Tensor(TensorBase):
     """
 
     __array_priority__ = 1000  # NumPy leaves mixed arithmetic to us
+    is_nested = False
+    _composed = False  # whether it stands for other tensors, as masked and nested ones do (`_composed.py`)
 
     def __new__(cls, *args: Any, **kwargs: Any):
         """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the

@@ -19,15 +19,15 @@ ORDER = """
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
-    _operators _queries _switches version _foreach _symbolic compiler futures _typed types
-    amp
+    _operators _queries _switches version _foreach _symbolic compiler futures _typed types _composed
+    amp _operators _queries _switches version _foreach
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
     multiprocessing
     sparse
     nn.attention
     _printing overrides _C _higher_order_ops
-    cpu cuda opencl functional fft linalg masked signal special return_types testing mps mtia xpu
+    cpu cuda opencl functional fft linalg masked signal special return_types testing mps mtia xpu nested
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator random quasirandom backends __config__
     utils.tensorboard utils.trainer utils.collect_env

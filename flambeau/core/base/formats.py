@@ -37,7 +37,8 @@ class layout(Enum):
 
     `strided`: at places that are sums of indices times strides.  `sparse_coo`: those that are not zero, in a list, with
     another of their indices.  `sparse_csr` and `sparse_csc`: listed row by row or column by column; `sparse_bsr` and
-    `sparse_bsc`: whole blocks, listed so.
+    `sparse_bsc`: whole blocks, listed so.  `jagged`: sequences of different lengths one after another (see
+    `flambeau.nested`).
     """
 
     strided = 1
@@ -46,6 +47,7 @@ class layout(Enum):
     sparse_csc = 4
     sparse_bsr = 5
     sparse_bsc = 6
+    jagged = 7
 
     def __repr__(self) -> str:
         return display.public(self.name)
@@ -66,3 +68,4 @@ sparse_csr = layout.sparse_csr
 sparse_csc = layout.sparse_csc
 sparse_bsr = layout.sparse_bsr
 sparse_bsc = layout.sparse_bsc
+jagged = layout.jagged

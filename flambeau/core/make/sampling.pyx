@@ -12,7 +12,7 @@ from ..base.memory cimport refusal
 from ..base.parallel cimport parallel_in_parts
 from ..base.tensor cimport TensorBase, MAX_DIMS, alias, new_tensor_on, pointer, same_shape
 from ..views.views cimport compact
-from .random cimport Generator, generator_or_default, reserve
+from .random cimport Generator, generator_for, reserve
 
 
 cdef extern from "draws.h" nogil:
@@ -84,7 +84,7 @@ cdef object draw(int kind, TensorBase a, TensorBase b, TensorBase c, int results
         f.kind, f.wide, f.refused, f.no_memory = kind, a.code == F64, 0, 0
         f.key = f.first = 0
         if kind < FLAMBEAU_GAMMA_GRADIENT:
-            g = generator_or_default(generator, who)
+            g = generator_for(generator, a.storage.on, who)
             f.key = g.key
             f.first = reserve(g, 1)
         for x in (a, b, c):
