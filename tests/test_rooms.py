@@ -29,6 +29,7 @@ ORDER = """
     cpu cuda opencl fft linalg masked signal special return_types testing
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator random backends __config__
+    autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd.profiler profiler
     utils.tensorboard utils.trainer
     codegen.ahead
 """.split()
