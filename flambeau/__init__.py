@@ -178,6 +178,7 @@ from . import (
     futures,
     hub,
     multiprocessing,
+    profiler,
     quasirandom,
     random,
     serialization,

@@ -61,6 +61,7 @@ from ._queries import numel as numel
 from . import opencl as opencl
 from . import optim as optim
 from . import overrides as overrides
+from . import profiler as profiler
 from . import random as random
 from . import return_types as return_types
 from ._files import save as save

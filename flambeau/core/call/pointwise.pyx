@@ -16,6 +16,7 @@ from ..base.dtypes cimport (
 from ..base.tensor cimport (
     MAX_DIMS, TensorBase, alias, check_writable, late, new_strided_on, new_tensor, new_tensor_on, place_of, pointer, same_shape, wrote,
 )
+from ..base.recorder cimport OPERATION, begin, end, recording
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from .kernels cimport (
@@ -88,6 +89,7 @@ cdef class PointwiseOp(Op):
                     raise ValueError(f"{self.name}.foreach(): lists of one length expected, got "
                                      f"{[len(c) for c in inputs + out]}")
         shown = late.watched and not nobody_asked(inputs + out)
+        cdef int64_t entry = begin(self, OPERATION) if recording.on and not shown else -1
         set_grad(False)
         try:
             for i in range(len(inputs[0])):
@@ -102,6 +104,8 @@ cdef class PointwiseOp(Op):
                 run(self, operands, values, given, True)
         finally:
             set_grad(before)
+            if entry >= 0:
+                end(entry)
 
     cdef int read_params(self, dict params, double* values) except -1:
         cdef int k, known = 0
@@ -700,7 +704,7 @@ cdef object binary_operator(object op, object a, object b):
     cdef PyObject* given[1]
     cdef PointwiseOp pointwise
     cdef int k
-    if late.watched:
+    if late.attended:
         return op(a, b) if read_operand(a, &operands[0]) and read_operand(b, &operands[1]) else NotImplemented
     if isinstance(op, PointwiseOp):
         pointwise = <PointwiseOp>op
@@ -724,7 +728,7 @@ cdef object binary_operator(object op, object a, object b):
 
 cdef object unary_operator(object op, object a):
     cdef Operand operand
-    if isinstance(op, PointwiseOp) and not late.watched:
+    if isinstance(op, PointwiseOp) and not late.attended:
         operand.tensor = <PyObject*>a
         return run(<PointwiseOp>op, &operand, (<PointwiseOp>op).defaults, NULL, False)
     return op(a)

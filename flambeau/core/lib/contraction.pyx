@@ -23,6 +23,7 @@ from ..call.pointwise cimport copied, sum_to, wider
 from ..call.layout cimport fits
 from ..base.parallel cimport parallel_for
 from ..base.provided import provided
+from ..base.recorder cimport mark, note_work, recording
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from ..tape.nodes cimport Node
 from ..tape.history cimport attach
@@ -493,6 +494,8 @@ cdef bint library_product(TensorBase c, int form, TensorBase a, int a_form, Tens
     cdef Product p
     cdef DeviceProduct wanted
     cdef int64_t rows
+    cdef uint64_t first
+    cdef bint done
     if not usable(a, a_form):
         a = compact(a)
     if not usable(b, b_form):
@@ -514,7 +517,14 @@ cdef bint library_product(TensorBase c, int form, TensorBase a, int a_form, Tens
         return False
     if p.rank == 1:
         wanted.batch, wanted.a_batch, wanted.b_batch, wanted.c_batch = p.sizes[0], p.a_step[0], p.b_step[0], p.c_step[0]
-    return CATEGORY[c.code] >= 2 and c.storage.on.product(&wanted)
+    if CATEGORY[c.code] < 2:
+        return False
+    if not (recording.on and recording.devices):
+        return c.storage.on.product(&wanted)
+    first = mark(c.storage.on)
+    done = c.storage.on.product(&wanted)
+    note_work(c.storage.on, "gemm", first, mark(c.storage.on))
+    return done
 
 
 cdef object multiplied_halves(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
@@ -626,7 +636,7 @@ cdef class ProductNode(Node):
         if not fits(g, self.addend_rank, self.sizes):
             if self.addend_rank == 1 and g.sizes[g.rank - 1] == self.sizes[0] and F32 <= g.code <= F64 and (
                     not grad_enabled() and g.storage.on is None):
-                found = shown_column_sums(g) if late.watched else column_sums(compact(g))
+                found = shown_column_sums(g) if late.attended else column_sums(compact(g))
             else:
                 found = sum_to(g, size_from(self.addend_rank, self.sizes))
         if self.beta.imag != 0:
@@ -704,7 +714,7 @@ cdef object shown_column_sums = FunctionOp(columns_summed, owns=False)
 
 cdef TensorBase contract(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
                          const Scale* alpha):
-    if late.watched:
+    if late.attended:
         return shown_product(a, a_form, b, b_form, tuple(size_from(rank, sizes)), form, (alpha.real, alpha.imag, alpha.whole))
     return contracted(a, a_form, b, b_form, rank, sizes, form, alpha)
 

@@ -659,7 +659,7 @@ cdef class RowOp(Op):
         """The operation on tensors that broadcast to one shape, along `dim` (None: all dimensions)."""
         if len(tensors) != self.inputs:
             raise TypeError(f"{self.name}.over(): {self.inputs} tensors expected, got {len(tensors)}")
-        if not late.watched:
+        if not late.attended:
             return self.along(tensors, dim, keepdim, dtype, params, out)
         if self.shown is None:
             self.shown = FunctionOp(self.along, self.name, owns=False)

@@ -19,13 +19,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 
-from ...codegen import build, differentiate
+from ...codegen import differentiate
 from ...codegen import expr as ex
 from ...codegen import kernels as kn
 from ...codegen.expr import Expr
 from ...core.base import dtypes
 from ...core.call.derivatives import Derivation
 from ...core.call.pointwise import InPlaceOp, PointwiseOp
+from . import machine
 from .registry import register
 
 CODES = {name: d.code for name, d in dtypes.by_name.items()}
@@ -167,7 +168,7 @@ class Pointwise:
     def kernel(self, inputs, outputs, code: int) -> tuple[int, tuple[int, ...]]:
         """Address and result dtypes of the kernel for operands of these dtypes and access patterns."""
         kernel, codes = self.program_for(inputs, outputs, code)
-        return build.address(kernel), codes
+        return machine.address(kernel), codes
 
     def program_for(self, inputs, outputs, code: int) -> tuple[kn.Pointwise, tuple[int, ...]]:
         """The same kernel before it is compiled for a processor."""
