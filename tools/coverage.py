@@ -75,17 +75,81 @@ def reason(text: str, *patterns: str) -> None:
 
 
 reason(
-    "there is no compiler of graphs yet",
-    r"compile", r"compiler\..*", r"vmap", r"func\.(vmap|functionalize|debug_unwrap|rearrange)",
-    r"Tensor\.(_dynamo.*)", r"nn\.Module\.compile", r"sym_fresh_size",
+    "no compiler of graphs yet", r"compile", r"compiler\..*", r"vmap", r"func\.(vmap|functionalize|debug_unwrap|rearrange)",
+    r"sym_fresh_size", r"sym_constrain_range.*",
 )  # fmt: skip
 reason(
-    "there is no distributed room yet",
+    "no distributed room yet",
     r"nn\.parallel\..*",
-    r".*[dD]istributed.*",
-    r".*RRef.*",
+    r"(.*\.)?[A-Za-z_]*[dD]istributed.*",
+    r"RRefType",
     r"fork",
     r"wait",
+)
+reason(
+    "TorchScript's types and tools, under the names of the C++ bindings",
+    r"(Any|Await|Bool|Class|Complex|DeviceObj|Dict|Enum|Float|Future|Inferred|Int|Interface|List|None|Number|Optional|PyObject|"
+    r"RRef|StreamObj|String|SymBool|SymInt|Tensor|Tuple|Union)Type", r"Script.*", r"(Concrete)?Module(Type|Dict).*", r"Graph.*",
+    r"(Alias|Argument|Block|CallStack|Code|Compil|Complete|Concrete|Deserial|Serial|Error|Execution|File|Function|Gradient|IODesc|"
+    r"JIT|Lite|Node|Operator|Static|Tag|Tracing|Type|Use|Value|Capsule|Aggregation|Benchmark|Dispatch|Disable|Exclude|Fatal|"
+    r"Locking|Noop|Throughput|DeepCopy|BufferDict|ParameterDict).*",
+    r"AVG|SUM|PyTorchFile.*|import_ir.*|merge_type.*|parse_.*|unify_type_list|AcceleratorError",
+)  # fmt: skip
+reason(
+    "no quantised dtypes", r"(Tensor\.)?(q_|qint|quint|qscheme|quantize|dequantize|int_repr|fbgemm|choose_qparams|empty_quantized|"
+    r"fused_moving_avg|quantized_).*", r"(bits|bit|int[1-7]|uint[1-7])(\d.*)?",
+)  # fmt: skip
+reason("kernels of one vendor's library by its name", r"(cudnn|miopen|mkldnn)_.*")
+reason("steps of SyncBatchNorm between processes", r"batch_norm_.*")
+reason("internals of views and of old norms", r"(Tensor\.)?(slice_inverse|native_norm|hash_tensor)")
+reason("removed from PyTorch, where they only raise", r"Tensor\.(eig|lstsq|solve|symeig|reinforce)")
+reason("deprecated in PyTorch", r"Tensor\.(resize|resize_as|volatile|name)")
+reason("autocast for devices that are not here", r".*_autocast_(ipu|xla)_.*")
+reason("quantised modules", r"nn\.quantized\..*")
+reason(
+    "devices that are not here",
+    r"(xpu|mtia|mps)\..*",
+    r"Tensor\.(ipu|mtia|xpu|to_mkldnn)",
+    r"serialization\.validate_hpu_device",
+)
+reason(
+    "graphs of a device's work are not captured",
+    r"(cuda|accelerator)(\.graphs?)?\..*[gG]raph.*",
+    r"autograd\.graph\.set_override_stale.*",
+)
+reason(
+    "steps of a device's own libraries that nothing here calls", r"cuda\.(comm|gds|sparse|green_contexts|nccl)\..*",
+    r"backends\.cuda\..*(cufft|cuFFT|cuBLAS|cublas|preferred|workspace).*", r"backends\.(xeon|mkl)\..*", r"cuda\.(Green|check|cuda|Deferred|Cuda).*",
+)  # fmt: skip
+reason(
+    "memory of devices comes from our own allocator alone", r"cuda\.(memory\.)?(.*Pool|.*Allocator|.*allocator|.*_snapshot|"
+    r"host_memory_.*|reset_.*host_.*|caching_allocator_(enable|disabled)|list_gpu_processes)",
+)  # fmt: skip
+reason(
+    "deprecated in PyTorch",
+    r"utils\.data\..*",
+    r"autograd\..*(nvprof|NestedIO|profiler_legacy).*",
+    r"utils\.hooks\..*",
+)
+reason("Intel's tracing library", r"(profiler|autograd)\..*itt.*")
+reason("traces for replay by other tools", r"profiler\..*ExecutionTraceObserver")
+reason(
+    "parts of the profiler's own making",
+    r"autograd\.profiler(_util)?\.(EnforceUnique|Kineto.*|Mem.*|EventMetadata|StringTable)",
+)
+reason("what a checkpoint keeps cannot be chosen by operation yet", r"utils\.checkpoint\..*")
+reason("parts of PyTorch's own making", r"utils\.(benchmark|collect_env|tensorboard|weak|show_pickle|file_baton|debug_log|cpp_backtrace|"
+       r"dlpack|set_module|swap_tensors)(\..*)?", r"autograd\.(function\.(Backward|Function)|gradcheck\.get_|graph\.set_warn).*",
+       r"overrides\..*", r"optim\.swap_in.*", r"nn\.(factory_kwargs|functional\.assert_.*)", r"Tensor\.(index|module_load)",
+       r"multiprocessing\.pool\.clean_worker", r"torch_version\..*", r"fft\.Tensor")  # fmt: skip
+reason(
+    "not there yet", r"(Tensor\.grad_dtype|.*enforce_grad_layout_policy|.*activation_memory_budget|numa\..*)"
+)
+reason("kernels of attention by other names cannot be registered", r"nn\.attention\..*")
+reason(
+    "semi-structured sparsity: NVIDIA's tensor cores alone have it",
+    r"sparse\..*[sS]emi.*",
+    r"sparse\.as_sparse_gradcheck",
 )
 
 
@@ -136,6 +200,12 @@ def ours(name: str) -> object | None:
 
 
 def why(dotted: str) -> str | None:
+    """The reason for an absent name; what stands nearer to the root here is absent from PyTorch's own file alone."""
+    *path, name = dotted.split(".")
+    for k in range(len(path)):
+        place = ours(".".join(path[:k]))
+        if k and place is not None and hasattr(place, name):
+            return f"PyTorch's own file; it stands in {'.'.join(path[:k])} here"
     return next((text for pattern, text in REASONS if re.fullmatch(pattern, dotted)), None)
 
 
@@ -172,11 +242,7 @@ def page() -> str:
         if here:
             part += f"Here: {listed(here)}\n\n"
         for text, group in groups.items():
-            part += (
-                f"Absent, for {text}: {listed(group)}\n\n"
-                if text.startswith("the ")
-                else f"Absent ({text}): {listed(group)}\n\n"
-            )
+            part += f"Absent ({text}): {listed(group)}\n\n"
         parts.append(part)
     if unexplained:
         raise SystemExit("no reason is given for\n" + "\n".join(unexplained))
