@@ -81,4 +81,4 @@ from ._switches import (
 )
 from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel
 from . import __config__, accelerator, backends, hub, multiprocessing, random, serialization, testing, version
-from . import profiler
+from . import monitor, profiler

@@ -43,6 +43,7 @@ from . import linalg as linalg
 from ._files import load as load
 from . import masked as masked
 from .core.base.formats import memory_format as memory_format
+from . import monitor as monitor
 from . import multiprocessing as multiprocessing
 from . import nn as nn
 from .autograd.grad_mode import no_grad as no_grad

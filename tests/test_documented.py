@@ -33,6 +33,15 @@ SHOWN = (
         "utils.trainer",
     ),
     *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed"),
+    *(
+        "autograd.profiler",
+        "autograd.profiler_util",
+        "monitor",
+        "profiler",
+        "utils.benchmark",
+        "utils.flop_counter",
+        "utils.module_tracker",
+    ),
 )
 
 

@@ -30,6 +30,7 @@ ORDER = """
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator random backends __config__
     autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd.profiler profiler
+    utils.module_tracker utils.flop_counter utils.benchmark monitor
     utils.tensorboard utils.trainer
     codegen.ahead
 """.split()

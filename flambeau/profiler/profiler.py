@@ -30,7 +30,12 @@ __all__ = [
 
 
 class ProfilerActivity(Enum):
-    """What is recorded: the host, or a kind of accelerator."""
+    """What is recorded: the host, or a kind of accelerator.
+
+    >>> from flambeau.profiler import ProfilerActivity, profile
+    >>> with profile(activities=[ProfilerActivity.CPU]):
+    ...     x = __import__("flambeau").ones(2)
+    """
 
     CPU = 0
     CUDA = 1
@@ -38,7 +43,14 @@ class ProfilerActivity(Enum):
 
 
 class ProfilerAction(Enum):
-    """What a profiler does in a step."""
+    """What a profiler does in a step; a function that returns one may be its schedule.
+
+    >>> from flambeau.profiler import ProfilerAction, profile
+    >>> with profile(schedule=lambda step: ProfilerAction.RECORD if step else ProfilerAction.NONE) as prof:
+    ...     prof.step()
+    >>> [event.name for event in prof.events()]
+    ['ProfilerStep#1']
+    """
 
     NONE = 0
     WARMUP = 1
