@@ -25,7 +25,13 @@ from enum import Enum
 from typing import Any
 
 __all__ = [
+    "COUNT",
+    "MAX",
+    "MEAN",
+    "MIN",
     "STAT_EVENT",
+    "SUM",
+    "VALUE",
     "Aggregation",
     "Event",
     "EventHandlerHandle",
@@ -56,6 +62,10 @@ class Aggregation(Enum):
     SUM = 3
     MAX = 4
     MIN = 5
+
+
+VALUE, MEAN, COUNT = Aggregation.VALUE, Aggregation.MEAN, Aggregation.COUNT
+SUM, MAX, MIN = Aggregation.SUM, Aggregation.MAX, Aggregation.MIN
 
 
 class Event:

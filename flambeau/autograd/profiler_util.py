@@ -193,7 +193,14 @@ class FunctionEvent(FormattedTimesMixin):
         """Microseconds on devices of what it and the events inside launched."""
         if self.device_type is not DeviceType.CPU:
             return self.time_range.elapsed_us()
-        return self.self_device_time_total + sum(child.device_time_total for child in self.cpu_children)
+        if self.use_device is None:
+            return 0.0
+        total, inside = 0.0, [self]
+        while inside:  # however deep they are nested
+            event = inside.pop()
+            total += event.self_device_time_total
+            inside.extend(event.cpu_children)
+        return total
 
     @property
     def self_device_time_total(self) -> float:

@@ -39,7 +39,11 @@ class ProfilerActivity(Enum):
 
     CPU = 0
     CUDA = 1
+    XPU = 2
+    MTIA = 3
     OPENCL = 4
+    HPU = 5
+    PrivateUse1 = 6
 
 
 class ProfilerAction(Enum):
@@ -166,6 +170,10 @@ def _activities(given: Iterable[Any] | None) -> frozenset[ProfilerActivity]:
         if not isinstance(activity, ProfilerActivity):
             raise TypeError(
                 f"profile(): activities must be of ProfilerActivity, got {type(activity).__name__}"
+            )
+        if activity is not ProfilerActivity.CPU and not device_count(activity.name.lower()):
+            warnings.warn(
+                f"{activity.name} is not available, disabling {activity.name} profiling", stacklevel=4
             )
     if not found:
         raise AssertionError("No valid profiler activities found")
@@ -385,9 +393,9 @@ class profile(_KinetoProfile):
             warnings.warn(
                 "`use_cuda` is deprecated, use `activities` argument instead", FutureWarning, stacklevel=2
             )
-            chosen = set(_activities(activities))
+            chosen = set(ProfilerActivity if activities is None else activities)
             (chosen.add if use_cuda else chosen.discard)(ProfilerActivity.CUDA)
-            activities = chosen
+            activities = chosen if activities is not None or not use_cuda else None
         super().__init__(
             activities=activities,
             record_shapes=record_shapes,

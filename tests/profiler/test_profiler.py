@@ -311,6 +311,22 @@ def test_spans_nest_as_blocks_and_as_decorators():
     )
 
 
+def test_one_object_may_be_open_in_several_blocks_and_nests_deeply():
+    span = record_function("again")
+    with profile() as prof:
+        for _ in range(3000):
+            span.__enter__()
+        flambeau.ones(1)
+        for _ in range(3000):
+            span.__exit__(None, None, None)
+    event, depth = prof.events()[-1], 0
+    while event.cpu_parent is not None:
+        event, depth = event.cpu_parent, depth + 1
+    assert depth == 3000
+    (average,) = [a for a in prof.key_averages() if a.key == "again"]
+    assert average.count == 3000 and average.device_time_total == 0
+
+
 def test_children_lie_inside_their_parents_and_times_add_up(layer):
     with profile() as prof:
         for _ in range(3):
@@ -390,6 +406,12 @@ def test_asking_before_there_is_an_answer():
             prof.events()
     with pytest.raises(TypeError, match="ProfilerActivity"):
         profile(activities=["cpu"])
+    with pytest.warns(UserWarning, match="XPU is not available"):
+        profile(activities=[ProfilerActivity.CPU, ProfilerActivity.XPU])
+    with pytest.warns(FutureWarning, match="use_cuda"):
+        assert (
+            ProfilerActivity.CUDA not in profile(use_cuda=False, activities=[ProfilerActivity.CPU]).activities
+        )
     with pytest.raises(AssertionError, match="No valid profiler activities"):
         profile(activities=[])
     with pytest.raises(NotImplementedError, match="experimental_config"):
