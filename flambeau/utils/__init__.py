@@ -24,6 +24,7 @@ __getattr__, __dir__ = lazily(
     submodules=(
         "_pytree",
         "benchmark",
+        "collect_env",
         "flop_counter",
         "model_zoo",
         "module_tracker",

@@ -6,13 +6,15 @@ modes outside of it are the stack, so that what it calls goes on to them.  After
 it calls itself is not shown to anybody.
 
 Modes stand on two levels.  Those of the upper one see the calls that a program makes, before the classes of its arguments
-do; those of the lower one come last, and see also what a backward pass calls.
+do; those of the lower one come last, and see also what a backward pass calls.  Autocast (`casting`) stands between: modes
+and classes see operands as the program gives them, the lower level sees them cast.
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from ..base.recorder cimport OPERATION, begin, end, recording, remark
 from ..base.tensor cimport TensorBase, late
 from ..tape.engine import current_pass
+from ..tape.modes cimport casting
 from .operation cimport Op, door
 import threading
 import weakref
@@ -288,18 +290,28 @@ cdef object watch(PyObject* callable, PyObject** args, size_t flagged, PyObject*
     cdef Py_ssize_t given = nargs + (0 if names == NULL else len(<tuple>names))
     cdef bint above = flambeau_upper and current_pass() is None
     cdef bint classes = asking and not flambeau_plain and anybody(args, given)
-    if not (above or classes or flambeau_lower):
-        return recorded(op, args, flagged, names) if recording.on else op.run(callable, args, flagged, names)
+    if not (above or classes):
+        return door.cast(callable, args, flagged, names) if casting() else past(callable, args, flagged, names)
     all_args = tuple([<object>args[k] for k in range(nargs)])
     named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(given - nargs)}
     if above:
         return shown(True, op, all_args, named)
-    if classes:
-        return answered(op, to_ask(all_args, named), all_args, named)
-    return shown(False, op, all_args, named)
+    return answered(op, to_ask(all_args, named), all_args, named)
 
 
-door.watch = watch
+cdef object past(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    """Lower modes; then the operation runs."""
+    cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
+    if not flambeau_lower:
+        if recording.on:
+            return recorded(<Op>callable, args, flagged, names)
+        return (<Op>callable).run(callable, args, flagged, names)
+    all_args = tuple([<object>args[k] for k in range(nargs)])
+    named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))}
+    return shown(False, <object>callable, all_args, named)
+
+
+door.watch, door.past = watch, past
 
 
 # --- for classes in Python ------------------------------

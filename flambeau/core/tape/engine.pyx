@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
 from ..base.recorder cimport EVALUATION, NODE, begin, end, number, recording
 from ..base.tensor cimport TensorBase, late, new_tensor_on, OP_ADD, operator_for
-from .modes cimport FORWARD, REVERSE, grad_enabled, set_grad, wants_grad
+from .modes cimport FORWARD, REVERSE, casting, grad_enabled, set_casting, set_grad, wants_grad
 from .nodes cimport Node
 from .hooks cimport after_node, before_node
 from .anomaly cimport watched, watching
@@ -327,6 +327,7 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     cdef Heap ready
     cdef Node node
     cdef bint before = grad_enabled()
+    cdef unsigned int cast = casting()
     ready.items, ready.count, ready.room = NULL, 0, 0
     passes += 1
     task.number = passes
@@ -349,6 +350,7 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     outer, current, flambeau_pass = current, task, task.number
     try:
         set_grad((REVERSE if create_graph else 0) | (before & FORWARD))
+        set_casting(0)  # gradients have the types of what they are gradients of
         starts = [target_of(r) for r in roots]
         task.explore([target for target, _ in starts])
         for target, _ in starts:
@@ -372,6 +374,7 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
         current, flambeau_pass = outer, outer_pass
         task.clean()
         set_grad(before)
+        set_casting(cast)
         free(ready.items)
         engine_lock.release()
     return task.found

@@ -164,9 +164,11 @@ class Indexed:
         first = 0 if self.writes else outputs
         memory = []
         for k, s in enumerate(signature):
-            name = CODE_NAMES[s & 15]
+            name = CODE_NAMES[s & 31]
             moved = self.moved[k - first] if k >= first else any(self.moved)
-            memory.append(ix.Memory(CARRIERS[WIDTHS[name]] if moved else name, s >> 5, bool(s >> 4 & 1)))
+            if not moved and name not in ex.BITS:  # a dtype that is stored, and computed in others
+                raise NotImplementedError(f"{self.name}(): \"{self.name}\" not implemented for '{name}'")
+            memory.append(ix.Memory(CARRIERS[WIDTHS[name]] if moved else name, s >> 6, bool(s >> 5 & 1)))
         ix.begin_trace()
         at = At(ix.coordinates(axes, integer))
         at.integer = integer

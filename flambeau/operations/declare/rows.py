@@ -54,6 +54,10 @@ class Rows:
         self.full: tuple[bool, ...] = ()  # which results are as long as the row; empty where none is
         self.per_row: frozenset[str] = frozenset()  # inputs with one value a row
 
+    def takes(self, name: str) -> bool:
+        """Whether inputs may be of that dtype."""
+        return name in self.dtypes
+
     def working(self, common: int, wanted: int) -> str:
         """The dtype of the result before a body changes it: the one asked for, else the rule's."""
         name = CODE_NAMES[common] if wanted == NO_CODE else CODE_NAMES[wanted]
