@@ -61,7 +61,11 @@ def test_every_operation_has_an_event_and_the_same_answer():
 
 
 def calls_of_python(function) -> int:
-    """How many functions in Python a call runs."""
+    """How many functions in Python a call runs; the least of a few, for finalisers of other objects may come in between."""
+    return min(_calls_of_python(function) for _ in range(3))
+
+
+def _calls_of_python(function) -> int:
     count = 0
 
     def note(frame, event, argument):
@@ -89,13 +93,14 @@ def test_recording_runs_no_python_for_an_operation_and_changes_nothing_that_runs
     for _ in range(2):
         layer(x).relu().sum().backward()
         optimiser.step()
+    watched = is_watched()
     for program in programs():
         program()
         off = calls_of_python(program)
         recorder.start()
         try:
             program()  # signatures are read when first asked for
-            assert not is_watched()  # fused steps and kernels stay as they are
+            assert is_watched() == watched  # fused steps and kernels stay as they are
             assert calls_of_python(program) == off
         finally:
             recorder.stop()
