@@ -147,6 +147,14 @@ def test_gradients_that_nobody_else_holds_are_taken_not_copied(layer):
     flambeau.testing.assert_close(given, flambeau.ones(3))
 
 
+def test_gradients_of_other_classes_are_copied():
+    """What stands behind a sparse gradient may be one element for all; a copy may be written to."""
+    weight = flambeau.ones(5, 3, requires_grad=True)
+    F.embedding(flambeau.tensor([1, 1, 4]), weight, sparse=True).sum().backward()
+    weight.grad._values().mul_(2)
+    assert flambeau.equal(weight.grad.to_dense()[:, 0], flambeau.tensor([0.0, 4.0, 0.0, 0.0, 2.0]))
+
+
 def test_batches_of_a_loader_and_modules():
     loader = flambeau.utils.data.DataLoader([1.0, 2.0, 3.0], batch_size=2)
     model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
