@@ -177,6 +177,7 @@ from . import (
     functional,
     futures,
     hub,
+    monitor,
     multiprocessing,
     profiler,
     quasirandom,

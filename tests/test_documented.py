@@ -46,6 +46,15 @@ SHOWN = (
     *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed", "xpu"),
     *("amp", "cpu.amp", "cuda.amp"),
     *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed"),
+    *(
+        "autograd.profiler",
+        "autograd.profiler_util",
+        "monitor",
+        "profiler",
+        "utils.benchmark",
+        "utils.flop_counter",
+        "utils.module_tracker",
+    ),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from bisect import bisect_right
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,6 +141,17 @@ def _nested(events: list[FunctionEvent]) -> None:
         stack.append(event)
 
 
+def _innermost(events: list[FunctionEvent], thread: int, at: float) -> FunctionEvent | None:
+    """What a thread was in at a time: the last that had begun, or what that was inside of."""
+    found = bisect_right(events, at, key=lambda event: event.time_range.start) - 1
+    while found >= 0 and events[found].thread != thread:
+        found -= 1
+    event = events[found] if found >= 0 else None
+    while event is not None and event.time_range.end < at:
+        event = event.cpu_parent
+    return event
+
+
 def events_of(
     raw: tuple,
     began: int,
@@ -209,7 +221,7 @@ def events_of(
             event.fwd_thread, event.stack = maker.thread, maker.stack
         elif with_stack and (parent := event.cpu_parent) is not None and parent.fwd_thread is not None:
             event.fwd_thread, event.stack = parent.fwd_thread, parent.stack  # what runs inside a node
-    for place, name, start, stop, entry, thread in work:
+    for place, name, start, stop, given_at, thread in work:
         kind_of_device = DeviceType[place.type.upper()]
         event = FunctionEvent(
             len(events),
@@ -223,8 +235,9 @@ def events_of(
         )
         event.category = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
         events.append(event)
-        if 0 <= entry < len(of_entry):
-            of_entry[entry].append_kernel(name, place.index or 0, (stop - start) / 1e3)
+        giver = _innermost(of_entry, thread, (given_at - began) / 1e3)
+        if giver is not None:
+            giver.append_kernel(name, place.index or 0, (stop - start) / 1e3)
     if profile_memory:
         held = _memory(entries, ends)
         _unclaimed(entries, ends, events, began)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import isqrt, prod
+from math import prod
 from typing import Any
 
 # What was given comes as the recorder tells it: of a tensor (shape, dtype), lists of these, numbers as they are.
@@ -13,20 +13,25 @@ def _shape(x: Any) -> Sequence[int]:
     return x[0]
 
 
+def product_flops(a: Sequence[int], a_form: int, b: Sequence[int], b_form: int) -> int:
+    """Of stacks of matrices, each as it lies in the last two dimensions (form 0) or transposed (form 1)."""
+    ahead = [1] * max(len(a), len(b))
+    stacks = [
+        max(x, y) if x and y else 0
+        for x, y in zip((ahead + list(a[:-2]))[-len(ahead) :], (ahead + list(b[:-2]))[-len(ahead) :])
+    ]
+    columns = b[-2] if b_form else b[-1]
+    return 2 * prod(stacks) * a[-2] * a[-1] * columns
+
+
 def _product(a: Any, b: Any, *rest: Any) -> int:
     """a @ b, with any number of dimensions before the last two."""
     left, right = _shape(a), _shape(b)
     if not left or not right:
         return 0
-    rows = prod(left[:-1])
-    columns = right[-1] if len(right) > 1 else 1
-    stacks = 1  # of matrices that b has and a has not
-    if len(right) > 2:
-        ahead = [1] * len(right) + list(left[:-2])
-        for k, size in enumerate(reversed(right[:-2])):
-            if ahead[len(ahead) - 1 - k] == 1:
-                stacks *= size
-    return 2 * rows * left[-1] * columns * stacks
+    return product_flops(
+        [1, *left] if len(left) == 1 else left, 0, [*right, 1] if len(right) == 1 else right, 0
+    )
 
 
 def _with_addend(addend: Any, a: Any, b: Any, *rest: Any) -> int:
@@ -37,10 +42,11 @@ def _linear(input: Any, weight: Any, *rest: Any) -> int:
     return 2 * prod(_shape(input)) * (_shape(weight)[0] if len(_shape(weight)) > 1 else 1)
 
 
-def _gradient_of_product(a: Any, a_form: Any, b: Any, b_form: Any, sizes: Any, *rest: Any) -> int:
-    """Each of the three shapes names two of rows, columns and terms; stacks stand in all."""
-    stacks = prod(sizes[:-2]) or 1
-    return 2 * isqrt(prod(_shape(a)) * prod(_shape(b)) * prod(sizes) // stacks)
+def _gradient_of_product(a: Any, a_form: Any, b: Any, b_form: Any, *rest: Any) -> int:
+    left, right = _shape(a), _shape(b)
+    if len(left) < 2 or len(right) < 2:
+        return 0
+    return product_flops(left, a_form, right, b_form)
 
 
 def _convolution(

@@ -46,17 +46,17 @@ class record_function(ContextDecorator):
         if not isinstance(name, str):
             raise TypeError(f"record_function(): name must be str, not {type(name).__name__}")
         self.name, self.args = name, args
-        self._entry = -1
+        self._entries: list[int] = []  # of the blocks that it is open in
 
     def _recreate_cm(self) -> record_function:
         return type(self)(self.name, self.args)  # a function that calls itself has a block for each call
 
     def __enter__(self) -> record_function:
-        self._entry = recorder.begin_span(self.name)
+        self._entries.append(recorder.begin_span(self.name))
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        recorder.end_span(self._entry)
+        recorder.end_span(self._entries.pop())
 
 
 class profile:

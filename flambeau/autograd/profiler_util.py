@@ -16,7 +16,12 @@ __all__ = ["DeviceType", "EventList", "FunctionEvent", "FunctionEventAvg", "Inte
 
 
 class DeviceType(IntEnum):
-    """Where an event took place."""
+    """Where an event took place.
+
+    >>> from flambeau.profiler import DeviceType
+    >>> DeviceType.CPU.value
+    0
+    """
 
     CPU = 0
     CUDA = 1
@@ -24,7 +29,12 @@ class DeviceType(IntEnum):
 
 
 class Interval:
-    """From `start` to `end`, in microseconds."""
+    """From `start` to `end`, in microseconds.
+
+    >>> from flambeau.autograd.profiler_util import Interval
+    >>> Interval(1.0, 3.5).elapsed_us()
+    2.5
+    """
 
     __slots__ = ("start", "end")
 
@@ -40,7 +50,12 @@ class Interval:
 
 
 class Kernel(NamedTuple):
-    """What a device ran for an event."""
+    """What a device ran for an event.
+
+    >>> from flambeau.autograd.profiler_util import Kernel
+    >>> Kernel("add", 0, 2.5).duration
+    2.5
+    """
 
     name: str
     device: int
@@ -178,7 +193,14 @@ class FunctionEvent(FormattedTimesMixin):
         """Microseconds on devices of what it and the events inside launched."""
         if self.device_type is not DeviceType.CPU:
             return self.time_range.elapsed_us()
-        return self.self_device_time_total + sum(child.device_time_total for child in self.cpu_children)
+        if self.use_device is None:
+            return 0.0
+        total, inside = 0.0, [self]
+        while inside:  # however deep they are nested
+            event = inside.pop()
+            total += event.self_device_time_total
+            inside.extend(event.cpu_children)
+        return total
 
     @property
     def self_device_time_total(self) -> float:

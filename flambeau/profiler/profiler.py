@@ -30,15 +30,31 @@ __all__ = [
 
 
 class ProfilerActivity(Enum):
-    """What is recorded: the host, or a kind of accelerator."""
+    """What is recorded: the host, or a kind of accelerator.
+
+    >>> from flambeau.profiler import ProfilerActivity, profile
+    >>> with profile(activities=[ProfilerActivity.CPU]):
+    ...     x = __import__("flambeau").ones(2)
+    """
 
     CPU = 0
     CUDA = 1
+    XPU = 2
+    MTIA = 3
     OPENCL = 4
+    HPU = 5
+    PrivateUse1 = 6
 
 
 class ProfilerAction(Enum):
-    """What a profiler does in a step."""
+    """What a profiler does in a step; a function that returns one may be its schedule.
+
+    >>> from flambeau.profiler import ProfilerAction, profile
+    >>> with profile(schedule=lambda step: ProfilerAction.RECORD if step else ProfilerAction.NONE) as prof:
+    ...     prof.step()
+    >>> [event.name for event in prof.events()]
+    ['ProfilerStep#1']
+    """
 
     NONE = 0
     WARMUP = 1
@@ -154,6 +170,10 @@ def _activities(given: Iterable[Any] | None) -> frozenset[ProfilerActivity]:
         if not isinstance(activity, ProfilerActivity):
             raise TypeError(
                 f"profile(): activities must be of ProfilerActivity, got {type(activity).__name__}"
+            )
+        if activity is not ProfilerActivity.CPU and not device_count(activity.name.lower()):
+            warnings.warn(
+                f"{activity.name} is not available, disabling {activity.name} profiling", stacklevel=4
             )
     if not found:
         raise AssertionError("No valid profiler activities found")
@@ -373,9 +393,9 @@ class profile(_KinetoProfile):
             warnings.warn(
                 "`use_cuda` is deprecated, use `activities` argument instead", FutureWarning, stacklevel=2
             )
-            chosen = set(_activities(activities))
+            chosen = set(ProfilerActivity if activities is None else activities)
             (chosen.add if use_cuda else chosen.discard)(ProfilerActivity.CUDA)
-            activities = chosen
+            activities = chosen if activities is not None or not use_cuda else None
         super().__init__(
             activities=activities,
             record_shapes=record_shapes,

@@ -5,14 +5,30 @@ from __future__ import annotations
 from .._lazily import lazily
 from . import _python_dispatch, checkpoint, data, dlpack, hooks  # noqa: F401
 
-__all__ = ["_python_dispatch", "checkpoint", "data", "dlpack", "hooks", "tensorboard", "trainer"]  # noqa: F822
+__all__ = [  # noqa: F822
+    "_python_dispatch",
+    "benchmark",
+    "checkpoint",
+    "data",
+    "dlpack",
+    "flop_counter",
+    "hooks",
+    "module_tracker",
+    "pytree",
+    "tensorboard",
+    "trainer",
+]
 
 __getattr__, __dir__ = lazily(
     __name__,
     submodules=(
         "_pytree",
+        "benchmark",
         "collect_env",
+        "flop_counter",
         "model_zoo",
+        "module_tracker",
+        "pytree",
         "safetensors",
         "serialization",
         "tensorboard",

@@ -147,6 +147,14 @@ def test_gradients_that_nobody_else_holds_are_taken_not_copied(layer):
     flambeau.testing.assert_close(given, flambeau.ones(3))
 
 
+def test_gradients_of_other_classes_are_copied():
+    """What stands behind a sparse gradient may be one element for all; a copy may be written to."""
+    weight = flambeau.ones(5, 3, requires_grad=True)
+    F.embedding(flambeau.tensor([1, 1, 4]), weight, sparse=True).sum().backward()
+    weight.grad._values().mul_(2)
+    assert flambeau.equal(weight.grad.to_dense()[:, 0], flambeau.tensor([0.0, 4.0, 0.0, 0.0, 2.0]))
+
+
 def test_batches_of_a_loader_and_modules():
     loader = flambeau.utils.data.DataLoader([1.0, 2.0, 3.0], batch_size=2)
     model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
@@ -311,6 +319,22 @@ def test_spans_nest_as_blocks_and_as_decorators():
     )
 
 
+def test_one_object_may_be_open_in_several_blocks_and_nests_deeply():
+    span = record_function("again")
+    with profile() as prof:
+        for _ in range(3000):
+            span.__enter__()
+        flambeau.ones(1)
+        for _ in range(3000):
+            span.__exit__(None, None, None)
+    event, depth = prof.events()[-1], 0
+    while event.cpu_parent is not None:
+        event, depth = event.cpu_parent, depth + 1
+    assert depth == 3000
+    (average,) = [a for a in prof.key_averages() if a.key == "again"]
+    assert average.count == 3000 and average.device_time_total == 0
+
+
 def test_children_lie_inside_their_parents_and_times_add_up(layer):
     with profile() as prof:
         for _ in range(3):
@@ -390,6 +414,12 @@ def test_asking_before_there_is_an_answer():
             prof.events()
     with pytest.raises(TypeError, match="ProfilerActivity"):
         profile(activities=["cpu"])
+    with pytest.warns(UserWarning, match="XPU is not available"):
+        profile(activities=[ProfilerActivity.CPU, ProfilerActivity.XPU])
+    with pytest.warns(FutureWarning, match="use_cuda"):
+        assert (
+            ProfilerActivity.CUDA not in profile(use_cuda=False, activities=[ProfilerActivity.CPU]).activities
+        )
     with pytest.raises(AssertionError, match="No valid profiler activities"):
         profile(activities=[])
     with pytest.raises(NotImplementedError, match="experimental_config"):

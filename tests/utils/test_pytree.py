@@ -154,3 +154,120 @@ def test_constants_are_part_of_the_description():
         pytree.register_constant(Plain)
     with pytest.raises(ValueError, match="no dataclass"):
         pytree.register_dataclass(Plain)
+
+
+# --- descriptions as text, and further names ------------------------------------------------------
+MIXED = {
+    "a": [1, (2,)],
+    3: OrderedDict(x=1),
+    "d": defaultdict(int, {"k": 1}),
+    "q": deque([1], maxlen=3),
+    "N": None,
+}
+# What PyTorch 2.13 writes of that.
+LEAF_TEXT = '{"type": null, "context": null, "children_spec": []}'
+MIXED_TEXT = (
+    '[1, {"type": "builtins.dict", "context": "[\\"a\\", 3, \\"d\\", \\"q\\", \\"N\\"]", "children_spec": ['
+    '{"type": "builtins.list", "context": "null", "children_spec": [L, '
+    '{"type": "builtins.tuple", "context": "null", "children_spec": [L]}]}, '
+    '{"type": "collections.OrderedDict", "context": "[\\"x\\"]", "children_spec": [L]}, '
+    '{"type": "collections.defaultdict", "context": {"default_factory_module": "builtins", '
+    '"default_factory_name": "int", "dict_context": ["k"]}, "children_spec": [L]}, '
+    '{"type": "collections.deque", "context": "3", "children_spec": [L]}, L]}]'
+).replace("L", LEAF_TEXT)
+
+
+def test_descriptions_are_written_and_read_as_pytorch_does():
+    spec = tree_structure(MIXED)
+    assert pytree.treespec_dumps(spec) == MIXED_TEXT
+    assert pytree.treespec_loads(MIXED_TEXT) == spec
+    assert pytree.treespec_loads(MIXED_TEXT).unflatten(tree_leaves(MIXED)) == MIXED
+    assert pytree.treespec_pprint(tree_structure({"a": [1, (2,)]})) == "{'a': [*, (*,)]}"
+
+
+def test_classes_have_names_in_texts():
+    class Box:
+        def __init__(self, inside, label):
+            self.inside, self.label = inside, label
+
+    Point = namedtuple("Point", "x y")
+    with pytest.raises(NotImplementedError, match="_register_namedtuple"):
+        pytree.treespec_dumps(tree_structure(Point(1, 2)))
+    pytree._register_namedtuple(Point, serialized_type_name="tests.Point")
+    pytree.register_pytree_node(
+        Box,
+        lambda b: ([b.inside], b.label),
+        lambda children, label: Box(*children, label),
+        serialized_type_name="tests.Box",
+        to_dumpable_context=lambda label: label.decode(),
+        from_dumpable_context=lambda text: text.encode(),
+    )
+    try:
+        spec = tree_structure([Box(Point(1, 2), b"here")])
+        assert pytree.treespec_loads(pytree.treespec_dumps(spec)) == spec
+        with pytest.raises(ValueError, match="is taken"):
+            pytree._register_namedtuple(Pair, serialized_type_name="tests.Box")
+    finally:
+        pytree._deregister_pytree_node(Box)
+    box = Box(1, b"")
+    assert tree_leaves(box) == [box]
+    with pytest.raises(ValueError, match="Both to_dumpable_context and from_dumpable_context"):
+        pytree.register_pytree_node(Box, list, list, to_dumpable_context=str)
+    with pytest.raises(NotImplementedError, match="tests.Box"):
+        pytree.treespec_loads('[1, {"type": "tests.Box", "context": "", "children_spec": []}]')
+
+
+def test_hostile_and_broken_texts(tmp_path, monkeypatch):
+    (tmp_path / "evil_factory.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    factory = (
+        '[1, {{"type": "collections.defaultdict", "context": {{"default_factory_module": "{}", '
+        '"default_factory_name": "{}", "dict_context": []}}, "children_spec": []}}]'
+    )
+    for module, name in (("evil_factory", "x"), ("os", "system"), ("builtins", "eval")):
+        with pytest.raises(NotImplementedError, match="no class in an imported module"):
+            pytree.treespec_loads(factory.format(module, name))
+    for text in (
+        "{}",
+        "[2, {}]",
+        "[1, {}]",
+        "[1]",
+        "nonsense",
+        '[1, {"type": null, "context": null, "children_spec": [' + LEAF_TEXT + "]}]",
+        '[1, {"type": "builtins.dict", "context": "[1, 2]", "children_spec": []}]',
+        '[1, {"type": "builtins.dict", "context": "3", "children_spec": []}]',
+    ):
+        with pytest.raises(ValueError):
+            pytree.treespec_loads(text)
+    with pytest.raises(ValueError, match="Unknown protocol 2"):
+        pytree.treespec_dumps(tree_structure(1), protocol=2)
+    for function in (pytree.treespec_dumps, pytree.treespec_pprint):
+        with pytest.raises(TypeError, match="a TreeSpec expected"):
+            function([1])
+    with pytest.raises(TypeError, match="Unable to serialize context"):
+        pytree.treespec_dumps(tree_structure({object(): 1}))
+
+
+def test_descriptions_made_by_hand():
+    leaf = pytree.treespec_leaf()
+    assert pytree.treespec_tuple([leaf, leaf]) == tree_structure((1, 2))
+    assert pytree.treespec_dict({"a": leaf}, b=leaf) == tree_structure({"a": 1, "b": 2})
+    with pytest.raises(TypeError, match="treespec_tuple"):
+        pytree.treespec_tuple([1])
+
+
+def test_beginnings_of_trees_are_spread():
+    spec = tree_structure([1, [2, 3]])
+    spread = pytree._broadcast_to_and_flatten
+    assert spread(1, spec) == [1, 1, 1]
+    assert spread([1, 2], spec) == [1, 2, 2]
+    assert spread([1, 2, 3], spec) is None and spread({"a": 1}, spec) is None
+    assert pytree.arg_tree_leaves(1, [2], x={"y": 3}) == [1, 2, 3]
+    assert pytree.map_only((int, str))(lambda x: x * 2)("a") == "aa"
+    assert pytree.map_only(int)(lambda x: x * 2)("a") == "a"
+
+
+def test_the_public_name():
+    from flambeau.utils import pytree as public
+
+    assert public.tree_map is pytree.tree_map and set(public.__all__) == set(pytree.__all__)

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import functools
+
 # Operations that PyTorch's nodes call otherwise.
 OTHER_NAMES = {
     "cube": "Pow",
@@ -37,6 +39,7 @@ OTHER_NAMES = {
 SECOND_WITH_DIM = ("sum", "mean")
 
 
+@functools.cache
 def backward_name(operation: str, whole: bool = True) -> str:
     """The name of the node of an operation; `whole` unless it reduced some dimensions only, or kept them."""
     stem = OTHER_NAMES.get(operation) or "".join(part.capitalize() for part in operation.split("_"))

@@ -67,7 +67,7 @@ cdef int64_t sitting = 1                   # the number of the recording, so tha
 cdef bint session = False                  # somebody has started a recording and not stopped it
 cdef int threads_seen = 0
 cdef dict thread_names = {}                # number of a thread -> its name and the system's number
-cdef list work = []                        # on devices: (device, name, first mark, last mark, entry, thread)
+cdef list work = []                        # on devices: (device, name, first mark, last mark, the host's time, thread)
 cdef dict references = {}                  # device -> (mark, the host's time)
 cdef int64_t bytes_away = 0
 
@@ -215,27 +215,27 @@ cdef uint64_t mark(Device device) except? 0:
 
 cdef int note_work(Device device, object name, uint64_t first, uint64_t last) except -1:
     """Note what a device does between two marks."""
-    work.append((device, name, first, last, count - 1, flambeau_thread))
+    work.append((device, name, first, last, flambeau_now(), flambeau_thread))
     return 0
 
 
 cdef list work_done():
-    """(device, name, begun, ended, entry, thread) of all that was noted; waits for the devices."""
+    """(device, name, begun, ended, when the host gave it, thread) of all that was noted; waits for the devices."""
     cdef list found = []
     cdef Device device
     cdef int64_t start
     for device, reference in references.items():
         device.finish()
-    for device, name, first, last, entry, thread in work:
+    for device, name, first, last, given, thread in work:
         origin, host = references[device]
         start = <int64_t>host + <int64_t>(1e6 * device.elapsed(origin, first))
-        found.append((device.place, name, start, start + <int64_t>(1e6 * device.elapsed(first, last)), entry, thread))
+        found.append((device.place, name, start, start + <int64_t>(1e6 * device.elapsed(first, last)), given, thread))
     return found
 
 
 cdef int forget_work() except -1:
     cdef Device device
-    for device, name, first, last, entry, thread in work:
+    for device, name, first, last, given, thread in work:
         device.free_event(first)
         device.free_event(last)
     for device, reference in references.items():
@@ -319,7 +319,7 @@ def stop() -> tuple:
     """End the recording: (entries, work on devices, threads, the time of the end).
 
     An entry is (what, kind, begun, ended, thread, held, left, away, away left, made, sequence, given, stack); one that has not ended
-    has 0 there.  Work is (device, name, begun, ended, entry, thread).  Threads map a number to a name and the system's number.
+    has 0 there.  Work is (device, name, begun, ended, when the host gave it, thread).  Threads map a number to a name and the system's number.
     """
     global session
     cdef Py_ssize_t k

@@ -59,9 +59,11 @@ cdef class Counted:
 
     def __cinit__(self):
         late.watched += 1
+        late.attended += 1
 
     def __dealloc__(self):
         late.watched -= 1
+        late.attended -= 1
 
 
 # --- the state of a thread ------------------------------

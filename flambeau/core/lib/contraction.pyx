@@ -523,7 +523,10 @@ cdef bint library_product(TensorBase c, int form, TensorBase a, int a_form, Tens
         return c.storage.on.product(&wanted)
     first = mark(c.storage.on)
     done = c.storage.on.product(&wanted)
-    note_work(c.storage.on, "gemm", first, mark(c.storage.on))
+    if done:
+        note_work(c.storage.on, "gemm", first, mark(c.storage.on))
+    else:
+        c.storage.on.free_event(first)
     return done
 
 

@@ -2,7 +2,7 @@
 """Gradients that arrive: in the shape that is due, and added to a leaf's `.grad`."""
 from cpython.object cimport PyObject
 from ..base.dtypes cimport dtype_of
-from ..base.tensor cimport TensorBase, late, same_shape, OP_ADD, OP_IADD, operator_for
+from ..base.tensor cimport TENSOR, TensorBase, late, same_shape, OP_ADD, OP_IADD, operator_for
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)   # of an attribute given as `object`, one more than its owner has
@@ -32,8 +32,9 @@ cdef int accumulate(TensorBase leaf, TensorBase grad, bint create_graph) except 
     if leaf.grad_ is None:
         if create_graph:
             leaf.grad_ = grad
-        elif Py_REFCNT(<PyObject*>grad) == 1 and Py_REFCNT(<PyObject*>grad.storage) == 1 and grad.contiguous and grad.code == leaf.code \
-                and grad.fn is None and not grad.requires:
+        elif (<PyObject*>grad).ob_type == TENSOR and Py_REFCNT(<PyObject*>grad) == 1 and (
+                Py_REFCNT(<PyObject*>grad.storage) == 1 and grad.contiguous and grad.code == leaf.code
+                and grad.fn is None and not grad.requires):
             leaf.grad_ = grad
         else:
             leaf.grad_ = (grad if grad.code == leaf.code else grad.to(dtype_of(leaf.code))).detach().clone()

@@ -472,6 +472,14 @@ def _switch_on() -> None:
     Module._hooked = True
 
 
+def switch_off() -> None:
+    """Let calls of modules go the short way again, unless somebody's hook for every module is left."""
+    from .module import Module
+
+    if not any(hooks for name, hooks in vars(everywhere).items() if name.endswith("_hooks")):
+        Module._hooked = False
+
+
 def register_module_forward_pre_hook(hook: Callable[[Module, tuple], Any]) -> RemovableHandle:
     """Call `hook(module, args)` before the forward of every module; it may return new arguments.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.base.recorder import begin_span, end_span
-from ._hooks import everywhere, register_module_forward_hook, register_module_forward_pre_hook
+from ._hooks import register_module_forward_hook, register_module_forward_pre_hook, switch_off
 from .module import Module
 
 
@@ -16,7 +16,6 @@ def record_modules() -> Callable[[], None]:
     counts: dict[str, int] = {}
     open_calls: dict[int, list[int]] = {}
     alive: list[Module] = []  # so that no number of another module is met again
-    before = Module._hooked
 
     def enter(module: Module, args: Any) -> None:
         number = numbers.get(id(module))
@@ -40,9 +39,6 @@ def record_modules() -> Callable[[], None]:
     def stop() -> None:
         for handle in handles:
             handle.remove()
-        if not before and not any(
-            hooks for name, hooks in vars(everywhere).items() if name.endswith("_hooks")
-        ):
-            Module._hooked = False  # calls go the short way again
+        switch_off()
 
     return stop

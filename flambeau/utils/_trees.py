@@ -1,0 +1,724 @@
+"""Trees of Python's containers: taken apart into a list of leaves and a description, and put together again.
+
+A tree is a list, tuple, dict, namedtuple, OrderedDict, defaultdict, deque, named result of an operation, or an object of a
+registered class, whose parts are trees; everything else, None too, is a leaf.
+
+>>> from flambeau.utils._pytree import tree_flatten, tree_map, tree_unflatten
+>>> leaves, spec = tree_flatten({"a": 1, "b": [2, (3,)]})
+>>> leaves, spec.num_leaves
+([1, 2, 3], 3)
+>>> tree_unflatten([10, 20, 30], spec)
+{'a': 10, 'b': [20, (30,)]}
+>>> tree_map(lambda x, y: x + y, [1, (2,)], [10, (20,)])
+[11, (22,)]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+PyTree: TypeAlias = Any
+Context: TypeAlias = Any
+IsLeaf: TypeAlias = Callable[[Any], bool] | None
+
+FlattenFn: TypeAlias = Callable[[Any], tuple[Iterable[Any], Context]]
+UnflattenFn: TypeAlias = Callable[[Iterable[Any], Context], Any]
+DumpableContext: TypeAlias = Any  # what JSON holds
+ToDumpableContextFn: TypeAlias = Callable[[Context], DumpableContext]
+FromDumpableContextFn: TypeAlias = Callable[[DumpableContext], Context]
+KeyPath: TypeAlias = tuple[Any, ...]
+
+__all__ = [
+    "Context",
+    "DumpableContext",
+    "FlattenFn",
+    "FromDumpableContextFn",
+    "GetAttrKey",
+    "KeyPath",
+    "LeafSpec",
+    "MappingKey",
+    "PyTree",
+    "PyTreeSpec",
+    "SequenceKey",
+    "ToDumpableContextFn",
+    "TreeSpec",
+    "UnflattenFn",
+    "arg_tree_leaves",
+    "is_constant_class",
+    "is_namedtuple",
+    "is_namedtuple_class",
+    "is_namedtuple_instance",
+    "is_structseq",
+    "is_structseq_class",
+    "is_structseq_instance",
+    "key_get",
+    "keystr",
+    "map_only",
+    "register_constant",
+    "register_dataclass",
+    "register_pytree_node",
+    "tree_all",
+    "tree_all_only",
+    "tree_any",
+    "tree_any_only",
+    "tree_flatten",
+    "tree_flatten_with_path",
+    "tree_is_leaf",
+    "tree_iter",
+    "tree_leaves",
+    "tree_leaves_with_path",
+    "tree_map",
+    "tree_map_",
+    "tree_map_only",
+    "tree_map_only_",
+    "tree_map_with_path",
+    "tree_structure",
+    "tree_unflatten",
+    "treespec_dict",
+    "treespec_leaf",
+    "treespec_tuple",
+]
+
+
+# --- places in a tree ---------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class SequenceKey:
+    """An element of a sequence."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+    def get(self, of: Any) -> Any:
+        """The part of `of` that stands there."""
+        return of[self.idx]
+
+
+@dataclasses.dataclass(frozen=True)
+class MappingKey:
+    """A value of a mapping."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+    def get(self, of: Any) -> Any:
+        """The part of `of` that stands there."""
+        return of[self.key]
+
+
+@dataclasses.dataclass(frozen=True)
+class GetAttrKey:
+    """An attribute."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+    def get(self, of: Any) -> Any:
+        """The part of `of` that stands there."""
+        return getattr(of, self.name)
+
+
+def keystr(kp: Iterable[Any]) -> str:
+    """A path as Python would write it: "['layers'][0].weight"."""
+    return "".join(map(str, kp))
+
+
+def key_get(obj: Any, kp: Iterable[Any]) -> Any:
+    """What stands at a path."""
+    for key in kp:
+        obj = key.get(obj)
+    return obj
+
+
+# --- kinds of nodes -----------------------------------------------------------
+class _Node(NamedTuple):
+    """How nodes of one class are taken apart: `flatten` gives (keys, children, context)."""
+
+    flatten: Callable[[Any], tuple[Iterable[Any], Iterable[Any], Context]]
+    unflatten: Callable[[Iterable[Any], Context], Any]
+    name: str | None = None  # in files of descriptions
+    dump: ToDumpableContextFn | None = None  # a context as what JSON holds; None for text in JSON
+    load: FromDumpableContextFn | None = None
+
+
+def _of_sequence(x: Any) -> tuple[Iterable[Any], Iterable[Any], Context]:
+    return map(SequenceKey, range(len(x))), x, None
+
+
+def _of_mapping(x: Any) -> tuple[Iterable[Any], Iterable[Any], Context]:
+    return map(MappingKey, x), x.values(), list(x)
+
+
+def _of_namedtuple(x: Any) -> tuple[Iterable[Any], Iterable[Any], Context]:
+    return map(GetAttrKey, type(x)._fields), x, type(x)
+
+
+def _of_structseq(x: Any) -> tuple[Iterable[Any], Iterable[Any], Context]:
+    return map(SequenceKey, range(len(x))), x, type(x)
+
+
+# Classes of a kind share one way; these stand for the kind.
+NAMEDTUPLE, STRUCTSEQ = type("namedtuple", (), {}), type("structseq", (), {})
+_NODES: dict[Any, _Node] = {
+    list: _Node(_of_sequence, lambda children, _: list(children), "builtins.list"),
+    tuple: _Node(_of_sequence, lambda children, _: tuple(children), "builtins.tuple"),
+    dict: _Node(_of_mapping, lambda children, keys: dict(zip(keys, children)), "builtins.dict"),
+    OrderedDict: _Node(
+        _of_mapping, lambda children, keys: OrderedDict(zip(keys, children)), "collections.OrderedDict"
+    ),
+    defaultdict: _Node(
+        lambda x: (map(MappingKey, x), x.values(), [x.default_factory, list(x)]),
+        lambda children, context: defaultdict(context[0], zip(context[1], children)),
+        "collections.defaultdict",
+    ),
+    deque: _Node(
+        lambda x: (map(SequenceKey, range(len(x))), x, x.maxlen),
+        lambda children, maxlen: deque(children, maxlen=maxlen),
+        "collections.deque",
+    ),
+    NAMEDTUPLE: _Node(
+        _of_namedtuple,
+        lambda children, cls: cls(*children),
+        "collections.namedtuple",
+    ),
+    STRUCTSEQ: _Node(_of_structseq, lambda children, cls: cls(list(children))),
+}
+_CONSTANTS: set[type] = set()
+_NAMED_TUPLES: dict[type, str] = {}  # their names in files
+_DICTS = (dict, OrderedDict, defaultdict)
+
+
+def is_namedtuple_class(cls: Any) -> bool:
+    """Whether it is a class made by `namedtuple`, or derived from one."""
+    fields = getattr(cls, "_fields", None)
+    return (
+        isinstance(cls, type)
+        and issubclass(cls, tuple)
+        and isinstance(fields, tuple)
+        and all(isinstance(field, str) for field in fields)
+        and callable(getattr(cls, "_make", None))
+    )
+
+
+def is_namedtuple_instance(obj: object) -> bool:
+    """Whether it is a namedtuple."""
+    return is_namedtuple_class(type(obj))
+
+
+def is_namedtuple(obj: object) -> bool:
+    """Whether it is a namedtuple or the class of one."""
+    return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
+
+
+def is_structseq_class(cls: Any) -> bool:
+    """Whether it is a class of tuples with names made in C, as `time.struct_time`."""
+    return (
+        isinstance(cls, type)
+        and cls.__bases__ == (tuple,)
+        and all(
+            isinstance(getattr(cls, n, None), int)
+            for n in ("n_fields", "n_sequence_fields", "n_unnamed_fields")
+        )
+    )
+
+
+def is_structseq_instance(obj: object) -> bool:
+    """Whether it is an object of such a class."""
+    return is_structseq_class(type(obj))
+
+
+def is_structseq(obj: object) -> bool:
+    """Whether it is one of those, or their class."""
+    return is_structseq_class(obj if isinstance(obj, type) else type(obj))
+
+
+def _kind(tree: Any) -> Any:
+    """The kind of a node; None for a leaf."""
+    cls = type(tree)
+    if cls in _NODES:
+        return cls
+    return NAMEDTUPLE if is_namedtuple_class(cls) else STRUCTSEQ if is_structseq_class(cls) else None
+
+
+def _claim(name: str | None) -> None:
+    """ValueError where another class has the name in files."""
+    if name is not None and name in {*(node.name for node in _NODES.values()), *_NAMED_TUPLES.values()}:
+        raise ValueError(f"serialized_type_name {name!r} is taken by another class")
+
+
+def _deregister_pytree_node(cls: type) -> None:
+    """Makes objects of a class leaves again.  KeyError for one that is not registered."""
+    del _NODES[cls]
+    _CONSTANTS.discard(cls)
+
+
+def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
+    """Gives a class of namedtuples, which are nodes without that, a name in files of descriptions."""
+    _claim(serialized_type_name)
+    _NAMED_TUPLES[cls] = serialized_type_name
+
+
+def register_pytree_node(
+    cls: type,
+    flatten_fn: Callable[[Any], tuple[Iterable[Any], Context]],
+    unflatten_fn: Callable[[Iterable[Any], Context], Any],
+    *,
+    serialized_type_name: str | None = None,
+    to_dumpable_context: Callable[[Context], Any] | None = None,
+    from_dumpable_context: Callable[[Any], Context] | None = None,
+    flatten_with_keys_fn: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Context]] | None = None,
+) -> None:
+    """Makes objects of a class nodes of trees; those of derived classes stay leaves.
+
+    `flatten_fn(x)` gives the children and a context, which `unflatten_fn(children, context)` makes an object of again;
+    contexts are compared by ==.  `flatten_with_keys_fn` gives pairs of a key and a child; else children are numbered.
+    `serialized_type_name` is its name in files of descriptions (`treespec_dumps`), for which contexts are written as JSON, or as
+    `to_dumpable_context` and `from_dumpable_context` say.
+
+    Raises ValueError for a class that is registered already, or one of those functions without the other.
+
+    >>> from flambeau.utils._pytree import register_pytree_node, tree_map
+    >>> class Pair:
+    ...     def __init__(self, a, b):
+    ...         self.a, self.b = a, b
+    >>> register_pytree_node(Pair, lambda p: ((p.a, p.b), None), lambda children, _: Pair(*children))
+    >>> tree_map(lambda x: x + 1, Pair(1, [2])).b
+    [3]
+    """
+    if cls in _NODES:
+        raise ValueError(f"{cls} is already registered as pytree node.")
+    if (to_dumpable_context is None) != (from_dumpable_context is None):
+        raise ValueError(
+            f"Both to_dumpable_context and from_dumpable_context for {cls} must be None or registered."
+        )
+    _claim(serialized_type_name)
+
+    def flatten(x: Any) -> tuple[Iterable[Any], Iterable[Any], Context]:
+        if flatten_with_keys_fn is not None:
+            pairs, context = flatten_with_keys_fn(x)
+            pairs = list(pairs)
+            return [key for key, _ in pairs], [child for _, child in pairs], context
+        children, context = flatten_fn(x)
+        children = list(children)
+        return map(SequenceKey, range(len(children))), children, context
+
+    _NODES[cls] = _Node(
+        flatten, unflatten_fn, serialized_type_name, to_dumpable_context, from_dumpable_context
+    )
+
+
+def register_dataclass(
+    cls: type, *, field_names: list[str] | None = None, drop_field_names: list[str] | None = None
+) -> None:
+    """Makes objects of a dataclass nodes, whose children are its fields that `__init__` takes, without those dropped.
+
+    Raises ValueError for a class that is no dataclass (unless `field_names` says the fields) or is registered already.
+
+    >>> import dataclasses
+    >>> from flambeau.utils._pytree import register_dataclass, tree_leaves
+    >>> @dataclasses.dataclass
+    ... class Point:
+    ...     x: float
+    ...     y: float
+    >>> register_dataclass(Point)
+    >>> tree_leaves([Point(1.0, 2.0)])
+    [1.0, 2.0]
+    """
+    dropped = set(drop_field_names or ())
+    if dataclasses.is_dataclass(cls):
+        known = [field.name for field in dataclasses.fields(cls) if field.init and field.name not in dropped]
+        if field_names is not None and set(field_names) != set(known):
+            raise ValueError(
+                f"register_dataclass: field_names are {field_names}, and {cls.__name__} is made of {known}"
+            )
+    elif field_names is None:
+        raise ValueError(f"register_dataclass: field_names must be given for {cls}, which is no dataclass")
+    names = list(field_names) if field_names is not None else known
+
+    def flatten(x: Any) -> tuple[list[tuple[Any, Any]], Context]:
+        present = [name for name in names if hasattr(x, name)]
+        return [(GetAttrKey(name), getattr(x, name)) for name in present], present
+
+    register_pytree_node(
+        cls,
+        lambda x: ([child for _, child in flatten(x)[0]], flatten(x)[1]),
+        lambda children, present: cls(**dict(zip(present, children))),
+        flatten_with_keys_fn=flatten,
+    )
+
+
+def register_constant(cls: type) -> None:
+    """Makes objects of a class part of a tree's description instead of leaves; they are compared by == and hashed.
+
+    Raises TypeError for a class that keeps object's own == or has no hash.
+    """
+    if cls.__eq__ is object.__eq__:  # type: ignore[comparison-overlap]
+        raise TypeError(
+            f"register_constant(cls) expects `cls` to have a non-default `__eq__` implementation, got {cls}"
+        )
+    if cls.__hash__ is None:
+        raise TypeError(f"register_constant(cls) expects `cls` to have a `__hash__`, got {cls}")
+    register_pytree_node(cls, lambda x: ((), x), lambda children, x: x)
+    _CONSTANTS.add(cls)
+
+
+def is_constant_class(cls: type) -> bool:
+    """Whether `register_constant` was called with it."""
+    return cls in _CONSTANTS
+
+
+# --- descriptions -------------------------------------------------------------
+class TreeSpec:
+    """What a tree is without its leaves: a node's kind, its context and its children's descriptions."""
+
+    __slots__ = ("type", "context", "_children", "num_nodes", "num_leaves")
+
+    def __init__(self, type: Any, context: Context, children_specs: list[TreeSpec]) -> None:
+        self.type, self.context, self._children = type, context, tuple(children_specs)
+        self.num_nodes: int = 1 + sum(child.num_nodes for child in self._children)
+        self.num_leaves: int = 1 if type is None else sum(child.num_leaves for child in self._children)
+
+    @property
+    def num_children(self) -> int:
+        """How many parts the node has."""
+        return len(self._children)
+
+    def is_leaf(self) -> bool:
+        """Whether it describes a leaf."""
+        return self.type is None
+
+    def children(self) -> list[TreeSpec]:
+        """The descriptions of the parts."""
+        return list(self._children)
+
+    def child(self, index: int) -> TreeSpec:
+        """That of one part."""
+        return self._children[index]
+
+    def unflatten(self, leaves: Iterable[Any]) -> PyTree:
+        """The tree with these leaves.  ValueError unless there are `num_leaves`."""
+        found = list(leaves)
+        if len(found) != self.num_leaves:
+            raise ValueError(
+                f"treespec.unflatten(leaves): `leaves` has length {len(found)} but the spec refers to a pytree "
+                f"that holds {self.num_leaves} items ({self})."
+            )
+        return self._made_of(iter(found))
+
+    def _made_of(self, leaves: Iterator[Any]) -> PyTree:
+        if self.type is None:
+            return next(leaves)
+        return _NODES[self.type].unflatten([child._made_of(leaves) for child in self._children], self.context)
+
+    def flatten_up_to(self, tree: PyTree) -> list[PyTree]:
+        """The parts of another tree that stand where this one has leaves.  ValueError where it has no such place."""
+        found: list[PyTree] = []
+        self._take_from(tree, (), found)
+        return found
+
+    def _take_from(self, tree: PyTree, path: tuple, found: list[PyTree]) -> None:
+        if self.type is None:
+            found.append(tree)
+            return
+        kind, at = _kind(tree), f" at {keystr(path)}" if path else ""
+        both = kind in _DICTS and self.type in _DICTS
+        if kind is not self.type and not both:
+            raise ValueError(
+                f"Type mismatch{at}: expected {self._type_name()}, but got {type(tree).__name__}."
+            )
+        keys, children, context = map(_listed, _NODES[kind].flatten(tree))
+        if len(children) != self.num_children:
+            raise ValueError(
+                f"Node arity mismatch{at}: expected {self.num_children}, but got {len(children)}."
+            )
+        if both:  # dictionaries agree where their keys do, in whichever order
+            wanted = _keys_of(self.type, self.context)
+            missing, extra = [k for k in wanted if k not in tree], [k for k in tree if k not in set(wanted)]
+            if missing or extra:
+                raise ValueError(
+                    f"Node keys mismatch{at}: "
+                    + "; ".join(
+                        f"{what} key(s): {names}"
+                        for what, names in (("missing", missing), ("additional", extra))
+                        if names
+                    )
+                )
+            keys, children = [MappingKey(k) for k in wanted], [tree[k] for k in wanted]
+        elif context != self.context:
+            raise ValueError(f"Node context mismatch{at}: expected {self.context!r}, but got {context!r}.")
+        for spec, key, child in zip(self._children, keys, children):
+            spec._take_from(child, (*path, key), found)
+
+    def _type_name(self) -> str:
+        return self.type.__name__
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TreeSpec):
+            return NotImplemented
+        if self is other:
+            return True
+        if self.type is not other.type or self.num_children != other.num_children:
+            return False
+        return self.context == other.context and self._children == other._children
+
+    def __hash__(self) -> int:
+        context = tuple(_keys_of(self.type, self.context)) if self.type in _DICTS else self.context
+        return hash((self.type, context, self._children))
+
+    def __repr__(self) -> str:
+        if self.type is None:
+            return "*"
+        inside = ",\n".join(repr(child) for child in self._children).replace("\n", "\n  ")
+        return f"TreeSpec({self._type_name()}, {self.context!r}, [{inside}])"
+
+
+def _listed(x: Any) -> Any:
+    return x if isinstance(x, (list, type(None))) or not isinstance(x, Iterable) else list(x)
+
+
+def _keys_of(kind: Any, context: Context) -> list[Any]:
+    return context[1] if kind is defaultdict else context
+
+
+LEAF = TreeSpec(None, None, [])
+PyTreeSpec = TreeSpec
+
+
+def LeafSpec() -> TreeSpec:
+    """The description of a leaf."""
+    return LEAF
+
+
+def treespec_leaf() -> TreeSpec:
+    """The description of a leaf."""
+    return LEAF
+
+
+def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
+    """The description of a tuple of parts that these describe.
+
+    >>> from flambeau.utils._pytree import treespec_leaf, treespec_tuple
+    >>> treespec_tuple([treespec_leaf()]).unflatten([3])
+    (3,)
+    """
+    return TreeSpec(tuple, None, [_spec(child, "treespec_tuple") for child in iterable])
+
+
+def treespec_dict(mapping: Any = (), /, **kwargs: TreeSpec) -> TreeSpec:
+    """The description of a dictionary of parts that these describe.
+
+    >>> from flambeau.utils._pytree import treespec_dict, treespec_leaf
+    >>> treespec_dict(a=treespec_leaf()).unflatten([3])
+    {'a': 3}
+    """
+    parts = dict(mapping, **kwargs)
+    return TreeSpec(dict, list(parts), [_spec(child, "treespec_dict") for child in parts.values()])
+
+
+def _spec(value: Any, who: str) -> TreeSpec:
+    if not isinstance(value, TreeSpec):
+        raise TypeError(f"{who}(): a TreeSpec expected, got {type(value).__name__}")
+    return value
+
+
+# --- taking apart, putting together -------------------------------------------
+def tree_is_leaf(tree: PyTree, is_leaf: IsLeaf = None) -> bool:
+    """Whether a tree is one leaf: of no registered class, or one that `is_leaf` says is."""
+    return (is_leaf is not None and bool(is_leaf(tree))) or _kind(tree) is None
+
+
+def _walk(tree: PyTree, is_leaf: IsLeaf, leaves: list[Any]) -> TreeSpec:
+    """Append the leaves; returns the description."""
+    if tree_is_leaf(tree, is_leaf):
+        leaves.append(tree)
+        return LEAF
+    kind = _kind(tree)
+    _, children, context = _NODES[kind].flatten(tree)
+    return TreeSpec(kind, context, [_walk(child, is_leaf, leaves) for child in children])
+
+
+def _paths(tree: PyTree, is_leaf: IsLeaf, path: tuple) -> Iterator[tuple]:
+    """The paths of the leaves."""
+    if tree_is_leaf(tree, is_leaf):
+        yield path
+        return
+    keys, children, _ = _NODES[_kind(tree)].flatten(tree)
+    for key, child in zip(keys, children):
+        yield from _paths(child, is_leaf, (*path, key))
+
+
+def tree_flatten_with_path(tree: PyTree, is_leaf: IsLeaf = None) -> tuple[list[tuple[tuple, Any]], TreeSpec]:
+    """Pairs of a path and a leaf, and the description of the tree.
+
+    >>> from flambeau.utils._pytree import keystr, tree_flatten_with_path
+    >>> [(keystr(path), leaf) for path, leaf in tree_flatten_with_path({"a": [1, 2]})[0]]
+    [("['a'][0]", 1), ("['a'][1]", 2)]
+    """
+    leaves, spec = tree_flatten(tree, is_leaf)
+    return list(zip(_paths(tree, is_leaf, ()), leaves)), spec
+
+
+def tree_flatten(tree: PyTree, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
+    """The leaves from left to right (dictionaries in their order), and the description of the tree.
+
+    `is_leaf(x)` may say of any part that it is not taken apart.
+    """
+    leaves: list[Any] = []
+    spec = _walk(tree, is_leaf, leaves)
+    return leaves, spec
+
+
+def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> PyTree:
+    """The tree of that description with these leaves.  TypeError for no TreeSpec, ValueError for another number of leaves."""
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(f"tree_unflatten(): treespec must be a TreeSpec, got {type(treespec).__name__}")
+    return treespec.unflatten(leaves)
+
+
+def tree_leaves_with_path(tree: PyTree, is_leaf: IsLeaf = None) -> list[tuple[tuple, Any]]:
+    """Pairs of a path and a leaf."""
+    return tree_flatten_with_path(tree, is_leaf)[0]
+
+
+def tree_leaves(tree: PyTree, is_leaf: IsLeaf = None) -> list[Any]:
+    """The leaves from left to right."""
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_iter(tree: PyTree, is_leaf: IsLeaf = None) -> Iterator[Any]:
+    """The leaves, one by one."""
+    if tree_is_leaf(tree, is_leaf):
+        yield tree
+        return
+    for child in _NODES[_kind(tree)].flatten(tree)[1]:
+        yield from tree_iter(child, is_leaf)
+
+
+def tree_structure(tree: PyTree, is_leaf: IsLeaf = None) -> TreeSpec:
+    """The description of a tree."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+# --- functions of leaves ------------------------------------------------------
+def tree_map(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
+    """A tree of the function's results at each leaf; of `rests`, whose structure begins as the tree's, the parts there."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    return spec.unflatten(map(func, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
+
+
+def tree_map_with_path(
+    func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None
+) -> PyTree:
+    """`tree_map` of a function that gets the path first."""
+    found, spec = tree_flatten_with_path(tree, is_leaf)
+    paths, leaves = [path for path, _ in found], [leaf for _, leaf in found]
+    return spec.unflatten(map(func, paths, leaves, *(spec.flatten_up_to(rest) for rest in rests)))
+
+
+def tree_map_(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
+    """Call the function at each leaf for its effects; returns the tree as it is."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    for arguments in zip(leaves, *(spec.flatten_up_to(rest) for rest in rests)):
+        func(*arguments)
+    return tree
+
+
+def _wanted(filter: Any) -> Callable[[Any], bool]:
+    """A test of leaves from a class, several, a union, or a function."""
+    if isinstance(filter, (type, tuple, types.UnionType)):
+        return lambda x: isinstance(x, filter)
+    if callable(filter):
+        return filter
+    raise TypeError(f"expected a class, a tuple or union of classes, or a function, got {filter!r}")
+
+
+def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Makes a function leave alone what is not of some classes, or of which a function does not say so.
+
+    >>> from flambeau.utils._pytree import map_only
+    >>> @map_only(int)
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(3), double("a")
+    (6, 'a')
+    """
+    wanted = _wanted(type_or_types_or_pred)
+    return lambda func: lambda x: func(x) if wanted(x) else x
+
+
+def tree_map_only(
+    type_or_types_or_pred: Any, /, func: Callable[[Any], Any], tree: PyTree, is_leaf: IsLeaf = None
+) -> PyTree:
+    """`tree_map` over the leaves of some classes, or of which a function says so; others stay.
+
+    >>> from flambeau.utils._pytree import tree_map_only
+    >>> tree_map_only(int, lambda x: -x, [1, "a", (2,)])
+    [-1, 'a', (-2,)]
+    """
+    wanted = _wanted(type_or_types_or_pred)
+    return tree_map(lambda x: func(x) if wanted(x) else x, tree, is_leaf=is_leaf)
+
+
+def tree_map_only_(
+    type_or_types_or_pred: Any, /, func: Callable[[Any], Any], tree: PyTree, is_leaf: IsLeaf = None
+) -> PyTree:
+    """`tree_map_` over those leaves."""
+    wanted = _wanted(type_or_types_or_pred)
+    return tree_map_(lambda x: func(x) if wanted(x) else x, tree, is_leaf=is_leaf)
+
+
+def tree_all(pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
+    """Whether it holds for every leaf."""
+    return all(map(pred, tree_iter(tree, is_leaf)))
+
+
+def tree_any(pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
+    """Whether it holds for a leaf."""
+    return any(map(pred, tree_iter(tree, is_leaf)))
+
+
+def tree_all_only(
+    type_or_types: Any, /, pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None
+) -> bool:
+    """Whether it holds for every leaf of those classes."""
+    wanted = _wanted(type_or_types)
+    return all(pred(x) for x in tree_iter(tree, is_leaf) if wanted(x))
+
+
+def tree_any_only(
+    type_or_types: Any, /, pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None
+) -> bool:
+    """Whether it holds for a leaf of those classes."""
+    wanted = _wanted(type_or_types)
+    return any(pred(x) for x in tree_iter(tree, is_leaf) if wanted(x))
+
+
+def arg_tree_leaves(*args: PyTree, **kwargs: PyTree) -> list[Any]:
+    """The leaves of what a function was given.
+
+    >>> from flambeau.utils._pytree import arg_tree_leaves
+    >>> arg_tree_leaves(1, [2], x=(3,))
+    [1, 2, 3]
+    """
+    return [leaf for tree in (*args, *kwargs.values()) for leaf in tree_iter(tree)]
+
+
+def _broadcast_to_and_flatten(tree: PyTree, treespec: TreeSpec, is_leaf: IsLeaf = None) -> list[Any] | None:
+    """The leaves of a tree that begins as the one described, each as often as leaves stand there; None where it does not."""
+    found: list[Any] = []
+    try:
+        parts = tree_structure(tree, is_leaf).flatten_up_to(treespec.unflatten([0] * treespec.num_leaves))
+    except ValueError:
+        return None
+    for leaf, part in zip(tree_leaves(tree, is_leaf), parts):
+        found.extend([leaf] * tree_structure(part, is_leaf).num_leaves)
+    return found
