@@ -49,6 +49,16 @@ def elementwise() -> frozenset[str]:
     return frozenset(found - _NOT_ELEMENTWISE - CONVERSIONS - {"record_stream"})
 
 
+def writes(name: str) -> bool:
+    """Whether the operation of that name writes to its first operand.
+
+    >>> from flambeau._composed import writes
+    >>> writes("add_"), writes("add"), writes("__rdiv__")
+    (True, False, False)
+    """
+    return name.endswith("_") and not name.endswith("__")
+
+
 class Composed(Tensor):
     """A tensor that stands for others.  A class of them has `answers`, by the names of operations: functions of
     the operation and its arguments.
@@ -61,9 +71,9 @@ class Composed(Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         answer = cls.answers.get(func.__name__)
+        if kwargs and isinstance(func, PointwiseOp) and isinstance(kwargs.get("out"), tuple):
+            return _step(func, args, kwargs)
         if answer is None:
-            if isinstance(func, PointwiseOp) and kwargs and "out" in kwargs:
-                return _step(func, args, kwargs)
             raise cls._refusal(func.__name__)
         if not kwargs:
             return answer(func, *args)
@@ -203,7 +213,7 @@ class Composed(Tensor):
 
 
 def _step(func: Any, args: tuple, kwargs: dict) -> Any:
-    """An optimiser's step, which no list of operations has: parameter, gradient and state have one structure."""
+    """One of many of a kind, as optimisers and `clip_grad_norm_` take them: operands and results have one structure."""
 
     def inner(x: Any) -> Any:
         if isinstance(x, (tuple, list)):

@@ -156,6 +156,18 @@ def test_an_optimiser_steps_the_elements(make, kind):
     assert x.tolist() == x._with(plain).tolist() != make().tolist()
 
 
+@pytest.mark.parametrize("order", [2.0, 1.0, float("inf")])
+@pytest.mark.parametrize("make", KINDS)
+def test_gradients_are_clipped(make, order):
+    x = make(requires_grad=True)
+    (x * 2).backward(flambeau.ones_like(x))
+    there = 3 ** (1 / order)
+    total = flambeau.nn.utils.clip_grad_norm_([x], 1.0, order)
+    assert float(total) == pytest.approx(2 * there)
+    found = [n for row in x.grad.tolist() for n in row if n is not None]
+    assert found == pytest.approx([1 / there] * 3, rel=1e-4)
+
+
 @pytest.mark.parametrize("make", KINDS)
 def test_writes_in_place(make):
     x = make()

@@ -9,11 +9,13 @@ from typing import Any
 from .._typeinfo import iinfo
 from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
+from ..operations.declare.registry import published
 from ..operations.declare.results import category
 from .jagged import NestedTensor, jagged
 from .padding import packed, padded, rows, unpadded
 from .pointwise import pointwise
 
+_vector_norm = published("linalg.")["vector_norm"]
 _ALONG_ONE = frozenset(("argmax", "argmin", "max", "min", "prod"))  # of one dimension at a time
 
 
@@ -114,6 +116,11 @@ def _norm(func: Any, input: NestedTensor, ord: Any = None, dim: Any = None, *arg
     inner = [d - 1 for d in dims]
     found = func(input._elements, order if given else 2, inner, keepdim, **kwargs)
     return _like_rows(found, input, r - (0 if keepdim else sum(d < r for d in dims)))
+
+
+def _norm_inside(func: Any, tensors: tuple, dim: Any = None, keepdim: bool = False, *rest: Any) -> Any:
+    """The norm as other functions of the library call it."""
+    return _norm(_vector_norm, tensors[0], 2, dim, keepdim)
 
 
 def _like_rows(found: Any, input: NestedTensor, ragged_dim: int) -> Any:
@@ -271,7 +278,8 @@ ANSWERS: dict[str, Any] = {
         reduce,
     ),
     **dict.fromkeys(("var", "std"), _variance),
-    **dict.fromkeys(("norm", "linalg_vector_norm", "vector_norm"), _norm),
+    **dict.fromkeys(("norm", "vector_norm"), _norm),
+    "linalg_vector_norm": _norm_inside,
     **dict.fromkeys(
         ("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
         along,

@@ -338,6 +338,23 @@ def test_folds(name, keepdim):
         f(x, 0)
 
 
+def test_norms():
+    a = parts(lengths=(3, 2, 5))
+    x = make(a, requires_grad=True)
+    whole = np.concatenate(a)
+    assert x.norm().item() == pytest.approx(np.linalg.norm(whole))
+    assert flambeau.linalg.vector_norm(x, 3).item() == pytest.approx((np.abs(whole) ** 3).sum() ** (1 / 3))
+    same(x.norm(dim=-1), [np.linalg.norm(p, axis=1) for p in a])
+    same(x.norm(1, 2, True), [np.abs(p).sum(1, keepdims=True) for p in a])
+    x.sum().backward()
+    assert flambeau.nn.utils.clip_grad_norm_([x], 1.0).item() == pytest.approx(math.sqrt(40))
+    assert x.grad.norm().item() == pytest.approx(1.0, rel=1e-4)
+    with pytest.raises(
+        RuntimeError, match=r"norm\(\): not available along the batch or the ragged dimension"
+    ):
+        x.norm(dim=1)
+
+
 def test_more_folds():
     a = parts(lengths=(3, 2, 5))
     x = make(a)
@@ -492,7 +509,7 @@ def test_cuts_and_joins():
         same(found, [p[:, 2 * k : 2 * k + 2] for p in a])
     for found, k in zip(x.split([1, 3], 2), (slice(0, 1), slice(1, 4))):
         same(found, [p[:, k] for p in a])
-    first, second = x.chunk(2)
+    first, second = x.chunk(chunks=2)
     same(first, a[:2])
     same(second, a[2:])
     same(flambeau.cat([x, x * 2], -1), [np.concatenate([p, 2 * p], 1) for p in a])
@@ -502,6 +519,35 @@ def test_cuts_and_joins():
         flambeau.cat([x, flambeau.ones(4, 1, 4)])
     with pytest.raises(RuntimeError, match="same sequences"):
         flambeau.cat([x, make(a)], -1)
+
+
+def test_places_are_written():
+    a = parts()
+    x = make(a)
+    batch, place = flambeau.tensor([0, 2, 2]), flambeau.tensor([1, 0, 4])
+    y = x.index_put((batch, place), flambeau.zeros(()).double())
+    wanted = [p.copy() for p in a]
+    for b, k in zip(batch.tolist(), place.tolist()):
+        wanted[b][k] = 0
+    same(y, wanted)
+    same(x, a)
+    assert (
+        x.index_put_((batch, place, flambeau.tensor([3, 0, 1])), flambeau.ones(3).double(), accumulate=True)
+        is x
+    )
+    a[0][1, 3] += 1
+    a[2][0, 0] += 1
+    a[2][4, 1] += 1
+    same(x, a)
+    for wrong in (
+        (flambeau.tensor([1]), flambeau.tensor([0])),
+        (flambeau.tensor([4]), flambeau.tensor([0])),
+        (flambeau.tensor([0]), flambeau.tensor([-1])),
+    ):
+        with pytest.raises(IndexError, match="out of bounds for dimension"):
+            x.index_put_(wrong, flambeau.zeros(()).double())
+    with pytest.raises(RuntimeError, match="expected integer indices"):
+        x.index_put_((batch,), flambeau.zeros(()).double())
 
 
 # --- products and layers ------------------------------
@@ -522,6 +568,10 @@ def test_layers():
     same(table(tokens), [table.weight.detach().numpy()[t] for t in ([1, 2], [0], [3, 3, 1])], rtol=1e-7)
     table(tokens).sum().backward()
     assert table.weight.grad[:, 0].tolist() == [1, 2, 1, 2]
+    bags = F.embedding_bag(tokens, table.weight, mode="sum")
+    np.testing.assert_allclose(
+        bags.detach().numpy(), [t.detach().numpy().sum(0) for t in table(tokens).unbind()], rtol=1e-6
+    )
     same(F.one_hot(tokens, 4), [np.eye(4)[t] for t in ([1, 2], [0], [3, 3, 1])])
     for wrong in (lambda: F.linear(x.mT, flambeau.ones(1, 5)), lambda: F.layer_norm(x.mT, (5,))):
         with pytest.raises(RuntimeError, match="not supported over the ragged dimension"):
