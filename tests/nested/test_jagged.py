@@ -722,3 +722,45 @@ def test_a_transformer_is_that_of_the_padded_batch():
     (flat * flat).mean().backward()
     for g, p in zip(found, model.parameters()):
         np.testing.assert_allclose(g.numpy(), p.grad.numpy(), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_multihead_attention(causal):
+    flambeau.manual_seed(0)
+    layer = flambeau.nn.MultiheadAttention(8, 2, batch_first=True).double()
+    a = parts((8,), lengths=(3, 1, 6))
+    x = make(a)
+    found, weights = layer(x, x, x, need_weights=False, is_causal=causal)
+    assert weights is None
+    for p, y in zip(a, found.unbind()):
+        part = flambeau.tensor(p)[None]
+        mask = flambeau.ones(len(p), len(p)).bool().triu(1) if causal else None
+        np.testing.assert_allclose(
+            y.detach().numpy(),
+            layer(part, part, part, attn_mask=mask)[0][0].detach().numpy(),
+            rtol=1e-8,
+            atol=1e-12,
+        )
+    for wrong in (
+        lambda: layer(x, x, x),
+        lambda: layer(x, x, x, need_weights=False, attn_mask=flambeau.ones(3, 3).bool()),
+        lambda: layer(x, x, flambeau.ones(3, 6, 8).double(), need_weights=False),
+        lambda: flambeau.nn.MultiheadAttention(8, 2)(x, x, x, need_weights=False),
+    ):
+        with pytest.raises(AssertionError, match="MultiheadAttention"):
+            wrong()
+
+
+def test_encoder_layer():
+    flambeau.manual_seed(0)
+    layer = flambeau.nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True).double()
+    encoder = flambeau.nn.TransformerEncoder(layer, 2)
+    a = parts((8,), lengths=(3, 1, 6))
+    x = make(a, requires_grad=True)
+    found = encoder(x)
+    plain = [flambeau.tensor(p)[None].requires_grad_() for p in a]
+    wanted = [encoder(p) for p in plain]
+    same(found, [w[0].detach().numpy() for w in wanted], rtol=1e-8)
+    (found * found).sum().backward()
+    sum((w * w).sum() for w in wanted).backward()
+    same(x.grad, [p.grad[0].numpy() for p in plain], rtol=1e-7)
