@@ -15,6 +15,7 @@ from .jagged import NestedTensor, jagged
 from .padding import packed, padded, rows, unpadded
 from .pointwise import pointwise
 
+_stack = published("")["stack"]
 _vector_norm = published("linalg.")["vector_norm"]
 _ALONG_ONE = frozenset(("argmax", "argmin", "max", "min", "prod"))  # of one dimension at a time
 
@@ -155,10 +156,38 @@ def _along_sequences(
         raise RuntimeError(
             f"{name}(): not available along the ragged dimension; use to_padded_tensor(padding)"
         )
+    if dims == [r] and name in _FOLDS and input.ragged.longest * _width(input) >= _WORTH_A_CALL:
+        return _one_by_one(func, input, dim, keepdim, kwargs)
     whole = padded(input, identity(name, input._elements), least=1)
     if name == "count_nonzero":
         return func(whole, tuple(dims))
     return func(whole, dims if isinstance(dim, Sequence) else r, keepdim=keepdim, **kwargs)
+
+
+_FOLDS = ("amax", "amin", "prod", "any", "all", "logsumexp")
+_WORTH_A_CALL = (
+    2048  # elements of a padded sequence, from which on a call for each costs less than the padding
+)
+
+
+def _width(input: NestedTensor) -> int:
+    """Elements at each place of a sequence."""
+    return math.prod(
+        (*input._elements.shape[: input._ragged_idx - 1], *input._elements.shape[input._ragged_idx :])
+    )
+
+
+def _one_by_one(func: Any, input: NestedTensor, dim: Any, keepdim: bool, kwargs: dict) -> TensorBase:
+    """A fold of each sequence alone; of an empty one that of what changes nothing."""
+    at = input._ragged_idx - 1
+    shape = list(input._elements.shape)
+    shape[at] = 1
+    found = []
+    for part in input.unbind():
+        if not part.shape[at]:
+            part = part.new_full(shape, identity(func.__name__, part))
+        found.append(func(part, [at] if isinstance(dim, Sequence) else at, keepdim=keepdim, **kwargs))
+    return _stack(found)
 
 
 def _sums(input: NestedTensor, dims: list[int], keepdim: bool, mean: bool, dtype: Any) -> TensorBase:

@@ -338,6 +338,28 @@ def test_folds(name, keepdim):
         f(x, 0)
 
 
+@pytest.mark.parametrize("name", ["amax", "amin", "prod", "logsumexp"])
+def test_folds_of_long_sequences(name):
+    """Each alone, where padding would cost more than calls."""
+    a = parts((40,), lengths=(70, 0, 3))
+    x = make(a, requires_grad=True)
+    f = getattr(flambeau, name)
+    found = f(x, 1)
+    empty = {"amax": -math.inf, "amin": math.inf, "prod": 1.0, "logsumexp": -math.inf}[name]
+    for p, y in zip(a, found.detach().numpy()):
+        np.testing.assert_allclose(
+            y, FOLDS[name](p, 0, keepdims=False) if len(p) else np.full(40, empty), rtol=1e-10
+        )
+    assert f(x, 1, keepdim=True).shape == (3, 1, 40)
+    (found[0].sum() + found[2].sum()).backward()
+    for p, g in zip(a, x.grad.unbind()):
+        plain = flambeau.tensor(p).requires_grad_()
+        if len(p):
+            f(plain, 0).sum().backward()
+            np.testing.assert_allclose(g.numpy(), plain.grad.numpy(), rtol=1e-9)
+    assert (make(parts((3,), lengths=(700, 0))) > 0).any(1)[1].tolist() == [False] * 3
+
+
 def test_norms():
     a = parts(lengths=(3, 2, 5))
     x = make(a, requires_grad=True)
