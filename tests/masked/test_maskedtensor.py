@@ -302,6 +302,22 @@ def test_masks_of_the_functions():
         flambeau.masked.sum(flambeau.eye(3).to_sparse())
 
 
+def test_medians():
+    x = flambeau.tensor([[5.0, 1.0, NAN], [2.0, 3.0, 9.0]])
+    mask = flambeau.tensor([[True, True, False], [True, True, True]])
+    assert flambeau.masked.median(x, 1, mask=mask).tolist() == [1.0, 3.0]
+    assert flambeau.masked.median(x, None, mask=mask).tolist() == [2.0, 1.0, 9.0]
+    assert masked_tensor(x, mask).median(1).tolist() == [1.0, 3.0]
+    whole = flambeau.tensor([[5, 1, 7], [2, 3, 9]])
+    assert flambeau.masked.median(whole, 1, mask=mask).tolist() == [1, 3]
+    with pytest.raises(ValueError, match="a row of flambeau.int64 has no true element"):
+        flambeau.masked.median(whole, 1, mask=flambeau.tensor([[False], [True]]))
+    with pytest.raises(ValueError, match="must not hold NaN"):
+        flambeau.masked.median(x, 1)
+    with pytest.raises(ValueError, match="expects real numbers"):
+        flambeau.masked.median(x.to(flambeau.complex64), 1)
+
+
 def test_repr():
     x = masked_tensor(
         flambeau.tensor([[1.0, -2.5], [NAN, 100000.0]]), flambeau.tensor([[True, True], [False, True]])
