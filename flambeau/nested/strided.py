@@ -332,7 +332,7 @@ def _cut(func: Any, input: StridedNestedTensor, how: Any, dim: int = 0) -> Any:
     at = input._dim(func.__name__, dim)
     if at:
         return _each(func, input, how, at - 1)
-    places = func(published("")["arange"](len(input)), how)
+    places = func(published("")["arange"](len(input), device="cpu"), how)
     return tuple(input[int(p[0]) : int(p[0]) + len(p)] if len(p) else input[:0] for p in places)
 
 

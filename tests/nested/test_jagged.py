@@ -204,6 +204,34 @@ def test_offsets_are_read_once_and_again_when_written():
     assert c.sum(1).tolist() == [1, 4]
 
 
+def test_what_is_kept_is_of_no_mode():
+    """Places are worked out once, whatever is on then: they serve a gradient later, and lie where the offsets do."""
+    offsets, values = flambeau.tensor([0, 2, 5]), flambeau.ones(5, 3, requires_grad=True)
+    uses = (
+        lambda x: x.sum(1),
+        lambda x: x.softmax(1),
+        lambda x: x.to_padded_tensor(0.0),
+        lambda x: x * flambeau.ones(2, 1, 3),
+    )
+    first = nested.nested_tensor_from_jagged(values, offsets)
+    with flambeau.inference_mode():
+        for use in uses:
+            use(first)
+    for use in uses:
+        found = use(first)
+        (found.values() if found.is_nested else found).sum().backward()
+    assert values.grad is not None
+    with flambeau.device("meta"):
+        x = nested.nested_tensor_from_jagged(values, flambeau.tensor([0, 1, 5], device="cpu"))
+        for use in uses[:3]:
+            assert use(x).is_cpu
+        assert [y.is_cpu for y in (*x.chunk(2), x[[0]], x[1:], x.contiguous(), flambeau.cat([x, x]))] == [
+            True
+        ] * 6
+        strided = nested.nested_tensor([flambeau.ones(2, device="cpu"), flambeau.ones(1, device="cpu")])
+        assert [y.is_cpu for y in (*strided.chunk(2), strided[:1], strided * 2)] == [True] * 4
+
+
 def test_no_sequences_and_empty_ones():
     x = nested.nested_tensor_from_jagged(flambeau.zeros(0, 3), flambeau.tensor([0]))
     assert len(x) == 0 and x.numel() == 0 and x.unbind() == () and x.sum(1).shape == (0, 3)
