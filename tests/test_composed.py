@@ -23,7 +23,7 @@ HARMLESS = set(
     """__array_priority__ __class__ __delattr__ __delitem__ __dict__ __dir__ __doc__ __getattribute__ __getstate__ __init__
     __init_subclass__ __module__ __new__ __pyx_vtable__ __reduce__ __setattr__ __setstate__ __sizeof__ __str__ __subclasshook__
     __weakref__ __getitem__ __setitem__ __torch_function__ _base _is_view _make_subclass _take dtype itemsize dim ndim ndimension numel
-    nelement shape size nbytes layout is_sparse is_nested _composed __len__ __iter__ H T mH mT real imag""".split()
+    nelement shape size nbytes layout is_sparse is_nested _composed to_padded_tensor __len__ __iter__ H T mH mT real imag""".split()
 )
 
 

@@ -460,8 +460,9 @@ def test_padding():
     for wrong in ((4, 4, 4), (3, 5, 4), (4, 5)):
         with pytest.raises(RuntimeError, match="output_size"):
             x.to_padded_tensor(0.0, wrong)
-    with pytest.raises(NotImplementedError, match="dense one"):
-        nested.to_padded_tensor(flambeau.ones(2), 0.0)
+    for dense in (nested.to_padded_tensor, flambeau.Tensor.to_padded_tensor):
+        with pytest.raises(NotImplementedError, match="expected a nested tensor"):
+            dense(flambeau.ones(2), 0.0)
     z = make(parts((2,), before=(3,)))
     assert z.to_padded_tensor(0.0).shape == (4, 3, 5, 2)
 
