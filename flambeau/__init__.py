@@ -16,7 +16,9 @@ from .core.base.dtypes import Size, device, dtype, get_default_dtype, promote_ty
 from .core.base.memory import OutOfMemoryError
 from .core.base.memory import Storage as UntypedStorage
 from .core.base.tensor import inherit_operators as _inherit_operators
-from .core.base.parallel import get_num_threads, set_num_threads
+from .core.base.once import is_warn_always_enabled, set_warn_always
+from .core.base.parallel import get_num_threads, set_flush_denormal, set_num_threads
+from .devices.streams import Event, Stream
 from .core.call.operands import result_type
 from .storage import LEGACY as _legacy_storages, TypedStorage, from_file, is_storage
 from ._tensor import Tensor
@@ -26,9 +28,14 @@ from .core.base.formats import (
     contiguous_format,
     jagged,
     layout,
+    legacy_contiguous_format,
     memory_format,
     preserve_format,
+    sparse_bsc,
+    sparse_bsr,
     sparse_coo,
+    sparse_csc,
+    sparse_csr,
     strided,
 )
 from math import e, inf, nan, pi
@@ -38,7 +45,11 @@ globals().update(_dtypes.by_name)
 globals().update(_legacy_storages)
 float, double, half = _dtypes.by_name["float32"], _dtypes.by_name["float64"], _dtypes.by_name["float16"]
 int, long, short = _dtypes.by_name["int32"], _dtypes.by_name["int64"], _dtypes.by_name["int16"]
-cfloat, cdouble = _dtypes.by_name["complex64"], _dtypes.by_name["complex128"]
+cfloat, cdouble, chalf = (
+    _dtypes.by_name["complex64"],
+    _dtypes.by_name["complex128"],
+    _dtypes.by_name["complex32"],
+)
 
 from .operations.declare.registry import published as _published
 
@@ -53,7 +64,24 @@ from ._foreach import functions as _foreach_functions
 
 globals().update(_foreach_functions())
 del _foreach_functions
+from . import amp
+from .amp import GradScaler, autocast
+from .amp._state import (
+    OLD as _old_autocast,
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
+    clear_autocast_cache,
+    get_autocast_dtype,
+    is_autocast_cache_enabled,
+    is_autocast_enabled,
+    set_autocast_cache_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+)
+
+globals().update(_old_autocast)
 from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils
+from . import mps, mtia, xpu
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .core.tape import tensor_backward as _backward
 from .autograd.grad_mode import is_inference_mode_enabled
@@ -61,12 +89,35 @@ from ._typeinfo import finfo, iinfo
 
 Tensor.backward = _backward
 
+from . import _typed
+from ._typed import set_default_tensor_type
+
+globals().update(_typed.CLASSES)
+vars(cuda).update(_typed.CUDA_CLASSES)
+Tensor.new = _typed.new
+
 from . import sparse
-from .sparse import sparse_coo_tensor
+from .sparse import (
+    hspmm,
+    native_norm,
+    resize_as_sparse_,
+    smm,
+    sparse_bsc_tensor,
+    sparse_bsr_tensor,
+    sparse_compressed_tensor,
+    sparse_coo_tensor,
+    sparse_csc_tensor,
+    sparse_csr_tensor,
+    sspaddmm,
+)
 
-Tensor.to_dense, Tensor.to_sparse = sparse.to_dense, sparse.to_sparse
+for _name, _function in sparse.METHODS.items():
+    setattr(Tensor, _name, _function)
+globals().update(sparse.COPIES)
+dsmm = hsmm = spmm = globals()["mm"]
+saddmm = globals()["addmm"]
 
-from . import _C, func, nested, nn, optim, overrides, return_types
+from . import _C, func, nested, nn, optim, overrides, return_types, types
 from ._printing import set_printoptions
 from ._files import load, save
 from ._switches import (
@@ -74,11 +125,65 @@ from ._switches import (
     get_deterministic_debug_mode,
     get_float32_matmul_precision,
     get_num_interop_threads,
+    has_lapack,
+    has_mkl,
+    has_openmp,
+    has_spectral,
+    init_num_threads,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
     is_deterministic_algorithms_warn_only_enabled,
+    is_vulkan_available,
+    set_anomaly_enabled,
     set_deterministic_debug_mode,
     set_float32_matmul_precision,
     set_num_interop_threads,
     use_deterministic_algorithms,
 )
-from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel
-from . import __config__, accelerator, backends, hub, multiprocessing, random, serialization, testing, version
+from ._queries import (
+    can_cast,
+    get_device,
+    is_complex,
+    is_conj,
+    is_distributed,
+    is_floating_point,
+    is_inference,
+    is_neg,
+    is_tensor,
+    numel,
+    typename,
+)
+from ._symbolic import (
+    sym_float,
+    sym_int,
+    sym_ite,
+    sym_max,
+    sym_min,
+    sym_not,
+    sym_sqrt,
+    sym_sum,
+    SymBool,
+    SymFloat,
+    SymInt,
+)
+from ._higher_order_ops import cond
+from .futures import Future
+from . import (
+    __config__,
+    accelerator,
+    backends,
+    compiler,
+    distributions,
+    functional,
+    futures,
+    hub,
+    multiprocessing,
+    profiler,
+    quasirandom,
+    random,
+    serialization,
+    testing,
+    version,
+)
+from .accelerator import get_device_module
+from .random import thread_safe_generator

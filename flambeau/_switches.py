@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import warnings
 
+from .core.lib.blas import _find_mkl, _wanted
+from .core.tape import is_watching, set_watching
+
 _deterministic = {"mode": True, "warn_only": False}
 _precision = "highest"
 _interop_threads = 1
@@ -109,3 +112,70 @@ def set_num_interop_threads(n: int) -> None:
 def get_num_interop_threads() -> int:
     """What was last set; 1 at first."""
     return _interop_threads
+
+
+def init_num_threads() -> None:
+    """Nothing is left to set up: the pool of threads is the process's, and every thread shares its work over it.
+
+    >>> import flambeau
+    >>> flambeau.init_num_threads()
+    """
+
+
+# --- what is here ---
+has_mkl = _wanted != "openblas" and _find_mkl() is not None  # whether products are MKL's
+has_lapack = True  # SciPy's
+has_spectral = True  # Fourier transforms
+has_openmp = False  # threads are those of our own pool
+
+
+def is_vulkan_available() -> bool:
+    """False: there is no driver of Vulkan's here.
+
+    >>> import flambeau
+    >>> flambeau.is_vulkan_available()
+    False
+    """
+    return False
+
+
+# --- searching for errors in backward ---
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Lets operations remember where they were called, as `autograd.set_detect_anomaly` does, or no longer.
+
+    TypeError unless both are bools.
+
+    >>> import flambeau
+    >>> flambeau.set_anomaly_enabled(True, check_nan=False)
+    >>> flambeau.is_anomaly_enabled(), flambeau.is_anomaly_check_nan_enabled()
+    (True, False)
+    >>> flambeau.set_anomaly_enabled(False)
+    """
+    for name, given in (("enabled", enabled), ("check_nan", check_nan)):
+        if not isinstance(given, bool):
+            raise TypeError(
+                f"set_anomaly_enabled(): argument '{name}' must be bool, not {type(given).__name__}"
+            )
+    set_watching(enabled, check_nan)
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether operations remember where they were called; False at first.
+
+    >>> import flambeau
+    >>> with flambeau.autograd.detect_anomaly():
+    ...     flambeau.is_anomaly_enabled()
+    True
+    """
+    return is_watching()
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether backward looks for NaN in that mode.
+
+    >>> import flambeau
+    >>> with flambeau.autograd.detect_anomaly(check_nan=False):
+    ...     flambeau.is_anomaly_check_nan_enabled()
+    False
+    """
+    return is_watching(True)

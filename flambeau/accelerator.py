@@ -8,7 +8,9 @@ from __future__ import annotations
 from types import ModuleType, TracebackType
 from typing import Any
 
-from . import cuda
+from . import cpu, cuda, mps, mtia, opencl, xpu
+from .core.base.display import NAME
+from .core.base.dtypes import by_name
 from .core.base.dtypes import device as Device
 
 __all__ = [
@@ -19,11 +21,16 @@ __all__ = [
     "device_count",
     "device_index",
     "empty_cache",
+    "empty_host_cache",
+    "get_device_capability",
+    "get_memory_info",
     "is_available",
     "max_memory_allocated",
+    "max_memory_reserved",
     "memory_allocated",
     "memory_reserved",
     "memory_stats",
+    "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "set_device_idx",
     "set_device_index",
@@ -37,6 +44,30 @@ def _here() -> ModuleType:
     if not cuda.is_available():
         raise RuntimeError("Cannot access accelerator device when none is available.")
     return cuda
+
+
+def get_device_module(device: Device | str | None = None) -> ModuleType:
+    """The module of a type of device, as `flambeau.cuda`; None means the accelerator's, or the host's where there is none.
+
+    RuntimeError for a type without a module and for what names no device.
+
+    >>> import flambeau
+    >>> flambeau.get_device_module("cpu") is flambeau.cpu
+    True
+    """
+    if device is None:
+        return cuda if cuda.is_available() else cpu
+    if not isinstance(device, (Device, str)):
+        raise RuntimeError(f"Invalid value of device '{device}', expect {NAME}.device, str, or None")
+    type = Device(device).type
+    if type not in _MODULES:
+        raise RuntimeError(
+            f"Device '{type}' does not have a corresponding module registered as '{NAME}.{type}'."
+        )
+    return _MODULES[type]
+
+
+_MODULES = {"cpu": cpu, "cuda": cuda, "opencl": opencl, "mps": mps, "mtia": mtia, "xpu": xpu}
 
 
 def is_available() -> bool:
@@ -204,3 +235,54 @@ def reset_peak_memory_stats(device: Any = None) -> None:
     ...     flambeau.accelerator.reset_peak_memory_stats()
     """
     _here().reset_peak_memory_stats(device)
+
+
+def reset_accumulated_memory_stats(device: Any = None) -> None:
+    """Count anew what is handed out and freed.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     flambeau.accelerator.reset_accumulated_memory_stats()
+    """
+    _here().reset_accumulated_memory_stats(device)
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    """The most bytes that were taken from the driver.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     assert flambeau.accelerator.max_memory_reserved() >= flambeau.accelerator.memory_reserved()
+    """
+    return _here().max_memory_reserved(device)
+
+
+def get_memory_info(device: Any = None) -> tuple[int, int]:
+    """Bytes that are free on the device, whoever uses it, and all that it has.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     free, total = flambeau.accelerator.get_memory_info()
+    """
+    return _here().mem_get_info(device)
+
+
+def empty_host_cache() -> None:
+    """Nothing is left to give back: pinned memory of the host is freed with its tensors.  RuntimeError without an accelerator.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     flambeau.accelerator.empty_host_cache()
+    """
+    _here()
+
+
+def get_device_capability(device: Any = None) -> dict[str, Any]:
+    """`supported_dtypes`: the dtypes of tensors on the device.  RuntimeError without an accelerator.
+
+    >>> import flambeau
+    >>> if flambeau.accelerator.is_available():
+    ...     assert flambeau.float32 in flambeau.accelerator.get_device_capability()["supported_dtypes"]
+    """
+    _here().get_device_capability(device)
+    return {"supported_dtypes": set(by_name.values())}

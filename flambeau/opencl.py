@@ -11,33 +11,51 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
 from .core.base import device as _devices
 from .core.base.device import OutOfMemoryError
 from .core.base.dtypes import device as _device
+from .core.base.tensor import TensorBase
+from .core.make.random import seed_devices as _seed_devices
+from .devices import generators as _generators
 from .devices import opencl as _driver
+from .devices import streams as _streams
 from .devices.opencl import Event
 
 __all__ = [
     "Event",
     "OutOfMemoryError",
     "current_device",
+    "default_generators",
     "device_count",
     "empty_cache",
     "get_device_name",
     "get_device_properties",
+    "get_rng_state",
+    "get_rng_state_all",
+    "initial_seed",
     "is_available",
     "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
     "max_memory_allocated",
     "memory_allocated",
     "memory_reserved",
     "memory_stats",
     "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
     "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
     "synchronize",
 ]
+
+
+_streams.kinds["opencl"] = {"Event": Event}
 
 
 def _index(device: Any) -> int | None:
@@ -124,3 +142,95 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 def empty_cache() -> None:
     """Give cached memory back to the driver."""
     _find(None).empty_cache()
+
+
+# --- random numbers ---
+default_generators = _generators.Defaults("opencl")
+
+
+def manual_seed(seed: int) -> None:
+    """Start the stream of that seed on the current device; nothing is opened for it, and without a driver nothing comes of it.
+
+    >>> import flambeau
+    >>> flambeau.opencl.manual_seed(1)
+    """
+    _generators.current("opencl").manual_seed(int(seed))
+
+
+def manual_seed_all(seed: int) -> None:
+    """Start the stream of that seed on every device, also on those that are first used later.
+
+    >>> import flambeau
+    >>> flambeau.opencl.manual_seed_all(1)
+    >>> all(generator.initial_seed() == 1 for generator in flambeau.opencl.default_generators)
+    True
+    """
+    _seed_devices(int(seed), "opencl")
+
+
+def seed() -> None:
+    """Give the current device a seed that nobody can foresee.
+
+    >>> import flambeau
+    >>> flambeau.opencl.seed()
+    """
+    _generators.current("opencl").seed()
+
+
+def seed_all() -> None:
+    """Give all devices one seed that nobody can foresee.
+
+    >>> import flambeau
+    >>> flambeau.opencl.seed_all()
+    """
+    _generators.reseed("opencl")
+
+
+def initial_seed() -> int:
+    """The seed of the current device.  RuntimeError without one.
+
+    >>> import flambeau
+    >>> flambeau.opencl.manual_seed_all(2)
+    >>> if flambeau.opencl.is_available():
+    ...     assert flambeau.opencl.initial_seed() == 2
+    """
+    return _generators.of("opencl", None).initial_seed()
+
+
+def get_rng_state(device: Any = "opencl") -> TensorBase:
+    """The state of a device's generator: 16 bytes on the host.  RuntimeError where there is no such device.
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     assert flambeau.opencl.get_rng_state().shape == (16,)
+    """
+    return _generators.of("opencl", _index(device)).get_state()
+
+
+def get_rng_state_all() -> list[TensorBase]:
+    """The states of all devices' generators.
+
+    >>> import flambeau
+    >>> len(flambeau.opencl.get_rng_state_all()) == flambeau.opencl.device_count()
+    True
+    """
+    return _generators.states("opencl")
+
+
+def set_rng_state(new_state: TensorBase, device: Any = "opencl") -> None:
+    """Let a device's generator continue from a state.  RuntimeError where there is no such device.
+
+    >>> import flambeau
+    >>> if flambeau.opencl.is_available():
+    ...     flambeau.opencl.set_rng_state(flambeau.opencl.get_rng_state())
+    """
+    _generators.of("opencl", _index(device)).set_state(new_state)
+
+
+def set_rng_state_all(new_states: Iterable[TensorBase]) -> None:
+    """Let all devices' generators continue from their states.  RuntimeError for more states than devices.
+
+    >>> import flambeau
+    >>> flambeau.opencl.set_rng_state_all(flambeau.opencl.get_rng_state_all())
+    """
+    _generators.set_states("opencl", new_states)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import operator
-import warnings
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, ClassVar
@@ -15,27 +14,22 @@ from typing import Any, ClassVar
 from .core.base import display
 from .core.base.dtypes import by_name, dtype, get_default_dtype
 from .core.base.memory import Storage as UntypedStorage
+from .core.base.once import warn_once
 from .core.base.provided import provide
 from .core.make.create import empty
 from .core.make.literal import tensor
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 
-_warned = False
-
 
 def warn(stacklevel: int = 2) -> None:
     """Say once that typed storages are deprecated."""
-    global _warned
-    if not _warned:
-        _warned = True
-        warnings.warn(
-            "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
-            "class. This should only matter to you if you are using storages directly.  To access UntypedStorage "
-            "directly, use tensor.untyped_storage() instead of tensor.storage()",
-            UserWarning,
-            stacklevel=stacklevel + 1,
-        )
+    warn_once(
+        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
+        "class. This should only matter to you if you are using storages directly.  To access UntypedStorage "
+        "directly, use tensor.untyped_storage() instead of tensor.storage()",
+        stacklevel=stacklevel + 1,
+    )
 
 
 def _by_name(action: str, *given: Any) -> Any:

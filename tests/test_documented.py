@@ -13,9 +13,16 @@ import flambeau
 # Modules whose every name is shown; those of older rooms are shown by their families.
 SHOWN = (
     *(
+        "_higher_order_ops",
+        "_symbolic",
         "accelerator",
         "backends",
+        "compiler",
+        "futures",
+        "cuda.random",
         "hub",
+        "mps",
+        "mtia",
         "masked",
         "multiprocessing",
         "nested",
@@ -23,6 +30,7 @@ SHOWN = (
         "nn.grad",
         "nn.parallel",
         "nn.utils",
+        "quasirandom",
         "random",
     ),
     *(
@@ -30,10 +38,13 @@ SHOWN = (
         "sparse",
         "storage",
         "testing",
+        "utils.collect_env",
         "utils.safetensors",
         "utils.tensorboard",
         "utils.trainer",
     ),
+    *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed", "xpu"),
+    *("amp", "cpu.amp", "cuda.amp"),
     *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed"),
 )
 

@@ -36,7 +36,11 @@ WHOLE = ("model", "containers")  # what `weights_only=True` does not read
 
 def formats(name: str) -> list[tuple[str, dict[str, Any]]]:
     """The formats that a content is kept in: sparse and nested tensors are not read from that of before 1.6."""
-    return [item for item in FORMATS.items() if item[0] != "legacy" or name not in ("sparse", "nested")]
+    return [
+        item
+        for item in FORMATS.items()
+        if item[0] != "legacy" or name not in ("sparse", "compressed", "nested")
+    ]
 
 
 def as_1_6(content: bytes) -> bytes:
@@ -112,7 +116,6 @@ def write() -> None:
                 (checkpoints.FOLDER / f"{name}.zip16.pt").write_bytes(as_1_6(file.getvalue()))
     (checkpoints.FOLDER / "old_tensors.tar.pt").write_bytes(as_tar(checkpoints.old_tensors(torch)))
     lacking = {
-        "sparse_csr": torch.eye(2).to_sparse_csr(),
         "float8": torch.ones(2).to(torch.float8_e4m3fn),
         "uint16": torch.ones(2, dtype=torch.uint16),
         "quantised": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),

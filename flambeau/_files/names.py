@@ -95,26 +95,7 @@ STORAGES = {
 STORAGE_OF = {dtype: name for name, dtype in reversed(STORAGES.items())}
 _LACKING_STORAGES = ("QInt8Storage", "QInt32Storage", "QUInt8Storage", "QUInt4x2Storage", "QUInt2x4Storage")
 _LACKING_DTYPES = (
-    *(
-        "complex32",
-        "chalf",
-        "uint16",
-        "uint32",
-        "uint64",
-        "qint8",
-        "qint32",
-        "quint8",
-        "quint4x2",
-        "quint2x4",
-    ),
-    *(
-        "float8_e4m3fn",
-        "float8_e4m3fnuz",
-        "float8_e5m2",
-        "float8_e5m2fnuz",
-        "float8_e8m0fnu",
-        "float4_e2m1fn_x2",
-    ),
+    *("qint8", "qint32", "quint8", "quint4x2", "quint2x4"),
     *("bit", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"),
     *(f"{sign}int{n}" for sign in ("", "u") for n in range(1, 8)),
 )

@@ -85,6 +85,8 @@ def _tensor_arguments(t: Any, storages: Storages) -> tuple:
     geometry = (t.storage_offset(), tuple(t.shape), t.stride())
     if t.is_meta:
         return rebuilding._rebuild_meta_tensor_no_storage, (kind, *geometry[1:], t.requires_grad)
+    if kind.name not in names.STORAGE_OF:  # there is no class of storages of it
+        return rebuilding._rebuild_tensor_v3, (storage, *geometry, t.requires_grad, OrderedDict(), kind)
     first = storages.first_dtype(storage, kind)
     elements = rebuilding.typed(storage, first)
     if first == kind:
@@ -114,8 +116,11 @@ def _reduced(t: Any, storages: Storages) -> tuple | None:
             *_parts(t, Tensor, storages),
             {"persistent": t.persistent, "_is_buffer": True},
         )
-    if t.layout is formats.sparse_coo:
-        parts = (t._indices(), t._values(), t.shape, t.is_coalesced())
+    if t.layout is not formats.strided:
+        if t.layout is formats.sparse_coo:
+            parts = (t._indices(), t._values(), t.shape, t.is_coalesced())
+        else:
+            parts = (*t._pattern.parts(), t._values(), t.shape)
         return rebuilding._rebuild_sparse_tensor, (t.layout, parts)
     if kind.__reduce_ex__ is Tensor.__reduce_ex__:
         return rebuilding._rebuild_from_type_v2, (*_parts(t, kind, storages), state)

@@ -16,7 +16,7 @@ from ..core.base.memory import Storage
 from ..core.make.create import empty, empty_strided
 from ..core.places.join import cat
 from ..nn.parameter import Buffer, Parameter
-from ..sparse import sparse_coo_tensor
+from ..sparse import sparse_compressed_tensor, sparse_coo_tensor
 from ..storage import TypedStorage
 from . import state
 from .errors import INT64, Damaged, count, require, short
@@ -123,17 +123,26 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
 
 
 def _rebuild_sparse_tensor(layout, data):
-    require(layout is formats.sparse_coo, f"a sparse tensor of layout {short(layout)}")
+    known = isinstance(layout, formats.layout) and layout is not formats.strided
+    require(known, f"a sparse tensor of layout {short(layout)}")
     require(not state.local.filled_later, "a sparse tensor in the format of before 1.6, which is not read")
+    compressed = layout is not formats.sparse_coo
     require(
-        type(data) is tuple and len(data) in (3, 4), "a sparse tensor is not made of indices, values and size"
+        type(data) is tuple and len(data) in ((4,) if compressed else (3, 4)),
+        "a sparse tensor is not made of indices, values and size",
     )
-    indices, values, size, coalesced = (*data, False)[:4]
-    for part in (indices, values):
+    coalesced = False
+    if compressed:
+        *parts, size = data
+    else:
+        *parts, size, coalesced = (*data, False)[:4]
+    for part in parts:
         require(type(part) is Tensor, f"a sparse tensor is made of a {type(part).__name__}")
     require(isinstance(size, (list, tuple)), f"a sparse tensor's size is {short(size)}")
     size = tuple(count(n, "a size") for n in size)
-    return sparse_coo_tensor(indices, values, size, is_coalesced=coalesced is True)
+    if compressed:
+        return sparse_compressed_tensor(*parts, size, layout=layout, check_invariants=True)
+    return sparse_coo_tensor(*parts, size, is_coalesced=coalesced is True, check_invariants=True)
 
 
 class JaggedClass:

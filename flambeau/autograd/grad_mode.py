@@ -5,6 +5,7 @@ The modes belong to the thread that sets them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = [
     "is_inference_mode_enabled",
     "no_grad",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
 
 
@@ -91,3 +93,41 @@ class inference_mode(Mode):
         recording, inferring = self.before.pop()
         _set_grad_enabled(recording)
         _set_inference(inferring)
+
+
+_multithreading = threading.local()
+
+
+class set_multithreading_enabled:
+    """Allow backward to use threads of its own in this thread's calls, or no longer: at once, and, used with `with`, until the
+    end of the block.
+
+    It is a permission of which nothing here makes use: a backward pass goes from node to node in the thread that asks for
+    it, and each node's work is shared over the pool as any operation's.
+
+    >>> import flambeau
+    >>> x = flambeau.ones(2, requires_grad=True)
+    >>> with flambeau.autograd.set_multithreading_enabled(False):
+    ...     (x * 2).sum().backward()
+    >>> x.grad
+    tensor([2., 2.])
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+        self.before = is_multithreading_enabled()
+        _multithreading.on = self.mode
+
+    def __enter__(self) -> None:
+        _multithreading.on = self.mode
+
+    def __exit__(self, *exception: object) -> None:
+        _multithreading.on = self.before
+
+    def clone(self) -> set_multithreading_enabled:
+        return set_multithreading_enabled(self.mode)
+
+
+def is_multithreading_enabled() -> bool:
+    """What this thread was last told; True at first."""
+    return getattr(_multithreading, "on", True)

@@ -1,11 +1,33 @@
 """What computes: which libraries and processors there are, and what programs allow them.
 
 Each answers truly for what stands here.  Switches of libraries that are not here (cuDNN) are kept as programs set them,
-and change nothing.
+and change nothing.  `fp32_precision` is such a switch: what operands of float32 may be rounded to.
+
+>>> import flambeau
+>>> flambeau.backends.fp32_precision
+'none'
 """
 
 from .._lazily import lazily
+from ._switched import has_precision
 
-__all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]
+__all__ = [
+    "cpu",
+    "cuda",
+    "cudnn",
+    "cusparselt",
+    "kleidiai",
+    "mha",
+    "miopen",
+    "mkl",
+    "mkldnn",
+    "mps",
+    "nnpack",
+    "openmp",
+    "opt_einsum",
+    "quantized",
+]
 
 __getattr__, __dir__ = lazily(__name__, submodules=tuple(__all__))
+has_precision(__name__)
+del has_precision

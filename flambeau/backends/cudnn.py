@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ._switched import Part, has_precision
+
 enabled = True
 benchmark = False
 benchmark_limit: int | None = 10
 deterministic = False
 allow_tf32 = True
+conv, rnn = Part(), Part()
+has_precision(__name__)
 
 
 def is_available() -> bool:

@@ -11,21 +11,56 @@ True
 from __future__ import annotations
 
 from types import SimpleNamespace, TracebackType
+from typing import Any
 
 from ..core.base import device as _devices
 from ..core.base.device import OutOfMemoryError
 from ..devices import cuda as _driver
+from . import amp
 from ._find import find as _find
 from ._find import index_of as _index_of
+from ._sensors import (
+    clock_rate,
+    device_memory_used,
+    list_gpu_processes,
+    memory_usage,
+    power_draw,
+    temperature,
+    utilization,
+)
 from .memory import (
+    caching_allocator_alloc,
+    caching_allocator_delete,
     empty_cache,
+    get_allocator_backend,
+    get_per_process_memory_fraction,
     max_memory_allocated,
+    max_memory_cached,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
+    memory_cached,
     memory_reserved,
     memory_stats,
+    memory_stats_as_nested_dict,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_cached,
     reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+)
+from .random import (
+    default_generators,
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
 )
 from .streams import (
     Event,
@@ -34,6 +69,8 @@ from .streams import (
     StreamContext,
     current_stream,
     default_stream,
+    get_stream_from_external,
+    is_current_stream_capturing,
     set_stream,
     stream,
 )
@@ -44,31 +81,77 @@ __all__ = [
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
+    "amp",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "can_device_access_peer",
+    "clock_rate",
+    "current_blas_handle",
     "current_device",
     "current_stream",
+    "default_generators",
     "default_stream",
     "device",
     "device_count",
+    "device_memory_used",
+    "device_of",
     "empty_cache",
+    "get_allocator_backend",
+    "get_arch_list",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_gencode_flags",
+    "get_per_process_memory_fraction",
+    "get_rng_state",
+    "get_rng_state_all",
+    "get_stream_from_external",
+    "get_sync_debug_mode",
+    "has_half",
+    "has_magma",
     "init",
+    "initial_seed",
+    "ipc_collect",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
+    "is_tf32_supported",
+    "list_gpu_processes",
+    "manual_seed",
+    "manual_seed_all",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "memory_usage",
+    "power_draw",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
     "set_device",
+    "set_per_process_memory_fraction",
+    "set_rng_state",
+    "set_rng_state_all",
     "set_stream",
+    "set_sync_debug_mode",
     "stream",
     "synchronize",
+    "temperature",
+    "utilization",
 ]
+
+has_half = True
+has_magma = False
 
 
 def device_count() -> int:
@@ -153,3 +236,114 @@ def get_device_capability(device: object = None) -> tuple[int, int]:
 def synchronize(device: object = None) -> None:
     """Wait until all that is queued on the device has run."""
     _find(device).synchronize()
+
+
+class device_of(device):
+    """Context in which "cuda" means the device that a tensor or a storage is on; nothing changes for those elsewhere.
+
+    >>> import flambeau
+    >>> with flambeau.cuda.device_of(flambeau.ones(2)):
+    ...     pass
+    """
+
+    def __init__(self, obj: Any):
+        super().__init__(obj.get_device() if obj.is_cuda else -1)
+
+
+def can_device_access_peer(device: object, peer_device: object) -> bool:
+    """Whether kernels on one device can read the memory of the other.  RuntimeError where there is no such device.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     assert not flambeau.cuda.can_device_access_peer(0, 0)
+    """
+    return _find(device).can_access(_find(peer_device).index)
+
+
+def get_arch_list() -> list[str]:
+    """What kernels are made for: the devices that there are, as "sm_90"; an empty list without one.
+
+    >>> import flambeau
+    >>> all(name.startswith("sm_") for name in flambeau.cuda.get_arch_list())
+    True
+    """
+    found = (get_device_capability(k) for k in range(device_count()))
+    return sorted({f"sm_{major}{minor}" for major, minor in found})
+
+
+def get_gencode_flags() -> str:
+    """NVCC's flags for `get_arch_list`.
+
+    >>> import flambeau
+    >>> flambeau.cuda.get_gencode_flags() == "" or flambeau.cuda.is_available()
+    True
+    """
+    numbers = (name.removeprefix("sm_") for name in get_arch_list())
+    return " ".join(f"-gencode compute=compute_{n},code=sm_{n}" for n in numbers)
+
+
+def is_tf32_supported() -> bool:
+    """Whether the device could round operands of products to TF32, as all that flambeau takes can; no product here does.
+
+    >>> import flambeau
+    >>> flambeau.cuda.is_tf32_supported() == flambeau.cuda.is_available()
+    True
+    """
+    return is_available()
+
+
+def current_blas_handle() -> int:
+    """cuBLAS's handle for the current device.  RuntimeError where cuBLAS is not installed.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     try:
+    ...         assert flambeau.cuda.current_blas_handle()
+    ...     except RuntimeError as error:
+    ...         assert "not installed" in str(error)
+    """
+    handle = _find(None).blas_handle()
+    if not handle:
+        raise RuntimeError(
+            "current_blas_handle(): cuBLAS is not installed: products are flambeau's own kernels"
+        )
+    return handle
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """What a copy to the host is, for which the host waits: 0 or "default" a copy, 1 or "warn" a warning, 2 or "error" a
+    RuntimeError.  RuntimeError for any other mode, and without a device.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.set_sync_debug_mode("default")
+    """
+    modes = {"default": 0, "warn": 1, "error": 2}
+    init()
+    mode = modes.get(debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if mode not in (0, 1, 2):
+        raise RuntimeError(
+            f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode!r}"
+        )
+    _driver.set_sync_debug_mode(mode)
+
+
+def get_sync_debug_mode() -> int:
+    """What was set; 0 at first.  RuntimeError without a device.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     assert flambeau.cuda.get_sync_debug_mode() == 0
+    """
+    init()
+    return _driver.get_sync_debug_mode()
+
+
+def ipc_collect() -> None:
+    """Nothing is left to collect: tensors of devices travel between processes as copies.  RuntimeError without a device.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.ipc_collect()
+    """
+    init()

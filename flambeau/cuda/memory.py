@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 from ..core.base import device as _devices
 from ._find import find
+
+# What the device counts, by PyTorch's names.
+_NAMES = {
+    "allocated_bytes.all.current": "allocated_bytes",
+    "allocated_bytes.all.peak": "peak_allocated_bytes",
+    "allocated_bytes.all.allocated": "all_bytes",
+    "allocation.all.current": "blocks",
+    "allocation.all.peak": "peak_blocks",
+    "allocation.all.allocated": "all_blocks",
+    "num_alloc_retries": "retries",
+    "num_device_alloc": "system_allocations",
+    "num_ooms": "refusals",
+    "reserved_bytes.all.current": "reserved_bytes",
+    "reserved_bytes.all.peak": "peak_reserved_bytes",
+}
 
 
 def _stats(device: object) -> dict[str, int]:
     """The device's figures; all 0 where none has been used yet."""
     if not _devices.is_opened("cuda"):
-        return dict.fromkeys(
-            (
-                "allocated_bytes",
-                "peak_allocated_bytes",
-                "reserved_bytes",
-                "peak_reserved_bytes",
-                "system_allocations",
-            ),
-            0,
-        )
+        return dict.fromkeys(_NAMES.values(), 0)
     return find(device).memory_stats()
 
 
@@ -43,15 +52,200 @@ def max_memory_reserved(device: object = None) -> int:
 
 
 def memory_stats(device: object = None) -> dict[str, int]:
-    """The same figures under PyTorch's names, and how often the driver was asked for memory."""
+    """The same figures under PyTorch's names: bytes and blocks that tensors hold, bytes taken from the driver, how often it was
+    asked, how often the cache was given back because it had no more, and how often in vain.
+
+    >>> import flambeau
+    >>> flambeau.cuda.memory_stats()["num_ooms"]
+    0
+    """
     told = _stats(device)
-    return {
-        "allocated_bytes.all.current": told["allocated_bytes"],
-        "allocated_bytes.all.peak": told["peak_allocated_bytes"],
-        "num_device_alloc": told["system_allocations"],
-        "reserved_bytes.all.current": told["reserved_bytes"],
-        "reserved_bytes.all.peak": told["peak_reserved_bytes"],
-    }
+    found = {name: told[ours] for name, ours in _NAMES.items()}
+    for what in ("allocated_bytes", "allocation"):
+        found[f"{what}.all.freed"] = found[f"{what}.all.allocated"] - found[f"{what}.all.current"]
+    return dict(sorted(found.items()))
+
+
+def memory_stats_as_nested_dict(device: object = None) -> dict[str, Any]:
+    """`memory_stats` as dicts in dicts: `["allocated_bytes"]["all"]["peak"]`.
+
+    >>> import flambeau
+    >>> flambeau.cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"] >= 0
+    True
+    """
+    found: dict[str, Any] = {}
+    for name, value in memory_stats(device).items():
+        *outer, last = name.split(".")
+        place = found
+        for part in outer:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return found
+
+
+def memory_summary(device: object = None, abbreviated: bool = False) -> str:
+    """A table of `memory_stats` to print.  There is one pool of blocks, so that `abbreviated` leaves nothing out.
+
+    >>> import flambeau
+    >>> "Allocated memory" in flambeau.cuda.memory_summary()
+    True
+    """
+    told = memory_stats(device)
+    place = _devices.current_device("cuda") if device is None else find(device).index
+    line = "|" + "=" * 75 + "|"
+    pressed = f"CUDA OOMs: {told['num_ooms']}    alloc retries: {told['num_alloc_retries']}"
+    rows = [
+        line,
+        f"|{f'CUDA memory summary, device {place}':^75}|",
+        f"|{pressed:^75}|",
+        line,
+        "|        Metric         |  Current   |    Peak    | Allocated  |   Freed    |",
+    ]
+    for what, name, text in (
+        ("allocated_bytes", "Allocated memory", _bytes),
+        ("reserved_bytes", "GPU reserved memory", _bytes),
+        ("allocation", "Allocations", str),
+    ):
+        figures = (told.get(f"{what}.all.{which}") for which in ("current", "peak", "allocated", "freed"))
+        cells = " | ".join(f"{'' if n is None else text(n):>10}" for n in figures)
+        rows.append(f"| {name:<21} | {cells} |")
+    return "\n".join([*rows, line]) + "\n"
+
+
+def _bytes(n: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if n < 10 * 1024:
+            return f"{n} {unit}"
+        n //= 1024
+    return f"{n} GiB"
+
+
+def reset_accumulated_memory_stats(device: object = None) -> None:
+    """Count anew what is handed out and freed, and how often the driver is asked.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.reset_accumulated_memory_stats()
+    """
+    find(device).reset_accumulated_memory_stats()
+
+
+def reset_max_memory_allocated(device: object = None) -> None:
+    """`reset_peak_memory_stats`, which took its place in PyTorch 1.4: a FutureWarning says so.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.reset_max_memory_allocated()
+    """
+    _old("reset_max_memory_allocated", "reset_peak_memory_stats")
+    reset_peak_memory_stats(device)
+
+
+def reset_max_memory_cached(device: object = None) -> None:
+    """`reset_peak_memory_stats`, which took its place in PyTorch 1.4: a FutureWarning says so.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.reset_max_memory_cached()
+    """
+    _old("reset_max_memory_cached", "reset_peak_memory_stats")
+    reset_peak_memory_stats(device)
+
+
+def memory_cached(device: object = None) -> int:
+    """`memory_reserved` by its name of before PyTorch 1.4: a FutureWarning says so.
+
+    >>> import flambeau, warnings
+    >>> warnings.simplefilter("ignore")
+    >>> flambeau.cuda.memory_cached() == flambeau.cuda.memory_reserved()
+    True
+    """
+    _old("memory_cached", "memory_reserved")
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: object = None) -> int:
+    """`max_memory_reserved` by its name of before PyTorch 1.4: a FutureWarning says so.
+
+    >>> import flambeau, warnings
+    >>> warnings.simplefilter("ignore")
+    >>> flambeau.cuda.max_memory_cached() == flambeau.cuda.max_memory_reserved()
+    True
+    """
+    _old("max_memory_cached", "max_memory_reserved")
+    return max_memory_reserved(device)
+
+
+def _old(name: str, new: str) -> None:
+    warnings.warn(f"cuda.{name}() is the old name of cuda.{new}()", FutureWarning, stacklevel=3)
+
+
+def set_per_process_memory_fraction(fraction: float, device: object = None) -> None:
+    """Take at most that part of the device's memory from the driver; what is asked beyond it is an OutOfMemoryError.
+
+    TypeError unless the fraction is a float, ValueError outside [0, 1].
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.set_per_process_memory_fraction(1.0)
+    """
+    if not isinstance(fraction, float):
+        raise TypeError("Invalid type for fraction argument, must be `float`")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+    find(device).limit_memory(fraction)
+
+
+def get_per_process_memory_fraction(device: object = None) -> float:
+    """What was set; 1.0 at first.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     assert 0 < flambeau.cuda.get_per_process_memory_fraction() <= 1
+    """
+    return find(device).memory_fraction()
+
+
+def get_allocator_backend() -> str:
+    """ "native": blocks are cached by flambeau itself.
+
+    >>> import flambeau
+    >>> flambeau.cuda.get_allocator_backend()
+    'native'
+    """
+    return "native"
+
+
+def caching_allocator_alloc(size: int, device: object = None, stream: Any = None) -> int:
+    """The address of a block of `size` bytes for another library, which gives it back by `caching_allocator_delete`; for work
+    on `stream` (a stream or the driver's handle), the current one by default.
+
+    TypeError for other streams, OutOfMemoryError where there is no memory left.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.caching_allocator_delete(flambeau.cuda.caching_allocator_alloc(1024))
+    """
+    found = find(device)
+    handle = found.current_stream() if stream is None else getattr(stream, "cuda_stream", stream)
+    if not isinstance(handle, int):
+        raise TypeError(
+            f"caching_allocator_alloc(): stream must be a Stream or an int, not {type(stream).__name__}"
+        )
+    return found.lend(size, handle)
+
+
+def caching_allocator_delete(mem_ptr: int) -> None:
+    """Take back what `caching_allocator_alloc` gave.  ValueError for any other address.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.caching_allocator_delete(flambeau.cuda.caching_allocator_alloc(1024))
+    """
+    for found in _devices.open_devices("cuda"):
+        if found.is_lent(mem_ptr):
+            return found.take_back(mem_ptr)
+    raise ValueError(f"caching_allocator_delete(): no block that was given out begins at {mem_ptr:#x}")
 
 
 def reset_peak_memory_stats(device: object = None) -> None:

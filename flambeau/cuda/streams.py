@@ -8,15 +8,17 @@ one is told so by `Tensor.record_stream`.
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Any
 
 from ..core.base import device as _devices
 from ..core.base import display
 from ..core.base.dtypes import device as _device
+from ..devices import streams as _streams
 from ..devices.cuda import Mark
 from ._find import find
 
 
-class Stream:
+class Stream(_streams.Stream):
     """One of the device's 32 streams of a priority (0, or negative for more urgent work), handed out in turn."""
 
     def __init__(self, device: object = None, priority: int = 0, *, number: int | None = None):
@@ -41,19 +43,13 @@ class Stream:
         """Whether all that was queued here has run."""
         return self._on.stream_done(self._number)
 
-    def record_event(self, event: Event | None = None) -> Event:
-        """Put a mark behind what is queued here; returns it."""
-        marked = Event() if event is None else event
-        marked.record(self)
-        return marked
+    def __enter__(self) -> Stream:
+        self._contexts = [*getattr(self, "_contexts", ()), StreamContext(self)]
+        self._contexts[-1].__enter__()
+        return self
 
-    def wait_event(self, event: Event) -> None:
-        """Let work that is queued here from now on wait for the event."""
-        event.wait(self)
-
-    def wait_stream(self, stream: Stream) -> None:
-        """Let work that is queued here from now on wait for all that is queued on `stream` now."""
-        self.wait_event(stream.record_event())
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._contexts.pop().__exit__(kind, error, trace)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -76,16 +72,20 @@ class ExternalStream(Stream):
         super().__init__(device, number=stream_ptr)
 
 
-class Event:
+class Event(_streams.Event):
     """A mark in a stream's work.
 
     With `enable_timing` two of them tell the time between them; waiting for one takes a little longer then.
     """
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
+    _mark: Mark
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
         if interprocess:
             raise NotImplementedError("Event(): events cannot be shared with other processes yet")
-        self._mark = Mark(enable_timing)
+        made = object.__new__(cls)
+        made._mark = Mark(enable_timing)
+        return made
 
     @property
     def cuda_event(self) -> int:
@@ -124,6 +124,31 @@ class Event:
 
     def __repr__(self) -> str:
         return f"<{display.NAME}.cuda.Event {self.cuda_event:#x}>"
+
+
+_streams.kinds["cuda"] = {"Stream": Stream, "Event": Event}
+
+
+def get_stream_from_external(data_ptr: int, device: object = None) -> Stream:
+    """The stream that another library has made, by the driver's handle, as `ExternalStream`.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     stream = flambeau.cuda.current_stream()
+    ...     assert flambeau.cuda.get_stream_from_external(stream.cuda_stream) == stream
+    """
+    return ExternalStream(data_ptr, device)
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether work of the current stream is written down for a graph, as another library may have asked the driver; False
+    where no device has been used.
+
+    >>> import flambeau
+    >>> flambeau.cuda.is_current_stream_capturing()
+    False
+    """
+    return _devices.is_opened("cuda") and find(None).capturing()
 
 
 def current_stream(device: object = None) -> Stream:

@@ -19,8 +19,11 @@ cdef class Cuda(Device):
     cdef uint64_t slot_events[SLOTS]
     cdef int turn
     cdef size_t reserved_bytes, reserved_peak
+    cdef size_t limit                   # the most bytes to take from the driver; 0: all it gives
+    cdef dict lent                      # blocks that other libraries asked for: address -> (size class, stream)
     cdef int enter(self) except -1
     cdef int reclaim(self) except -1
     cdef int next_slot(self) except -1
+    cdef int look_for_blas(self) except -1
     cdef str name(self)
     cdef int attribute(self, int which) except? -1

@@ -15,11 +15,12 @@ from libc.string cimport memcpy
 from posix.dlfcn cimport RTLD_LOCAL, RTLD_NOW, dlopen, dlsym
 from .cublas cimport Library
 from .cublas import find_library
-from ..core.base.device cimport Arguments, Device, MAX_ARGUMENTS, Product, check_fork, class_bytes, find_device
+from ..core.base.device cimport Arguments, Device, MAX_ARGUMENTS, Product, check_fork, class_bytes, class_of, find_device
 from ..core.base.device import register
 from ..core.base.tensor cimport TensorBase
 cimport cython
 import os
+import warnings
 
 cdef extern from *:
     """static __thread void *flambeau_context;  /* the driver keeps one for each thread */"""
@@ -96,6 +97,8 @@ cdef struct Driver:  # in the order of NAMES; handles are void*, and all return 
     int (*query_event)(void*) noexcept nogil
     int (*finish_event)(void*) noexcept nogil
     int (*elapsed)(float*, void*, void*) noexcept nogil
+    int (*can_access)(int*, int, int) noexcept nogil
+    int (*capturing)(void*, int*) noexcept nogil
 
 NAMES = (
     "cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString", "cuDeviceGetCount", "cuDeviceGet",
@@ -106,11 +109,12 @@ NAMES = (
     "cuModuleLoadDataEx", "cuModuleGetFunction", "cuLaunchKernel", "cuStreamCreateWithPriority",
     "cuStreamSynchronize", "cuStreamQuery", "cuStreamWaitEvent", "cuCtxGetStreamPriorityRange",
     "cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventQuery", "cuEventSynchronize",
-    "cuEventElapsedTime",
+    "cuEventElapsedTime", "cuDeviceCanAccessPeer", "cuStreamIsCapturing",
 )
 
 cdef Driver cu
 cdef bint opened = False
+cdef int watch_waits = 0  # 1: a copy that the host waits for is a warning; 2: it is an error
 cdef str missing = None  # why there is no driver
 
 
@@ -159,6 +163,24 @@ cdef inline int check(int status, str call) except -1:
     return failed(status, call) if status else 0
 
 
+cdef int waited() except -1:
+    if watch_waits > 1:
+        raise RuntimeError("called a synchronizing CUDA operation")
+    warnings.warn("called a synchronizing CUDA operation")
+    return 0
+
+
+def set_sync_debug_mode(int mode) -> None:
+    """What a copy is that the host waits for: 0 a copy, 1 a warning, 2 an error."""
+    global watch_waits
+    watch_waits = mode
+
+
+def get_sync_debug_mode() -> int:
+    """What was set; 0 at first."""
+    return watch_waits
+
+
 def count() -> int:
     """How many devices the driver has; 0 where there is no driver."""
     cdef int n = 0
@@ -201,7 +223,7 @@ cdef class Cuda(Device):
         self.target = "nvptx"
         self.fingerprint = f"{self.name()} {capability[0]}.{capability[1]} {driver_version()}"
         self.processors = told["multi_processor_count"]
-        self.waiting, self.streams = [], {}
+        self.waiting, self.streams, self.lent = [], {}, {}
 
     cdef int enter(self) except -1:
         """Make the device the one that this thread's calls are about."""
@@ -216,6 +238,8 @@ cdef class Cuda(Device):
     cdef uint64_t allocate(self, size_t nbytes) except? 0:
         cdef uint64_t address = 0
         self.enter()
+        if self.limit and self.reserved_bytes + nbytes > self.limit:
+            return 0
         cdef int status = cu.allocate(&address, nbytes, <void*><uintptr_t>self.stream)
         if status == OUT_OF_MEMORY:
             return 0
@@ -245,7 +269,7 @@ cdef class Cuda(Device):
             events.append(event)
             check(cu.record(<void*><uintptr_t>event, <void*><uintptr_t><uint64_t>other), "cuEventRecord")
         self.waiting.append((address, block, stream, events))
-        self.held_bytes -= class_bytes(block)
+        self.let_go(class_bytes(block))
         self.cached_bytes += class_bytes(block)
         return 0
 
@@ -263,6 +287,7 @@ cdef class Cuda(Device):
             size = class_bytes(block)
             self.cached_bytes -= size  # where `release` counts it
             self.held_bytes += size
+            self.held_blocks += 1
             Device.release(self, address, block, stream, None)
         self.waiting = still
         return 0
@@ -286,6 +311,34 @@ cdef class Cuda(Device):
         """Start measuring the peaks anew."""
         Device.reset_peak_memory_stats(self)
         self.reserved_peak = self.reserved_bytes
+
+    def limit_memory(self, fraction: float) -> None:
+        """Take at most that part of the device's memory from the driver."""
+        self.limit = max(1, int(self.properties()["total_memory"] * fraction))
+
+    def memory_fraction(self) -> float:
+        """The part of the device's memory that may be taken; 1 unless it was limited."""
+        return self.limit / self.properties()["total_memory"] if self.limit else 1.0
+
+    def lend(self, size_t nbytes, uint64_t stream) -> int:
+        """The address of a block for work that another library queues on that stream."""
+        cdef uint64_t before = self.stream, address
+        self.stream = stream
+        try:
+            address = self.acquire(nbytes, class_of(nbytes))
+        finally:
+            self.stream = before
+        self.lent[address] = class_of(nbytes), stream
+        return address
+
+    def is_lent(self, uint64_t address) -> bool:
+        """Whether a block that was lent begins there."""
+        return address in self.lent
+
+    def take_back(self, uint64_t address) -> None:
+        """Keep a block that was lent for the next tensor."""
+        block, stream = self.lent.pop(address)
+        self.release(address, block, stream, None)
 
     def memory_info(self) -> tuple[int, int]:
         """Bytes that are free on the device, whoever uses it, and all there are."""
@@ -340,6 +393,8 @@ cdef class Cuda(Device):
         cdef int order[SLOTS]
         cdef char* slot
         cdef int k
+        if watch_waits and wait:
+            waited()
         self.enter()
         if not wait:
             return check(cu.copy_out(to, source, nbytes, <void*><uintptr_t>self.stream), "cuMemcpyDtoHAsync")
@@ -399,11 +454,15 @@ cdef class Cuda(Device):
         return check(cu.launch(<void*><uintptr_t>kernel, <unsigned int>groups, 1, 1, threads, 1, 1, 0,
                                <void*><uintptr_t>self.stream, places, NULL), "cuLaunchKernel")
 
-    cdef bint product(self, Product* p) except -1:
+    cdef int look_for_blas(self) except -1:
         self.enter()
         if not self.looked:
             self.looked = True
             self.library = find_library()
+        return 0
+
+    cdef bint product(self, Product* p) except -1:
+        self.look_for_blas()
         return self.library is not None and self.library.product(p, <void*><uintptr_t>self.stream)
 
     # order
@@ -455,6 +514,11 @@ cdef class Cuda(Device):
         check(cu.elapsed(&milliseconds, <void*><uintptr_t>start, <void*><uintptr_t>end), "cuEventElapsedTime")
         return milliseconds
 
+    def blas_handle(self) -> int:
+        """cuBLAS's handle, made now if this is its first use; 0 where it is not installed."""
+        self.look_for_blas()
+        return 0 if self.library is None else <uintptr_t>self.library.handle
+
     # what it is
     cdef str name(self):
         cdef char text[256]
@@ -478,6 +542,14 @@ cdef class Cuda(Device):
         check(cu.device_memory(&total, self.number), "cuDeviceTotalMem")
         return {"name": self.name(), "total_memory": total} | self.attributes()
 
+    def can_access(self, int other) -> bool:
+        """Whether kernels here can read the memory of the device of that index."""
+        cdef int able = 0
+        cdef int peer = 0
+        check(cu.device_get(&peer, other), "cuDeviceGet")
+        check(cu.can_access(&able, self.number, peer), "cuDeviceCanAccessPeer")
+        return able != 0
+
     # streams, as numbers; 0 is the default one
     def current_stream(self) -> int:
         """The stream that work goes to."""
@@ -486,6 +558,13 @@ cdef class Cuda(Device):
     def set_stream(self, uint64_t stream) -> None:
         """Let work go to that stream from now on."""
         self.stream = stream
+
+    def capturing(self) -> bool:
+        """Whether the current stream writes down its work, for a library that asked for it, instead of running it."""
+        cdef int status = 0
+        self.enter()
+        check(cu.capturing(<void*><uintptr_t>self.stream, &status), "cuStreamIsCapturing")
+        return status != 0
 
     def take_stream(self, int priority) -> int:
         """One of 32 streams of that priority, in turn; they are made when first wanted, and kept: blocks of

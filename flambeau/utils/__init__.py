@@ -8,5 +8,14 @@ from . import _python_dispatch, checkpoint, data, dlpack, hooks  # noqa: F401
 __all__ = ["_python_dispatch", "checkpoint", "data", "dlpack", "hooks", "tensorboard", "trainer"]  # noqa: F822
 
 __getattr__, __dir__ = lazily(
-    __name__, submodules=("_pytree", "model_zoo", "safetensors", "serialization", "tensorboard", "trainer")
+    __name__,
+    submodules=(
+        "_pytree",
+        "collect_env",
+        "model_zoo",
+        "safetensors",
+        "serialization",
+        "tensorboard",
+        "trainer",
+    ),
 )

@@ -36,6 +36,12 @@ cdef class Device:
     cdef size_t held_bytes
     cdef size_t peak_bytes
     cdef size_t driver_calls
+    cdef size_t held_blocks         # how many blocks tensors hold, the most there have been, and all that were ever handed out
+    cdef size_t peak_blocks
+    cdef size_t taken_blocks
+    cdef size_t taken_bytes
+    cdef size_t retries             # how often the cache was given back because the driver had no more, and how often
+    cdef size_t refusals            # that did not help
     cdef uint64_t fault             # an int64 on the device that kernels set where an index is out of bounds; 0 before it is needed
     cdef str suspect                # the first operation since the last check that may have set it
     # what a device supplies
@@ -64,6 +70,7 @@ cdef class Device:
     cdef uint64_t acquire(self, size_t nbytes, int block) except 0
     cdef int release(self, uint64_t address, int block, uint64_t stream, object uses) except -1
     cdef void hold(self, size_t size) noexcept
+    cdef void let_go(self, size_t size) noexcept
     cdef uint64_t fault_place(self, str name) except 0
     cdef int check_fault(self) except -1
 

@@ -146,9 +146,11 @@ cdef class Device:
         self.driver_calls += 1
         address = self.allocate(size)
         if address == 0:
+            self.retries += 1
             self.empty_cache()
             address = self.allocate(size)
         if address == 0:
+            self.refusals += 1
             raise OutOfMemoryError(f"{display.NAME}: cannot allocate {nbytes} bytes on {self.place}: tensors hold "
                                    f"{self.held_bytes} bytes and the cache {self.cached_bytes} bytes")
         self.hold(size)
@@ -164,13 +166,22 @@ cdef class Device:
             lists = self.cached[stream] = [[] for _ in range(CLASSES)]
         (<list>lists[block]).append(address)
         self.cached_bytes += class_bytes(block)
-        self.held_bytes -= class_bytes(block)
+        self.let_go(class_bytes(block))
         return 0
 
     cdef void hold(self, size_t size) noexcept:
         self.held_bytes += size
+        self.held_blocks += 1
+        self.taken_bytes += size
+        self.taken_blocks += 1
         if self.held_bytes > self.peak_bytes:
             self.peak_bytes = self.held_bytes
+        if self.held_blocks > self.peak_blocks:
+            self.peak_blocks = self.held_blocks
+
+    cdef void let_go(self, size_t size) noexcept:
+        self.held_bytes -= size
+        self.held_blocks -= 1
 
     def empty_cache(self) -> None:
         """Give every cached block back to the driver."""
@@ -186,15 +197,23 @@ cdef class Device:
         return False
 
     def memory_stats(self) -> dict:
-        """Bytes held by tensors, their peak, bytes cached for reuse, and how often the driver was asked for
-        memory.
+        """Bytes held by tensors, their peak, bytes cached for reuse, and how often the driver was asked for memory; the same of
+        blocks, all that was handed out, how often the cache was given back under pressure, and how often in vain.
         """
         return {"allocated_bytes": self.held_bytes, "peak_allocated_bytes": self.peak_bytes,
-                "cached_bytes": self.cached_bytes, "system_allocations": self.driver_calls}
+                "cached_bytes": self.cached_bytes, "system_allocations": self.driver_calls,
+                "blocks": self.held_blocks, "peak_blocks": self.peak_blocks, "all_blocks": self.taken_blocks,
+                "all_bytes": self.taken_bytes, "retries": self.retries, "refusals": self.refusals}
 
     def reset_peak_memory_stats(self) -> None:
         """Start measuring the peak anew."""
         self.peak_bytes = self.held_bytes
+        self.peak_blocks = self.held_blocks
+
+    def reset_accumulated_memory_stats(self) -> None:
+        """Count anew what is handed out, and how often the driver is asked for memory."""
+        self.driver_calls = self.retries = self.refusals = 0
+        self.taken_blocks, self.taken_bytes = self.held_blocks, self.held_bytes
 
     def synchronize(self) -> None:
         """Wait until all that is queued on the device has run."""
@@ -310,6 +329,11 @@ def open_devices(str type) -> list[Device]:
     return [found for key, found in opened.items() if key[0] == type]
 
 
+def devices_in_use():
+    """All that are in use in this process."""
+    return opened.values()
+
+
 cpdef Device find_device(str type, object index):
     """The open device, opened now if it is the first time.  RuntimeError where there is none, and in a
     process that was forked after a device was opened.
@@ -321,10 +345,16 @@ cpdef Device find_device(str type, object index):
     found = opened.get((type, number))
     if found is None:
         if type not in makers:
-            raise RuntimeError(f"device '{type}' is not available: this build of {display.NAME} has no support for it")
+            raise absent(type)
         found = makers[type](number)
         opened[(type, number)] = found
     return <Device>found
+
+
+def absent(str type) -> Exception:
+    """The error for a type of device that nothing here drives, of PyTorch's class."""
+    kind = AssertionError if type in ("xpu", "mtia") else NotImplementedError
+    return kind(f"device '{type}' is not available: this build of {display.NAME} has no support for it")
 
 
 cdef Device device_for(object value, str who):
@@ -342,8 +372,8 @@ cdef Device device_for(object value, str who):
         return None
     try:
         return find_device(place.type, place.index)
-    except RuntimeError as e:
-        raise RuntimeError(f"{who}(): {e}") from None
+    except (RuntimeError, AssertionError) as e:
+        raise type(e)(f"{who}(): {e}") from None
 
 
 cdef str first_type():
@@ -352,6 +382,13 @@ cdef str first_type():
         if device_count(type):
             return type
     raise RuntimeError("device(): there is no accelerator, so a number is no device")
+
+
+def _accelerator() -> str:
+    return first_type()
+
+
+_dtypes.accelerator = _accelerator
 
 
 # --- where tensors are made ------------------------------

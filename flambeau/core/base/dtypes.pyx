@@ -1,10 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False, embedsignature=True, embedsignature.format=clinic
 """dtype, device and Size: what describes a tensor."""
 from libc.stdint cimport int64_t
+from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject, PyTypeObject, binaryfunc
 from cpython.ref cimport Py_INCREF
 from cpython.slice cimport PySlice_Check
 from cpython.tuple cimport PyTuple_SET_ITEM
+import builtins
 import functools
 cimport cython
 from . import display
@@ -37,10 +39,17 @@ cdef class dtype:
 
     @property
     def is_signed(self) -> bool:
-        return self.code != BOOL and self.code != U8
+        return self.code != BOOL and not is_unsigned(self.code) and self.code != F8_E8M0FNU
 
     def to_real(self):
-        return dtype_of(F32) if self.code == C64 else dtype_of(F64) if self.code == C128 else self
+        """The dtype of a complex dtype's parts; any other dtype itself."""
+        return dtype_of(F32 if self.code == C64 else F64 if self.code == C128 else F16 if self.code == C32 else self.code)
+
+    def to_complex(self):
+        """The complex dtype whose parts hold this dtype's numbers; RuntimeError for integers, bool and float8."""
+        if self.category < 2 or self.code >= F8_E4M3FN:
+            raise RuntimeError(f"Unknown Complex ScalarType for {self.name}")
+        return dtype_of(self.code if self.category == 3 else C128 if self.code == F64 else C32 if self.code == F16 else C64)
 
 
 def _dtype_named(name):
@@ -52,7 +61,11 @@ cdef dtype _made
 for _code, (_name, _size, _category) in enumerate([
         ("bool", 1, 0), ("uint8", 1, 1), ("int8", 1, 1), ("int16", 2, 1), ("int32", 4, 1), ("int64", 8, 1),
         ("float16", 2, 2), ("bfloat16", 2, 2), ("float32", 4, 2), ("float64", 8, 2), ("complex64", 8, 3),
-        ("complex128", 16, 3)]):
+        ("complex128", 16, 3), ("uint16", 2, 1), ("uint32", 4, 1), ("uint64", 8, 1), (None, 0, 0), ("complex32", 4, 3),
+        ("float8_e4m3fn", 1, 2), ("float8_e5m2", 1, 2), ("float8_e4m3fnuz", 1, 2), ("float8_e5m2fnuz", 1, 2),
+        ("float8_e8m0fnu", 1, 2), ("float4_e2m1fn_x2", 1, 2)]):
+    if _name is None:
+        continue
     _made = dtype.__new__(dtype)
     _made.code, _made.name, _made.itemsize, _made.category = _code, _name, _size, _category
     Py_INCREF(_made)
@@ -63,14 +76,22 @@ for _code, (_name, _size, _category) in enumerate([
 
 cdef int promote(int a, int b):
     """PyTorch's lattice: the higher category wins; within one, the wider; uint8 with a signed integer needs
-    one more bit.
+    one more bit.  uint16 and its kin meet real floating-point numbers only, float8 and float4 nothing.
     """
+    if a == b:
+        return a
+    if max(a, b) >= F8_E4M3FN or a == NO_CODE or b == NO_CODE:
+        return REFUSED
+    if (U16 <= a <= U64 and CATEGORY[b] != 2) or (U16 <= b <= U64 and CATEGORY[a] != 2):
+        return REFUSED
     if CATEGORY[a] != CATEGORY[b]:
         if CATEGORY[a] < CATEGORY[b]:
             a, b = b, a
-        return C128 if a == C64 and b == F64 else a
-    if a == b:
-        return a
+        if a == C32 and b == BF16 or a == C32 and b == F32:
+            return C64
+        return C128 if CATEGORY[a] == 3 and b == F64 else a
+    if a == C32 or b == C32:
+        return b if a == C32 else a
     if a > b:
         a, b = b, a
     if a == U8:
@@ -80,9 +101,16 @@ cdef int promote(int a, int b):
     return b
 
 
-for _i in range(CODES):
-    for _j in range(CODES):
+for _i in range(ROOM):
+    for _j in range(ROOM):
         PROMOTED[_i][_j] = promote(_i, _j)
+
+
+cdef object no_promotion(int a, int b):
+    """The error for dtypes that have no common one."""
+    which = "uint16, uint32, uint64 types" if max(a, b) <= C32 else "Float8 Types" if max(a, b) <= F8_E8M0FNU else "Float4 Types"
+    return RuntimeError(f"Promotion for {which} is not supported, attempted to promote {dtype_of(a).name} and {dtype_of(b).name}")
+
 
 cdef int _default = F32
 
@@ -98,7 +126,7 @@ def get_default_dtype() -> dtype:
 def set_default_dtype(d: dtype) -> None:
     """Choose what Python floats become; TypeError unless it is a floating-point dtype."""
     global _default
-    if d.category != 2:
+    if d.category != 2 or is_stored(d.code):
         raise TypeError(f"set_default_dtype(): only floating-point types are supported as the default type, got {d}")
     _default = d.code
 
@@ -118,34 +146,74 @@ cdef dtype as_dtype(object value, str who):
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
-    """The smallest dtype that holds both kinds of value without loss of category."""
-    return dtype_of(PROMOTED[type1.code][type2.code])
+    """The smallest dtype that holds both kinds of value without loss of category.
+
+    RuntimeError for uint16, uint32 and uint64 with anything but themselves and real floating-point dtypes, and for float8 with
+    any other dtype.
+    """
+    return dtype_of(promoted(type1.code, type2.code))
 
 
 # --- devices ------------------------------
 enter_device = leave_device = None     # what `with device(…)` does; `core/base/device.pyx` supplies it
+accelerator = None                     # function: the type that a bare number means; supplied likewise
 
+# All that a program may name.  Tensors live on those that `core/base/device.pyx:register` was told of, and on "cpu" and "meta".
+DEVICE_TYPES = ("cpu", "cuda", "opencl", "meta", "mps", "xpu", "mtia", "hpu", "xla", "vulkan", "privateuseone", "ipu", "maia",
+                "rocm", "hip", "lazy", "ve", "fpga", "opengl", "ideep", "mkldnn")
+
+
+cdef enum:
+    MOST_DEVICES = 32767
+
+cdef dict spelled = {}      # names of devices that were read before -> type and index
 
 cdef class device:
     """Where a tensor's memory is: a type, such as "cpu", and an index or None.  As a context (`with device("meta"):`) it is
     where this thread makes tensors that are told no device.
+
+    Every type of PyTorch's can be named, compared and pickled; making a tensor where there is no such device is the error.
+    RuntimeError for other types and for negative indices.
+
+    >>> import flambeau
+    >>> flambeau.device("mps") == flambeau.device("mps"), flambeau.device("cuda:1").index
+    (True, 1)
     """
 
     def __init__(self, type, index=None):
         if isinstance(type, device):
             self.type, self.index = (<device>type).type, (<device>type).index
             return
-        if isinstance(type, int):
-            raise RuntimeError(f"device(): there is no accelerator, so no device number {type}")
-        name, _, number = type.partition(":")
-        if name not in ("cpu", "meta", "cuda", "opencl", "rocm"):
-            raise RuntimeError(f"device(): unknown device type '{name}'; expected one of cpu, cuda, opencl, rocm, meta")
-        if number:
-            if not number.isdigit() or index is not None:
+        found = spelled.get(type) if index is None and isinstance(type, str) else None
+        if found is not None:
+            self.type, self.index = found
+            return
+        if not isinstance(type, str):
+            if index is not None or not hasattr(type, "__index__"):
+                raise TypeError(f"device(): argument 'type' must be str, not {builtins.type(type).__name__}")
+            index = type.__index__()
+            name, separator, number = "" if index < 0 else accelerator(), "", ""
+        else:
+            name, separator, number = type.partition(":")
+            if name not in DEVICE_TYPES:
+                raise RuntimeError(f"device(): unknown device type '{name}'; expected one of {', '.join(DEVICE_TYPES)}")
+        if separator:
+            if index is not None or not (number.isdecimal() and number.isascii()) or number != str(int(number)):
                 raise RuntimeError(f"device(): invalid device string: '{type}'")
             index = int(number)
-        if index is not None and index < 0:
-            raise RuntimeError(f"device(): Device index must not be negative, got {index}")
+        if index is None and len(spelled) < 256:
+            spelled[name] = name, None
+        if index is not None:
+            if not PyLong_CheckExact(index):
+                if not hasattr(index, "__index__"):
+                    raise TypeError(f"device(): argument 'index' must be int, not {builtins.type(index).__name__}")
+                index = index.__index__()
+            if index < 0:
+                raise RuntimeError(f"device(): Device index must not be negative, got {index}")
+            if index > MOST_DEVICES:
+                raise RuntimeError(f"device(): Device index must be at most {MOST_DEVICES}, got {index}")
+            if separator and len(spelled) < 256:
+                spelled[type] = name, index
         self.type, self.index = name, index
 
     def __repr__(self):

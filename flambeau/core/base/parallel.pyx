@@ -12,6 +12,7 @@ from flambeau.core.base.pool cimport (
     flambeau_get_num_threads,
     flambeau_parallel_for,
     flambeau_parallel_in_parts,
+    flambeau_set_flush_denormal,
     flambeau_set_num_threads,
 )
 
@@ -85,6 +86,25 @@ def set_num_threads(n: int) -> None:
     if n > 2**31 - 1:
         raise ValueError(f"set_num_threads(): n must fit into 32 bits, but got {n}")
     flambeau_set_num_threads(n)
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Lets arithmetic take numbers too small to be normal (below 1.2e-38 in float32) for zeros, or no longer.
+
+    Returns whether the processor can: True on x86-64 and 64-bit ARM. It is set for the calling thread and the threads it makes
+    later; operations that it calls compute so on every thread of the pool. Raises RuntimeError unless mode is a bool.
+
+    >>> import flambeau
+    >>> x = flambeau.full((4,), 1e-38)
+    >>> if flambeau.set_flush_denormal(True):
+    ...     assert (x * 0.1).count_nonzero() == 0
+    >>> _ = flambeau.set_flush_denormal(False)
+    >>> int((x * 0.1).count_nonzero())
+    4
+    """
+    if not isinstance(mode, bool):
+        raise RuntimeError(f"set_flush_denormal(): flush_denormal expects a bool, but got {type(mode).__name__}")
+    return flambeau_set_flush_denormal(mode) != 0
 
 
 def _default_threads(environment: Mapping[str, str]) -> int:

@@ -19,6 +19,9 @@
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 #define CACHE_LINES 128 /* x86 fetches lines of 64 bytes in pairs; Apple's are of 128 */
 #define SPIN_NANOSECONDS 40000 /* about what it costs to wake a sleeping thread */
@@ -44,6 +47,7 @@ static struct {
     _Alignas(CACHE_LINES) flambeau_task task;
     void *context;
     int64_t first, end, chunk, chunks;
+    uint64_t arithmetic; /* the caller's way of rounding and of taking tiny numbers, for whoever takes part */
 
     /* Changed only by the holder of busy, while no worker runs. */
     pthread_t *workers;
@@ -85,6 +89,36 @@ int flambeau_cpu_count(void) {
 #endif
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online < 1 ? 1 : (int)online;
+}
+
+/* ---- how a thread computes ---- */
+
+#if defined(__SSE2__)
+#define FLUSH ((uint64_t)0x8040) /* results to zero, operands as zeros */
+#define EVENTS ((uint64_t)0x3f)  /* what has happened: no part of how to compute */
+static inline uint64_t arithmetic(void) { return _mm_getcsr() & ~EVENTS; }
+static inline void compute_so(uint64_t wanted) {
+    if (arithmetic() != wanted) _mm_setcsr((unsigned)wanted);
+}
+#elif defined(__aarch64__)
+#define FLUSH ((uint64_t)1 << 24)
+static inline uint64_t arithmetic(void) {
+    uint64_t now;
+    __asm__ __volatile__("mrs %0, fpcr" : "=r"(now));
+    return now;
+}
+static inline void compute_so(uint64_t wanted) {
+    if (arithmetic() != wanted) __asm__ __volatile__("msr fpcr, %0" : : "r"(wanted));
+}
+#else
+#define FLUSH ((uint64_t)0)
+static inline uint64_t arithmetic(void) { return 0; }
+static inline void compute_so(uint64_t wanted) { (void)wanted; }
+#endif
+
+int flambeau_set_flush_denormal(int flush) {
+    compute_so(flush ? arithmetic() | FLUSH : arithmetic() & ~FLUSH);
+    return FLUSH != 0;
 }
 
 /* ---- the worker ---- */
@@ -147,6 +181,7 @@ static void *worker_main(void *unused) {
     (void)unused;
     uint32_t last_generation = 0; /* only one region in 2^32 has this number; the worker sits that one out */
     while (wait_for_region(&last_generation)) {
+        compute_so(pool.arithmetic);
         run_chunks();
         leave();
     }
@@ -268,6 +303,7 @@ static void share(flambeau_task task, void *context, int64_t first, int64_t n, i
     pool.end = first + n;
     pool.chunk = grains_per_chunk * grain;
     pool.chunks = (grains - 1) / grains_per_chunk + 1;
+    pool.arithmetic = arithmetic();
     atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
     open_gate(pool.worker_count < pool.chunks - 1 ? pool.worker_count : pool.chunks - 1);
     run_chunks();

@@ -26,6 +26,10 @@ int flambeau_get_num_threads(void);
 /* Sets it, to threads >= 1. The pool changes as it starts on its next range, so a task may call this. */
 void flambeau_set_num_threads(int threads);
 
+/* Whether arithmetic on this thread takes numbers too small to be normal for zeros, operands and results; ranges that it
+   shares are computed so on every thread. Returns whether the processor can. Threads inherit it from those that make them. */
+int flambeau_set_flush_denormal(int flush);
+
 /* The number of CPUs this process may run on. */
 int flambeau_cpu_count(void);
 

@@ -7,4 +7,5 @@ cdef extern from "pool.h" nogil:
                                    int (*stop)() noexcept nogil) noexcept
     int flambeau_get_num_threads() noexcept
     void flambeau_set_num_threads(int threads) noexcept
+    int flambeau_set_flush_denormal(int flush) noexcept
     int flambeau_cpu_count() noexcept

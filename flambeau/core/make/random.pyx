@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False, embedsignature=True, embedsignature.format=clinic
-"""Random numbers: Philox streams and their generators.
+"""Random numbers: Philox streams and their generators, of which each device has one of its own.
 
 Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a key
 and a counter into four random words.  A generator is a key, its seed, and the next counter.  Whoever needs
@@ -11,10 +11,12 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cpython.object cimport PyObject
 from ..base import display
-from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY, ITEMSIZE, dtype_of
-from ..base.device cimport Device, device_for
+from ..base.dtypes cimport (
+    BOOL, U8, U16, U32, U64, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY, ITEMSIZE, dtype_of, is_stored,
+)
+from ..base.device cimport Device, device_for, find_device
 from ..base.memory cimport scratch
-from ..base.dtypes import cpu_device
+from ..base.dtypes import cpu_device, device
 from ..base.tensor cimport TensorBase, new_tensor, pointer, as_int
 from .elements cimport Value, store, check_fits
 from .factory cimport Factory, Options, factory, bind, resolve, check_requires, finish, unfilled, where
@@ -61,7 +63,9 @@ cdef uint64_t read_seed(object seed, str who) except? 0:
 
 
 cdef class Generator:
-    """A stream of random numbers: a seed and how far it has been used.  RuntimeError for a device that is not there.
+    """A stream of random numbers for one type of device: a seed and how far it has been used.
+
+    RuntimeError for a device that is not there, and for "meta", which has no numbers.
 
     >>> import flambeau
     >>> g = flambeau.Generator().manual_seed(3)
@@ -70,14 +74,16 @@ cdef class Generator:
     """
 
     def __init__(self, device="cpu"):
-        found = device_for(device, "Generator")
+        cdef Device found = device_for(device, "Generator")
+        if found is not None and found.blank:
+            raise RuntimeError(f"Generator(): {found.place} has no numbers to draw")
         self.place = cpu_device if found is None else found.place
         self.key, self.offset = 67280421310721, 0
 
     @property
     def device(self):
-        """The device that it was made for.  Numbers come from the seed and the counter alone, so that a generator of one
-        device draws the same ones on another.
+        """The device that it was made for; it draws on those of this type.  Numbers come from the seed and the counter alone:
+        generators of any devices with one seed draw the same ones.
         """
         return self.place
 
@@ -94,6 +100,18 @@ cdef class Generator:
     def initial_seed(self) -> int:
         """The seed."""
         return self.key
+
+    def get_offset(self) -> int:
+        """How many counters, of four words each, have been used."""
+        return self.offset
+
+    def set_offset(self, offset) -> "Generator":
+        """Continue behind that many counters; returns the generator.  RuntimeError unless it is in [0, 2**64 - 1]."""
+        given = int(offset)
+        if not 0 <= given < 1 << 64:
+            raise RuntimeError(f"set_offset(): offset must lie in [0, 2**64 - 1], got {given}")
+        self.offset = given
+        return self
 
     def get_state(self):
         """A uint8 tensor of 16 bytes: the seed, then the counters used, both little-endian."""
@@ -141,9 +159,61 @@ def _generator_at(key: int, offset: int, place) -> Generator:
     return g
 
 
+# --- those that draw where no other is given: one of the host's, one for each device ---
 cdef Generator the_default = Generator()
 default_generator = the_default
 default_generator.seed()
+cdef dict defaults = {}       # device, with its index -> its Generator, from the first draw or seed on
+cdef dict first_seeds = {}    # type of device -> the seed of those that are not in `defaults` yet; None stands for all other types
+
+
+cdef Generator default_of(object place):
+    """The default generator of a device with an index; no driver is asked for that."""
+    cdef Generator g = defaults.get(place)
+    if g is None:
+        g = Generator.__new__(Generator)
+        g.place = place
+        seed = first_seeds.get(place.type, first_seeds.get(None))
+        if seed is None:
+            g.seed()
+        else:
+            g.manual_seed(seed)
+        defaults[place] = g
+    return g
+
+
+def default_of_device(place) -> Generator:
+    """The default generator of a device that has an index, or of the host."""
+    return the_default if place.type == "cpu" else default_of(place)
+
+
+def seed_devices(seed, type=None) -> None:
+    """Start the streams of that seed on all devices of a type, or on all there are, the ones not used yet included."""
+    cdef Generator g
+    cdef uint64_t key = read_seed(seed, "manual_seed")
+    if type is None:
+        first_seeds.clear()
+    first_seeds[type] = key
+    for place, g in defaults.items():
+        if type is None or place.type == type:
+            g.key, g.offset = key, 0
+
+
+def device_states(type=None) -> dict:
+    """The states of the devices' default generators (of one type, or all) by the devices' names, for `set_device_states`."""
+    return {str(place): g.get_state() for place, g in defaults.items() if type is None or place.type == type}
+
+
+def set_device_states(states, type=None) -> None:
+    """Let the devices' default generators (of one type, or all) continue from those states; one that was first needed since
+    then begins its stream again.
+    """
+    cdef Generator g
+    for place, g in defaults.items():
+        if type is None or place.type == type:
+            g.offset = 0
+    for name, state in states.items():
+        default_of(device(name)).set_state(state)
 
 
 cdef uint64_t reserve(Generator g, uint64_t counters) noexcept:
@@ -153,31 +223,44 @@ cdef uint64_t reserve(Generator g, uint64_t counters) noexcept:
     return first
 
 
-cdef Generator generator_or_default(object given, str who):
+cdef Generator generator_for(object given, Device device, str who):
+    """The generator to draw with on a device (None: the host): the one given, else the device's own.  TypeError for what is no
+    generator, RuntimeError for one of another type of device.
+    """
+    cdef str wanted = "cpu" if device is None else device.type
     if given is None:
-        return the_default
+        return the_default if device is None else default_of(device.place)
     if not isinstance(given, Generator):
         raise TypeError(f"{who}(): argument 'generator' must be {display.public('Generator')}, not "
                         f"{type(given).__name__}")
+    if (<Generator>given).place.type != wanted:
+        raise RuntimeError(f"{who}(): Expected a '{wanted}' device type for generator but found "
+                           f"'{(<Generator>given).place.type}'")
     return <Generator>given
 
 
-def _reserve(generator, uint64_t counters) -> tuple:
-    """Take counters of a generator (None for the default one): (seed, first counter)."""
-    cdef Generator g = generator_or_default(generator, "_reserve")
+def _reserve(generator, uint64_t counters, TensorBase like=None) -> tuple:
+    """Take counters of a generator, or of the default one of the device that `like` is on (None: the host): (seed, first
+    counter).  RuntimeError for a generator of another type of device.
+    """
+    cdef Generator g = generator_for(generator, None if like is None else like.storage.on, "_reserve")
     return g.key, reserve(g, counters)
 
 
 def manual_seed(seed) -> Generator:
-    """Start the default generator's stream of that seed; returns the generator.  RuntimeError for a seed
+    """Start the streams of that seed on the host and on every device; returns the host's generator.  RuntimeError for a seed
     beyond 64 bits.
     """
-    return the_default.manual_seed(seed)
+    the_default.manual_seed(seed)
+    seed_devices(seed)
+    return the_default
 
 
 def seed() -> int:
-    """Give the default generator a seed that nobody can foresee, and return it."""
-    return the_default.seed()
+    """Give the host and every device a seed that nobody can foresee, and return it."""
+    the_default.seed()
+    seed_devices(the_default.key)
+    return the_default.key
 
 
 def initial_seed() -> int:
@@ -218,7 +301,7 @@ cdef inline uint32_t below(Stream* s, uint32_t n) noexcept nogil:
 
 def _host_uint32(generator, Py_ssize_t n) -> list:
     """n words of a generator (None for the default one), as ints."""
-    cdef Generator g = generator_or_default(generator, "_host_uint32")
+    cdef Generator g = generator_for(generator, None, "_host_uint32")
     cdef Stream s
     cdef Py_ssize_t i
     if n < 0:
@@ -249,7 +332,9 @@ cdef int64_t highest(int code) noexcept:
         return (1 << 24) + 1
     if code == F64:
         return (<int64_t>1 << 53) + 1
-    return 256 if code == U8 else 128 if code == I8 else 32768 if code == I16 else <int64_t>1 << 31
+    if code == U32 or code == U64:
+        return <int64_t>1 << 32
+    return 256 if code == U8 else 65536 if code == U16 else 128 if code == I8 else 32768 if code == I16 else <int64_t>1 << 31
 
 
 cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
@@ -265,18 +350,19 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
     cdef Device device
     bind(<Factory>op, args, nargs, names, found, &o)
     n = as_int(<object>found[0], "randperm", "n")
-    g = generator_or_default(None if found[1] == NULL else <object>found[1], "randperm")
     code = resolve(&o, I64)
     check_requires(&o, code, "randperm")
     if n < 0:
         raise RuntimeError(f"randperm(): Trying to create tensor with negative dimension {n}: [{n}]")
-    if code == BOOL or CATEGORY[code] == 3:
+    if code == BOOL or CATEGORY[code] == 3 or is_stored(code):
         raise NotImplementedError(f"randperm(): not implemented for {dtype_of(code)}")
     device = where(&o, None)
-    if n > highest(code) and code != I64 or (n >= <int64_t>1 << 32 and not (device is not None and device.blank)):
+    if n > highest(code) and code != I64 and code != U64 or (n >= <int64_t>1 << 32 and not (device is not None and device.blank)):
         raise RuntimeError("randperm(): n cannot be greater than "
                            f"{highest(code) if code != I64 else (1 << 32) - 1} for "
                            f"{dtype_of(code)}, got {n}")
+    g = None if device is not None and device.blank else generator_for(
+        None if found[1] == NULL else <object>found[1], device, "randperm")
     t = unfilled(&o, 1, &n, code)
     if t.storage.data == NULL:
         return finish(t, &o, "randperm")

@@ -131,7 +131,7 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        generator = _generator(self.generator)
+        generator = _generator(self.generator, self.weights.device)
         most = max(_AT_ONCE, len(self.weights)) if self.replacement else self.num_samples
         for count in _parts(self.num_samples, most):
             yield from multinomial(self.weights, count, self.replacement, generator=generator).tolist()
@@ -178,12 +178,12 @@ def _parts(total: int, most: int) -> Iterator[int]:
         yield min(most, total - done)
 
 
-def _generator(given: Any) -> Any:
+def _generator(given: Any, device: Any = "cpu") -> Any:
     """The generator of one iteration: what is drawn meanwhile from the default one does not change its numbers."""
     if given is not None:
         return given
     seed = int(randint(2**63 - 1, (), device="cpu").item())
-    return Generator().manual_seed(seed)
+    return Generator(device).manual_seed(seed)
 
 
 def _check_count(function: str, name: str, value: Any) -> None:

@@ -18,14 +18,18 @@ from typing import Any
 from zlib import crc32
 
 from ...core.make.literal import tensor
-from ...core.make.random import get_rng_state, set_rng_state
+from ...core.make.random import device_states, get_rng_state, set_device_states, set_rng_state
 from ..data import DataLoader, IterableDataset
 
 
 def random_states() -> dict[str, Any]:
     """The states of the generators that everybody draws from: ours, Python's, and NumPy's where it is imported."""
     version, words, gauss = random.getstate()
-    states: dict[str, Any] = {"flambeau": get_rng_state(), "python": (version, tensor(words), gauss)}
+    states: dict[str, Any] = {
+        "flambeau": get_rng_state(),
+        "devices": device_states(),
+        "python": (version, tensor(words), gauss),
+    }
     if "numpy" in sys.modules:
         name, keys, *rest = sys.modules["numpy"].random.get_state()
         states["numpy"] = (name, tensor(keys.tolist()), *rest)
@@ -35,6 +39,7 @@ def random_states() -> dict[str, Any]:
 def set_random_states(states: dict[str, Any]) -> None:
     """Lets these generators go on from `random_states()`."""
     set_rng_state(states["flambeau"])
+    set_device_states(states.get("devices", {}))  # checkpoints of before devices had generators have none
     version, words, gauss = states["python"]
     random.setstate((version, tuple(words.tolist()), gauss))
     if "numpy" in states:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....core.base.dtypes import by_name
 from ....core.make.bridge import frombuffer
-from ....core.make.random import Generator, default_generator
+from ....core.make.random import Generator, default_generator, manual_seed
 
 if TYPE_CHECKING:
     import random
@@ -115,7 +115,7 @@ class ProcessStreams:
         import numpy
 
         random.seed(base_seed + worker_id)
-        default_generator.manual_seed(base_seed + worker_id)
+        manual_seed(base_seed + worker_id)
         numpy.random.seed(_generate_state(base_seed, worker_id))
 
     state = staticmethod(process_state)

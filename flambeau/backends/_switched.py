@@ -1,0 +1,56 @@
+"""Settings that are kept as programs set them, checked when they are set; nothing here makes use of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+PRECISIONS = ("none", "ieee", "tf32", "bf16")
+
+
+def _get(self: Any) -> str:
+    return vars(self).get("_fp32_precision", "none")
+
+
+def _set(self: Any, value: str) -> None:
+    if value not in PRECISIONS:
+        raise RuntimeError(f"Unknown precision: {value}")
+    vars(self)["_fp32_precision"] = value
+
+
+# To what operands of float32 may be rounded: "ieee" not at all, "tf32", "bf16", or "none": nothing is said.
+fp32_precision = property(_get, _set)
+
+
+class Part:
+    """The operations of one kind of a library: `fp32_precision` is what it may round float32's operands to.
+
+    >>> import flambeau
+    >>> flambeau.backends.cudnn.conv.fp32_precision
+    'none'
+    """
+
+    fp32_precision = fp32_precision
+
+
+class _WithPrecision(ModuleType):
+    fp32_precision = fp32_precision
+
+
+def has_precision(module: str) -> None:
+    """Give a module `fp32_precision`, which takes the names above alone: RuntimeError for others."""
+    sys.modules[module].__class__ = _WithPrecision
+
+
+@contextmanager
+def during(state: dict[str, Any], **values: Any) -> Iterator[None]:
+    """A context in which a module's settings are these."""
+    before = {name: state[name] for name in values}
+    state.update(values)
+    try:
+        yield
+    finally:
+        state.update(before)

@@ -1,0 +1,13 @@
+"""KleidiAI: Arm's library, which nothing here uses."""
+
+from __future__ import annotations
+
+
+def is_available() -> bool:
+    """False.
+
+    >>> import flambeau
+    >>> flambeau.backends.kleidiai.is_available()
+    False
+    """
+    return False

@@ -1,0 +1,27 @@
+"""The fast path of `nn.MultiheadAttention` and transformer layers, which PyTorch has for inference.
+
+Here training and inference take one path.  The switch is kept as programs set it, and changes nothing.
+"""
+
+from __future__ import annotations
+
+_state = {"enabled": True}
+
+
+def get_fastpath_enabled() -> bool:
+    """What was set; True at first.
+
+    >>> import flambeau
+    >>> flambeau.backends.mha.get_fastpath_enabled()
+    True
+    """
+    return _state["enabled"]
+
+
+def set_fastpath_enabled(value: bool) -> None:
+    """Sets the switch.
+
+    >>> import flambeau
+    >>> flambeau.backends.mha.set_fastpath_enabled(True)
+    """
+    _state["enabled"] = bool(value)
