@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from ._tensor import Tensor
+from .core.call.operation import Op
 from .core.call.pointwise import PointwiseOp
 from .operations.declare.registry import REGISTRY
 
@@ -237,9 +238,43 @@ def _called(name: str) -> Callable[..., Any]:
     return call
 
 
-for _name in "device is_cpu is_cuda is_opencl is_meta grad_fn is_leaf output_nr retains_grad _version is_quantized".split():
-    setattr(Composed, _name, _asked(_name))
-for _name in (
-    "get_device is_complex is_floating_point is_signed is_inference is_conj is_neg element_size retain_grad retains_grad_flag"
-).split():
-    setattr(Composed, _name, _called(_name))
+def _refused(name: str) -> Callable[..., Any]:
+    def refuse(self: Composed, *args: Any, **kwargs: Any) -> Any:
+        raise self._refusal(name)
+
+    refuse.__name__, refuse.__doc__ = name, "NotImplementedError, which names it."
+    return refuse
+
+
+_OF_THE_ELEMENTS = frozenset(
+    (
+        "device grad_fn output_nr _version get_device element_size retain_grad retains_grad retains_grad_flag is_complex "
+        "is_floating_point is_signed is_conj is_neg is_quantized is_leaf is_inference is_distributed"
+    ).split()
+)
+# What a tensor of this shape and dtype says itself, though it has no data; a class with another shape says more.
+OF_THE_SHAPE = frozenset(
+    "dtype itemsize nbytes shape size dim ndim ndimension numel nelement layout is_nested is_sparse is_sparse_csr".split()
+)
+
+
+# Properties that call operations, and what says nothing of data.
+THROUGH_OPERATIONS = frozenset("T mT H mH real imag _base _is_view _make_subclass _take".split())
+
+
+def _close() -> None:
+    """Nothing else that a tensor has is taken from the one without data: questions of the device go to the elements, methods that
+    are no operations are refused.
+    """
+    for name in dir(Tensor):
+        found = getattr(Tensor, name)
+        own = name in vars(Composed) or name in OF_THE_SHAPE or isinstance(found, Op)
+        if own or name.startswith("__") or name in THROUGH_OPERATIONS:
+            continue
+        if name in _OF_THE_ELEMENTS or name.startswith("is_"):
+            setattr(Composed, name, _called(name) if callable(found) else _asked(name))
+        else:
+            setattr(Composed, name, _refused(name) if callable(found) else property(_refused(name)))
+
+
+_close()

@@ -476,9 +476,7 @@ MaskedTensor.answers = {
     **dict.fromkeys(elementwise() | RANDOM_FILLS, _pointwise),
     **dict.fromkeys(ALIKE | CONVERSIONS | {"detach", "is_pinned", "record_stream"}, _of_data),
     **dict.fromkeys(_PASSED, _passed),
-    **dict.fromkeys(
-        "sum mean prod amin amax argmin argmax all any var std median logsumexp".split(), _reduce
-    ),
+    **dict.fromkeys("sum mean prod amin amax argmin argmax all any var std logsumexp".split(), _reduce),
     **dict.fromkeys("softmax log_softmax softmin cumsum cumprod".split(), _along),
     **dict.fromkeys("new_zeros new_ones new_empty new_full new_tensor".split(), _like),
     **dict.fromkeys(("where", "where_method"), _where),
