@@ -220,6 +220,25 @@ def test_files(make, weights_only):
     assert (y * 2).tolist() == (x * 2).tolist()
 
 
+@pytest.mark.parametrize("make", KINDS)
+def test_assert_close(make):
+    x = make(requires_grad=True)
+    flambeau.testing.assert_close(x, make())
+    flambeau.testing.assert_close({"x": [x]}, {"x": [x * 1]})
+    for wrong in (make() + 1, make().double()):
+        with pytest.raises(AssertionError):
+            flambeau.testing.assert_close(x, wrong)
+    with pytest.raises(TypeError, match="No comparison pair"):
+        flambeau.testing.assert_close(x, flambeau.ones(2, 2))
+    other = (
+        nested_tensor([[1.0, 2.0], [3.0], [4.0]], layout=x.layout)
+        if x.is_nested
+        else masked_tensor(x._elements.detach().nan_to_num(), flambeau.ones(2, 2).bool())
+    )
+    with pytest.raises(AssertionError):
+        flambeau.testing.assert_close(x, other)
+
+
 PARTS_THAT_DO_NOT_FIT = {
     "jagged": lambda x: x._elements.resize_(1),
     "offsets": lambda x: x.offsets().copy_(flambeau.tensor([0, 9, 3])),
