@@ -159,8 +159,10 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 @_enter
 def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
-    """The median along `dim` (None: the first dimension), of integers by way of float32; NaN for a row without a true element,
-    for which integers raise ValueError.  So do NaN where the mask is true, and complex numbers.
+    """The median along `dim` (None: the first); NaN for a row without a true element.
+
+    Of integers by way of float32.  ValueError for a row of integers without a true element, for NaN where the mask is true, and
+    for complex numbers.
     """
     if input.is_complex():
         raise ValueError(f"masked.median(): expects real numbers, got {input.dtype}")
