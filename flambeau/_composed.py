@@ -196,7 +196,7 @@ class Composed(Tensor):
         return object.__format__(self, spec)
 
     def __contains__(self, element: Any) -> bool:
-        return bool((self._elements == element).any())
+        return bool((self == element).any())
 
     def __reversed__(self) -> Any:
         return self._one("its reverse")

@@ -111,6 +111,7 @@ def test_lengths_leave_gaps():
     assert x.contiguous().is_contiguous() and x.contiguous().values().shape == (4, 2)
     assert x.sum().item() == sum(w.sum() for w in wanted)  # not what lies in gaps
     np.testing.assert_allclose(x.amax(1).detach().numpy(), [w.max(0) for w in wanted])
+    assert 0.0 in x and 2.0 not in x
     x.sum(1).sum().backward()
     assert values.grad[:, 0].tolist() == [1, 0, 1, 1, 1, 0]
     same(
