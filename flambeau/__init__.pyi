@@ -75,7 +75,6 @@ from . import linalg as linalg
 from ._files import load as load
 from . import masked as masked
 from .core.base.formats import memory_format as memory_format
-from . import monitor as monitor
 from . import mps as mps
 from . import mtia as mtia
 from . import multiprocessing as multiprocessing

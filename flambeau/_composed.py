@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from ._tensor import Tensor
+from .core.call.operation import Op
 from .core.call.pointwise import PointwiseOp
 from .operations.declare.registry import REGISTRY
 
@@ -49,6 +50,16 @@ def elementwise() -> frozenset[str]:
     return frozenset(found - _NOT_ELEMENTWISE - CONVERSIONS - {"record_stream"})
 
 
+def writes(name: str) -> bool:
+    """Whether the operation of that name writes to its first operand.
+
+    >>> from flambeau._composed import writes
+    >>> writes("add_"), writes("add"), writes("__rdiv__")
+    (True, False, False)
+    """
+    return name.endswith("_") and not name.endswith("__")
+
+
 class Composed(Tensor):
     """A tensor that stands for others.  A class of them has `answers`, by the names of operations: functions of
     the operation and its arguments.
@@ -61,9 +72,9 @@ class Composed(Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         answer = cls.answers.get(func.__name__)
+        if kwargs and isinstance(func, PointwiseOp) and isinstance(kwargs.get("out"), tuple):
+            return _step(func, args, kwargs)
         if answer is None:
-            if isinstance(func, PointwiseOp) and kwargs and "out" in kwargs:
-                return _step(func, args, kwargs)
             raise cls._refusal(func.__name__)
         if not kwargs:
             return answer(func, *args)
@@ -185,7 +196,7 @@ class Composed(Tensor):
         return object.__format__(self, spec)
 
     def __contains__(self, element: Any) -> bool:
-        return bool((self._elements == element).any())
+        return bool((self == element).any())
 
     def __reversed__(self) -> Any:
         return self._one("its reverse")
@@ -203,7 +214,7 @@ class Composed(Tensor):
 
 
 def _step(func: Any, args: tuple, kwargs: dict) -> Any:
-    """An optimiser's step, which no list of operations has: parameter, gradient and state have one structure."""
+    """One of many of a kind, as optimisers and `clip_grad_norm_` take them: operands and results have one structure."""
 
     def inner(x: Any) -> Any:
         if isinstance(x, (tuple, list)):
@@ -227,9 +238,43 @@ def _called(name: str) -> Callable[..., Any]:
     return call
 
 
-for _name in "device is_cpu is_cuda is_opencl is_meta grad_fn is_leaf output_nr retains_grad _version is_quantized".split():
-    setattr(Composed, _name, _asked(_name))
-for _name in (
-    "get_device is_complex is_floating_point is_signed is_inference is_conj is_neg element_size retain_grad retains_grad_flag"
-).split():
-    setattr(Composed, _name, _called(_name))
+def _refused(name: str) -> Callable[..., Any]:
+    def refuse(self: Composed, *args: Any, **kwargs: Any) -> Any:
+        raise self._refusal(name)
+
+    refuse.__name__, refuse.__doc__ = name, "NotImplementedError, which names it."
+    return refuse
+
+
+_OF_THE_ELEMENTS = frozenset(
+    (
+        "device grad_fn output_nr _version get_device element_size retain_grad retains_grad retains_grad_flag is_complex "
+        "is_floating_point is_signed is_conj is_neg is_quantized is_leaf is_inference is_distributed"
+    ).split()
+)
+# What a tensor of this shape and dtype says itself, though it has no data; a class with another shape says more.
+OF_THE_SHAPE = frozenset(
+    "dtype itemsize nbytes shape size dim ndim ndimension numel nelement layout is_nested is_sparse is_sparse_csr".split()
+)
+
+
+# Properties that call operations, and what says nothing of data.
+THROUGH_OPERATIONS = frozenset("T mT H mH real imag _base _is_view _make_subclass _take".split())
+
+
+def _close() -> None:
+    """Nothing else that a tensor has is taken from the one without data: questions of the device go to the elements, methods that
+    are no operations are refused.
+    """
+    for name in dir(Tensor):
+        found = getattr(Tensor, name)
+        own = name in vars(Composed) or name in OF_THE_SHAPE or isinstance(found, Op)
+        if own or name.startswith("__") or name in THROUGH_OPERATIONS:
+            continue
+        if name in _OF_THE_ELEMENTS or name.startswith("is_"):
+            setattr(Composed, name, _called(name) if callable(found) else _asked(name))
+        else:
+            setattr(Composed, name, _refused(name) if callable(found) else property(_refused(name)))
+
+
+_close()

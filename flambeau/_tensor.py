@@ -167,6 +167,10 @@ class Tensor(TensorBase):
         """The old class of storages of this dtype."""
         return storage.legacy_class(self.dtype)
 
+    def to_padded_tensor(self, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
+        """NotImplementedError: only a nested tensor has parts to pad; see `flambeau.nested.to_padded_tensor`."""
+        raise NotImplementedError("to_padded_tensor(): expected a nested tensor, got one that is not")
+
     def is_shared(self) -> bool:
         """Whether other processes can see this memory."""
         return self.untyped_storage().is_shared()

@@ -13,17 +13,20 @@ import pytest
 from flambeau.core.call.operation import Op
 
 import flambeau
-from flambeau._composed import elementwise
+from flambeau._composed import OF_THE_SHAPE, THROUGH_OPERATIONS, elementwise
 from flambeau.masked import masked_tensor
 from flambeau.nested import nested_tensor
 from flambeau.operations.declare.registry import REGISTRY
 
 # What is asked of the tensor on `meta` that each of them is, and is right there; or asks through operations.
-HARMLESS = set(
-    """__array_priority__ __class__ __delattr__ __delitem__ __dict__ __dir__ __doc__ __getattribute__ __getstate__ __init__
+HARMLESS = (
+    OF_THE_SHAPE
+    | THROUGH_OPERATIONS
+    | set(
+        """__array_priority__ __class__ __delattr__ __delitem__ __dict__ __dir__ __doc__ __getattribute__ __getstate__ __init__
     __init_subclass__ __module__ __new__ __pyx_vtable__ __reduce__ __setattr__ __setstate__ __sizeof__ __str__ __subclasshook__
-    __weakref__ __getitem__ __setitem__ __torch_function__ _base _is_view _make_subclass _take dtype itemsize dim ndim ndimension numel
-    nelement shape size nbytes layout is_sparse is_nested _composed __len__ __iter__ H T mH mT real imag""".split()
+    __weakref__ __getitem__ __setitem__ __torch_function__ __len__ __iter__""".split()
+    )
 )
 
 
@@ -54,6 +57,16 @@ def test_nothing_of_the_tensor_without_data_shows(make):
     binary = {n for n in vars(flambeau.Tensor.__mro__[1]) if n.startswith("__") and n not in HARMLESS}
     bare = {n for n in dir(flambeau.Tensor) if n not in operators | own | HARMLESS | binary}
     assert not bare, f"{cls.__name__} takes {sorted(bare)} from a tensor without data"
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_what_tensors_have_beside_operations(make):
+    """Questions of the device are the elements', the methods of other layouts are refused by name."""
+    x = make()
+    assert x.is_cpu and not x.is_cuda and not x.is_mps and not x.is_sparse and not x.is_quantized
+    for name in ("sparse_dim", "to_sparse_csr", "coalesce", "set_data" if hasattr(x, "set_data") else "new"):
+        with pytest.raises(NotImplementedError, match=rf"^{name}\(\): not available"):
+            getattr(x, name)()
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -156,6 +169,18 @@ def test_an_optimiser_steps_the_elements(make, kind):
     assert x.tolist() == x._with(plain).tolist() != make().tolist()
 
 
+@pytest.mark.parametrize("order", [2.0, 1.0, float("inf")])
+@pytest.mark.parametrize("make", KINDS)
+def test_gradients_are_clipped(make, order):
+    x = make(requires_grad=True)
+    (x * 2).backward(flambeau.ones_like(x))
+    there = 3 ** (1 / order)
+    total = flambeau.nn.utils.clip_grad_norm_([x], 1.0, order)
+    assert float(total) == pytest.approx(2 * there)
+    found = [n for row in x.grad.tolist() for n in row if n is not None]
+    assert found == pytest.approx([1 / there] * 3, rel=1e-4)
+
+
 @pytest.mark.parametrize("make", KINDS)
 def test_writes_in_place(make):
     x = make()
@@ -193,6 +218,25 @@ def test_files(make, weights_only):
     assert type(y) is type(x) and y.tolist() == x.tolist() and y.requires_grad == x.requires_grad
     assert y._elements.data_ptr() == found["elements"].data_ptr()  # what shared memory does again
     assert (y * 2).tolist() == (x * 2).tolist()
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_assert_close(make):
+    x = make(requires_grad=True)
+    flambeau.testing.assert_close(x, make())
+    flambeau.testing.assert_close({"x": [x]}, {"x": [x * 1]})
+    for wrong in (make() + 1, make().double()):
+        with pytest.raises(AssertionError):
+            flambeau.testing.assert_close(x, wrong)
+    with pytest.raises(TypeError, match="No comparison pair"):
+        flambeau.testing.assert_close(x, flambeau.ones(2, 2))
+    other = (
+        nested_tensor([[1.0, 2.0], [3.0], [4.0]], layout=x.layout)
+        if x.is_nested
+        else masked_tensor(x._elements.detach().nan_to_num(), flambeau.ones(2, 2).bool())
+    )
+    with pytest.raises(AssertionError):
+        flambeau.testing.assert_close(x, other)
 
 
 PARTS_THAT_DO_NOT_FIT = {

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from ..core.base.tensor import TensorBase
+from ..core.call.watching import is_watched
 from ..core.tape import _set_grad_enabled, _set_recording, record_function, recording
 
 
@@ -117,7 +118,7 @@ class Function:
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, TensorBase) and a.requires_grad for a in args)
         recorded = recording(*args)
-        if any(getattr(a, "_composed", False) and a.requires_grad for a in args):
+        if is_watched() and any(getattr(a, "_composed", False) and a.requires_grad for a in args):
             raise NotImplementedError(
                 f"{cls.__name__}.apply(): not available for masked and nested tensors that require grad; apply it to their elements "
                 "(get_data(), values())"

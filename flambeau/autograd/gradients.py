@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core import tape as _tape
 from ..core.base.tensor import TensorBase
+from ..core.call.watching import is_watched
 from ..core.places.join import stack
 from . import graph
 
@@ -19,6 +20,8 @@ def _sequence(given: Any) -> list:
 
 def _on_tape(given: list) -> list:
     """The tensors that the tape knows: those that hold the elements of masked and nested ones."""
+    if not is_watched():  # there are none: their classes are asked about operations
+        return given
     return [x._elements if getattr(x, "_composed", False) else x for x in given]
 
 
@@ -142,8 +145,9 @@ def grad(
             "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is "
             "the desired behavior."
         )
-    whole = (x._with(g) if x is not w and g is not None else g for g, x, w in zip(found, asked, wanted))
-    return tuple(whole)
+    if wanted is not asked:
+        found = [x._with(g) if x is not w and g is not None else g for g, x, w in zip(found, asked, wanted)]
+    return tuple(found)
 
 
 def _batched(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar, Self
 
-from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, Composed, elementwise
+from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, Composed, elementwise, writes
 from ..core import tape
 from ..core.base.formats import strided
 from ..core.base.tensor import TensorBase
@@ -288,7 +288,7 @@ def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     mask = _common([x for x in (*args, *kwargs.values()) if isinstance(x, MaskedTensor)], name)
     taken = [_gated(x) if isinstance(x, MaskedTensor) else x for x in args]
     named = {n: _gated(x) if isinstance(x, MaskedTensor) else x for n, x in kwargs.items()}
-    if not name.endswith("_"):
+    if not writes(name):
         found = func(*taken, **named)
         for x, gate in zip(args, taken):
             if isinstance(x, MaskedTensor) and gate is not x._elements:
@@ -476,13 +476,12 @@ MaskedTensor.answers = {
     **dict.fromkeys(elementwise() | RANDOM_FILLS, _pointwise),
     **dict.fromkeys(ALIKE | CONVERSIONS | {"detach", "is_pinned", "record_stream"}, _of_data),
     **dict.fromkeys(_PASSED, _passed),
-    **dict.fromkeys(
-        "sum mean prod amin amax argmin argmax all any var std median logsumexp".split(), _reduce
-    ),
+    **dict.fromkeys("sum mean prod amin amax argmin argmax all any var std logsumexp".split(), _reduce),
     **dict.fromkeys("softmax log_softmax softmin cumsum cumprod".split(), _along),
     **dict.fromkeys("new_zeros new_ones new_empty new_full new_tensor".split(), _like),
     **dict.fromkeys(("where", "where_method"), _where),
-    "norm": _norm,
+    **dict.fromkeys(("norm", "vector_norm"), _norm),
+    "linalg_vector_norm": lambda func, tensors, *rest: _norm(func, tensors[0]).to_tensor(0),
     "copy_": _copy,
     "item": _item,
     "clone": _clone,

@@ -11,10 +11,10 @@ from ..core.base.formats import strided as strided_layout
 from ..core.base.tensor import TensorBase
 from ..core.make.literal import as_tensor
 from ..operations.declare.registry import published
-from .answers import NestedTensor, rebuilt
+from .answers import rebuilt
 from .jagged import jagged
 from .raggedness import INT64, raggedness
-from .strided import StridedNestedTensor, joined, over
+from .strided import joined, over
 
 __all__ = [
     "as_nested_tensor",
@@ -95,7 +95,7 @@ def _of_list(name: str, given: list[TensorBase], layout: Any) -> Any:
     return joined(given) if layout is strided_layout else _jagged_of(given)
 
 
-def _jagged_of(given: list[TensorBase]) -> NestedTensor:
+def _jagged_of(given: list[TensorBase]) -> TensorBase:
     if not given:
         raise RuntimeError("Cannot construct a nested tensor from an empty tensor list")
     if given[0].ndim == 0:
@@ -275,6 +275,4 @@ def to_padded_tensor(input: Any, padding: float, output_size: Sequence[int] | No
     tensor([[1., 0.],
             [2., 3.]])
     """
-    if not isinstance(input, (NestedTensor, StridedNestedTensor)):
-        raise NotImplementedError("to_padded_tensor(): expected a nested tensor, got a dense one")
     return input.to_padded_tensor(padding, output_size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, elementwise
+from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, elementwise, writes
 from ..core.base.tensor import TensorBase
 from .jagged import NestedTensor, jagged
 from .padding import packed
@@ -92,7 +92,7 @@ def pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
     name = func.__name__
     nested = [x for x in (*args, *kwargs.values()) if isinstance(x, NestedTensor)]
     like = nested[0]
-    in_place = name.endswith("_")
+    in_place = writes(name)
     if len(nested) < sum(isinstance(x, TensorBase) for x in (*args, *kwargs.values())) or len(nested) > 1:
         for x in nested[1:]:
             if not same_cut(like, x) or x.ndim != like.ndim:
@@ -221,7 +221,9 @@ def _is_same_size(func: Any, input: Any, other: Any) -> bool:
 ANSWERS: dict[str, Any] = {
     **dict.fromkeys(elementwise(), pointwise),
     **dict.fromkeys(RANDOM_FILLS, pointwise),
-    **dict.fromkeys(ALIKE | CONVERSIONS | {"detach", "is_pinned", "record_stream"}, _of_values),
+    **dict.fromkeys(
+        ALIKE | CONVERSIONS | {"detach", "real", "imag", "is_pinned", "record_stream"}, _of_values
+    ),
     **dict.fromkeys(("dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu", "rrelu_"), _of_values),
     **dict.fromkeys(("equal", "allclose"), _same),
     **dict.fromkeys(LOSSES, _loss),

@@ -7,7 +7,7 @@ from typing import Any
 from ..core.base.tensor import TensorBase
 from ..operations.declare.registry import published
 from .jagged import NestedTensor
-from .padding import padded, rows, unpadded
+from .padding import packed, padded, rows, unpadded
 from .pointwise import same_cut, shapes_of, wrapped
 
 _linear = published("nn.functional.")["linear"]
@@ -41,6 +41,20 @@ def _layer_norm(func: Any, input: Any, normalized_shape: Any, *args: Any, **kwar
 
 def _embedding(func: Any, input: Any, weight: Any, *args: Any, **kwargs: Any) -> NestedTensor:
     return wrapped(func(_only_input(func, input, weight)._elements, weight, *args, **kwargs), input)
+
+
+def _embedding_bag(func: Any, input: Any, weight: Any, offsets: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Each sequence is a bag: dense, (B, D)."""
+    x = _only_input(func, input, weight)
+    if x.ndim != 2 or offsets is not None:
+        raise RuntimeError(
+            f"embedding_bag(): expected nested indices (B, *) without offsets, got shape {tuple(x.shape)} and offsets {offsets}"
+        )
+    x = packed(x)
+    weights = kwargs.get("per_sample_weights")
+    if isinstance(weights, NestedTensor):
+        kwargs["per_sample_weights"] = packed(weights)._elements
+    return func(x._elements, weight, x.ragged.offsets[:-1], *args, **kwargs)
 
 
 def _one_hot(func: Any, input: NestedTensor, num_classes: int = -1) -> NestedTensor:
@@ -122,6 +136,7 @@ ANSWERS: dict[str, Any] = {
     "bmm": _bmm,
     **dict.fromkeys(("layer_norm", "rms_norm"), _layer_norm),
     "embedding": _embedding,
+    "embedding_bag": _embedding_bag,
     "one_hot": _one_hot,
     "glu": _glu,
     "prelu": _prelu,

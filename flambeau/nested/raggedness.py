@@ -6,6 +6,7 @@ import itertools
 import weakref
 from typing import Any
 
+from ..autograd.grad_mode import inference_mode
 from ..core.base.dtypes import Size, by_name
 from ..core.base.tensor import TensorBase
 from ..core.make.literal import tensor
@@ -142,7 +143,8 @@ class Raggedness:
 
     def _once(self, key: Any, make: Any) -> Any:
         if key not in self._kept:
-            self._kept[key] = make()
+            with inference_mode(False):  # what is kept may be needed for a gradient later
+                self._kept[key] = make()
         return self._kept[key]
 
     def segments(self) -> TensorBase:

@@ -9,11 +9,14 @@ from typing import Any
 from .._typeinfo import iinfo
 from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
+from ..operations.declare.registry import published
 from ..operations.declare.results import category
 from .jagged import NestedTensor, jagged
 from .padding import packed, padded, rows, unpadded
 from .pointwise import pointwise
 
+_stack = published("")["stack"]
+_vector_norm = published("linalg.")["vector_norm"]
 _ALONG_ONE = frozenset(("argmax", "argmin", "max", "min", "prod"))  # of one dimension at a time
 
 
@@ -116,6 +119,11 @@ def _norm(func: Any, input: NestedTensor, ord: Any = None, dim: Any = None, *arg
     return _like_rows(found, input, r - (0 if keepdim else sum(d < r for d in dims)))
 
 
+def _norm_inside(func: Any, tensors: tuple, dim: Any = None, keepdim: bool = False, *rest: Any) -> Any:
+    """The norm as other functions of the library call it."""
+    return _norm(_vector_norm, tensors[0], 2, dim, keepdim)
+
+
 def _like_rows(found: Any, input: NestedTensor, ragged_dim: int) -> Any:
     if isinstance(found, TensorBase):
         return jagged(found, input.ragged, ragged_dim)
@@ -148,10 +156,38 @@ def _along_sequences(
         raise RuntimeError(
             f"{name}(): not available along the ragged dimension; use to_padded_tensor(padding)"
         )
+    if dims == [r] and name in _FOLDS and input.ragged.longest * _width(input) >= _WORTH_A_CALL:
+        return _one_by_one(func, input, dim, keepdim, kwargs)
     whole = padded(input, identity(name, input._elements), least=1)
     if name == "count_nonzero":
         return func(whole, tuple(dims))
     return func(whole, dims if isinstance(dim, Sequence) else r, keepdim=keepdim, **kwargs)
+
+
+_FOLDS = ("amax", "amin", "prod", "any", "all", "logsumexp")
+_WORTH_A_CALL = (
+    2048  # elements of a padded sequence, from which on a call for each costs less than the padding
+)
+
+
+def _width(input: NestedTensor) -> int:
+    """Elements at each place of a sequence."""
+    return math.prod(
+        (*input._elements.shape[: input._ragged_idx - 1], *input._elements.shape[input._ragged_idx :])
+    )
+
+
+def _one_by_one(func: Any, input: NestedTensor, dim: Any, keepdim: bool, kwargs: dict) -> TensorBase:
+    """A fold of each sequence alone; of an empty one that of what changes nothing."""
+    at = input._ragged_idx - 1
+    shape = list(input._elements.shape)
+    shape[at] = 1
+    found = []
+    for part in input.unbind():
+        if not part.shape[at]:
+            part = part.new_full(shape, identity(func.__name__, part))
+        found.append(func(part, [at] if isinstance(dim, Sequence) else at, keepdim=keepdim, **kwargs))
+    return _stack(found)
 
 
 def _sums(input: NestedTensor, dims: list[int], keepdim: bool, mean: bool, dtype: Any) -> TensorBase:
@@ -271,7 +307,8 @@ ANSWERS: dict[str, Any] = {
         reduce,
     ),
     **dict.fromkeys(("var", "std"), _variance),
-    **dict.fromkeys(("norm", "linalg_vector_norm", "vector_norm"), _norm),
+    **dict.fromkeys(("norm", "vector_norm"), _norm),
+    "linalg_vector_norm": _norm_inside,
     **dict.fromkeys(
         ("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
         along,

@@ -170,9 +170,12 @@ def _narrow(func: Any, input: NestedTensor, dim: int, start: int, length: int) -
     return wrapped(func(input._elements, inner("narrow", input, dim), start, length), input)
 
 
-def _cut(func: Any, input: NestedTensor, how: Any, dim: int = 0) -> tuple[NestedTensor, ...]:
+def _cut(
+    func: Any, input: NestedTensor, how: Any = None, dim: int = 0, **spelled: Any
+) -> tuple[NestedTensor, ...]:
     """`split`, `chunk` and kin: of the batch, or of a dense dimension."""
     name = func.__name__
+    how = next(iter(spelled.values()), how)  # `chunks`, `split_size`, `split_sizes` …
     if input._dim(name, dim) == 0:
         numbers = input.ragged.offsets.new_tensor(list(range(input.ragged.batch)))
         return tuple(batches(input, x.tolist()) for x in func(numbers, how))
@@ -352,6 +355,33 @@ def _stacked(func: Any, tensors: Any, dim: int = 0) -> NestedTensor:
     return jagged(found, first.ragged, first._ragged_idx + (at <= first._ragged_idx))
 
 
+def _index_put(func: Any, input: NestedTensor, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """Write elements: `indices` name batches, places in their sequences, and, where given, what lies behind."""
+    r, at = input.ragged, input._ragged_idx
+    if len(indices) <= at or any(not isinstance(x, TensorBase) or x.is_floating_point() for x in indices):
+        raise RuntimeError(
+            f"{func.__name__}(): expected integer indices of the dimensions 0 to {at} of {tuple(input.shape)}, got {len(indices)}"
+        )
+    batch, place = indices[0], indices[at]
+    for x, most, dim in (
+        (batch, r.batch, 0),
+        (place, r.counts()[batch] if _within(batch, r.batch) else 0, at),
+    ):
+        if not bool(((x >= 0) & (x < most)).all()):
+            raise IndexError(
+                f"{func.__name__}(): indices are out of bounds for dimension {dim} of {tuple(input.shape)}"
+            )
+    rows_of = r._tensor(r.starts)[batch] + place
+    inner_indices = (*indices[1:at], rows_of, *indices[at + 1 :])
+    values = values._elements if isinstance(values, NestedTensor) else values
+    found = func(input._elements, inner_indices, values, accumulate)
+    return input if found is input._elements else wrapped(found, input)
+
+
+def _within(x: TensorBase, n: int) -> bool:
+    return bool(((x >= 0) & (x < n)).all())
+
+
 def _masked_select(func: Any, input: Any, mask: Any) -> TensorBase:
     """Elements where the mask is true: a nested tensor of them for a nested tensor (B, *), as PyTorch has it."""
     if not (isinstance(input, NestedTensor) and isinstance(mask, NestedTensor) and same_cut(input, mask)):
@@ -389,4 +419,5 @@ ANSWERS: dict[str, Any] = {
     "cat": _join,
     "stack": _stacked,
     "masked_select": _masked_select,
+    **dict.fromkeys(("index_put", "index_put_"), _index_put),
 }

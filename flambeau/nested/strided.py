@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, ClassVar
 
-from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, Composed, elementwise
+from .._composed import ALIKE, CONVERSIONS, RANDOM_FILLS, Composed, elementwise, writes
 from ..core.base.dtypes import by_name
 from ..core.base.formats import strided as strided_layout
 from ..core.base.tensor import TensorBase
@@ -15,7 +15,7 @@ from ..core.make.create import empty
 from ..core.make.literal import as_tensor
 from ..operations.declare.registry import published
 
-_cat = published("")["cat"]
+_cat, _vector_norm = published("")["cat"], published("linalg.")["vector_norm"]
 _blank: dict[tuple, TensorBase] = {}
 
 
@@ -279,19 +279,19 @@ def _pointwise(func: Any, *args: Any, **kwargs: Any) -> Any:
             raise RuntimeError(
                 f"{name} does not support broadcasting when given a NestedTensor of other sizes: got {like._sizes} and {x._sizes}"
             )
-    if name.endswith("_") and not isinstance(args[0], StridedNestedTensor):
+    if writes(name) and not isinstance(args[0], StridedNestedTensor):
         raise RuntimeError(
             f"{name}(): the result is nested and cannot be written to a dense tensor of shape {tuple(args[0].shape)}"
         )
     if all(isinstance(x, StridedNestedTensor) or x.ndim == 0 for x in given):
         found = func(*map(_buffer, args), **{n: _buffer(x) for n, x in kwargs.items()})
-        if name.endswith("_"):
+        if writes(name):
             return args[0]
         return kwargs["out"] if "out" in kwargs else _wrapped(found, like)
     if "out" in kwargs:
         raise NotImplementedError(f"{name}(): out= is not available for nested and dense tensors together")
     found = _each(func, *args, **kwargs)
-    return args[0] if name.endswith("_") else found
+    return args[0] if writes(name) else found
 
 
 def _buffer(x: Any) -> Any:
@@ -332,17 +332,29 @@ def _cut(func: Any, input: StridedNestedTensor, how: Any, dim: int = 0) -> Any:
     at = input._dim(func.__name__, dim)
     if at:
         return _each(func, input, how, at - 1)
-    places = func(published("")["arange"](len(input)), how)
+    places = func(published("")["arange"](len(input), device="cpu"), how)
     return tuple(input[int(p[0]) : int(p[0]) + len(p)] if len(p) else input[:0] for p in places)
 
 
-def _reduce(func: Any, input: StridedNestedTensor, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+def _reduce(
+    func: Any, input: StridedNestedTensor, dim: Any = None, keepdim: bool = False, **kwargs: Any
+) -> Any:
     """Of all elements, or along dimensions of the parts."""
     if isinstance(dim, TensorBase):
         return _pointwise(func, input, dim)
     if dim is None:
-        return func(input._elements, *args, **kwargs)
-    return _along(func, input, dim, *args, **kwargs)
+        found = func(input._elements, **kwargs)
+        return found.reshape((1,) * input.ndim) if keepdim else found
+    return _along(func, input, dim, keepdim=keepdim, **kwargs)
+
+
+def _norm(func: Any, input: StridedNestedTensor, ord: Any = 2, dim: Any = None, **kwargs: Any) -> TensorBase:
+    """Of all elements."""
+    if dim is not None:
+        raise RuntimeError(
+            f"{func.__name__}(): not available along dimensions of the parts; take that of each"
+        )
+    return func(input._elements, kwargs.pop("p", ord), **kwargs)
 
 
 def _transpose(func: Any, input: StridedNestedTensor, dim0: int, dim1: int) -> Any:
@@ -430,13 +442,15 @@ StridedNestedTensor.answers = {
     ),
     **dict.fromkeys(("sum mean prod amax amin max min any all var std logsumexp").split(), _reduce),
     **dict.fromkeys(
-        "softmax log_softmax softmin cumsum squeeze narrow chunk split split_with_sizes unflatten".split(),
+        "softmax log_softmax softmin cumsum squeeze narrow unflatten".split(),
         _along,
     ),
     **dict.fromkeys(("transpose", "swapaxes", "swapdims"), _transpose),
     **dict.fromkeys(("chunk", "split", "split_with_sizes"), _cut),
     **dict.fromkeys(("equal", "allclose"), _same),
     **dict.fromkeys(("reshape", "view"), _reshape),
+    **dict.fromkeys(("norm", "vector_norm"), _norm),
+    "linalg_vector_norm": lambda func, tensors, *rest: _vector_norm(tensors[0]._elements),
     "unsqueeze": _unsqueeze,
     "select": _select,
     "__getitem__": _getitem,

@@ -114,6 +114,13 @@ def assert_close(
 
 def _pairs(actual: Any, expected: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     """The leaves of two structures with their places; a difference between the structures is a pair, too."""
+    if type(actual) is type(expected) and getattr(actual, "_composed", False):  # by what they are made of
+        if actual.is_nested:
+            yield from _pairs(actual.detach().unbind(), expected.detach().unbind(), path)
+        else:
+            yield from _pairs(actual.get_mask(), expected.get_mask(), path)
+            yield from _pairs(actual.detach().to_tensor(0), expected.detach().to_tensor(0), path)
+        return
     if _is_sequence(actual) and _is_sequence(expected):
         if len(actual) != len(expected):
             yield path, actual, expected

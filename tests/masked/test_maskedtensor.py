@@ -296,10 +296,26 @@ def test_masks_of_the_functions():
         flambeau.masked.sum(x, mask=x)
     with pytest.raises(IndexError, match="expected a mask that broadcasts"):
         flambeau.masked.sum(x, mask=flambeau.ones(1, 2, 3).bool())
-    with pytest.raises(NotImplementedError, match="sparse"):
-        flambeau.masked.sum(x, mask=flambeau.eye(3).to_sparse())
-    with pytest.raises(NotImplementedError, match="sparse"):
-        flambeau.masked.sum(flambeau.eye(3).to_sparse())
+    for sparse in (flambeau.eye(3).to_sparse(), flambeau.eye(3).to_sparse_csr()):
+        for refused in (lambda m: flambeau.masked.sum(x, mask=m), lambda m: flambeau.masked.softmax(m, 0)):
+            with pytest.raises(NotImplementedError, match=r"masked\.(sum|softmax)\(\): .*sparse"):
+                refused(sparse)
+
+
+def test_medians():
+    x = flambeau.tensor([[5.0, 1.0, NAN], [2.0, 3.0, 9.0]])
+    mask = flambeau.tensor([[True, True, False], [True, True, True]])
+    assert flambeau.masked.median(x, 1, mask=mask).tolist() == [1.0, 3.0]
+    assert flambeau.masked.median(x, None, mask=mask).tolist() == [2.0, 1.0, 9.0]
+    assert flambeau.masked.median(masked_tensor(x, mask), 1).tolist() == [1.0, 3.0]
+    whole = flambeau.tensor([[5, 1, 7], [2, 3, 9]])
+    assert flambeau.masked.median(whole, 1, mask=mask).tolist() == [1, 3]
+    with pytest.raises(ValueError, match="a row of flambeau.int64 has no true element"):
+        flambeau.masked.median(whole, 1, mask=flambeau.tensor([[False], [True]]))
+    with pytest.raises(ValueError, match="must not hold NaN"):
+        flambeau.masked.median(x, 1)
+    with pytest.raises(ValueError, match="expects real numbers"):
+        flambeau.masked.median(x.to(flambeau.complex64), 1)
 
 
 def test_repr():

@@ -111,6 +111,7 @@ def test_lengths_leave_gaps():
     assert x.contiguous().is_contiguous() and x.contiguous().values().shape == (4, 2)
     assert x.sum().item() == sum(w.sum() for w in wanted)  # not what lies in gaps
     np.testing.assert_allclose(x.amax(1).detach().numpy(), [w.max(0) for w in wanted])
+    assert 0.0 in x and 2.0 not in x
     x.sum(1).sum().backward()
     assert values.grad[:, 0].tolist() == [1, 0, 1, 1, 1, 0]
     same(
@@ -202,6 +203,34 @@ def test_offsets_are_read_once_and_again_when_written():
     offsets[1] = 1
     c = nested.nested_tensor_from_jagged(values, offsets)
     assert c.sum(1).tolist() == [1, 4]
+
+
+def test_what_is_kept_is_of_no_mode():
+    """Places are worked out once, whatever is on then: they serve a gradient later, and lie where the offsets do."""
+    offsets, values = flambeau.tensor([0, 2, 5]), flambeau.ones(5, 3, requires_grad=True)
+    uses = (
+        lambda x: x.sum(1),
+        lambda x: x.softmax(1),
+        lambda x: x.to_padded_tensor(0.0),
+        lambda x: x * flambeau.ones(2, 1, 3),
+    )
+    first = nested.nested_tensor_from_jagged(values, offsets)
+    with flambeau.inference_mode():
+        for use in uses:
+            use(first)
+    for use in uses:
+        found = use(first)
+        (found.values() if found.is_nested else found).sum().backward()
+    assert values.grad is not None
+    with flambeau.device("meta"):
+        x = nested.nested_tensor_from_jagged(values, flambeau.tensor([0, 1, 5], device="cpu"))
+        for use in uses[:3]:
+            assert use(x).is_cpu
+        assert [y.is_cpu for y in (*x.chunk(2), x[[0]], x[1:], x.contiguous(), flambeau.cat([x, x]))] == [
+            True
+        ] * 6
+        strided = nested.nested_tensor([flambeau.ones(2, device="cpu"), flambeau.ones(1, device="cpu")])
+        assert [y.is_cpu for y in (*strided.chunk(2), strided[:1], strided * 2)] == [True] * 4
 
 
 def test_no_sequences_and_empty_ones():
@@ -338,6 +367,45 @@ def test_folds(name, keepdim):
         f(x, 0)
 
 
+@pytest.mark.parametrize("name", ["amax", "amin", "prod", "logsumexp"])
+def test_folds_of_long_sequences(name):
+    """Each alone, where padding would cost more than calls."""
+    a = parts((40,), lengths=(70, 0, 3))
+    x = make(a, requires_grad=True)
+    f = getattr(flambeau, name)
+    found = f(x, 1)
+    empty = {"amax": -math.inf, "amin": math.inf, "prod": 1.0, "logsumexp": -math.inf}[name]
+    for p, y in zip(a, found.detach().numpy()):
+        np.testing.assert_allclose(
+            y, FOLDS[name](p, 0, keepdims=False) if len(p) else np.full(40, empty), rtol=1e-10
+        )
+    assert f(x, 1, keepdim=True).shape == (3, 1, 40)
+    (found[0].sum() + found[2].sum()).backward()
+    for p, g in zip(a, x.grad.unbind()):
+        plain = flambeau.tensor(p).requires_grad_()
+        if len(p):
+            f(plain, 0).sum().backward()
+            np.testing.assert_allclose(g.numpy(), plain.grad.numpy(), rtol=1e-9)
+    assert (make(parts((3,), lengths=(700, 0))) > 0).any(1)[1].tolist() == [False] * 3
+
+
+def test_norms():
+    a = parts(lengths=(3, 2, 5))
+    x = make(a, requires_grad=True)
+    whole = np.concatenate(a)
+    assert x.norm().item() == pytest.approx(np.linalg.norm(whole))
+    assert flambeau.linalg.vector_norm(x, 3).item() == pytest.approx((np.abs(whole) ** 3).sum() ** (1 / 3))
+    same(x.norm(dim=-1), [np.linalg.norm(p, axis=1) for p in a])
+    same(x.norm(1, 2, True), [np.abs(p).sum(1, keepdims=True) for p in a])
+    x.sum().backward()
+    assert flambeau.nn.utils.clip_grad_norm_([x], 1.0).item() == pytest.approx(math.sqrt(40))
+    assert x.grad.norm().item() == pytest.approx(1.0, rel=1e-4)
+    with pytest.raises(
+        RuntimeError, match=r"norm\(\): not available along the batch or the ragged dimension"
+    ):
+        x.norm(dim=1)
+
+
 def test_more_folds():
     a = parts(lengths=(3, 2, 5))
     x = make(a)
@@ -393,8 +461,9 @@ def test_padding():
     for wrong in ((4, 4, 4), (3, 5, 4), (4, 5)):
         with pytest.raises(RuntimeError, match="output_size"):
             x.to_padded_tensor(0.0, wrong)
-    with pytest.raises(NotImplementedError, match="dense one"):
-        nested.to_padded_tensor(flambeau.ones(2), 0.0)
+    for dense in (nested.to_padded_tensor, flambeau.Tensor.to_padded_tensor):
+        with pytest.raises(NotImplementedError, match="expected a nested tensor"):
+            dense(flambeau.ones(2), 0.0)
     z = make(parts((2,), before=(3,)))
     assert z.to_padded_tensor(0.0).shape == (4, 3, 5, 2)
 
@@ -492,7 +561,7 @@ def test_cuts_and_joins():
         same(found, [p[:, 2 * k : 2 * k + 2] for p in a])
     for found, k in zip(x.split([1, 3], 2), (slice(0, 1), slice(1, 4))):
         same(found, [p[:, k] for p in a])
-    first, second = x.chunk(2)
+    first, second = x.chunk(chunks=2)
     same(first, a[:2])
     same(second, a[2:])
     same(flambeau.cat([x, x * 2], -1), [np.concatenate([p, 2 * p], 1) for p in a])
@@ -502,6 +571,35 @@ def test_cuts_and_joins():
         flambeau.cat([x, flambeau.ones(4, 1, 4)])
     with pytest.raises(RuntimeError, match="same sequences"):
         flambeau.cat([x, make(a)], -1)
+
+
+def test_places_are_written():
+    a = parts()
+    x = make(a)
+    batch, place = flambeau.tensor([0, 2, 2]), flambeau.tensor([1, 0, 4])
+    y = x.index_put((batch, place), flambeau.zeros(()).double())
+    wanted = [p.copy() for p in a]
+    for b, k in zip(batch.tolist(), place.tolist()):
+        wanted[b][k] = 0
+    same(y, wanted)
+    same(x, a)
+    assert (
+        x.index_put_((batch, place, flambeau.tensor([3, 0, 1])), flambeau.ones(3).double(), accumulate=True)
+        is x
+    )
+    a[0][1, 3] += 1
+    a[2][0, 0] += 1
+    a[2][4, 1] += 1
+    same(x, a)
+    for wrong in (
+        (flambeau.tensor([1]), flambeau.tensor([0])),
+        (flambeau.tensor([4]), flambeau.tensor([0])),
+        (flambeau.tensor([0]), flambeau.tensor([-1])),
+    ):
+        with pytest.raises(IndexError, match="out of bounds for dimension"):
+            x.index_put_(wrong, flambeau.zeros(()).double())
+    with pytest.raises(RuntimeError, match="expected integer indices"):
+        x.index_put_((batch,), flambeau.zeros(()).double())
 
 
 # --- products and layers ------------------------------
@@ -522,6 +620,10 @@ def test_layers():
     same(table(tokens), [table.weight.detach().numpy()[t] for t in ([1, 2], [0], [3, 3, 1])], rtol=1e-7)
     table(tokens).sum().backward()
     assert table.weight.grad[:, 0].tolist() == [1, 2, 1, 2]
+    bags = F.embedding_bag(tokens, table.weight, mode="sum")
+    np.testing.assert_allclose(
+        bags.detach().numpy(), [t.detach().numpy().sum(0) for t in table(tokens).unbind()], rtol=1e-6
+    )
     same(F.one_hot(tokens, 4), [np.eye(4)[t] for t in ([1, 2], [0], [3, 3, 1])])
     for wrong in (lambda: F.linear(x.mT, flambeau.ones(1, 5)), lambda: F.layer_norm(x.mT, (5,))):
         with pytest.raises(RuntimeError, match="not supported over the ragged dimension"):
@@ -672,3 +774,45 @@ def test_a_transformer_is_that_of_the_padded_batch():
     (flat * flat).mean().backward()
     for g, p in zip(found, model.parameters()):
         np.testing.assert_allclose(g.numpy(), p.grad.numpy(), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_multihead_attention(causal):
+    flambeau.manual_seed(0)
+    layer = flambeau.nn.MultiheadAttention(8, 2, batch_first=True).double()
+    a = parts((8,), lengths=(3, 1, 6))
+    x = make(a)
+    found, weights = layer(x, x, x, need_weights=False, is_causal=causal)
+    assert weights is None
+    for p, y in zip(a, found.unbind()):
+        part = flambeau.tensor(p)[None]
+        mask = flambeau.ones(len(p), len(p)).bool().triu(1) if causal else None
+        np.testing.assert_allclose(
+            y.detach().numpy(),
+            layer(part, part, part, attn_mask=mask)[0][0].detach().numpy(),
+            rtol=1e-8,
+            atol=1e-12,
+        )
+    for wrong in (
+        lambda: layer(x, x, x),
+        lambda: layer(x, x, x, need_weights=False, attn_mask=flambeau.ones(3, 3).bool()),
+        lambda: layer(x, x, flambeau.ones(3, 6, 8).double(), need_weights=False),
+        lambda: flambeau.nn.MultiheadAttention(8, 2)(x, x, x, need_weights=False),
+    ):
+        with pytest.raises(AssertionError, match="MultiheadAttention"):
+            wrong()
+
+
+def test_encoder_layer():
+    flambeau.manual_seed(0)
+    layer = flambeau.nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True).double()
+    encoder = flambeau.nn.TransformerEncoder(layer, 2)
+    a = parts((8,), lengths=(3, 1, 6))
+    x = make(a, requires_grad=True)
+    found = encoder(x)
+    plain = [flambeau.tensor(p)[None].requires_grad_() for p in a]
+    wanted = [encoder(p) for p in plain]
+    same(found, [w[0].detach().numpy() for w in wanted], rtol=1e-8)
+    (found * found).sum().backward()
+    sum((w * w).sum() for w in wanted).backward()
+    same(x.grad, [p.grad[0].numpy() for p in plain], rtol=1e-7)

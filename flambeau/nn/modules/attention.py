@@ -127,7 +127,8 @@ class MultiheadAttention(Module):
         """Attend.
 
         Args:
-            query, key, value: see the class.
+            query, key, value: see the class; or nested tensors (N, *, features) with `batch_first`, which take no masks
+                and give no weights, and where `is_causal` needs no mask.
             key_padding_mask: (N, S) or (S): keys to leave out where True, or a number to add to their scores.
             need_weights: whether the attention weights are returned as well.
             attn_mask: (L, S) or (N · num_heads, L, S), of the same two kinds.
@@ -142,6 +143,13 @@ class MultiheadAttention(Module):
             AssertionError: shapes or mask dtypes are wrong.
             RuntimeError: `attn_mask` has a wrong shape, or `is_causal` without it.
         """
+        if query.is_nested:
+            if need_weights or attn_mask is not None or key_padding_mask is not None:
+                raise AssertionError(
+                    "MultiheadAttention does not support NestedTensor with masks or weights: sequences have no padding, and attend to "
+                    "themselves alone; pass need_weights=False and no masks, with is_causal=True to attend to what is before"
+                )
+            return self._nested(query, key, value, is_causal), None
         batched = self._check(query, key, value, key_padding_mask, attn_mask)
         if is_causal and attn_mask is None:
             raise RuntimeError(
@@ -184,6 +192,24 @@ class MultiheadAttention(Module):
         if average_attn_weights:
             weights = weights.mean(1)
         return output, weights if batched else weights.squeeze(0)
+
+    def _nested(self, query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> Tensor:
+        """Attention within the sequences of nested tensors (N, *, features)."""
+        if not self.batch_first or self.bias_k is not None or self.add_zero_attn:
+            raise AssertionError(
+                "MultiheadAttention does not support NestedTensor without batch_first=True, with add_bias_kv or with add_zero_attn"
+            )
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            if not x.is_nested or x.dim() != 3:
+                raise AssertionError(
+                    f"MultiheadAttention: expected nested query, key and value (N, *, features), but {name} is "
+                    f"{'nested' if x.is_nested else 'dense'} of {x.dim()} dimensions"
+                )
+        heads = (self.num_heads, self.head_dim)
+        q, k, v = (x.unflatten(-1, heads).transpose(1, 2) for x in self._project(query, key, value))
+        dropout = self.dropout if self.training else 0.0
+        found = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=is_causal)
+        return self.out_proj(found.transpose(1, 2).flatten(2))
 
     def _check(
         self, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, attn: Tensor | None

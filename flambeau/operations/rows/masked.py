@@ -159,13 +159,24 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 @_enter
 def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
-    """The median along `dim`; NaN for a row without a true element.  ValueError for integers."""
-    x = _as(input, dtype)
-    if category(x.dtype) < 2:
-        raise ValueError(f"masked.median(): expects a floating point dtype, got {x.dtype}")
-    if not holds(~x.detach().isnan()):
+    """The median along `dim` (None: the first); NaN for a row without a true element.
+
+    Of integers by way of float32.  ValueError for a row of integers without a true element, for NaN where the mask is true, and
+    for complex numbers.
+    """
+    if input.is_complex():
+        raise ValueError(f"masked.median(): expects real numbers, got {input.dtype}")
+    whole = category(input.dtype) < 2
+    x = input.to(FLOAT32) if whole else _as(input, dtype)
+    unknown = x.detach().isnan()
+    if not holds(~(unknown if mask is None else unknown & mask)):
         raise ValueError("masked.median(): input must not hold NaN, which marks what the mask leaves out")
-    return _filled(x, mask, math.nan).nanmedian(dim, keepdim).values
+    found = _filled(x, mask, math.nan).nanmedian(_dims(dim, x)[0] if x.ndim else 0, keepdim).values
+    if not whole:
+        return found
+    if not holds(~found.isnan()):
+        raise ValueError(f"masked.median(): a row of {input.dtype} has no true element, and no median")
+    return found.to(input.dtype if dtype is None else dtype)
 
 
 @_enter
