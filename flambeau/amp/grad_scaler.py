@@ -19,7 +19,8 @@ from ..operations.declare.registry import REGISTRY
 __all__ = ["GradScaler", "OptState"]
 
 _FLOAT16, _FLOAT32, _INT32 = by_name["float16"], by_name["float32"], by_name["int32"]
-_isfinite, _all = REGISTRY["isfinite"].function, REGISTRY["all"].function
+_isfinite, _count_not_finite = REGISTRY["isfinite"].function, REGISTRY["count_not_finite"].function
+_view_as_real = REGISTRY["view_as_real"].function
 _HINT = "This may indicate your script did not use scaler.scale(loss or outputs) earlier in the iteration."
 
 
@@ -170,13 +171,12 @@ class GradScaler:
                     if grad.dtype == _FLOAT16:  # values of one place are added, and may then be infinite
                         grad = param.grad = grad.coalesce()
                     grad = grad._values()
-                grads.append(grad)
+                grads.append(_view_as_real(grad) if grad.is_complex() else grad)
         with unrecorded():
             for grad in grads:
-                if not _all(_isfinite(grad)):
-                    found.get(grad.device).fill_(1.0)
-                else:
-                    found.get(grad.device)
+                marked = found.get(grad.device)
+                if _count_not_finite(grad).item():
+                    marked.fill_(1.0)
                 if not unchanged:
                     grad.mul_(factors.get(grad.device))
         return found.on

@@ -113,6 +113,28 @@ def test_a_thread_that_ends_with_it_on_leaves_nothing():
     assert is_watched() == before
 
 
+def test_what_is_kept_ends_with_the_thread():
+    """A finaliser that runs operations while the thread's state is taken down finds no table that is gone."""
+
+    class Last:
+        def __del__(self):
+            found.append((flambeau.ones(2, 2) @ w).dtype)
+
+    w, found, own = nn.Parameter(flambeau.ones(2, 2)), [], threading.local()
+
+    def work():
+        own.last = Last()
+        flambeau.set_autocast_enabled("cpu", True)
+        flambeau.ones(2, 2) @ w
+
+    for _ in range(3):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    gc.collect()
+    assert len(found) == 3
+
+
 def test_ends_in_the_thread_where_it_began():
     block = flambeau.autocast("cpu")
     found = []

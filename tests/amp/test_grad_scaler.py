@@ -155,6 +155,20 @@ def test_sparse_gradients():
     assert flambeau.equal(before, layer.weight.detach())
 
 
+@pytest.mark.parametrize("dtype", [flambeau.float64, flambeau.bfloat16, flambeau.complex64])
+def test_gradients_of_other_dtypes(dtype):
+    weight = nn.Parameter(flambeau.ones(3, dtype=dtype))
+    optimiser, scaler = flambeau.optim.SGD([weight], lr=0.5), GradScaler("cpu", init_scale=8.0)
+    for bad, steps in ((1.0, True), (INF, False)):
+        optimiser.zero_grad()
+        before = weight.detach().clone()
+        weight.grad = flambeau.full((3,), 8.0 * bad, dtype=dtype)
+        scaler.scale(flambeau.ones(1))
+        scaler.step(optimiser)
+        scaler.update()
+        assert flambeau.equal(weight.detach(), before - 0.5 if steps else before)
+
+
 def test_outputs_of_every_shape_are_scaled():
     scaler = GradScaler("cpu", init_scale=2.0)
     one = flambeau.ones(1)

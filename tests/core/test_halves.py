@@ -116,6 +116,15 @@ def test_nothing_to_sum():
     assert flambeau.equal(flambeau.addmm(c, drawn(3, 0), drawn(0, 4)), c)
 
 
+def test_a_long_vector_takes_no_room_many_times_its_size():
+    """A column laid out as 16 would take 32 times its bytes."""
+    a, b = flambeau.ones(1, 1 << 20, dtype=BF16), flambeau.full((1 << 20, 1), 2.0**-20, dtype=BF16)
+    flambeau.cpu.reset_peak_memory_stats()
+    before = flambeau.cpu.memory_allocated()
+    assert (a @ b).item() == 1.0
+    assert flambeau.cpu.max_memory_allocated() - before < 6 * (a.nbytes + b.nbytes)
+
+
 def test_gradients():
     flambeau.manual_seed(0)
     a, b = (drawn(7, 33).requires_grad_(), drawn(33, 18).requires_grad_())

@@ -157,4 +157,7 @@ def test_calls_stay_what_they_were():
     assert caught[0].filename == __file__
     wide = flambeau.empty(0)
     assert flambeau.renorm(x, 2, 0, 1.0, out=wide) is wide and wide.dtype == flambeau.float32
-    assert F.rms_norm(x, (3,), flambeau.ones(3)).dtype == flambeau.float32  # promotion as ever
+    # Parameters of float32 go beside inputs of half types, whose dtype the result has.
+    assert F.rms_norm(x, (3,), flambeau.ones(3)).dtype == flambeau.float16
+    assert F.layer_norm(x, (3,), flambeau.ones(3), flambeau.ones(3)).dtype == flambeau.float16
+    assert F.rms_norm(x, (3,), flambeau.ones(3, dtype=flambeau.float64)).dtype == flambeau.float64

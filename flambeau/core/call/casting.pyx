@@ -9,16 +9,18 @@ What is on belongs to the thread: the types of devices, the lower dtype of each,
 the copies of parameters that are kept until the outermost of them ends.
 """
 from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from ..base.device cimport Device
 from ..base.dtypes cimport BF16, F16, F32, F64, CATEGORY, NO_CODE, dtype, dtype_of
 from ..base.tensor cimport TensorBase, late
-from ..tape.modes cimport FORWARD, autocast_on, casting, grad_enabled, set_autocast_on, set_casting
+from ..tape.modes cimport FORWARD, REVERSE, autocast_on, casting, grad_enabled, set_autocast_on, set_casting
 from .copies import to_dtype
 from .function import FunctionOp
 from .operation cimport CHOSEN, LOWER, PARTS, REFUSED, SINGLE, SINGLE_UNLESS_TOLD, WHOLE, WIDEST, Op, door
 from .pointwise cimport copied
-from .watching import modes_on
+from .watching cimport lower_on
 import threading
+cimport cython
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
@@ -34,10 +36,12 @@ cdef extern from *:
     static __thread unsigned char flambeau_lower_types[16];   /* code + 1; 0 is the type's own */
     static __thread int flambeau_nesting = 0;
     static __thread int flambeau_keeps_not = 0;               /* casts of parameters are not kept */
+    static __thread PyObject* flambeau_kept = NULL;           /* they are in this Table, which `threads` owns */
     """
     unsigned char flambeau_lower_types[16]
     int flambeau_nesting
     int flambeau_keeps_not
+    PyObject* flambeau_kept
 
 # The types that autocast knows, the lower dtype of each; `meta` stands for no device of a program's, tests read rules off it.
 cdef dict NUMBERS = {}
@@ -50,7 +54,7 @@ for _type, _code in dict(cpu=BF16, cuda=F16, xpu=F16, mps=F16, mtia=F16, maia=BF
 RULES = {"whole": WHOLE, "parts": PARTS, "lower": LOWER, "float32": SINGLE, "float32 unless told": SINGLE_UNLESS_TOLD,
          "widest": WIDEST, "refused": REFUSED, "chosen": CHOSEN}
 
-cdef object threads = threading.local()       # .counted, .kept
+cdef object threads = threading.local()       # .counted, .kept: objects that end with the thread
 cdef object shown_cast = FunctionOp(to_dtype, "to", owns=False)
 
 
@@ -64,6 +68,32 @@ cdef class Counted:
     def __dealloc__(self):
         late.watched -= 1
         late.attended -= 1
+
+
+@cython.final
+@cython.no_gc
+cdef class Kept:
+    """A parameter's cast.  The parameter with it: its address is its own while it lives."""
+
+    cdef TensorBase source, made
+    cdef uint64_t version
+
+
+@cython.final
+@cython.no_gc
+cdef class Table:
+    """The casts that a thread keeps; when it ends, nothing points here any more."""
+
+    cdef dict kept
+
+    def __cinit__(self):
+        global flambeau_kept
+        self.kept, flambeau_kept = {}, <PyObject*>self
+
+    def __dealloc__(self):
+        global flambeau_kept
+        if flambeau_kept == <PyObject*>self:
+            flambeau_kept = NULL
 
 
 # --- the state of a thread ------------------------------
@@ -156,30 +186,29 @@ cdef int number_of(TensorBase t):
 
 
 cdef TensorBase converted(TensorBase t, int code):
-    return <TensorBase>shown_cast(t, dtype_of(code)) if modes_on(False) else copied(t, code, False)
+    return <TensorBase>shown_cast(t, dtype_of(code)) if lower_on() else copied(t, code, False)
 
 
 cdef TensorBase cast_of(TensorBase t, int code, int number):
     """A floating tensor of that type of device in another dtype; float64 stays.  Casts of parameters to the lower dtype are kept,
     for each mode of recording, until the parameter is written to.
     """
-    cdef bint grad
+    cdef int64_t key
     if t.code == code or CATEGORY[t.code] != 2 or t.code == F64 or number_of(t) != number:
         return t
     if t.code != F32 or not t.requires or t.fn is not None or t.base is not None or flambeau_keeps_not or code != lower_code(number) or (
             grad_enabled() & FORWARD):
         return converted(t, code)
-    grad = grad_enabled()
-    kept = getattr(threads, "kept", None)
-    if kept is None:
-        kept = threads.kept = {}
-    key = (id(t), code, grad)
-    entry = (<dict>kept).get(key)
-    if entry is not None and (<tuple>entry)[1] == t.storage.version:
-        return <TensorBase>(<tuple>entry)[2]
-    made = converted(t, code)
-    (<dict>kept)[key] = (t, t.storage.version, made)   # the tensor with it: its id is its own while it lives
-    return made
+    if flambeau_kept == NULL:
+        threads.kept = Table()
+    key = <int64_t><uintptr_t><PyObject*>t << 5 | code << 1 | (grad_enabled() & REVERSE)
+    entry = (<Table>flambeau_kept).kept.get(key)
+    if entry is not None and (<Kept>entry).version == t.storage.version:
+        return (<Kept>entry).made
+    entry = Kept.__new__(Kept)
+    (<Kept>entry).source, (<Kept>entry).version, (<Kept>entry).made = t, t.storage.version, converted(t, code)
+    (<Table>flambeau_kept).kept[key] = entry
+    return (<Kept>entry).made
 
 
 cdef object cast_all(object x, int code, int number):

@@ -58,6 +58,10 @@ cdef int set_stack(bint upper, list modes) except -1:
     return 0
 
 
+cdef bint lower_on() noexcept:
+    return flambeau_lower != 0
+
+
 def push_mode(mode, bint upper) -> None:
     """Put a mode on this thread's stack."""
     set_stack(upper, stack_of(upper) + [mode])

@@ -74,6 +74,8 @@ cdef enum:
 
 cdef double GIL_FROM = 1e5     # multiplications from which giving up the GIL pays off
 cdef int64_t WORTH_A_COPY = 16  # columns of a result from which copying a left operand costs little beside the product
+cdef int64_t WORTH_A_LAYOUT = 8     # columns from which a right operand laid out by 16 takes at most twice its room
+cdef int64_t MOST_FOR_FEW = 1 << 20   # bytes that it may take with fewer
 cdef Scale ONE
 ONE.real, ONE.imag, ONE.whole = 1.0, 0.0, 1
 
@@ -419,6 +421,8 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
         for d in range(p.rank):
             h.batch = max(h.batch, p.sizes[d])
         prepare(&h)
+        if p.n < WORTH_A_LAYOUT and h.size > MOST_FOR_FEW:
+            return 1
         p.slots, p.size = h.slots, h.slots * h.size
         room_of_halves = new_tensor(1, &p.size, U8)
         p.room, p.size = pointer(room_of_halves), h.size

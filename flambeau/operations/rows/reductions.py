@@ -173,6 +173,13 @@ def count_nonzero(input):
     return kn.sum(fn.cast(fn.cast(input, "bool"), "int64"))
 
 
+@reduction(places=("_count_not_finite",), dtypes=FLOATING)
+def count_not_finite(input):
+    """How many elements are infinite or NaN (int64)."""
+    nothing = input - input
+    return kn.sum(fn.cast(nothing != nothing, "int64"))
+
+
 @reduction(places=("_prod",), accumulate=widened, name="product", reference="numpy.prod", dtypes=EVERY)
 def product(input):
     """Product of a row."""
