@@ -15,6 +15,9 @@ SHOWN = (
     *(
         "accelerator",
         "backends",
+        "cuda.nccl",
+        "cuda.nvtx",
+        "cuda.profiler",
         "cuda.random",
         "hub",
         "mps",
