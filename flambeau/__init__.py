@@ -26,10 +26,16 @@ from .core.base.formats import (
     channels_last,
     channels_last_3d,
     contiguous_format,
+    jagged,
     layout,
+    legacy_contiguous_format,
     memory_format,
     preserve_format,
+    sparse_bsc,
+    sparse_bsr,
     sparse_coo,
+    sparse_csc,
+    sparse_csr,
     strided,
 )
 from math import e, inf, nan, pi
@@ -39,7 +45,11 @@ globals().update(_dtypes.by_name)
 globals().update(_legacy_storages)
 float, double, half = _dtypes.by_name["float32"], _dtypes.by_name["float64"], _dtypes.by_name["float16"]
 int, long, short = _dtypes.by_name["int32"], _dtypes.by_name["int64"], _dtypes.by_name["int16"]
-cfloat, cdouble = _dtypes.by_name["complex64"], _dtypes.by_name["complex128"]
+cfloat, cdouble, chalf = (
+    _dtypes.by_name["complex64"],
+    _dtypes.by_name["complex128"],
+    _dtypes.by_name["complex32"],
+)
 
 from .operations.declare.registry import published as _published
 
@@ -54,6 +64,22 @@ from ._foreach import functions as _foreach_functions
 
 globals().update(_foreach_functions())
 del _foreach_functions
+from . import amp
+from .amp import GradScaler, autocast
+from .amp._state import (
+    OLD as _old_autocast,
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
+    clear_autocast_cache,
+    get_autocast_dtype,
+    is_autocast_cache_enabled,
+    is_autocast_enabled,
+    set_autocast_cache_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+)
+
+globals().update(_old_autocast)
 from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils
 from . import mps, mtia, xpu
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
@@ -63,12 +89,35 @@ from ._typeinfo import finfo, iinfo
 
 Tensor.backward = _backward
 
+from . import _typed
+from ._typed import set_default_tensor_type
+
+globals().update(_typed.CLASSES)
+vars(cuda).update(_typed.CUDA_CLASSES)
+Tensor.new = _typed.new
+
 from . import sparse
-from .sparse import sparse_coo_tensor
+from .sparse import (
+    hspmm,
+    native_norm,
+    resize_as_sparse_,
+    smm,
+    sparse_bsc_tensor,
+    sparse_bsr_tensor,
+    sparse_compressed_tensor,
+    sparse_coo_tensor,
+    sparse_csc_tensor,
+    sparse_csr_tensor,
+    sspaddmm,
+)
 
-Tensor.to_dense, Tensor.to_sparse = sparse.to_dense, sparse.to_sparse
+for _name, _function in sparse.METHODS.items():
+    setattr(Tensor, _name, _function)
+globals().update(sparse.COPIES)
+dsmm = hsmm = spmm = globals()["mm"]
+saddmm = globals()["addmm"]
 
-from . import _C, func, nn, optim, overrides, return_types
+from . import _C, func, nested, nn, optim, overrides, return_types, types
 from ._printing import set_printoptions
 from ._files import load, save
 from ._switches import (
@@ -91,7 +140,50 @@ from ._switches import (
     set_num_interop_threads,
     use_deterministic_algorithms,
 )
-from ._queries import can_cast, get_device, is_complex, is_floating_point, is_tensor, numel, typename
-from . import __config__, accelerator, backends, hub, multiprocessing, random, serialization, testing, version
+from ._queries import (
+    can_cast,
+    get_device,
+    is_complex,
+    is_conj,
+    is_distributed,
+    is_floating_point,
+    is_inference,
+    is_neg,
+    is_tensor,
+    numel,
+    typename,
+)
+from ._symbolic import (
+    sym_float,
+    sym_int,
+    sym_ite,
+    sym_max,
+    sym_min,
+    sym_not,
+    sym_sqrt,
+    sym_sum,
+    SymBool,
+    SymFloat,
+    SymInt,
+)
+from ._higher_order_ops import cond
+from .futures import Future
+from . import (
+    __config__,
+    accelerator,
+    backends,
+    compiler,
+    distributions,
+    functional,
+    futures,
+    hub,
+    multiprocessing,
+    profiler,
+    quasirandom,
+    random,
+    serialization,
+    testing,
+    version,
+)
 from .accelerator import get_device_module
 from .random import thread_safe_generator

@@ -14,76 +14,75 @@ from flambeau import layout as _layout
 from flambeau import memory_format as _memory_format
 from typing import Any as _Any
 
-from .devices.streams import Event as Event
-from .devices.streams import Stream as Stream
+from .amp.grad_scaler import GradScaler as GradScaler
 from .storage import TypedStorage as TypedStorage
 from . import accelerator as accelerator
+from . import amp as amp
 from ._switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from .amp.autocast_mode import autocast as autocast
+from .amp._state import autocast_decrement_nesting as autocast_decrement_nesting
+from .amp._state import autocast_increment_nesting as autocast_increment_nesting
 from . import autograd as autograd
 from . import backends as backends
 from ._queries import can_cast as can_cast
+from .amp._state import clear_autocast_cache as clear_autocast_cache
 from . import cpu as cpu
 from . import cuda as cuda
+from . import distributions as distributions
 from .core.tape.contexts import enable_grad as enable_grad
 from . import fft as fft
 from ._typeinfo import finfo as finfo
 from .storage import from_file as from_file
 from . import func as func
+from .amp._state import get_autocast_dtype as get_autocast_dtype
 from ._switches import get_deterministic_debug_mode as get_deterministic_debug_mode
-from ._queries import get_device as get_device
-from .accelerator import get_device_module as get_device_module
 from ._switches import get_float32_matmul_precision as get_float32_matmul_precision
 from ._switches import get_num_interop_threads as get_num_interop_threads
 from . import hub as hub
 from ._typeinfo import iinfo as iinfo
 from .autograd.grad_mode import inference_mode as inference_mode
-from ._switches import init_num_threads as init_num_threads
-from ._switches import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
-from ._switches import is_anomaly_enabled as is_anomaly_enabled
+from .amp._state import is_autocast_cache_enabled as is_autocast_cache_enabled
+from .amp._state import is_autocast_enabled as is_autocast_enabled
 from ._queries import is_complex as is_complex
 from ._switches import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
 from ._queries import is_floating_point as is_floating_point
 from .storage import is_storage as is_storage
 from ._queries import is_tensor as is_tensor
-from ._switches import is_vulkan_available as is_vulkan_available
-from .core.base.once import is_warn_always_enabled as is_warn_always_enabled
 from .core.base.formats import layout as layout
 from . import linalg as linalg
 from ._files import load as load
 from . import masked as masked
 from .core.base.formats import memory_format as memory_format
-from . import mps as mps
-from . import mtia as mtia
 from . import multiprocessing as multiprocessing
+from . import nested as nested
 from . import nn as nn
 from .autograd.grad_mode import no_grad as no_grad
 from ._queries import numel as numel
 from . import opencl as opencl
 from . import optim as optim
 from . import overrides as overrides
+from . import profiler as profiler
 from . import random as random
 from . import return_types as return_types
 from ._files import save as save
 from . import serialization as serialization
-from ._switches import set_anomaly_enabled as set_anomaly_enabled
+from .amp._state import set_autocast_cache_enabled as set_autocast_cache_enabled
+from .amp._state import set_autocast_dtype as set_autocast_dtype
+from .amp._state import set_autocast_enabled as set_autocast_enabled
 from ._switches import set_deterministic_debug_mode as set_deterministic_debug_mode
 from ._switches import set_float32_matmul_precision as set_float32_matmul_precision
 from .autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from ._switches import set_num_interop_threads as set_num_interop_threads
 from ._printing import set_printoptions as set_printoptions
-from .core.base.once import set_warn_always as set_warn_always
 from . import signal as signal
 from . import sparse as sparse
 from .sparse import sparse_coo_tensor as sparse_coo_tensor
 from . import special as special
 from . import storage as storage
 from . import testing as testing
-from .random import thread_safe_generator as thread_safe_generator
-from ._queries import typename as typename
 from ._switches import use_deterministic_algorithms as use_deterministic_algorithms
 from . import utils as utils
 from . import version as version
-from . import xpu as xpu
 from ._tensor import Tensor as Tensor
 
 class BFloat16Storage:
@@ -177,16 +176,13 @@ float16: _dtype
 float32: _dtype
 float64: _dtype
 half: _dtype
-has_lapack: _Any
-has_mkl: _Any
-has_openmp: _Any
-has_spectral: _Any
 inf: _float
 int: _dtype
 int16: _dtype
 int32: _dtype
 int64: _dtype
 int8: _dtype
+jagged: _layout
 long: _dtype
 nan: _float
 newaxis: _Any
@@ -272,6 +268,7 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
 def bernoulli(input: Tensor, p: _float | None = ..., *, generator: _Generator | None = ..., out: Tensor | None = ...) -> Tensor: ...
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = ...) -> Tensor: ...
 def bincount(input: Tensor, weights: Tensor | None = ..., minlength: _int = ...) -> Tensor: ...
+def binomial(count: Tensor, prob: Tensor, generator: _Generator | None = ...) -> Tensor: ...
 def bitwise_and(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
 def bitwise_and_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor: ...
 def bitwise_left_shift(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
@@ -424,6 +421,10 @@ def ge(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, 
 def ge_(input: Tensor, other: Tensor | _complex) -> Tensor: ...
 def geqrf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _tuple[_Any, ...]: ...
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
+def get_autocast_cpu_dtype(*args: _Any) -> _Any: ...
+def get_autocast_gpu_dtype(*args: _Any) -> _Any: ...
+def get_autocast_ipu_dtype(*args: _Any) -> _Any: ...
+def get_autocast_xla_dtype(*args: _Any) -> _Any: ...
 def get_default_device() -> _Any: ...
 def get_default_dtype() -> _Any: ...
 def get_num_threads() -> _int: ...
@@ -473,6 +474,9 @@ def initial_seed() -> _int: ...
 def inner(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
 def instance_norm(input: Tensor, running_mean: Tensor | None = ..., running_var: Tensor | None = ..., weight: Tensor | None = ..., bias: Tensor | None = ..., use_input_stats: _bool = ..., momentum: _float = ..., eps: _float = ..., cudnn_enabled: _bool = ...) -> Tensor: ...
 def inverse(A: Tensor, *, out: Tensor | None = ...) -> Tensor: ...
+def is_autocast_cpu_enabled(*args: _Any) -> _Any: ...
+def is_autocast_ipu_enabled(*args: _Any) -> _Any: ...
+def is_autocast_xla_enabled(*args: _Any) -> _Any: ...
 def is_grad_enabled() -> _bool: ...
 def is_inference_mode_enabled() -> _Any: ...
 def is_nonzero(input: Tensor) -> _bool: ...
@@ -662,9 +666,15 @@ def select_copy(input: Tensor, dim: _int, index: _int, *, out: Tensor | _tuple[T
 def select_scatter(input: Tensor, src: Tensor, dim: _int, index: _int) -> Tensor: ...
 def selu(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
 def selu_(input: Tensor) -> Tensor: ...
+def set_autocast_cpu_dtype(*args: _Any) -> _Any: ...
+def set_autocast_cpu_enabled(*args: _Any) -> _Any: ...
+def set_autocast_gpu_dtype(*args: _Any) -> _Any: ...
+def set_autocast_ipu_dtype(*args: _Any) -> _Any: ...
+def set_autocast_ipu_enabled(*args: _Any) -> _Any: ...
+def set_autocast_xla_dtype(*args: _Any) -> _Any: ...
+def set_autocast_xla_enabled(*args: _Any) -> _Any: ...
 def set_default_device(device: _device | _str | _int | None) -> _Any: ...
 def set_default_dtype(d: _Any) -> _Any: ...
-def set_flush_denormal(mode: _bool) -> _bool: ...
 def set_num_threads(n: _int) -> None: ...
 def set_rng_state(new_state: _Any) -> None: ...
 def sgn(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...

@@ -55,14 +55,19 @@ def functions_first(package: str) -> None:
     sys.modules[package].__class__ = _FunctionsFirst
 
 
-def on_first_use(package: str, module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def on_first_use(
+    package: str, module: str, alone: tuple[str, ...] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` for a package that has the names of one module in it, which is imported with the first.
 
-    The package's other modules can be imported before that one, and do not bring it.
+    The package's other modules can be imported before that one, and do not bring it; nor do those in `alone`, which others of
+    the package name as its attributes.
     """
     whole = f"{package}.{module}"
 
     def of_name(name: str) -> Any:
+        if name in alone:
+            return import_module(f"{package}.{name}")
         if name == "__all__" or not name.startswith("_"):
             mine = vars(sys.modules[package])
             loaded = import_module(whole)

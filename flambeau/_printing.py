@@ -173,9 +173,12 @@ class _Complex:
 
 def _body(t: Any, indent: int) -> str:
     """The values of a tensor on the CPU."""
+    floating = t.dtype.is_floating_point
+    if t.dtype.name == "float4_e2m1fn_x2":  # its bytes, as PyTorch shows it
+        t = t.view(by_name["uint8"])
     values = _nested(t, t.numel() > _options.threshold)
     leaves = list(_leaves(values))
-    number = _Complex(leaves) if t.dtype.is_complex else _Number(leaves, t.dtype.is_floating_point)
+    number = _Complex(leaves) if t.dtype.is_complex else _Number(leaves, floating)
     if t.dim() == 0:
         return number(values).lstrip() if t.dtype.is_complex else number(values)
     return _brackets(values, t.dim(), indent, number)

@@ -26,6 +26,26 @@ def is_complex(input: Tensor) -> bool:
     return input.is_complex()
 
 
+def is_conj(input: Tensor) -> bool:
+    """Whether a tensor is a lazy conjugate: False, `conj` computes."""
+    return input.is_conj()
+
+
+def is_neg(input: Tensor) -> bool:
+    """Whether a tensor is a lazy negative: False, `neg` computes."""
+    return input.is_neg()
+
+
+def is_inference(input: Tensor) -> bool:
+    """Whether a tensor was made in inference mode."""
+    return input.is_inference()
+
+
+def is_distributed(input: Tensor) -> bool:
+    """Whether a tensor's elements lie in several processes: False."""
+    return input.is_distributed()
+
+
 def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether type promotion may put values of one dtype into a tensor of the other: categories never go down."""
     order = {"bool": 0}

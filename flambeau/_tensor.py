@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import storage
+from ._legacy import made as legacy_made
 from .core import tape
 from .core.base import display
-from .core.base.dtypes import Size, by_name, get_default_dtype
+from .core.base.dtypes import by_name
 from .core.base.formats import strided
 from .core.base.memory import Storage
 from .core.base.provided import provide, provided
@@ -36,19 +37,14 @@ class Tensor(TensorBase):
     """
 
     __array_priority__ = 1000  # NumPy leaves mixed arithmetic to us
+    is_nested = False
+    _composed = False  # whether it stands for other tensors, as masked and nested ones do (`_composed.py`)
 
     def __new__(cls, *args: Any, **kwargs: Any):
         """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the
-        default dtype.
+        default dtype; `_legacy.made` has all it takes.
         """
-        if args and isinstance(args[0], TensorBase):
-            made = args[0].detach()
-        elif args and isinstance(args[0], Size):
-            made = empty(args[0])
-        elif all(isinstance(a, int) for a in args):
-            made = empty(*args) if args else empty(0)
-        else:
-            made = tensor(*args, **kwargs).to(get_default_dtype())
+        made = legacy_made(None, None, *args, **kwargs)
         return made if cls is Tensor else made.as_subclass(cls)
 
     __torch_function__ = classmethod(torch_function)
@@ -146,6 +142,14 @@ class Tensor(TensorBase):
         """How elements are stored: always `flambeau.strided`."""
         return strided
 
+    def is_distributed(self) -> bool:
+        """Whether the elements lie in several processes: False."""
+        return False
+
+    def const_data_ptr(self) -> int:
+        """`data_ptr()`, of a program that promises not to write there."""
+        return self.data_ptr()
+
     def apply_(self, function) -> Tensor:
         """Replace each element by `function` of it (a Python call for each: slow)."""
         flat = [function(v) for v in self.reshape(-1).tolist()]
@@ -241,3 +245,20 @@ Tensor.__module__ = display.NAME
 set_tensor_class(Tensor)
 set_plain_class(Tensor)
 inherit_operators(Tensor)
+
+
+def _lies_on(kind: str) -> property:
+    return property(
+        lambda self: self.device.type == kind,
+        None,
+        None,
+        f"Whether the tensor is on a device of type '{kind}'.",
+    )
+
+
+# What programs ask before they do something for one kind of device.
+for _kind in ("ipu", "maia", "mps", "mtia", "vulkan", "xla", "xpu"):
+    setattr(Tensor, f"is_{_kind}", _lies_on(_kind))
+Tensor.is_mkldnn = property(
+    lambda self: False, None, None, "Whether the elements are in oneDNN's layout: False."
+)

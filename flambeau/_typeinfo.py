@@ -8,13 +8,18 @@ from .core.base import display
 from .core.base.dtypes import dtype as dtype_class
 from .core.base.dtypes import get_default_dtype
 
-_FLOATS = {  # bits, bits of the significand after the point, largest exponent, decimal resolution
-    "float16": (16, 10, 15, 1e-3),
-    "bfloat16": (16, 7, 127, 1e-2),
-    "float32": (32, 23, 127, 1e-6),
-    "float64": (64, 52, 1023, 1e-15),
+_FLOATS = {  # bits, bits of the significand after the point, largest number, smallest normal number, decimal resolution
+    "float16": (16, 10, 65504.0, 2.0**-14, 1e-3),
+    "bfloat16": (16, 7, (2 - 2.0**-7) * 2.0**127, 2.0**-126, 1e-2),
+    "float32": (32, 23, (2 - 2.0**-23) * 2.0**127, 2.0**-126, 1e-6),
+    "float64": (64, 52, (2 - 2.0**-52) * 2.0**1023, 2.0**-1022, 1e-15),
+    "float8_e4m3fn": (8, 3, 448.0, 2.0**-6, 1.0),
+    "float8_e5m2": (8, 2, 57344.0, 2.0**-14, 1.0),
+    "float8_e4m3fnuz": (8, 3, 240.0, 2.0**-7, 1.0),
+    "float8_e5m2fnuz": (8, 2, 57344.0, 2.0**-15, 1.0),
+    "float8_e8m0fnu": (8, 0, 2.0**127, 2.0**-127, 1.0),
 }
-_PARTS = {"complex64": "float32", "complex128": "float64"}
+_PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 _INTEGERS = {f"{sign}int{bits}": (bits, sign == "") for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
@@ -43,7 +48,8 @@ class finfo(_Info):
     dtype.
 
     Attributes: `bits`; `eps`, from 1 to the next larger number; `max` and `min`, the largest finite number
-    and its negative; `smallest_normal` (also called `tiny`), the smallest positive number of full precision;
+    and its negative (of float8_e8m0fnu, which has no signs, the smallest number); `smallest_normal` (also
+    called `tiny`), the smallest positive number of full precision;
     `resolution`, the power of ten that the precision is worth; `dtype`, the name of the dtype.
 
     Raises TypeError for an integer dtype, bool, or anything that is not a dtype.
@@ -63,11 +69,10 @@ class finfo(_Info):
                 f"finfo() requires a floating point input type, got {type}. Use iinfo for integers"
             )
         self.dtype = name
-        self.bits, fraction, exponent, self.resolution = _FLOATS[name]
+        self.bits, fraction, self.max, self.smallest_normal, self.resolution = _FLOATS[name]
         self.eps = 2.0**-fraction
-        self.max = (2.0 - self.eps) * 2.0**exponent
-        self.min = -self.max
-        self.smallest_normal = self.tiny = 2.0 ** (1 - exponent)
+        self.min = self.smallest_normal if name == "float8_e8m0fnu" else -self.max
+        self.tiny = self.smallest_normal
 
     def __repr__(self) -> str:
         names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")

@@ -23,6 +23,7 @@ __all__ = [
     "get_default_nowrap_functions",
     "get_ignored_functions",
     "get_overridable_functions",
+    "get_testing_overrides",
     "handle_torch_function",
     "has_torch_function",
     "has_torch_function_unary",
@@ -158,6 +159,36 @@ def get_overridable_functions() -> dict[str, list[Callable]]:
     """All operations that modes and classes see, by the dotted prefix under which they are public."""
     prefixes = {p.rpartition(".")[0] for entry in REGISTRY.values() for p in entry.places}
     return {p: [f for f in published(p and p + ".").values() if isinstance(f, Op)] for p in sorted(prefixes)}
+
+
+def get_testing_overrides() -> dict[Callable, Callable]:
+    """A stand-in for each operation that modes and classes see: of its signature, answering -1.
+
+    >>> import inspect
+    >>> import flambeau
+    >>> stand_in = get_testing_overrides()[flambeau.nn.functional.linear]
+    >>> list(inspect.signature(stand_in).parameters), stand_in(1, 2)
+    (['input', 'weight', 'bias'], -1)
+    """
+    found: dict[Callable, Callable] = {}
+    for functions in get_overridable_functions().values():
+        for function in functions:
+            found[function] = _standing_in(function)
+    return found
+
+
+def _standing_in(function: Callable) -> Callable:
+    import inspect
+
+    signature = inspect.signature(function)
+
+    def stand_in(*args: Any, **kwargs: Any) -> int:
+        signature.bind(*args, **kwargs)
+        return -1
+
+    stand_in.__signature__ = signature  # type: ignore[attr-defined]
+    stand_in.__name__ = function.__name__
+    return stand_in
 
 
 def get_ignored_functions() -> set[Callable]:

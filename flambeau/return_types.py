@@ -10,5 +10,10 @@ from __future__ import annotations
 
 from .operations.declare.results import RESULTS
 
+all_return_types = list(RESULTS.values())
 globals().update(RESULTS)
+# The names that PyTorch has for the same results written to `out=`, and for those of functions that have two names.
+globals().update({f"{name}_out": kind for name, kind in RESULTS.items()})
+qr, slogdet = RESULTS["linalg_qr"], RESULTS["linalg_slogdet"]
+qr_out, slogdet_out = qr, slogdet
 __all__ = sorted(RESULTS)

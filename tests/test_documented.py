@@ -13,20 +13,27 @@ import flambeau
 # Modules whose every name is shown; those of older rooms are shown by their families.
 SHOWN = (
     *(
+        "_higher_order_ops",
+        "_symbolic",
         "accelerator",
         "backends",
+        "compiler",
         "cuda.nccl",
         "cuda.nvtx",
         "cuda.profiler",
         "cuda.random",
+        "futures",
         "hub",
         "mps",
         "mtia",
+        "masked",
         "multiprocessing",
+        "nested",
         "nn.attention",
         "nn.grad",
         "nn.parallel",
         "nn.utils",
+        "quasirandom",
         "random",
     ),
     *(
@@ -40,6 +47,8 @@ SHOWN = (
         "utils.trainer",
     ),
     *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed", "xpu"),
+    *("amp", "cpu.amp", "cuda.amp"),
+    *("optim.swa_utils", "nn.modules.lazy", "utils.data.distributed"),
 )
 
 

@@ -54,7 +54,17 @@ ROOMS = (
         "fft",
         "special",
     ),
-    *("signal", "signal.windows", "masked", "cuda", "opencl", "cpu", "return_types", "utils.checkpoint"),
+    *(
+        "signal",
+        "signal.windows",
+        "masked",
+        "nested",
+        "cuda",
+        "opencl",
+        "cpu",
+        "return_types",
+        "utils.checkpoint",
+    ),
     *(
         "storage",
         "multiprocessing",

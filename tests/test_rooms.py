@@ -14,22 +14,24 @@ from rooms import circles, modules, uses
 ORDER = """
     _interpreter _lazily
     core.base core.tape core.call core.views core.loops core.make core.places core.lib
-    _typeinfo storage _tensor
+    _typeinfo storage _legacy _tensor
     codegen
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
-    _operators _queries _switches version _foreach
+    _operators _queries _switches version _foreach _symbolic compiler futures _typed types _composed
+    amp _operators _queries _switches version _foreach
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
     multiprocessing
     sparse
     nn.attention
-    _printing overrides _C
-    cpu cuda opencl mps mtia xpu fft linalg masked signal special return_types testing
+    _printing overrides _C _higher_order_ops
+    cpu cuda opencl functional fft linalg masked signal special return_types testing mps mtia xpu nested
     _files utils.safetensors hub utils.model_zoo serialization
-    accelerator random backends __config__
-    utils.collect_env utils.tensorboard utils.trainer
+    accelerator random quasirandom backends __config__
+    utils.tensorboard utils.trainer utils.collect_env autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd.profiler profiler
+    distributions utils.tensorboard utils.trainer
     codegen.ahead
 """.split()
 

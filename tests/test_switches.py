@@ -116,7 +116,7 @@ def test_what_few_programs_use_is_imported_when_first_named():
         "flambeau.multiprocessing._public",
         "flambeau.nn.attention",
         "flambeau.nn.parallel",
-        "flambeau.sparse.coo",
+        "flambeau.sparse.tensors",
         "flambeau.testing._comparison",
         "flambeau.utils.trainer",
     ]

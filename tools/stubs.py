@@ -288,9 +288,15 @@ def module_stub(module: str) -> str:
     if module == "return_types":
         lines = [f"{name}: {aliased('Any')}" for name in flambeau.return_types.__all__]
         return whole(lines, "the registry")
-    names = published(module + ".")
+    names, public = published(module + "."), resolve(module)
     lines = [definition(name, names[name]) for name in sorted(names) if usable(name)]
-    return whole(lines, "the registry", "from flambeau import Tensor as Tensor")
+    classes = [getattr(public, n) for n in getattr(public, "__all__", ()) if n not in names]
+    homes = [
+        f"from {c.__module__} import {c.__name__} as {c.__name__}"
+        for c in classes
+        if inspect.isclass(c) or inspect.isfunction(c)
+    ]
+    return whole([*homes, *lines], "the registry", "from flambeau import Tensor as Tensor")
 
 
 def stubs() -> dict[str, str]:

@@ -165,7 +165,7 @@ def _rebuild_from_type(machine: Unpickler, func: Any, new_type: Any, args: Any, 
     if type(args) is not tuple:
         raise UnpicklingError(f"a tensor is made of a {type(args).__name__}")
     machine.charge(state)
-    if new_type not in (Tensor, Parameter) and not machine.is_users(new_type):
+    if new_type not in (Tensor, Parameter, rebuilding.JaggedClass) and not machine.is_users(new_type):
         raise UnpicklingError(f"a tensor is of class {short(new_type)}, which is not allowed")
     return rebuilding._rebuild_from_type_v2(func, new_type, args, state)
 
@@ -208,6 +208,9 @@ MAKERS: dict[int, Callable] = {
     id(rebuilding._rebuild_tensor_v2): _tensor_function(rebuilding._rebuild_tensor_v2, 6),
     id(rebuilding._rebuild_tensor_v3): _tensor_function(rebuilding._rebuild_tensor_v3, 7),
     id(rebuilding._rebuild_sparse_tensor): _plain(rebuilding._rebuild_sparse_tensor),
+    id(rebuilding._rebuild_nested_tensor): _plain(rebuilding._rebuild_nested_tensor),
+    id(rebuilding._rebuild_masked_tensor): _plain(rebuilding._rebuild_masked_tensor),
+    id(rebuilding._DimRange): lambda machine: rebuilding._DimRange(),
     id(rebuilding._rebuild_parameter): _plain(rebuilding._rebuild_parameter),
     id(rebuilding._rebuild_parameter_with_state): _parameter_with_state,
     id(rebuilding._rebuild_meta_tensor_no_storage): _plain(rebuilding._rebuild_meta_tensor_no_storage),

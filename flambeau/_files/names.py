@@ -28,6 +28,11 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ("torch._utils", "_rebuild_tensor_v2", "_files.rebuilding", "_rebuild_tensor_v2"),
     ("torch._utils", "_rebuild_tensor_v3", "_files.rebuilding", "_rebuild_tensor_v3"),
     ("torch._utils", "_rebuild_sparse_tensor", "_files.rebuilding", "_rebuild_sparse_tensor"),
+    ("torch._utils", "_rebuild_nested_tensor", "_files.rebuilding", "_rebuild_nested_tensor"),
+    ("torch.nested._internal.nested_tensor", "_rebuild_njt", "_files.rebuilding", "_rebuild_njt"),
+    ("torch.nested._internal.nested_tensor", "NestedTensor", "_files.rebuilding", "JaggedClass"),
+    ("torch.masked", "_rebuild_masked_tensor", "_files.rebuilding", "_rebuild_masked_tensor"),
+    ("torch._dynamo.decorators", "_DimRange", "_files.rebuilding", "_DimRange"),
     ("torch._utils", "_rebuild_parameter", "_files.rebuilding", "_rebuild_parameter"),
     ("torch._utils", "_rebuild_parameter_with_state", "_files.rebuilding", "_rebuild_parameter_with_state"),
     (
@@ -61,11 +66,9 @@ _HOMES = {
 _LACKING = {
     "torch._utils._rebuild_sparse_csr_tensor": "a sparse tensor",
     "torch._utils._rebuild_qtensor": "a quantised tensor",
-    "torch._utils._rebuild_nested_tensor": "a nested tensor",
     "torch._utils._rebuild_wrapper_subclass": "a tensor subclass without data of its own",
     "torch._utils._rebuild_device_tensor_from_numpy": "a tensor kept as a NumPy array",
     "torch._utils._rebuild_xla_tensor": "a tensor kept as a NumPy array",
-    "torch.nested.": "a nested tensor",
     "torch.distributed.": "a distributed tensor",
     "torch.per_": "a quantised tensor",
     "torch.jit.": "a TorchScript object",
@@ -92,26 +95,7 @@ STORAGES = {
 STORAGE_OF = {dtype: name for name, dtype in reversed(STORAGES.items())}
 _LACKING_STORAGES = ("QInt8Storage", "QInt32Storage", "QUInt8Storage", "QUInt4x2Storage", "QUInt2x4Storage")
 _LACKING_DTYPES = (
-    *(
-        "complex32",
-        "chalf",
-        "uint16",
-        "uint32",
-        "uint64",
-        "qint8",
-        "qint32",
-        "quint8",
-        "quint4x2",
-        "quint2x4",
-    ),
-    *(
-        "float8_e4m3fn",
-        "float8_e4m3fnuz",
-        "float8_e5m2",
-        "float8_e5m2fnuz",
-        "float8_e8m0fnu",
-        "float4_e2m1fn_x2",
-    ),
+    *("qint8", "qint32", "quint8", "quint4x2", "quint2x4"),
     *("bit", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"),
     *(f"{sign}int{n}" for sign in ("", "u") for n in range(1, 8)),
 )

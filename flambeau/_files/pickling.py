@@ -85,6 +85,8 @@ def _tensor_arguments(t: Any, storages: Storages) -> tuple:
     geometry = (t.storage_offset(), tuple(t.shape), t.stride())
     if t.is_meta:
         return rebuilding._rebuild_meta_tensor_no_storage, (kind, *geometry[1:], t.requires_grad)
+    if kind.name not in names.STORAGE_OF:  # there is no class of storages of it
+        return rebuilding._rebuild_tensor_v3, (storage, *geometry, t.requires_grad, OrderedDict(), kind)
     first = storages.first_dtype(storage, kind)
     elements = rebuilding.typed(storage, first)
     if first == kind:
@@ -105,17 +107,47 @@ def _reduced(t: Any, storages: Storages) -> tuple | None:
         if kind is Parameter:
             return rebuilding._rebuild_parameter_with_state, (data, t.requires_grad, OrderedDict(), state)
         return rebuilding._rebuild_from_type_v2, (*_parts(t, kind, storages), state)
+    if t.is_nested:
+        return _nested_arguments(t)
+    if t._composed:
+        return rebuilding._rebuild_masked_tensor, (t._elements, t.get_mask())
     if kind is Buffer:
         return rebuilding._rebuild_from_type_v2, (
             *_parts(t, Tensor, storages),
             {"persistent": t.persistent, "_is_buffer": True},
         )
-    if t.layout is formats.sparse_coo:
-        parts = (t._indices(), t._values(), t.shape, t.is_coalesced())
+    if t.layout is not formats.strided:
+        if t.layout is formats.sparse_coo:
+            parts = (t._indices(), t._values(), t.shape, t.is_coalesced())
+        else:
+            parts = (*t._pattern.parts(), t._values(), t.shape)
         return rebuilding._rebuild_sparse_tensor, (t.layout, parts)
     if kind.__reduce_ex__ is Tensor.__reduce_ex__:
         return rebuilding._rebuild_from_type_v2, (*_parts(t, kind, storages), state)
     return None
+
+
+def _nested_arguments(t: Any) -> tuple:
+    """A nested tensor as function and arguments: of layout jagged with its values, else a flat buffer with places in it."""
+    if t.layout is formats.jagged:
+        parts = {
+            "values": t.values().detach(),
+            "offsets": t.offsets(),
+            "lengths": t.lengths(),
+            "_ragged_idx": t._ragged_idx,
+            "_metadata_cache": {},
+            "requires_grad": t.requires_grad,
+        }
+        return rebuilding._rebuild_from_type_v2, (
+            rebuilding._rebuild_njt,
+            rebuilding.JaggedClass,
+            (parts,),
+            {},
+        )
+    return rebuilding._rebuild_nested_tensor, (
+        t.values().detach().requires_grad_(t.requires_grad),
+        *t._geometry(),
+    )
 
 
 def _parts(t: Any, kind: type, storages: Storages) -> tuple:

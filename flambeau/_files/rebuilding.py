@@ -14,8 +14,9 @@ from ..core.base import display, formats
 from ..core.base.dtypes import by_name, dtype
 from ..core.base.memory import Storage
 from ..core.make.create import empty, empty_strided
+from ..core.places.join import cat
 from ..nn.parameter import Buffer, Parameter
-from ..sparse import sparse_coo_tensor
+from ..sparse import sparse_compressed_tensor, sparse_coo_tensor
 from ..storage import TypedStorage
 from . import state
 from .errors import INT64, Damaged, count, require, short
@@ -122,17 +123,96 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
 
 
 def _rebuild_sparse_tensor(layout, data):
-    require(layout is formats.sparse_coo, f"a sparse tensor of layout {short(layout)}")
+    known = isinstance(layout, formats.layout) and layout is not formats.strided
+    require(known, f"a sparse tensor of layout {short(layout)}")
     require(not state.local.filled_later, "a sparse tensor in the format of before 1.6, which is not read")
+    compressed = layout is not formats.sparse_coo
     require(
-        type(data) is tuple and len(data) in (3, 4), "a sparse tensor is not made of indices, values and size"
+        type(data) is tuple and len(data) in ((4,) if compressed else (3, 4)),
+        "a sparse tensor is not made of indices, values and size",
     )
-    indices, values, size, coalesced = (*data, False)[:4]
-    for part in (indices, values):
+    coalesced = False
+    if compressed:
+        *parts, size = data
+    else:
+        *parts, size, coalesced = (*data, False)[:4]
+    for part in parts:
         require(type(part) is Tensor, f"a sparse tensor is made of a {type(part).__name__}")
     require(isinstance(size, (list, tuple)), f"a sparse tensor's size is {short(size)}")
     size = tuple(count(n, "a size") for n in size)
-    return sparse_coo_tensor(indices, values, size, is_coalesced=coalesced is True)
+    if compressed:
+        return sparse_compressed_tensor(*parts, size, layout=layout, check_invariants=True)
+    return sparse_coo_tensor(*parts, size, is_coalesced=coalesced is True, check_invariants=True)
+
+
+class JaggedClass:
+    """What the class of nested tensors is in files, which read it as an argument alone: the class itself comes with the first."""
+
+
+class _DimRange:
+    """What PyTorch's compiler notes on the parts of nested tensors: it is read, and not used."""
+
+    def __setstate__(self, state: Any) -> None:
+        """Keep nothing."""
+
+
+def _dense(x: Any, what: str) -> Any:
+    require(
+        isinstance(x, Tensor) and not x._composed and x.layout is formats.strided,
+        f"the {what} of a nested or masked tensor: {short(x)}",
+    )
+    return x
+
+
+def _rebuild_masked_tensor(data, mask):
+    """Ours alone: PyTorch writes masked tensors without their elements."""
+    from ..masked.maskedtensor import rebuilt
+
+    try:
+        return rebuilt(_dense(data, "elements"), _dense(mask, "mask"))
+    except (TypeError, ValueError) as error:
+        raise Damaged(f"a masked tensor's parts do not fit: {error}") from error
+
+
+def _rebuild_njt(constructor_kwargs):
+    from ..nested.answers import rebuilt
+
+    require(isinstance(constructor_kwargs, dict), "a nested tensor is not made of a dict of its parts")
+    given = constructor_kwargs.get
+    values, offsets = _dense(given("values"), "values"), _dense(given("offsets"), "offsets")
+    lengths = None if given("lengths") is None else _dense(given("lengths"), "lengths")
+    dim = count(given("_ragged_idx", 1), "a ragged dimension")
+    try:
+        made = rebuilt(values.detach(), offsets, lengths, dim)
+    except ValueError as error:
+        raise Damaged(f"a nested tensor's parts do not fit: {error}") from error
+    return _trained(made, given("requires_grad", False))
+
+
+def _rebuild_nested_tensor(buffer, sizes, strides, storage_offsets):
+    from ..nested.strided import rebuilt
+
+    sizes, strides = _dense(sizes, "sizes").tolist(), _dense(strides, "strides").tolist()
+    offsets = _dense(storage_offsets, "offsets").tolist()
+    nested = isinstance(sizes, list) and all(isinstance(s, list) for s in sizes)
+    require(nested and len(sizes) == len(strides) == len(offsets), "a nested tensor's sizes are of no parts")
+    dims = storage_offsets.new_empty(0).ndim if not sizes else len(sizes[0])
+    parts = [_dense(buffer, "elements").as_strided(*_part(buffer, *g)) for g in zip(sizes, strides, offsets)]
+    flat = [p.reshape(-1) for p in parts]
+    whole = (
+        buffer
+        if all(p.is_contiguous() for p in parts) and sum(p.numel() for p in flat) == buffer.numel()
+        else cat(flat)
+    )
+    try:
+        return rebuilt(whole, sizes, dims + 1)
+    except ValueError as error:
+        raise Damaged(f"a nested tensor's parts do not fit: {error}") from error
+
+
+def _part(buffer: Any, size: Any, stride: Any, offset: Any) -> tuple:
+    offset, size, stride = check_geometry(offset, size, stride, 1, buffer.numel())
+    return size, stride, buffer.storage_offset() + offset
 
 
 def _rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad):
@@ -146,6 +226,9 @@ def _rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad):
 
 def _rebuild_from_type_v2(func, new_type, args, state):
     require(func in REBUILD, "a tensor is not made by one of the functions for that")
+    if func is _rebuild_njt:  # its state says nothing more
+        require(new_type is JaggedClass, f"a nested tensor is of class {short(new_type)}")
+        return func(*args)
     require(
         isinstance(new_type, type) and issubclass(new_type, Tensor), f"a tensor is of class {short(new_type)}"
     )
@@ -175,6 +258,7 @@ REBUILD = frozenset(
         _rebuild_meta_tensor_no_storage,
         _rebuild_sparse_tensor,
         _rebuild_device_tensor_from_cpu_tensor,
+        _rebuild_njt,
     )
 )
 

@@ -29,6 +29,11 @@ _NAMES = {
         "F32": "float32",
         "F16": "float16",
         "BF16": "bfloat16",
+        "F8_E4M3": "float8_e4m3fn",
+        "F8_E5M2": "float8_e5m2",
+        "F8_E8M0": "float8_e8m0fnu",
+        "F8_E4M3FNUZ": "float8_e4m3fnuz",
+        "F8_E5M2FNUZ": "float8_e5m2fnuz",
         "C64": "complex64",
         "BOOL": "bool",
     },
@@ -38,7 +43,7 @@ _NAMES = {
         for bits in (8, 16, 32, 64)
     },
 }
-_DTYPES = {name: by_name[ours] for name, ours in _NAMES.items() if ours in by_name}
+_DTYPES = {name: by_name[ours] for name, ours in _NAMES.items()}
 _CODES = {kind: name for name, kind in _DTYPES.items()}
 _HEADER_LIMIT = 100_000_000  # bytes, the format's
 _METADATA = "__metadata__"

@@ -480,6 +480,8 @@ def _build(m: Unpickler) -> None:
         m.foreign(_set_state, made, state)
     elif type(made) in (Tensor, Parameter):
         rebuilding.set_legacy_state(made, state)
+    elif type(made) is rebuilding._DimRange:
+        made.__setstate__(state)
     elif type(made) in (OrderedDict, Counter):
         if type(state) is not dict or any(type(k) is not str or k.startswith("__") for k in state):
             raise UnpicklingError(f"the attributes of an {type(made).__name__} are no dict of names")

@@ -11,7 +11,7 @@ from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, s
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .gradients import backward, grad
 
-__getattr__, __dir__ = lazily(__name__, ("variable",), {"Variable": ".variable"})
+__getattr__, __dir__ = lazily(__name__, ("profiler", "profiler_util", "variable"), {"Variable": ".variable"})
 
 __all__ = [
     "Function",
@@ -30,6 +30,7 @@ __all__ = [
     "inference_mode",
     "is_grad_enabled",
     "no_grad",
+    "profiler",
     "set_detect_anomaly",
     "set_grad_enabled",
     "set_multithreading_enabled",

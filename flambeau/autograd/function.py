@@ -117,6 +117,11 @@ class Function:
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, TensorBase) and a.requires_grad for a in args)
         recorded = recording(*args)
+        if any(getattr(a, "_composed", False) and a.requires_grad for a in args):
+            raise NotImplementedError(
+                f"{cls.__name__}.apply(): not available for masked and nested tensors that require grad; apply it to their elements "
+                "(get_data(), values())"
+            )
         before = _set_recording(0)
         try:
             if "setup_context" in cls.__dict__ or hasattr(cls, "setup_context"):

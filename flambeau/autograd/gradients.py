@@ -17,6 +17,11 @@ def _sequence(given: Any) -> list:
     return [given] if single else list(given)
 
 
+def _on_tape(given: list) -> list:
+    """The tensors that the tape knows: those that hold the elements of masked and nested ones."""
+    return [x._elements if getattr(x, "_composed", False) else x for x in given]
+
+
 def _start(outputs: Sequence, grads: Sequence, create_graph: bool, who: str) -> tuple[list, list]:
     """Outputs that take part, each with the gradient to send back from it."""
     if len(grads) != len(outputs):
@@ -78,12 +83,12 @@ def backward(
     >>> x.grad
     tensor([2., 4.])
     """
-    roots = _sequence(tensors)
-    grads = [None] * len(roots) if grad_tensors is None else _sequence(grad_tensors)
+    roots = _on_tape(_sequence(tensors))
+    grads = [None] * len(roots) if grad_tensors is None else _on_tape(_sequence(grad_tensors))
     roots, sent = _start(roots, grads, create_graph, "backward")
     chosen = None
     if inputs is not None:
-        chosen = _sequence(inputs)
+        chosen = _on_tape(_sequence(inputs))
         if not chosen:
             raise RuntimeError("backward(): 'inputs' argument to backward() cannot be empty.")
     retain = create_graph if retain_graph is None else retain_graph
@@ -111,8 +116,9 @@ def grad(
     >>> flambeau.autograd.grad(x ** 2, x)
     (tensor(6.),)
     """
-    roots, wanted = _sequence(outputs), _sequence(inputs)
-    grads = [None] * len(roots) if grad_outputs is None else _sequence(grad_outputs)
+    roots, asked = _on_tape(_sequence(outputs)), _sequence(inputs)
+    wanted = _on_tape(asked)
+    grads = [None] * len(roots) if grad_outputs is None else _on_tape(_sequence(grad_outputs))
     retain = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
         return _batched(roots, wanted, grads, retain, create_graph, allow_unused, materialize_grads)
@@ -130,13 +136,14 @@ def grad(
     roots, sent = _start(roots, grads, create_graph, "grad")
     found = _tape.run_backward(roots, sent, retain, create_graph, wanted, False)
     if materialize_grads:
-        return tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(found, wanted))
-    if not allow_unused and any(g is None for g in found):
+        found = tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(found, wanted))
+    elif not allow_unused and any(g is None for g in found):
         raise RuntimeError(
             "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is "
             "the desired behavior."
         )
-    return tuple(found)
+    whole = (x._with(g) if x is not w and g is not None else g for g, x, w in zip(found, asked, wanted))
+    return tuple(whole)
 
 
 def _batched(

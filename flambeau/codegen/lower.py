@@ -279,12 +279,19 @@ class Lowering:
         if ex.is_float(src):  # narrow integers keep the low bits of a wider conversion, as C compilers do
             wide = "int64" if BITS[dst] > 32 or dst == "uint32" else "int32"
             y = self.f.op(self.type(wide), f"fptosi {x} to {self.type(wide)}")
-            return self.cast(y, wide, dst)
+            return self._to_uint64(x, src, y) if dst == "uint64" else self.cast(y, wide, dst)
         if BITS[src] == BITS[dst]:
             return x
         if BITS[src] > BITS[dst]:
             return self.f.op(to, f"trunc {x} to {to}")
         return self.f.op(to, f"{'sext' if ex.is_signed(src) else 'zext'} {x} to {to}")
+
+    def _to_uint64(self, x: Value, src: str, low: Value) -> Value:
+        """A float as uint64: from 2**63 on, the conversion to int64 of what is above it, and the highest bit."""
+        half = self.constant(2.0**63, src)
+        above = self.f.op(low.type, f"fptosi {self.f.binary('fsub', x, half)} to {low.type}")
+        high = self.f.binary("xor", above, self.constant(-(2**63), "int64"))
+        return self.select(self.compare("oge", x, half, True), high, low)
 
     def _from_bfloat16(self, x: Value) -> Value:
         wide, to = self.vector("i32"), self.vector("float")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ._call import functional_call, stack_module_state
-from ._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp
+from ._call import functional_call, replace_all_batch_norm_modules_, stack_module_state
+from ._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 
 __all__ = [
     "functional_call",
@@ -13,6 +13,8 @@ __all__ = [
     "jacfwd",
     "jacrev",
     "jvp",
+    "linearize",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
 ]

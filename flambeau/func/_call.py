@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..core.base import display
+from ..core.base.provided import provided
 from ..core.base.tensor import TensorBase
 from ..core.places.join import stack
 
-__all__ = ["functional_call", "stack_module_state"]
+__all__ = ["functional_call", "replace_all_batch_norm_modules_", "stack_module_state"]
 
 _MISSING: Any = object()
 
@@ -210,3 +211,18 @@ def _stacked(members: list[dict[str, Any]]) -> dict[str, Any]:
             raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
         found[name] = stack(tensors).detach().requires_grad_(first.requires_grad)
     return found
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """Let all batch normalisations in `root`, itself included, use the batch's moments and keep no running ones; in place.
+
+    Running statistics are written in `forward`, which functions of functions cannot do.
+
+    >>> from flambeau import func, nn
+    >>> net = func.replace_all_batch_norm_modules_(nn.Sequential(nn.BatchNorm1d(3)))
+    >>> net[0].running_mean is None, net[0].track_running_stats
+    (True, False)
+    """
+    for module in root.modules():
+        provided["without running statistics"](module)
+    return root

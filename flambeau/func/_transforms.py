@@ -235,29 +235,72 @@ def jvp(
     return (*out, aux) if has_aux else out
 
 
-def _adjoint_jvp(flat: Callable, xs: list, vs: list) -> tuple[list, list]:
-    """Outputs and tangents by reverse mode twice: gradients are linear in the weights of the outputs, and the
-    adjoint of that map is the derivative.
+class _Adjoint:
+    """The derivative of a call along directions, by reverse mode twice: gradients are linear in the weights of the outputs, and
+    the adjoint of that map is the derivative.
     """
+
+    def __init__(self, call: _Pass) -> None:
+        self.call = call
+        with enable_grad():
+            self.weights = [o.new_zeros(o.shape).requires_grad_() for o in call.outputs]
+            moving = [k for k, o in enumerate(call.outputs) if o.requires_grad]
+            self.back: Any = [None] * len(call.inputs)
+            if moving:
+                self.back = _grad(
+                    [call.outputs[k] for k in moving],
+                    call.inputs,
+                    [self.weights[k] for k in moving],
+                    create_graph=True,
+                    allow_unused=True,
+                )
+
+    def along(self, directions: list[Any]) -> list[Any]:
+        """The derivative of each output, None where it is constant."""
+        pairs = [(g, v) for g, v in zip(self.back, directions) if g is not None and g.requires_grad]
+        if not pairs:
+            return [None] * len(self.weights)
+        starts, seeds = zip(*pairs)
+        with enable_grad():
+            found = _grad(starts, self.weights, seeds, create_graph=True, allow_unused=True)
+        keep = self.call.keep or any(v.requires_grad for v in directions)
+        return [_released(t, keep) for t in found]
+
+
+def _adjoint_jvp(flat: Callable, xs: list, vs: list) -> tuple[list, list]:
+    """Outputs and tangents of one call."""
     call = _Pass(lambda new: flat(*new), tuple(xs), False, "jvp")
-    tangents: list[Any] = [None] * len(call.outputs)
-    with enable_grad():
-        weights = [o.new_zeros(o.shape).requires_grad_() for o in call.outputs]
-        moving = [k for k, o in enumerate(call.outputs) if o.requires_grad]
-        if moving:
-            back = _grad(
-                [call.outputs[k] for k in moving],
-                call.inputs,
-                [weights[k] for k in moving],
-                create_graph=True,
-                allow_unused=True,
-            )
-            pairs = [(g, v) for g, v in zip(back, vs) if g is not None and g.requires_grad]
-            if pairs:
-                starts, directions = zip(*pairs)
-                tangents = list(_grad(starts, weights, directions, create_graph=True, allow_unused=True))
     keep = call.keep or any(v.requires_grad for v in vs)
-    return [_released(o, keep) for o in call.outputs], [_released(t, keep) for t in tangents]
+    tangents = _Adjoint(call).along(vs)
+    return [_released(o, keep) for o in call.outputs], tangents
+
+
+def linearize(func: Callable, *primals: Any) -> tuple:
+    """The output of `func(*primals)`, and a function that gives the derivative there along any tangents.
+
+    `func` is called once; what its derivative needs is kept as long as that function is. It takes tangents of the structure and
+    the shapes of `primals`, RuntimeError for others, and returns them for the output.
+
+    >>> import flambeau
+    >>> out, along = flambeau.func.linearize(lambda t: t * t, flambeau.tensor([1., 2.]))
+    >>> along(flambeau.ones(2)), along(flambeau.tensor([0., 1.]))
+    (tensor([2., 4.]), tensor([0., 4.]))
+    """
+    call = _Pass(lambda new: func(*new), primals, False, "linearize")
+    adjoint = _Adjoint(call)
+    out = call.released(call.result)
+
+    def along(*tangents: Any) -> Any:
+        given = _tensors(tangents, "linearize", "tangents")
+        if [tuple(v.shape) for v in given] != [tuple(x.shape) for x in call.inputs]:
+            raise RuntimeError(
+                f"linearize(): expected tangents of shapes {[list(x.shape) for x in call.inputs]}, got {[list(v.shape) for v in given]}"
+            )
+        found = adjoint.along(given)
+        zeros = [o.new_zeros(o.shape) if t is None else t for o, t in zip(call.outputs, found)]
+        return _like(out, zeros)
+
+    return out, along
 
 
 def _plain(leaf: Any) -> Any:

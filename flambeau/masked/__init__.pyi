@@ -7,6 +7,10 @@ from flambeau import dtype as _dtype
 from typing import Any as _Any
 from flambeau import Tensor as Tensor
 
+from flambeau.masked.maskedtensor import MaskedTensor as MaskedTensor
+from flambeau.masked.maskedtensor import as_masked_tensor as as_masked_tensor
+from flambeau.masked.maskedtensor import is_masked_tensor as is_masked_tensor
+from flambeau.masked.maskedtensor import masked_tensor as masked_tensor
 def amax(input: Tensor, dim: _int | _Sequence[_int] | None = ..., *, keepdim: _bool = ..., dtype: _dtype | None = ..., mask: Tensor | None = ...) -> Tensor: ...
 def amin(input: Tensor, dim: _int | _Sequence[_int] | None = ..., *, keepdim: _bool = ..., dtype: _dtype | None = ..., mask: Tensor | None = ...) -> Tensor: ...
 def argmax(input: Tensor, dim: _int | _Sequence[_int] | None = ..., *, keepdim: _bool = ..., dtype: _dtype | None = ..., mask: Tensor | None = ...) -> Tensor: ...

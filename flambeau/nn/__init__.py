@@ -19,7 +19,7 @@ globals().update(_now)
 # What few programs use is imported when it is asked for.
 __getattr__, __dir__ = lazily(
     __name__,
-    submodules=("attention", "common_types", "grad", "parallel"),
+    submodules=("attention", "common_types", "grad", "parallel", "quantized"),
     names={**{name: ".modules" for name in _names if name not in _now}, "DataParallel": ".parallel"},
 )
 

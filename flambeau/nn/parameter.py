@@ -18,6 +18,15 @@ __all__ = [
 ]
 
 
+def _own(data: Tensor, name: str) -> Tensor:
+    """The data, unless it is that of other tensors."""
+    if data._composed:
+        raise TypeError(
+            f"{name}(): masked and nested tensors cannot be one; make one of their elements (values(), get_data())"
+        )
+    return data
+
+
 class Parameter(Tensor):
     """A tensor that is trained: assigned to a `Module` it appears in `module.parameters()`.
 
@@ -45,7 +54,7 @@ class Parameter(Tensor):
             data = empty(0)
         elif not isinstance(data, Tensor):
             raise AttributeError(f"Parameter(): argument 'data' must be a Tensor, not {type(data).__name__}")
-        return Tensor._make_subclass(cls, data, requires_grad)
+        return Tensor._make_subclass(cls, _own(data, "Parameter"), requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
@@ -89,7 +98,7 @@ class Buffer(Tensor):
             data = empty(0)
         elif not isinstance(data, Tensor):
             raise AttributeError(f"Buffer(): argument 'data' must be a Tensor, not {type(data).__name__}")
-        buffer = Tensor._make_subclass(cls, data, data.requires_grad)
+        buffer = Tensor._make_subclass(cls, _own(data, "Buffer"), data.requires_grad)
         buffer.persistent = persistent
         return buffer
 

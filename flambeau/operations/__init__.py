@@ -3,7 +3,17 @@
 `declare` turns bodies into operations and lists them; every other folder declares a family.
 """
 
-from .linalg import decompositions, determinants, distances, einsum, lapack, matrices, products  # noqa: F401
+from .linalg import (  # noqa: F401
+    decompositions,
+    determinants,
+    distances,
+    einsum,
+    lapack,
+    lobpcg,
+    matrices,
+    products,
+    reflections,
+)
 from .moving import (  # noqa: F401
     creation,
     device_bodies,
@@ -23,17 +33,29 @@ from .neural import (  # noqa: F401
     convolution,
     ctc,
     embedding,
+    flat,
     fractional_pooling,
     linear_losses,
     losses,
     normalization,
     pooling,
+    quantizing,
     recurrent,
+    recurrent_flat,
     resizing,
     unfolding,
     unpooling,
 )
-from .pointwise import arithmetic, complex_numbers, composites, copying, elementary, integers, special  # noqa: F401
-from .random import dropout, random  # noqa: F401
+from .pointwise import (  # noqa: F401
+    arithmetic,
+    complex_numbers,
+    composites,
+    copying,
+    elementary,
+    integers,
+    special,
+    storage_dtypes,
+)
+from .random import dropout, random, sampled  # noqa: F401
 from .rows import histograms, masked, moments, norms, reductions, scans, softmax  # noqa: F401
 from .signal import spectral, windows  # noqa: F401

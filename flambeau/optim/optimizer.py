@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from ..autograd.grad_mode import enable_grad
 from ..core.base.dtypes import by_name
+from ..core.base.recorder import begin_span, end_span, is_recording
 from ..core.base.tensor import TensorBase
 from ..utils.hooks import RemovableHandle
 
@@ -62,12 +63,7 @@ def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
 def _with_hooks(step: Callable) -> Callable:
     """`step` between the hooks that are registered when it is called."""
 
-    @functools.wraps(step)
-    def hooked(self, *args, **kwargs):
-        self._opt_called = True  # the schedulers warn when they run before the first step
-        own = self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks
-        if not (own or _global_pre_hooks or _global_post_hooks):
-            return step(self, *args, **kwargs)
+    def between(self, args, kwargs):
         for hook in (*_global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
             changed = hook(self, args, kwargs)
             if changed is None:
@@ -82,6 +78,20 @@ def _with_hooks(step: Callable) -> Callable:
         for hook in (*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()):
             hook(self, args, kwargs)
         return result
+
+    @functools.wraps(step)
+    def hooked(self, *args, **kwargs):
+        self._opt_called = True  # the schedulers warn when they run before the first step
+        if is_recording():
+            entry = begin_span(f"Optimizer.step#{type(self).__name__}.step")
+            try:
+                return between(self, args, kwargs)
+            finally:
+                end_span(entry)
+        own = self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks
+        if own or _global_pre_hooks or _global_post_hooks:
+            return between(self, args, kwargs)
+        return step(self, *args, **kwargs)
 
     hooked.hooked = True  # type: ignore[attr-defined]
     return hooked
@@ -187,6 +197,15 @@ class Optimizer:
 
         With None, parameters that get no gradient in the next backward pass are left out by the next step.
         """
+        if not is_recording():
+            return self._clear_grads(set_to_none)
+        entry = begin_span(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad")
+        try:
+            return self._clear_grads(set_to_none)
+        finally:
+            end_span(entry)
+
+    def _clear_grads(self, set_to_none: bool) -> None:
         for group in self.param_groups:
             if set_to_none:
                 for p in group["params"]:

@@ -8,15 +8,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.base.dtypes import by_name
+from .._lazily import lazily
+from ..core.base import formats
 from ..core.base.provided import provide
 from ..core.base.tensor import TensorBase
-from ..core.make.create import zeros
-from ..core.make.literal import as_tensor
 
-__all__ = ["sparse_coo_tensor"]
+__all__ = [
+    "addmm",
+    "as_sparse_gradcheck",
+    "check_sparse_tensor_invariants",
+    "from_scipy",
+    "log_softmax",
+    "mm",
+    "sampled_addmm",
+    "softmax",
+    "spdiags",
+    "spsolve",
+    "sum",
+]
+
+_METHODS = ("SparseTensor", *(name for name in __all__ if name != "check_sparse_tensor_invariants"))
+__getattr__, __dir__ = lazily(
+    __name__, (), {**dict.fromkeys(_METHODS, ".methods"), "check_sparse_tensor_invariants": ".invariants"}
+)
 
 
+# --- made of parts ------------------------------
 def sparse_coo_tensor(
     indices: Any,
     values: Any = None,
@@ -24,6 +41,7 @@ def sparse_coo_tensor(
     *,
     dtype: Any = None,
     device: Any = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
@@ -32,10 +50,10 @@ def sparse_coo_tensor(
 
     Values at the same place add up.  `size` is the whole shape: sparse dimensions, then those that a value has; by
     default the smallest that holds all indices.  `sparse_coo_tensor(size)` alone has no values.  `dtype` and `device`
-    are those of the values.  `is_coalesced` says that indices are sorted and differ.
+    are those of the values, whose memory is shared where they fit.  `is_coalesced` says that indices are sorted and
+    differ.  Indices are compared with the size unless `check_invariants` is False.
 
-    RuntimeError for indices that are no matrix or outside `size`, and for values that do not fit them;
-    NotImplementedError for `requires_grad`: gradients of sparse leaves are not computed.
+    RuntimeError for indices that are no matrix or outside `size`, and for values that do not fit them.
 
     >>> import flambeau
     >>> x = flambeau.sparse_coo_tensor([[0, 2, 2]], [3.0, 4.0, 5.0], (4,))
@@ -46,54 +64,305 @@ def sparse_coo_tensor(
     >>> x.to_dense()
     tensor([3., 0., 9., 0.])
     """
-    from .coo import checked, coo
+    from .methods import in_coordinates
 
-    if requires_grad:
-        raise NotImplementedError(
-            "sparse_coo_tensor(): requires_grad=True is not available for sparse tensors"
-        )
-    if values is None:
-        if size is not None:
-            raise TypeError("sparse_coo_tensor(): values are missing")
-        size = tuple(indices)
-        return coo(
-            zeros(len(size), 0, dtype=by_name["int64"], device=device or "cpu"),
-            zeros(0, dtype=dtype, device=device or "cpu"),
-            size,
-            True,
-        )
-    values = as_tensor(values, dtype=dtype, device=device)
-    indices = as_tensor(indices, device=values.device)
-    if not indices.numel() and indices.is_floating_point():
-        indices = indices.long()
-    if indices.is_floating_point() or indices.is_complex() or indices.dtype.name == "bool":
-        raise RuntimeError(f"sparse_coo_tensor(): indices must be integers, got {indices.dtype}")
-    indices = indices.long()
-    return coo(indices, values, checked(indices, values, size), bool(is_coalesced))
+    return in_coordinates(indices, values, size, dtype, device, requires_grad, check_invariants, is_coalesced)
+
+
+def sparse_compressed_tensor(
+    compressed_indices: Any,
+    plain_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> TensorBase:
+    """A sparse tensor in one of the compressed `layout`s: `sparse_csr`, `sparse_csc`, `sparse_bsr`, `sparse_bsc`.
+
+    `compressed_indices` (batch …, n + 1) say where each of n rows (columns) begins among `plain_indices` (batch …, nnz), the
+    columns (rows) of `values` (batch …, nnz, block …, dense …).  Indices are int32 or int64.  `size` is (batch …, rows,
+    columns, dense …), by default the smallest.  RuntimeError names the rule that parts break, and where; the indices are not
+    looked at where `check_invariants` is False.
+
+    >>> import flambeau
+    >>> flambeau.sparse_compressed_tensor([0, 1, 2], [1, 0], [5.0, 6.0], layout=flambeau.sparse_csr).to_dense()
+    tensor([[0., 5.],
+            [6., 0.]])
+    """
+    from .methods import compressed
+
+    parts = compressed_indices, plain_indices, values, size
+    return compressed(
+        "sparse_compressed_tensor", layout, *parts, dtype, device, requires_grad, check_invariants
+    )
+
+
+def sparse_csr_tensor(
+    crow_indices: Any,
+    col_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> TensorBase:
+    """A sparse tensor whose elements are listed row by row; see `sparse_compressed_tensor`.
+
+    RuntimeError names the rule that the parts break, and where.
+
+    >>> import flambeau
+    >>> flambeau.sparse_csr_tensor([0, 1, 2], [1, 0], [5.0, 6.0]).to_dense()
+    tensor([[0., 5.],
+            [6., 0.]])
+    """
+    from .methods import compressed
+
+    parts = crow_indices, col_indices, values, size
+    options = dtype, device, requires_grad, check_invariants
+    return compressed("sparse_csr_tensor", formats.sparse_csr, *parts, *options)
+
+
+def sparse_csc_tensor(
+    ccol_indices: Any,
+    row_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> TensorBase:
+    """A sparse tensor whose elements are listed column by column; see `sparse_compressed_tensor`.
+
+    RuntimeError names the rule that the parts break, and where.
+
+    >>> import flambeau
+    >>> flambeau.sparse_csc_tensor([0, 1, 2], [1, 0], [5.0, 6.0]).to_dense()
+    tensor([[0., 6.],
+            [5., 0.]])
+    """
+    from .methods import compressed
+
+    parts = ccol_indices, row_indices, values, size
+    options = dtype, device, requires_grad, check_invariants
+    return compressed("sparse_csc_tensor", formats.sparse_csc, *parts, *options)
+
+
+def sparse_bsr_tensor(
+    crow_indices: Any,
+    col_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> TensorBase:
+    """A sparse tensor whose elements (nnz, high, wide) are listed in blocks, row by row; see `sparse_compressed_tensor`.
+
+    RuntimeError names the rule that the parts break, and where.
+
+    >>> import flambeau
+    >>> flambeau.sparse_bsr_tensor([0, 1], [1], [[[5.0], [6.0]]]).to_dense()
+    tensor([[0., 5.],
+            [0., 6.]])
+    """
+    from .methods import compressed
+
+    parts = crow_indices, col_indices, values, size
+    options = dtype, device, requires_grad, check_invariants
+    return compressed("sparse_bsr_tensor", formats.sparse_bsr, *parts, *options)
+
+
+def sparse_bsc_tensor(
+    ccol_indices: Any,
+    row_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> TensorBase:
+    """A sparse tensor whose elements (nnz, high, wide) are listed in blocks, column by column; see `sparse_compressed_tensor`.
+
+    RuntimeError names the rule that the parts break, and where.
+
+    >>> import flambeau
+    >>> flambeau.sparse_bsc_tensor([0, 0, 1], [0], [[[5.0], [6.0]]]).to_dense()
+    tensor([[0., 5.],
+            [0., 6.]])
+    """
+    from .methods import compressed
+
+    parts = ccol_indices, row_indices, values, size
+    options = dtype, device, requires_grad, check_invariants
+    return compressed("sparse_bsc_tensor", formats.sparse_bsc, *parts, *options)
 
 
 def _of_gradient(indices: TensorBase, values: TensorBase, size: Any) -> TensorBase:
     """A sparse tensor of parts that fit."""
-    from .coo import coo
+    from .methods import of_gradient
 
-    return coo(indices, values, size, False)
-
-
-def to_dense(self: TensorBase) -> TensorBase:
-    """The same elements with all zeros; of a dense tensor itself."""
-    return self
+    return of_gradient(indices, values, size)
 
 
-def to_sparse(self: TensorBase, sparse_dim: int | None = None) -> TensorBase:
-    """The elements that are not zero as a sparse tensor in coordinates, of the first `sparse_dim` dimensions (all).
+# --- methods of all tensors ------------------------------
+def to_dense(self: TensorBase, dtype: Any = None, *, masked_grad: bool | None = None) -> TensorBase:
+    """The same elements with all zeros; of a dense tensor itself.  `dtype` is the result's.
+
+    The gradient of a sparse tensor lists what it lists, or with `masked_grad=False` every element that is not zero.
 
     >>> import flambeau
-    >>> flambeau.tensor([0.0, 2.0]).to_sparse().indices()
-    tensor([[1]])
+    >>> flambeau.eye(2).to_sparse().to_dense()
+    tensor([[1., 0.],
+            [0., 1.]])
     """
-    from .coo import from_dense
+    return self if dtype is None else self.to(dtype)
 
-    return from_dense(self, self.ndim if sparse_dim is None else sparse_dim)
+
+def _lazy(home: str, name: str) -> Any:
+    """A method of all tensors that stands in a module which is imported with the first call."""
+
+    def method(self: TensorBase, *args: Any, **kwargs: Any) -> Any:
+        from importlib import import_module
+
+        import_module(".methods", __package__)
+        return getattr(import_module(home, __package__), name)(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    return method
+
+
+def _not_dense(name: str, kind: str) -> Any:
+    """A method that tensors of another layout have."""
+
+    def method(self: TensorBase, *args: Any) -> Any:
+        raise RuntimeError(f"{name} expected sparse {kind}tensor layout but got Strided")
+
+    method.__name__ = method.__qualname__ = name
+    return method
+
+
+def _copied(name: str) -> Any:
+    """What a method of a sparse tensor returns, in memory of its own."""
+
+    def copied(self: TensorBase) -> TensorBase:
+        return getattr(self, name)().clone()
+
+    copied.__name__ = copied.__qualname__ = f"{name}_copy"
+    copied.__doc__ = f"""`x.{name}()` in memory of its own.
+
+    >>> import flambeau
+    >>> x = flambeau.eye(2).{_MAKES[name]}
+    >>> flambeau.{name}_copy(x).data_ptr() == x.{name}().data_ptr()
+    False
+    """
+    return copied
+
+
+_CONVERSIONS = ("to_sparse", *(f"to_sparse_{kind}" for kind in ("coo", "csr", "csc", "bsr", "bsc")))
+_KINDS = {
+    **dict.fromkeys(("indices", "coalesce", "is_coalesced", "_indices"), "coordinate "),
+    **dict.fromkeys(("crow_indices", "col_indices"), "row compressed "),
+    **dict.fromkeys(("ccol_indices", "row_indices"), "column compressed "),
+    **dict.fromkeys(("values", "_values", "_nnz"), ""),
+}
+_MAKES = {
+    **dict.fromkeys(("indices", "values"), "to_sparse()"),
+    **dict.fromkeys(("crow_indices", "col_indices"), "to_sparse_csr()"),
+    **dict.fromkeys(("ccol_indices", "row_indices"), "to_sparse_csc()"),
+}
+METHODS: dict[str, Any] = {
+    "to_dense": to_dense,
+    "sparse_mask": _lazy(".masks", "sparse_mask"),
+    "to_scipy": _lazy(".exchange", "to_scipy"),
+    **{name: _lazy(".conversion", name) for name in _CONVERSIONS},
+    **{name: _not_dense(name, kind) for name, kind in _KINDS.items()},
+    "sparse_dim": lambda self: 0,
+    "dense_dim": lambda self: self.ndim,
+    "is_sparse_csr": property(lambda self: False),
+}
+COPIES: dict[str, Any] = {f"{name}_copy": _copied(name) for name in _MAKES}
+
+
+# --- functions of the flat namespace ------------------------------
+def smm(input: TensorBase, mat: TensorBase) -> TensorBase:
+    """A sparse matrix in coordinates times a dense one, in coordinates.
+
+    >>> import flambeau
+    >>> flambeau.smm(flambeau.eye(2).to_sparse(), flambeau.ones(2, 2))._nnz()
+    4
+    """
+    from .methods import products
+
+    return products.smm(input, mat)
+
+
+def sspaddmm(
+    input: TensorBase, mat1: TensorBase, mat2: TensorBase, *, beta: Any = 1, alpha: Any = 1
+) -> TensorBase:
+    """beta * input + alpha * (mat1 @ mat2), where `input`, `mat1` and the result are sparse, in coordinates, and `mat2` is dense.
+
+    >>> import flambeau
+    >>> eye = flambeau.eye(2).to_sparse()
+    >>> flambeau.sspaddmm(eye, eye, flambeau.ones(2, 2)).to_dense()
+    tensor([[2., 1.],
+            [1., 2.]])
+    """
+    from .methods import products
+
+    return products.sspaddmm(input, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def hspmm(mat1: TensorBase, mat2: TensorBase) -> TensorBase:
+    """A sparse matrix in coordinates times a dense one, as the rows of the product that are not all zero: sparse_dim is 1.
+
+    >>> import flambeau
+    >>> flambeau.hspmm(flambeau.tensor([[0.0, 0.0], [2.0, 0.0]]).to_sparse(), flambeau.ones(2, 3)).values()
+    tensor([[2., 2., 2.]])
+    """
+    from .methods import products
+
+    return products.hspmm(mat1, mat2)
+
+
+def native_norm(input: TensorBase, p: Any = 2) -> TensorBase:
+    """The p-norm of all elements of a sparse tensor.
+
+    >>> import flambeau
+    >>> flambeau.native_norm(flambeau.sparse_coo_tensor([[0, 2]], [3.0, 4.0]))
+    tensor(5.)
+    """
+    from .methods import reductions
+
+    return reductions.native_norm(input, p)
+
+
+def resize_as_sparse_(input: TensorBase, the_template: TensorBase) -> TensorBase:
+    """Give a tensor in coordinates the size and kinds of dimensions of another.
+
+    >>> import flambeau
+    >>> flambeau.resize_as_sparse_(flambeau.sparse_coo_tensor((2,)), flambeau.eye(3).to_sparse()).shape
+    flambeau.Size([3, 3])
+    """
+    from .methods import masks
+
+    return masks.resize_as_sparse_(input, the_template)
 
 
 provide("sparse_coo", _of_gradient)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from .._lazily import lazily
 
-__all__ = ["assert_close", "make_tensor"]  # noqa: F822
+__all__ = ["assert_allclose", "assert_close", "make_tensor"]  # noqa: F822
 
-__getattr__, __dir__ = lazily(__name__, names={"assert_close": "._comparison", "make_tensor": "._creation"})
+__getattr__, __dir__ = lazily(
+    __name__,
+    names={"assert_allclose": "._comparison", "assert_close": "._comparison", "make_tensor": "._creation"},
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Number
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 from .._tensor import Tensor
 from ..core.base import dtypes
 from ..core.base.dtypes import dtype
+from ..core.base.formats import sparse_coo, strided
 from ..core.make.literal import as_tensor
 from ..operations.pointwise.arithmetic import isclose
 
@@ -231,6 +233,9 @@ def _compare_tensors(actual: Tensor, expected: Tensor, options: _Options) -> Non
         same("stride()", actual.stride(), expected.stride())
     if actual.device.type == "meta" or expected.device.type == "meta":
         return  # nothing but what was compared
+    if actual.layout is not strided or expected.layout is not strided:
+        _compare_sparse(actual.detach(), expected.detach(), options)
+        return
     rtol, atol = _tolerances(options, actual.dtype, expected.dtype)
     actual, expected = actual.detach(), expected.detach()
     if actual.device != expected.device:
@@ -238,9 +243,34 @@ def _compare_tensors(actual: Tensor, expected: Tensor, options: _Options) -> Non
     if actual.dtype != expected.dtype:
         common = dtypes.promote_types(actual.dtype, expected.dtype)
         actual, expected = actual.to(common), expected.to(common)
+    wide = dtypes.by_name["float32"]
+    if actual.dtype.name == "float4_e2m1fn_x2":  # two numbers a byte, which have no other dtype
+        actual, expected = actual.view(dtypes.by_name["uint8"]), expected.view(dtypes.by_name["uint8"])
+    elif actual.dtype.name.startswith("float8"):
+        actual, expected = actual.to(wide), expected.to(wide)
     close = isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=options.equal_nan)
     if not close.all():
         raise _Mismatch(_tensors_differ(actual, expected, close, rtol, atol))
+
+
+def _compare_sparse(actual: Tensor, expected: Tensor, options: _Options) -> None:
+    """What is listed, where both are of one layout, sorted; else as dense tensors."""
+    if actual.layout is not expected.layout:
+        _compare_tensors(actual.to_dense(), expected.to_dense(), options)
+        return
+    if actual.layout is sparse_coo:
+        actual, expected = actual.coalesce(), expected.coalesce()
+    kind = str(actual.layout).rpartition(".")[2]
+    if actual._nnz() != expected._nnz():
+        raise _Mismatch(
+            f"The number of specified values in {kind} tensors does not match: {actual._nnz()} != {expected._nnz()}"
+        )
+    for a, b in zip(actual._pattern.parts(), expected._pattern.parts()):
+        try:
+            _compare_tensors(a, b, options._replace(rtol=0.0, atol=0.0, check_dtype=False))
+        except _Mismatch as found:
+            raise _Mismatch(f"The indices of {kind} tensors do not match: {found}") from None
+    _compare_tensors(actual._values(), expected._values(), options)
 
 
 def _tensors_differ(actual: Tensor, expected: Tensor, close: Tensor, rtol: float, atol: float) -> str:
@@ -271,3 +301,31 @@ def _tensors_differ(actual: Tensor, expected: Tensor, close: Tensor, rtol: float
             f"Greatest {name} difference: {found[where].item()} at index {where}{_allowed(tolerance, exact)}"
         )
     return "\n".join(lines)
+
+
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
+) -> None:
+    """`assert_close` under its older name: NaN agrees with NaN, and devices, dtypes and layouts may differ. Deprecated.
+
+    >>> import warnings
+    >>> import flambeau
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     flambeau.testing.assert_allclose(flambeau.tensor([1.0, float("nan")]), [1.0, float("nan")])
+    """
+    warnings.warn(
+        "assert_allclose() is deprecated; assert_close() compares dtypes and devices as well",
+        FutureWarning,
+        stacklevel=2,
+    )
+    actual, expected = (x if isinstance(x, Tensor) else as_tensor(x) for x in (actual, expected))
+    assert_close(
+        actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=False, check_dtype=False,
+        check_layout=False, check_stride=False, msg=msg or None,
+    )  # fmt: skip

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..amp._state import Carried
 from ..autograd import Function, backward, enable_grad
 from ..autograd.graph import saved_tensors_hooks
 from ..core.base.tensor import TensorBase
@@ -101,7 +102,7 @@ class _Region:
             options["check"],
             options["context"],
         )
-        self.random = _Random(options["preserve"])
+        self.random, self.autocast = _Random(options["preserve"]), Carried()
         self.versions = [_version(a) for a in args]
         self.expected: list[tuple] = []
         self.holders: list[weakref.ref[_Holder]] = []
@@ -148,7 +149,13 @@ class _Region:
                 "checkpoint(): backward inside of a checkpointed function that is computed again"
             )
 
-        with self.random.again(), enable_grad(), self.context, saved_tensors_hooks(keep, refuse):
+        with (
+            self.random.again(),
+            enable_grad(),
+            self.autocast.again(),
+            self.context,
+            saved_tensors_hooks(keep, refuse),
+        ):
             try:
                 self.function(*self.args, **self.kwargs)
             except _Stop:
@@ -169,7 +176,7 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def forward(ctx: Any, function: Callable, preserve: bool, *args: Any) -> Any:
-        ctx.function, ctx.random = function, _Random(preserve)
+        ctx.function, ctx.random, ctx.autocast = function, _Random(preserve), Carried()
         ctx.args = [None if isinstance(a, TensorBase) else a for a in args]
         ctx.places = [k for k, a in enumerate(args) if isinstance(a, TensorBase)]
         ctx.save_for_backward(*(args[k] for k in ctx.places))
@@ -180,7 +187,7 @@ class CheckpointFunction(Function):
         args = list(ctx.args)
         for k, t in zip(ctx.places, ctx.saved_tensors):
             args[k] = t.detach().requires_grad_(t.requires_grad)
-        with ctx.random.again(), enable_grad():
+        with ctx.random.again(), enable_grad(), ctx.autocast.again():
             outputs = ctx.function(*args)
         outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
         wanted = [
@@ -206,7 +213,7 @@ def checkpoint(
 ) -> Any:
     """`function(*args, **kwargs)`, of which backward only keeps the arguments: it computes the rest again.
 
-    Random numbers are the same both times unless `preserve_rng_state=False`.  `use_reentrant=False` (advised)
+    Random numbers are the same both times unless `preserve_rng_state=False`; so is what autocast does.  `use_reentrant=False` (advised)
     lets `autograd.grad`, keyword arguments and nesting work; True runs a backward pass within backward, and
     gives gradients only where an argument requires them.  `context_fn` makes two contexts, for the first and
     the second computation.  CheckpointError where the second computation saves tensors of other shapes

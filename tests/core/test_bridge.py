@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import subprocess
 import sys
@@ -124,7 +125,7 @@ def test_from_numpy_refuses():
     for strange in (
         np.array(["a"]),
         np.array([1], np.longdouble),
-        np.array([1], np.uint16),
+        np.array([1], "datetime64[s]"),
         np.array([None]),
     ):
         with pytest.raises(TypeError, match="can't convert np.ndarray of type numpy"):
@@ -239,6 +240,22 @@ def test_dlpack_flags():
     assert not np.from_dlpack(Exporter(t)).flags.writeable
 
 
+class Strange:
+    """Bytes that say they are integers of 4 bits."""
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self, **options):
+        capsule = bridge.__dlpack__(flambeau.zeros(4, dtype=flambeau.uint8))
+        name = ctypes.c_char_p(b"dltensor")
+        get = ctypes.pythonapi.PyCapsule_GetPointer
+        get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        bits_at = get(capsule, name) + 8 + 8 + 4 + 1  # behind the address, the device, the rank and the kind
+        ctypes.c_uint8.from_address(bits_at).value = 4
+        return capsule
+
+
 def test_dlpack_refuses():
     with pytest.raises(BufferError, match="require gradient"):
         bridge.__dlpack__(flambeau.ones(2, requires_grad=True))
@@ -249,7 +266,7 @@ def test_dlpack_refuses():
     with pytest.raises(BufferError, match="negative strides"):
         flambeau.from_dlpack(np.arange(4)[::-1])
     with pytest.raises(BufferError, match="unsupported dtype"):
-        flambeau.from_dlpack(np.arange(4, dtype=np.uint16))
+        flambeau.from_dlpack(Strange())
     with pytest.raises(RuntimeError, match="invalid capsule"):
         flambeau.from_dlpack(3)
     assert bridge.__dlpack_device__(flambeau.ones(1)) == (1, 0)

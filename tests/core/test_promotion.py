@@ -9,55 +9,110 @@ import pytest
 import flambeau
 
 LETTERS = {
-    "?": "bool",
-    "B": "uint8",
-    "b": "int8",
-    "h": "int16",
-    "i": "int32",
-    "q": "int64",
-    "e": "float16",
-    "g": "bfloat16",
-    "f": "float32",
-    "d": "float64",
-    "F": "complex64",
-    "D": "complex128",
+    **{"?": "bool", "B": "uint8", "b": "int8", "h": "int16", "i": "int32", "q": "int64"},
+    **{
+        "H": "uint16",
+        "I": "uint32",
+        "Q": "uint64",
+        "e": "float16",
+        "g": "bfloat16",
+        "f": "float32",
+        "d": "float64",
+    },
+    **{"E": "complex32", "F": "complex64", "D": "complex128"},
+    **{
+        "1": "float8_e4m3fn",
+        "2": "float8_e5m2",
+        "3": "float8_e4m3fnuz",
+        "4": "float8_e5m2fnuz",
+        "5": "float8_e8m0fnu",
+    },
+    **{"6": "float4_e2m1fn_x2"},
 }
 DTYPES = [getattr(flambeau, name) for name in LETTERS.values()]
 
-# Rows: the first operand, columns: the second, both with dimensions.
+# Rows: the first operand, columns: the second, both with dimensions; "-" where they have no common dtype.  (PyTorch gives
+# float4 with uint16 and its kin a float4, which computes nothing; here it is refused as with all other dtypes.)
 BOTH = [
-    "?BbhiqegfdFD",
-    "BBhhiqegfdFD",
-    "bhbhiqegfdFD",
-    "hhhhiqegfdFD",
-    "iiiiiqegfdFD",
-    "qqqqqqegfdFD",
-    "eeeeeeeffdFD",
-    "ggggggfgfdFD",
-    "fffffffffdFD",
-    "ddddddddddDD",
-    "FFFFFFFFFDFD",
-    "DDDDDDDDDDDD",
+    "?Bbhiq---egfdEFD------",
+    "BBhhiq---egfdEFD------",
+    "bhbhiq---egfdEFD------",
+    "hhhhiq---egfdEFD------",
+    "iiiiiq---egfdEFD------",
+    "qqqqqq---egfdEFD------",
+    "------H--egfd---------",
+    "-------I-egfd---------",
+    "--------Qegfd---------",
+    "eeeeeeeeeeffdEFD------",
+    "gggggggggfgfdFFD------",
+    "ffffffffffffdFFD------",
+    "dddddddddddddDDD------",
+    "EEEEEE---EFFDEFD------",
+    "FFFFFF---FFFDFFD------",
+    "DDDDDD---DDDDDDD------",
+    "----------------1-----",
+    "-----------------2----",
+    "------------------3---",
+    "-------------------4--",
+    "--------------------5-",
+    "---------------------6",
 ]
-# The second operand has no dimensions: only a higher category counts.  (PyTorch gives float16 with complex numbers its
-# complex32, which this library has not: complex64.)
+# The second operand has no dimensions: only a higher category counts.
 ZERO_DIM = [
-    "?BbhiqegfdFD",
-    "BBBBBBegfdFD",
-    "bbbbbbegfdFD",
-    "hhhhhhegfdFD",
-    "iiiiiiegfdFD",
-    "qqqqqqegfdFD",
-    "eeeeeeeeeeFF",
-    "ggggggggggFF",
-    "ffffffffffFF",
-    "ddddddddddDD",
-    "FFFFFFFFFFFF",
-    "DDDDDDDDDDDD",
+    "?Bbhiq---egfdEFD------",
+    "BBBBBBBBBegfdEFD------",
+    "bbbbbbbbbegfdEFD------",
+    "hhhhhhhhhegfdEFD------",
+    "iiiiiiiiiegfdEFD------",
+    "qqqqqqqqqegfdEFD------",
+    "HHHHHHHHHegfdEFD------",
+    "IIIIIIIIIegfdEFD------",
+    "QQQQQQQQQegfdEFD------",
+    "eeeeeeeeeeeeeEEEeeeeee",
+    "gggggggggggggFFFgggggg",
+    "fffffffffffffFFFffffff",
+    "dddddddddddddDDDdddddd",
+    "EEEEEEEEEEEEEEEEEEEEEE",
+    "FFFFFFFFFFFFFFFFFFFFFF",
+    "DDDDDDDDDDDDDDDDDDDDDD",
+    "1111111111111---111111",
+    "2222222222222---222222",
+    "3333333333333---333333",
+    "4444444444444---444444",
+    "5555555555555---555555",
+    "6666666666666---666666",
 ]
-NUMBERS = {True: "?BbhiqegfdFD", 3: "qBbhiqegfdFD", 2.5: "ffffffegfdFD", 1j: "FFFFFFFFFDFD"}
-CASTS = ["111111111111", *["011111111111"] * 5, *["000000111111"] * 4, *["000000000011"] * 2]
-PAIRS = list(itertools.product(range(12), range(12)))
+NUMBERS = {
+    True: "?BbhiqHIQegfdEFD123456",
+    3: "qBbhiqHIQegfdEFD123456",
+    2.5: "fffffffffegfdEFD123456",
+    1j: "FFFFFFFFFEFFDEFD------",
+}
+CASTS = [
+    "1111111111111111111111",
+    "0111111111111111111111",
+    "0111111111111111111111",
+    "0111111111111111111111",
+    "0111111111111111111111",
+    "0111111111111111111111",
+    "0111111111111111111111",
+    "0111111111111111111111",
+    "0111111111111111111111",
+    "0000000001111111111111",
+    "0000000001111111111111",
+    "0000000001111111111111",
+    "0000000001111111111111",
+    "0000000000000111000000",
+    "0000000000000111000000",
+    "0000000000000111000000",
+    "0000000001111111111111",
+    "0000000001111111111111",
+    "0000000001111111111111",
+    "0000000001111111111111",
+    "0000000001111111111111",
+    "0000000001111111111111",
+]
+PAIRS = list(itertools.product(range(len(DTYPES)), range(len(DTYPES))))
 
 
 def dtype(letter):
@@ -65,17 +120,28 @@ def dtype(letter):
 
 
 def of(d, dimensions=1):
-    return flambeau.ones((2,) * dimensions, dtype=d)
+    return flambeau.zeros((2,) * dimensions, dtype=d)
+
+
+def check(letter, promoted, *operands):
+    """The function gives that letter's dtype, or refuses."""
+    if letter != "-":
+        assert promoted(*operands) == dtype(letter)
+    else:
+        with pytest.raises(
+            RuntimeError, match="Promotion for .* is not supported, attempted to promote|Unknown"
+        ):
+            promoted(*operands)
 
 
 @pytest.mark.parametrize("i, j", PAIRS)
 def test_pairs(i, j):
     a, b = DTYPES[i], DTYPES[j]
-    assert flambeau.promote_types(a, b) == dtype(BOTH[i][j])
-    assert flambeau.result_type(of(a), of(b)) == dtype(BOTH[i][j])
-    assert flambeau.result_type(of(a, 0), of(b, 0)) == dtype(BOTH[i][j])
-    assert flambeau.result_type(of(a), of(b, 0)) == dtype(ZERO_DIM[i][j])
-    assert flambeau.result_type(of(b, 0), of(a)) == dtype(ZERO_DIM[i][j])
+    check(BOTH[i][j], flambeau.promote_types, a, b)
+    check(BOTH[i][j], flambeau.result_type, of(a), of(b))
+    check(BOTH[i][j], flambeau.result_type, of(a, 0), of(b, 0))
+    check(ZERO_DIM[i][j], flambeau.result_type, of(a), of(b, 0))
+    check(ZERO_DIM[i][j], flambeau.result_type, of(b, 0), of(a))
     assert flambeau.can_cast(a, b) is (CASTS[i][j] == "1")
 
 
@@ -83,14 +149,16 @@ def test_pairs(i, j):
 def test_numbers(number):
     for d, letter in zip(DTYPES, NUMBERS[number]):
         for dimensions in (0, 1):
-            assert flambeau.result_type(of(d, dimensions), number) == dtype(letter)
-            assert flambeau.result_type(number, of(d, dimensions)) == dtype(letter)
+            check(letter, flambeau.result_type, of(d, dimensions), number)
+            check(letter, flambeau.result_type, number, of(d, dimensions))
 
 
 def test_operations_follow():
-    for (i, a), (j, b) in itertools.product(enumerate(DTYPES[:10]), repeat=2):
-        assert (of(a) * of(b)).dtype == dtype(BOTH[i][j])
-        assert (of(a) * of(b, 0)).dtype == dtype(ZERO_DIM[i][j])
+    for (i, a), (j, b) in itertools.product(enumerate(DTYPES[:13]), repeat=2):
+        check(BOTH[i][j], lambda x, y: (x * y).dtype, of(a), of(b))
+        check(ZERO_DIM[i][j], lambda x, y: (x * y).dtype, of(a), of(b, 0))
+        if BOTH[i][j] == "-":
+            continue
         if flambeau.can_cast(b, a):
             x = of(a)
             x *= of(b)

@@ -78,6 +78,21 @@ def sparse(torch: Any) -> list[Any]:
     return [made, torch.sparse_coo_tensor(*sorted_ones, (3, 2), is_coalesced=True)]
 
 
+def compressed(torch: Any) -> list[Any]:
+    x = torch.tensor([[1.0, 0.0, 0.0, 2.0], [0.0, 0.0, 0.0, 3.0]])
+    return [x.to_sparse_csr(), x.to_sparse_csc(), x.to_sparse_bsr((1, 2)), x.to_sparse_bsc((2, 2))]
+
+
+def nested(torch: Any) -> list[Any]:
+    parts = [torch.arange(6.0).reshape(2, 3), torch.zeros(0, 3), torch.ones(1, 3)]
+    base, places = torch.arange(12.0).reshape(3, 4), (torch.tensor([0, 1, 2]), torch.tensor([2, 2, 1]))
+    return [
+        torch.nested.nested_tensor(parts, layout=torch.jagged, requires_grad=True),
+        torch.nested.narrow(base, 1, *places, layout=torch.jagged),
+        torch.nested.nested_tensor(parts),
+    ]
+
+
 def filled(torch: Any, module: Any) -> Any:
     """A module whose parameters are the same in both libraries."""
     with torch.no_grad():
@@ -113,7 +128,9 @@ def training(torch: Any) -> dict[str, Any]:
     return found
 
 
-CONTENTS = {f.__name__: f for f in (tensors, parameters, containers, training, model, sparse)}
+CONTENTS = {
+    f.__name__: f for f in (tensors, parameters, containers, training, model, sparse, compressed, nested)
+}
 
 
 def same(a: Any, b: Any, place: str = "obj") -> None:
@@ -125,6 +142,25 @@ def same(a: Any, b: Any, place: str = "obj") -> None:
     elif getattr(a, "is_sparse", False):
         parts = [[x._indices(), x._values(), tuple(x.shape), x.is_coalesced(), x.dtype] for x in (a, b)]
         same(*parts, place)
+    elif str(getattr(a, "layout", "")).rpartition(".")[2] in (
+        "sparse_csr",
+        "sparse_csc",
+        "sparse_bsr",
+        "sparse_bsc",
+    ):
+        names = "crow_indices", "col_indices"
+        if str(a.layout)[-3:] in ("csc", "bsc"):
+            names = "ccol_indices", "row_indices"
+        parts = [
+            [*(getattr(x, n)() for n in names), x.values(), tuple(x.shape), str(x.layout)] for x in (a, b)
+        ]
+        same(*parts, place)
+    elif getattr(a, "is_nested", False):
+        assert (a.layout, a.requires_grad, len(a.unbind())) == (b.layout, b.requires_grad, len(b.unbind())), (
+            place
+        )
+        for x, y in zip(a.detach().unbind(), b.detach().unbind()):
+            assert (x.dtype, x.shape, x.tolist()) == (y.dtype, y.shape, y.tolist()), place
     elif hasattr(a, "untyped_storage"):
         assert (a.dtype, a.shape, a.stride(), a.storage_offset()) == (
             b.dtype,

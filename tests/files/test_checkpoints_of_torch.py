@@ -45,7 +45,7 @@ def test_what_pytorch_wrote_is_mapped(path):
     checkpoints.same(flambeau.load(path, mmap=True, weights_only=False), content(path))
 
 
-@pytest.mark.parametrize("name", ["tensors", "parameters", "containers", "training", "sparse"])
+@pytest.mark.parametrize("name", ["tensors", "parameters", "containers", "training", "sparse", "compressed"])
 def test_ours_are_pytorchs_byte_for_byte(name):
     """Where no addresses are written: in zip files, all but the identity of the file."""
     kept = checkpoints.FOLDER / f"{name}.zip.pt"
@@ -69,9 +69,7 @@ def test_a_whole_module_runs():
 @pytest.mark.parametrize("path", LACKING, ids=lambda path: path.stem)
 @pytest.mark.parametrize("weights_only", [True, False])
 def test_what_we_lack_is_refused_by_name(path, weights_only):
-    what = {"sparse_csr": "torch.sparse_csr", "quantised": "a quantised tensor|torch.quint8"}.get(
-        path.stem.partition("_")[2]
-    )
+    what = {"quantised": "a quantised tensor|torch.quint8"}.get(path.stem.partition("_")[2])
     what = what or f"torch.{path.stem.partition('_')[2]}"
     with pytest.raises(
         (RuntimeError, AttributeError), match=f"the file holds .*({what}).*flambeau does not have"

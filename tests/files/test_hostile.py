@@ -121,7 +121,7 @@ G = {
         opcodes(b"ctorch\nSize\n", b"]X\x01\0\0\0aa\x85R"),
         opcodes(b"ctorch\nSize\n", b"]J\xff\xff\xff\xffa\x85R"),
         opcodes(b"ctorch\ndevice\n", b"X\x04\0\0\0mars\x85R"),
-        opcodes(b"ctorch.serialization\n_get_layout\n", b"X\x10\0\0\0torch.sparse_csc\x85R"),
+        opcodes(b"ctorch.serialization\n_get_layout\n", b"X\x10\0\0\0torch.sparse_xyz\x85R"),
         opcodes(b"ctorch.nn.parameter\nParameter\n", b"K\x05\x85\x81"),
         opcodes(b"(K\x01"),
         opcodes(b"t"),
@@ -344,10 +344,26 @@ def test_sparse_tensors_outside_their_size_are_refused(place):
     entries[0] = ("data/0", struct.pack("<2q", 1, place))
     refused(text, entries=entries)
     refused(
-        text.replace(b"torch.sparse_coo", b"torch.sparse_csr"),
-        "the layout 'torch.sparse_csr'",
+        text.replace(b"torch.sparse_coo", b"torch.sparse_xyz"),
+        "the layout 'torch.sparse_xyz'",
         entries=entries,
     )
+    refused(
+        text.replace(b"torch.sparse_coo", b"torch.sparse_csr"), "a sparse tensor is made of", entries=entries
+    )
+
+
+@pytest.mark.parametrize(
+    "which, numbers", [(0, (0, 3, 2)), (0, (0, -1, 2)), (1, (0, 7)), (1, (-1, 0)), (1, (2**62, 0))]
+)
+def test_compressed_sparse_tensors_outside_their_size_are_refused(which, numbers):
+    x = flambeau.sparse_csr_tensor([0, 1, 2], [1, 0], [1.0, 2.0], (2, 2))
+    with zipfile.ZipFile(io.BytesIO(saved(x))) as old:
+        text = old.read("archive/data.pkl")
+        entries = [(f"data/{k}", old.read(f"archive/data/{k}")) for k in range(3)]
+    assert flambeau.load(archive(text, entries)).to_dense().tolist() == [[0, 1], [2, 0]]
+    entries[which] = (f"data/{which}", struct.pack(f"<{len(numbers)}q", *numbers))
+    refused(text, "is not satisfied", entries=entries)
 
 
 # --- archives ------------------------------

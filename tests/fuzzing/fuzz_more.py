@@ -439,6 +439,13 @@ case("randint", lambda d: (0, d.int(1, 9), d.shape()))
 case("rand_like randn_like zeros_like ones_like", one(dtypes=WIDE))
 case("bernoulli", one(0, 1, WIDE), None, 1, "layout")
 case("poisson", one(0, 4, WIDE), None, 1, "layout")
+case(
+    "binomial",
+    lambda d: (lambda s: (d.tensor(s, "float64", 0, 30), d.tensor(s, "float64", 0, 1)))(d.shape()),
+    None,
+    1,
+    "layout",
+)
 case("multinomial", lambda d: (d.tensor((3, d.int(2, 6)), "float64", 0.1, 1), 2), None, 1, "layout")
 case("normal", lambda d: (0.0, 1.0, d.shape()))
 case("randperm", lambda d: (d.size(),))

@@ -22,7 +22,7 @@ _SHAPES = {
     (2, 4, 3): "c",
     (3, 3): "sq spd low",
     (2, 3, 3): "batch",
-    (3, 2): "rhs pairs slice",
+    (3, 2): "rhs pairs slice state3",
     (1, 2, 6): "line",
     (1, 4, 4, 4): "image",
     (1, 2, 4, 4, 4): "volume",
@@ -44,6 +44,7 @@ _SHAPES = {
     (3, 5): "right",
     (2, 4, 5): "weight",
     (3, 1, 4): "seq",
+    (1, 1, 2): "state1",
     (12, 4): "in_w",
     (12,): "in_b",
     (4, 4): "out_w",
@@ -190,6 +191,8 @@ _CALLS = {
         pca_lowrank: x, 2
         multi_dot: [x, c[0], x]
         chain_matmul: x, c[0] | x
+        ormqr: sq.detach(), tau.detach(), sq | sq.detach(), tau.detach(), x, True, True | sq.detach(), tau.detach(), sq, False
+        lobpcg: spd.detach(), 1, X=src.unsqueeze(1)
     """,
     "Layers": """
         max_pool1d: line, 2 | line[0], 2 | line, 6
@@ -273,6 +276,35 @@ _CALLS = {
         pad: image, (1, 1) | image, (1, 1, 1, 1), 'reflect' | image, (0, 0)
         constant_pad_nd: x, (1, 0)
         lstm_layer:
+        flat_lstm: seq, (state1, state1), [in_w[:8], in_w[:8, :2], in_b[:8], in_b[:8]], True, 1, 0.0, False, False, False
+        flat_gru: seq, state1, [in_w[:6], in_w[:6, :2], in_b[:6], in_b[:6]], True, 1, 0.0, False, False, False
+        flat_rnn_tanh: seq, state1, [in_w[:2], in_w[:2, :2]], False, 1, 0.0, False, False, False
+        flat_rnn_relu: seq, state1, [in_w[:2], in_w[:2, :2]], False, 1, 0.0, False, False, False
+        flat_lstm_cell: x, (state3, state3), in_w[:8], in_w[:8, :2], in_b[:8], in_b[:8]
+        flat_gru_cell: x, state3, in_w[:6], in_w[:6, :2], in_b[:6], in_b[:6]
+        flat_rnn_tanh_cell: x, state3, in_w[:2], in_w[:2, :2]
+        flat_rnn_relu_cell: x, state3, in_w[:2], in_w[:2, :2], in_b[:2], in_b[:2]
+        flat_embedding: table, words | table, words, 1
+        embedding_renorm_: table.mul(1), words, 0.5, 2.0
+        flat_embedding_bag: table, bag.reshape(-1), index | table, bag.reshape(-1), index, False, 2
+        flat_convolution: image, w22, bias, [1], [0], [1], False, [0], 1 | image, t2, None, [1], [0], [1], True, [0], 1
+        flat_adaptive_max_pool1d: line, 2 | line, 3
+        affine_grid_generator: theta, (1, 1, 3, 3), False
+        grid_sampler: image, grid, 0, 0, False | image, grid, 1, 1, True
+        flat_dropout_: x.mul(1), 0.5, True
+        flat_feature_dropout: image, 0.5, True | image, 0.5, False
+        flat_feature_dropout_: image.mul(1), 0.5, True
+        flat_alpha_dropout: x, 0.5, True
+        flat_alpha_dropout_: x.mul(1), 0.5, True
+        flat_feature_alpha_dropout: image, 0.5, True
+        flat_feature_alpha_dropout_: image.mul(1), 0.5, True
+        native_dropout: x, 0.5, True | x, 0.5, False
+        native_layer_norm: x, (4,), v, u, 1e-5
+        native_group_norm: image, v, u, 1, 4, 16, 2, 1e-5
+        native_batch_norm: x, v, u, None, None, True, 0.1, 1e-5
+        norm_except_dim: x, 2, 1 | x, 2, -1
+        fake_quantize_per_tensor_affine: x, 0.1, 2, 0, 6
+        fake_quantize_per_channel_affine: x, v.detach(), counted.int(), 1, 0, 6
     """,
     "Losses and distances": """
         cross_entropy: x, labels | x, labels, reduction='none' | x, labels, reduction='sum' | x, labels, v.detach() | x, y
@@ -298,6 +330,9 @@ _CALLS = {
         poisson_nll_loss: x, y
         gaussian_nll_loss: x, y, loss
         ctc_loss: logp, targets, (4, 4), (2, 2) | logp, targets, (4, 4), (2, 2), reduction='none'
+        flat_ctc_loss: logp, targets, (4, 4), (2, 2) | logp, targets, (4, 4), (2, 2), reduction=0
+        flat_kl_div: x, y | x, y, 2, log_target=True
+        flat_binary_cross_entropy_with_logits: x, y | x, y, None, v, 0
         dist: x, y
         cdist: x, y | x, y, 1.0
         pdist: x
@@ -340,6 +375,7 @@ _CALLS = {
         block_diag: x, v | x
         narrow_copy: x, 1, 1, 2
         unsafe_split: x, 2, 1
+        unsafe_split_with_sizes: x, [1, 2]
         unsafe_chunk: x, 2, 1
         diff: x | x, n=2 | x, n=0
         trapezoid: x
@@ -359,6 +395,7 @@ _CALLS = {
         take: x, at | x, spot
         masked_scatter: x, mask, y
         argwhere: x
+        nonzero_static: x, size=3 | labels, size=9, fill_value=0
         put: x, at, two
         gather: x, 0, i | s, 0, spot
         take_along_dim: x, i, 0 | x, at
@@ -592,7 +629,7 @@ OTHERS = frozenset(("creation", "question", "error", "window", "copy"))
 IN_PLACE = frozenset("""
     detach_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ resize_ resize_as_ set_ is_contiguous
     round_ nan_to_num_ logit_ float_power_ mvlgamma_ fill_diagonal_ map_ map2_ uniform_ normal_ exponential_ geometric_ cauchy_
-    log_normal_ random_ bernoulli_ rand randn randint rand_like randn_like randint_like normal bernoulli poisson multinomial
+    log_normal_ random_ bernoulli_ rand randn randint rand_like randn_like randint_like normal bernoulli poisson binomial multinomial
     broadcast_shapes
 """.split())  # fmt: skip
 

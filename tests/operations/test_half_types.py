@@ -18,6 +18,7 @@ ROUNDED_BETWEEN = {
     "grid_sample": "places are computed in the dtype of the grid, as PyTorch's",
     "grid_sampler_2d": "places are computed in the dtype of the grid, as PyTorch's",
     "grid_sampler_3d": "places are computed in the dtype of the grid, as PyTorch's",
+    "grid_sampler": "places are computed in the dtype of the grid, as PyTorch's",
     "mvlgamma": "its sample adds 2 to the operand before",
     "nextafter": "a step of the dtype itself",
 }

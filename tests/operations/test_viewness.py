@@ -17,12 +17,12 @@ VIEWS = frozenset("""
     adjoint as_strided chunk detach diagonal dsplit expand expand_as hsplit imag movedim moveaxis narrow permute select
     split split_with_sizes squeeze swapaxes swapdims t tensor_split transpose unbind unfold unflatten unsqueeze view view_as
     view_as_complex view_as_real vsplit atleast_1d atleast_2d atleast_3d broadcast_to broadcast_tensors meshgrid
-    linalg_diagonal unsafe_split unsafe_chunk
+    linalg_diagonal unsafe_split unsafe_split_with_sizes unsafe_chunk
 """.split())  # fmt: skip
 # Views, or their input itself, where memory allows it or where there is nothing to do; else copies.
 SOMETIMES = frozenset("""
     reshape reshape_as flatten ravel real conj resolve_conj resolve_neg einsum cartesian_prod sum_to_size positive
-    dropout_function dropout alpha_dropout
+    dropout_function dropout alpha_dropout flat_feature_dropout
 """.split())  # fmt: skip
 WRITES = frozenset(
     ("tril_", "triu_", "cumsum_", "cumprod_", "ldexp_in_place", "renorm_in_place", "polygamma_in_place")

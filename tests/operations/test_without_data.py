@@ -23,7 +23,9 @@ REFUSED = {
     "equal": NotImplementedError,  # the answer is Python's, not a tensor
     "allclose": RuntimeError,
 }
-OF_LISTS = frozenset(("ctc_loss",))  # lengths given as Python's numbers become a tensor on the host first
+OF_LISTS = frozenset(
+    ("ctc_loss", "flat_ctc_loss")
+)  # lengths given as Python's numbers become a tensor on the host first
 OF_NO_TENSOR = frozenset(("fftfreq", "rfftfreq", "fft.fftfreq", "fft.rfftfreq"))
 
 

@@ -131,3 +131,11 @@ def test_make_tensor_refuses():
             make_tensor(3, dtype=flambeau.int8, device="cpu", **wrong)
     wide = make_tensor(1000, dtype=flambeau.float64, device="cpu", low=float("-inf"), high=float("inf"))
     assert bool(wide.isfinite().all()) and wide.abs().max() > 1e308
+
+
+def test_assert_allclose_is_the_older_name():
+    nan = float("nan")
+    with pytest.warns(FutureWarning, match="assert_close"):
+        flambeau.testing.assert_allclose(flambeau.tensor([1.0, nan]), np.array([1.0, nan]))
+    with pytest.warns(FutureWarning), pytest.raises(AssertionError, match="mine"):
+        flambeau.testing.assert_allclose(flambeau.tensor([1]), [2], msg="mine")

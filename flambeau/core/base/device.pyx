@@ -329,6 +329,11 @@ def open_devices(str type) -> list[Device]:
     return [found for key, found in opened.items() if key[0] == type]
 
 
+def devices_in_use():
+    """All that are in use in this process."""
+    return opened.values()
+
+
 cpdef Device find_device(str type, object index):
     """The open device, opened now if it is the first time.  RuntimeError where there is none, and in a
     process that was forked after a device was opened.

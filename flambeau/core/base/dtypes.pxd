@@ -15,8 +15,22 @@ cdef enum:
     F64 = 9
     C64 = 10
     C128 = 11
-    CODES = 12
-    NO_CODE = 15
+    U16 = 12
+    U32 = 13
+    U64 = 14
+    NO_CODE = 15              # no dtype: what a kernel's key says of a result that is yet to be made
+    # From here on dtypes that are stored, and computed in others: their codes do not fit the 4 bits that a kernel's key has for
+    # one, and no kernel sees them (`core/call/stored.pyx`).
+    C32 = 16
+    F8_E4M3FN = 17
+    F8_E5M2 = 18
+    F8_E4M3FNUZ = 19
+    F8_E5M2FNUZ = 20
+    F8_E8M0FNU = 21
+    F4_E2M1FN_X2 = 22
+    CODES = 23
+    REFUSED = 31              # what PROMOTED says of dtypes that have no common one
+    ROOM = 32                 # for codes in a table
 
 cdef class dtype:
     cdef readonly int code
@@ -29,12 +43,26 @@ cdef class device:
     cdef readonly object index
 
 cdef PyObject* DTYPE_OBJECTS[CODES]
-cdef signed char PROMOTED[CODES][CODES]
-cdef signed char CATEGORY[CODES]
-cdef signed char ITEMSIZE[CODES]
+cdef signed char PROMOTED[ROOM][ROOM]
+cdef signed char CATEGORY[ROOM]
+cdef signed char ITEMSIZE[ROOM]
 cdef int default_code() noexcept nogil
 cdef dtype as_dtype(object value, str who)
+cdef object no_promotion(int a, int b)
 cdef object size_from(int n, const int64_t* values)
 
 cdef inline dtype dtype_of(int code):
     return <dtype>DTYPE_OBJECTS[code]
+
+cdef inline bint is_stored(int code) noexcept nogil:
+    """Whether elements of that dtype are computed in another one."""
+    return code > NO_CODE
+
+cdef inline bint is_unsigned(int code) noexcept nogil:
+    return code == U8 or U16 <= code <= U64
+
+cdef inline int promoted(int a, int b) except -1:
+    """The common dtype; RuntimeError where there is none."""
+    if PROMOTED[a][b] == REFUSED:
+        raise no_promotion(a, b)
+    return PROMOTED[a][b]

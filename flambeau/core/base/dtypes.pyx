@@ -39,10 +39,17 @@ cdef class dtype:
 
     @property
     def is_signed(self) -> bool:
-        return self.code != BOOL and self.code != U8
+        return self.code != BOOL and not is_unsigned(self.code) and self.code != F8_E8M0FNU
 
     def to_real(self):
-        return dtype_of(F32) if self.code == C64 else dtype_of(F64) if self.code == C128 else self
+        """The dtype of a complex dtype's parts; any other dtype itself."""
+        return dtype_of(F32 if self.code == C64 else F64 if self.code == C128 else F16 if self.code == C32 else self.code)
+
+    def to_complex(self):
+        """The complex dtype whose parts hold this dtype's numbers; RuntimeError for integers, bool and float8."""
+        if self.category < 2 or self.code >= F8_E4M3FN:
+            raise RuntimeError(f"Unknown Complex ScalarType for {self.name}")
+        return dtype_of(self.code if self.category == 3 else C128 if self.code == F64 else C32 if self.code == F16 else C64)
 
 
 def _dtype_named(name):
@@ -54,7 +61,11 @@ cdef dtype _made
 for _code, (_name, _size, _category) in enumerate([
         ("bool", 1, 0), ("uint8", 1, 1), ("int8", 1, 1), ("int16", 2, 1), ("int32", 4, 1), ("int64", 8, 1),
         ("float16", 2, 2), ("bfloat16", 2, 2), ("float32", 4, 2), ("float64", 8, 2), ("complex64", 8, 3),
-        ("complex128", 16, 3)]):
+        ("complex128", 16, 3), ("uint16", 2, 1), ("uint32", 4, 1), ("uint64", 8, 1), (None, 0, 0), ("complex32", 4, 3),
+        ("float8_e4m3fn", 1, 2), ("float8_e5m2", 1, 2), ("float8_e4m3fnuz", 1, 2), ("float8_e5m2fnuz", 1, 2),
+        ("float8_e8m0fnu", 1, 2), ("float4_e2m1fn_x2", 1, 2)]):
+    if _name is None:
+        continue
     _made = dtype.__new__(dtype)
     _made.code, _made.name, _made.itemsize, _made.category = _code, _name, _size, _category
     Py_INCREF(_made)
@@ -65,14 +76,22 @@ for _code, (_name, _size, _category) in enumerate([
 
 cdef int promote(int a, int b):
     """PyTorch's lattice: the higher category wins; within one, the wider; uint8 with a signed integer needs
-    one more bit.
+    one more bit.  uint16 and its kin meet real floating-point numbers only, float8 and float4 nothing.
     """
+    if a == b:
+        return a
+    if max(a, b) >= F8_E4M3FN or a == NO_CODE or b == NO_CODE:
+        return REFUSED
+    if (U16 <= a <= U64 and CATEGORY[b] != 2) or (U16 <= b <= U64 and CATEGORY[a] != 2):
+        return REFUSED
     if CATEGORY[a] != CATEGORY[b]:
         if CATEGORY[a] < CATEGORY[b]:
             a, b = b, a
-        return C128 if a == C64 and b == F64 else a
-    if a == b:
-        return a
+        if a == C32 and b == BF16 or a == C32 and b == F32:
+            return C64
+        return C128 if CATEGORY[a] == 3 and b == F64 else a
+    if a == C32 or b == C32:
+        return b if a == C32 else a
     if a > b:
         a, b = b, a
     if a == U8:
@@ -82,9 +101,16 @@ cdef int promote(int a, int b):
     return b
 
 
-for _i in range(CODES):
-    for _j in range(CODES):
+for _i in range(ROOM):
+    for _j in range(ROOM):
         PROMOTED[_i][_j] = promote(_i, _j)
+
+
+cdef object no_promotion(int a, int b):
+    """The error for dtypes that have no common one."""
+    which = "uint16, uint32, uint64 types" if max(a, b) <= C32 else "Float8 Types" if max(a, b) <= F8_E8M0FNU else "Float4 Types"
+    return RuntimeError(f"Promotion for {which} is not supported, attempted to promote {dtype_of(a).name} and {dtype_of(b).name}")
+
 
 cdef int _default = F32
 
@@ -100,7 +126,7 @@ def get_default_dtype() -> dtype:
 def set_default_dtype(d: dtype) -> None:
     """Choose what Python floats become; TypeError unless it is a floating-point dtype."""
     global _default
-    if d.category != 2:
+    if d.category != 2 or is_stored(d.code):
         raise TypeError(f"set_default_dtype(): only floating-point types are supported as the default type, got {d}")
     _default = d.code
 
@@ -120,8 +146,12 @@ cdef dtype as_dtype(object value, str who):
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
-    """The smallest dtype that holds both kinds of value without loss of category."""
-    return dtype_of(PROMOTED[type1.code][type2.code])
+    """The smallest dtype that holds both kinds of value without loss of category.
+
+    RuntimeError for uint16, uint32 and uint64 with anything but themselves and real floating-point dtypes, and for float8 with
+    any other dtype.
+    """
+    return dtype_of(promoted(type1.code, type2.code))
 
 
 # --- devices ------------------------------

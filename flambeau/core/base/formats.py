@@ -36,11 +36,18 @@ class layout(Enum):
     """How elements are stored.
 
     `strided`: at places that are sums of indices times strides.  `sparse_coo`: those that are not zero, in a list, with
-    another of their indices.
+    another of their indices.  `sparse_csr` and `sparse_csc`: listed row by row or column by column; `sparse_bsr` and
+    `sparse_bsc`: whole blocks, listed so.  `jagged`: sequences of different lengths one after another (see
+    `flambeau.nested`).
     """
 
     strided = 1
     sparse_coo = 2
+    sparse_csr = 3
+    sparse_csc = 4
+    sparse_bsr = 5
+    sparse_bsc = 6
+    jagged = 7
 
     def __repr__(self) -> str:
         return display.public(self.name)
@@ -51,9 +58,14 @@ class layout(Enum):
         return self.name
 
 
-contiguous_format = memory_format.contiguous_format
+contiguous_format = legacy_contiguous_format = memory_format.contiguous_format
 preserve_format = memory_format.preserve_format
 channels_last = memory_format.channels_last
 channels_last_3d = memory_format.channels_last_3d
 strided = layout.strided
 sparse_coo = layout.sparse_coo
+sparse_csr = layout.sparse_csr
+sparse_csc = layout.sparse_csc
+sparse_bsr = layout.sparse_bsr
+sparse_bsc = layout.sparse_bsc
+jagged = layout.jagged

@@ -17,6 +17,7 @@ cdef class Storage:
     cdef bint inference       # made in inference mode: never saved by the tape, its writes not counted
 
 cdef bint inferring() noexcept nogil
+cdef size_t bytes_held() noexcept nogil      # in storages, on the host
 cdef Storage new_storage(size_t nbytes)
 cdef void* scratch(int64_t n, int64_t width) except NULL    # for the length of a call
 cdef int check_room(size_t nbytes) except -1

@@ -87,6 +87,10 @@ cdef char* acquire(size_t nbytes, int block) except NULL:
     return <char*>head
 
 
+cdef size_t bytes_held() noexcept nogil:
+    return held_bytes
+
+
 cdef void release(char* data, int block) noexcept:
     global cached_bytes, held_bytes
     cdef size_t size = class_bytes(block)

@@ -58,6 +58,7 @@ cdef struct Late:             # what later rooms supply
     setter_t setitem
     refresh_t grad_fn
     int watched               # how many modes are on, in all threads, and classes of tensors that want to be asked
+    int attended              # those, and the profiler: who is to be told of calls, asked or not
     bint forward              # a forward level is open somewhere: histories may be those of dual tensors
     refresh_t history         # what reverse mode sees of a tensor's grad_fn; True stands for a leaf that requires grad
 

@@ -14,8 +14,10 @@ from .memory cimport Storage, new_storage, inferring, new_storage_on, scratch
 from .device cimport Device
 from .device import OutOfMemoryError
 from .sizes cimport mul_overflow, product_of, row_major, span_of
+from .float8 cimport from_float8
 from .dtypes cimport (
-    BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, dtype_of, ITEMSIZE, CATEGORY, dtype, as_dtype, size_from, default_code,
+    BOOL, U8, U16, U32, U64, I8, I16, I32, I64, F16, BF16, F32, F64, C32, C64, C128, F4_E2M1FN_X2, is_stored, dtype_of, ITEMSIZE, CATEGORY,
+    dtype, as_dtype, size_from, default_code,
 )
 from . import display, dtypes as _dtypes
 from .provided import provided
@@ -392,6 +394,18 @@ cdef object value_at(const char* p, int code):
         return complex((<const float*>p)[0], (<const float*>p)[1])
     if code == C128:
         return complex((<const double*>p)[0], (<const double*>p)[1])
+    if code == U16:
+        return (<const uint16_t*>p)[0]
+    if code == U32:
+        return (<const uint32_t*>p)[0]
+    if code == U64:
+        return (<const uint64_t*>p)[0]
+    if code == C32:
+        return complex(half_value((<const uint16_t*>p)[0]), half_value((<const uint16_t*>p)[1]))
+    if code == F4_E2M1FN_X2:
+        raise NotImplementedError(f"item(): \"item\" not implemented for '{dtype_of(code).name}'")
+    if is_stored(code):
+        return from_float8(code, (<const uint8_t*>p)[0])
     return half_value((<const uint16_t*>p)[0])
 
 
@@ -566,7 +580,7 @@ cdef class TensorBase:
         return CATEGORY[self.code] == 3
 
     def is_signed(self) -> bool:
-        return self.code != BOOL and self.code != U8
+        return (<dtype>dtype_of(self.code)).is_signed
 
     def is_conj(self) -> bool:
         return False

@@ -2,14 +2,14 @@
 """Copies and conversions on the tape: one kernel, the identity."""
 from cpython.object cimport PyObject
 from ..base import display
-from ..base.dtypes cimport dtype
+from ..base.dtypes cimport dtype, dtype_of, is_stored
 from ..base.formats import contiguous_format, memory_format as Format, preserve_format
 from ..base.provided import provided
 from ..base.tensor cimport TensorBase
 from ..tape.modes cimport grad_enabled, wants_grad
 from .kernels cimport Operand, away
 from .operands cimport common_code, read_operand
-from .pointwise cimport copied, identity, run_general, run_given
+from .pointwise cimport convert, copied, identity, run_general, run_given
 
 
 def contiguous(TensorBase input, memory_format=None) -> TensorBase:
@@ -56,6 +56,11 @@ def copy_(TensorBase input, src, non_blocking=False) -> TensorBase:
         operand.tensor = <PyObject*>src
     if src is input:
         return input
+    if operand.tensor == NULL and is_stored(input.code):
+        return (<object>input).fill_(src)
+    if operand.tensor != NULL and (<TensorBase>src).code != input.code and (is_stored(input.code) or is_stored((<TensorBase>src).code)):
+        src = copied(<TensorBase>src, input.code, False)
+        operand.tensor = <PyObject*>src
     given[0] = <PyObject*>input
     return run_given(identity, &operand, NULL, given, True, src_code(&operand), wants_grad(<TensorBase>src) and grad_enabled()
                      if operand.tensor != NULL else False)
@@ -71,6 +76,8 @@ cdef int copy_elements(TensorBase to, TensorBase source) except -1:
     cdef PyObject* given[1]
     operand.tensor = <PyObject*>source
     given[0] = <PyObject*>to
+    if is_stored(to.code) or is_stored(source.code):
+        return convert(to, source)
     run_general(identity, &operand, NULL, source.code, given)
     return 0
 

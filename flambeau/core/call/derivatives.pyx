@@ -81,7 +81,7 @@ cdef class PointwiseNode(Node):
                     operands[k].tensor = <PyObject*>t
             for k in range(how.op.params):
                 params[k] = self.params[how.params[k]]
-            results = shown(how.op, operands, params) if late.watched else run(how.op, operands, params, NULL, False)
+            results = shown(how.op, operands, params) if late.attended else run(how.op, operands, params, NULL, False)
         for k in range(self.op.operands):
             number = <int>how.direct[k]
             if number == -2:
@@ -143,7 +143,7 @@ cdef class PointwiseNode(Node):
             n += 1
         for k in range(op.params):
             params[k] = self.params[how.params[k]]
-        t = <TensorBase>(shown(op, operands, params) if late.watched else run(op, operands, params, NULL, False))
+        t = <TensorBase>(shown(op, operands, params) if late.attended else run(op, operands, params, NULL, False))
         if t.code != out.code:
             t = copied(t, out.code, False)
         if not same_shape(t, out):

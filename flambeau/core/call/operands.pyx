@@ -4,7 +4,9 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.device cimport Device
-from ..base.dtypes cimport BOOL, I64, F64, C64, C128, CATEGORY, PROMOTED, default_code, dtype, dtype_of
+from ..base.dtypes cimport (
+    BOOL, I64, F16, F64, C32, C64, C128, F8_E4M3FN, CATEGORY, PROMOTED, REFUSED, default_code, dtype, dtype_of, no_promotion,
+)
 from ..base.tensor cimport TensorBase
 from .kernels cimport away
 
@@ -58,8 +60,10 @@ cdef int read_operand(object x, Operand* o) except -1:
 
 cdef inline int combine(int higher, int lower) noexcept nogil:
     """Dimensioned tensors outrank 0-dim ones, those outrank numbers: the lower matters only where its
-    category is higher.
+    category is higher.  REFUSED where they have no common dtype.
     """
+    if higher == REFUSED or lower == REFUSED:
+        return REFUSED
     if higher < 0:
         return lower
     if lower < 0:
@@ -68,8 +72,10 @@ cdef inline int combine(int higher, int lower) noexcept nogil:
         return higher
     if CATEGORY[higher] == 2:
         if CATEGORY[lower] == 3:
-            return C128 if higher == F64 else C64
+            return C128 if higher == F64 else C32 if higher == F16 else C64 if higher < F8_E4M3FN else REFUSED
         return higher
+    if CATEGORY[lower] == 3:
+        return lower
     if higher == BOOL or CATEGORY[lower] >= 2:
         return PROMOTED[higher][lower]
     return higher
@@ -93,7 +99,27 @@ cdef int common_code(Operand* operands, int n, unsigned int raw) except -1:
             code = BOOL if code == 0 else I64 if code == 1 else default_code() if code == 2 else (
                 C128 if default_code() == F64 else C64)
             number = code if number < 0 else PROMOTED[number][code]
-    return combine(combine(full, single), number)
+    code = combine(combine(full, single), number)
+    if code == REFUSED:
+        raise apart(operands, n, raw)
+    return code
+
+
+cdef object apart(Operand* operands, int n, unsigned int raw):
+    """The error for operands that have no common dtype, naming the first two that have none."""
+    cdef int k, other, first = -1
+    for k in range(n):
+        if raw >> k & 1:
+            continue
+        if operands[k].tensor != NULL:
+            other = (<TensorBase>operands[k].tensor).code
+        else:
+            other = BOOL if operands[k].category == 0 else I64 if operands[k].category == 1 else (
+                default_code() if operands[k].category == 2 else C64)
+        if first >= 0 and PROMOTED[first][other] == REFUSED:
+            return no_promotion(first, other)
+        first = other if first < 0 else PROMOTED[first][other]
+    return RuntimeError("Promotion of these dtypes is not supported")
 
 
 cdef int pack(Operand* o, int code, uint64_t* slot) noexcept:

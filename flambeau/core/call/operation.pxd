@@ -4,6 +4,16 @@ from .signature cimport Signature
 
 ctypedef object (*vectorcall_t)(PyObject* callable, PyObject** args, size_t nargs, PyObject* names)
 
+cdef enum:                    # what autocast does with an operation (core/call/casting.pyx)
+    WHOLE                     # nothing; what it is made of is not cast either
+    PARTS                     # nothing; what it is made of may be cast, as if the program had called it
+    LOWER                     # computes in the lower type
+    SINGLE                    # computes in float32
+    SINGLE_UNLESS_TOLD        # computes in float32 where no dtype is given
+    WIDEST                    # computes in the widest of its operands' types
+    REFUSED
+    CHOSEN                    # what a function of the arguments says
+
 cdef class Op:
     """What every operation has: a name, a signature, a compiled call."""
     cdef vectorcall_t call    # what CPython calls: the door
@@ -11,11 +21,15 @@ cdef class Op:
     cdef readonly str name
     cdef readonly Signature signature
     cdef public object declaration
+    cdef public unsigned char on_host     # what autocast does with it on the CPU
+    cdef public unsigned char elsewhere   # and on accelerators
     cdef dict __dict__        # __doc__, __module__, public_name
     cdef object __weakref__
 
 cdef struct Door:
     vectorcall_t watch        # the way in while somebody watches, which `watching` supplies
+    vectorcall_t cast         # the way on where autocast is on, which `casting` supplies
+    vectorcall_t past         # the way on from there: modes of the lower level, then the operation
 
 cdef Door door
 

@@ -66,7 +66,7 @@ cdef void prepare_op(Op op, str name, vectorcall_t run):
 
 cdef object enter(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """The door: where somebody watches, they are asked first."""
-    if late.watched:
+    if late.attended:
         return door.watch(callable, args, flagged, names)
     return (<Op>callable).run(callable, args, flagged, names)
 

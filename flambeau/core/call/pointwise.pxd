@@ -14,6 +14,7 @@ cdef class PointwiseOp(Op):
     cdef public bint casts          # copies: any dtype may go into any other, and results keep their shape
     cdef unsigned int strict        # operands that must be tensors
     cdef unsigned int raw           # operands that take no part in type promotion
+    cdef bint widens                # takes float8, which it computes in float32
     cdef Table table
     cdef dict derivations           # which inputs want a gradient -> Derivation
     cdef int read_params(self, dict params, double* values) except -1
@@ -32,3 +33,8 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
 cdef object sum_to(TensorBase grad, object sizes)
 cdef void keep_dense(int64_t* strides, TensorBase source) noexcept
 cdef TensorBase copied(TensorBase source, int code, bint row_major)
+cdef TensorBase bits(TensorBase t)
+cdef int convert(TensorBase out, TensorBase source) except -1
+cdef int wider(int code) noexcept nogil
+cdef object not_implemented(str who, int code)
+cdef int refuse_stored(str who, PyObject** tensors, int n) except -1

@@ -10,10 +10,13 @@ from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from ..base.device cimport Device
-from ..base.dtypes cimport CATEGORY, NO_CODE, dtype_of, size_from
-from ..base.tensor cimport (
-    MAX_DIMS, TensorBase, check_writable, late, new_strided_on, new_tensor, new_tensor_on, place_of, pointer, same_shape, wrote,
+from ..base.dtypes cimport (
+    C32, C64, CATEGORY, F4_E2M1FN_X2, F16, F32, ITEMSIZE, NO_CODE, U8, U32, dtype_of, is_stored, size_from,
 )
+from ..base.tensor cimport (
+    MAX_DIMS, TensorBase, alias, check_writable, late, new_strided_on, new_tensor, new_tensor_on, place_of, pointer, same_shape, wrote,
+)
+from ..base.recorder cimport OPERATION, begin, end, recording
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from .kernels cimport (
@@ -38,7 +41,7 @@ cdef class PointwiseOp(Op):
     """n operands (tensors or numbers), named scalar parameters, m results; see `operations/declare/pointwise.py`."""
 
     def __cinit__(self, str name, tuple operands, tuple params, tuple defaults, int outputs, declaration,
-                  bint differentiable=True, unsigned int raw=0):
+                  bint differentiable=True, unsigned int raw=0, bint widens=False):
         cdef int k
         if len(operands) > MAX_OPERANDS or outputs > MAX_OUTPUTS or len(params) > MAX_PARAMS:
             raise ValueError(f"{name}: at most {MAX_OPERANDS} operands, {MAX_OUTPUTS} results, {MAX_PARAMS} parameters")
@@ -50,7 +53,7 @@ cdef class PointwiseOp(Op):
             self.defaults[len(params) - len(defaults) + k] = defaults[k]
         self.declaration = declaration
         self.differentiable = differentiable
-        self.raw = raw
+        self.raw, self.widens = raw, widens
         self.derivations = {}
         self.let_numbers(operands)
 
@@ -86,6 +89,7 @@ cdef class PointwiseOp(Op):
                     raise ValueError(f"{self.name}.foreach(): lists of one length expected, got "
                                      f"{[len(c) for c in inputs + out]}")
         shown = late.watched and not nobody_asked(inputs + out)
+        cdef int64_t entry = begin(self, OPERATION) if recording.on and not shown else -1
         set_grad(False)
         try:
             for i in range(len(inputs[0])):
@@ -100,6 +104,8 @@ cdef class PointwiseOp(Op):
                 run(self, operands, values, given, True)
         finally:
             set_grad(before)
+            if entry >= 0:
+                end(entry)
 
     cdef int read_params(self, dict params, double* values) except -1:
         cdef int k, known = 0
@@ -185,7 +191,7 @@ cdef object parse(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* n
 cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place):
     """Compute; `given` holds tensors to write to, or is NULL."""
     cdef TensorBase first = None, t, out
-    cdef int k, n = op.operands, m = op.outputs, common, tensors = 0
+    cdef int k, n = op.operands, m = op.outputs, common, tensors = 0, codes = 0
     cdef bint simple = True, taped = False
     cdef bint taping = grad_enabled()
     cdef Device device = None
@@ -194,6 +200,7 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
         if operands[k].tensor != NULL:
             t = <TensorBase>operands[k].tensor
             tensors += 1
+            codes |= t.code
             if t.storage.on is not None:
                 device = t.storage.on
             if taping and (t.requires or (t.base is not None and wants_grad(t))):
@@ -213,6 +220,11 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
         common = first.code
     else:
         common = common_code(operands, n, op.raw)
+    if given != NULL:
+        for k in range(m):
+            codes |= (<TensorBase>given[k]).code
+    if (codes | common) > NO_CODE and tensors:
+        return run_stored(op, operands, params, given, in_place, common)
     if given != NULL:
         return run_given(op, operands, params, given, in_place, common, taped)
     if first is None:
@@ -377,7 +389,6 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
     cdef TensorBase out, t
     cdef int64_t sizes[MAX_DIMS]
     cdef int rank = 0, k, j, code, n = op.operands, m = op.outputs
-    cdef list stand_ins = None
     cdef bint differentiable = op.differentiable
     if op.casts:
         rank = (<TensorBase>given[0]).rank
@@ -417,7 +428,10 @@ cdef object run_given(PointwiseOp op, Operand* operands, double* params, PyObjec
                 held, read = [], apart
                 memcpy(apart, operands, n * sizeof(Operand))
             set_apart(<TensorBase>given[k], apart, n, held)
-    run_general(op, read, params, common, given)
+    if is_stored(common):                  # a copy of elements as they are
+        copy_bits(<TensorBase>given[0], <TensorBase>read[0].tensor)
+    else:
+        run_general(op, read, params, common, given)
     for k in range(m):
         wrote(<TensorBase>given[k])
     if taped and in_place and differentiable and m == 1:
@@ -459,10 +473,163 @@ cdef TensorBase copied(TensorBase source, int code, bint row_major):
         keep_dense(strides, source)
         out = new_strided_on(source.storage.on, source.rank, source.sizes, strides, code)
     given[0] = <PyObject*>out
-    run_general(identity, &operand, NULL, source.code, given)
+    if source.code > NO_CODE or code > NO_CODE:
+        convert(out, source)
+    else:
+        run_general(identity, &operand, NULL, source.code, given)
     if grad_enabled() and wants_grad(source) and CATEGORY[code] >= 2:
         recorder.record(identity, &operand, NULL, out, source.code, None, None)
     return out
+
+
+# --- dtypes that are stored, and computed in others ------------------------------
+# What no kernel sees: complex32 is a pair of float16 in memory, float8 and float4 are bytes.  Copies move their bits, conversions
+# are kernels over the bits (`operations/pointwise/storage_dtypes.py`); other operations read copies in a wider dtype, whose
+# result is rounded once, or refuse.
+cdef list decoders = [None] * 32, encoders = [None] * 32
+
+
+def set_conversion(d, PointwiseOp decoder, PointwiseOp encoder) -> None:
+    """The operations between the bits of a float8 dtype, as uint8, and numbers."""
+    decoder.casts = encoder.casts = True
+    decoders[d.code], encoders[d.code] = decoder, encoder
+
+
+cdef TensorBase bits(TensorBase t):
+    """The same memory as numbers that kernels see, unrecorded: a float8 as uint8, a complex32 as uint32."""
+    cdef TensorBase seen
+    if not is_stored(t.code):
+        return t
+    seen = alias(t, t.rank, t.sizes, t.strides, t.offset)
+    seen.code = U32 if t.code == C32 else U8
+    return seen
+
+
+cdef TensorBase halves(TensorBase t):
+    """The parts of a complex32 as float16, or of a complex64 as float32, along a last dimension of 2, unrecorded."""
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int64_t strides[MAX_DIMS]
+    cdef TensorBase seen
+    cdef int d
+    if t.rank == MAX_DIMS:
+        raise RuntimeError(f"copy_(): a complex tensor of at most {MAX_DIMS - 1} dimensions expected, got {t.rank}")
+    for d in range(t.rank):
+        sizes[d], strides[d] = t.sizes[d], 2 * t.strides[d]
+    sizes[t.rank], strides[t.rank] = 2, 1
+    seen = alias(t, t.rank + 1, sizes, strides, 2 * t.offset)
+    seen.code = F16 if t.code == C32 else F32
+    seen.width = ITEMSIZE[seen.code]
+    return seen
+
+
+cdef int moved(PointwiseOp op, TensorBase out, TensorBase source) except -1:
+    """Run a copy or a conversion from one tensor to another; not recorded."""
+    cdef Operand operand
+    cdef PyObject* given[1]
+    operand.tensor = <PyObject*>source
+    given[0] = <PyObject*>out
+    run_general(op, &operand, NULL, source.code, given)
+    return 0
+
+
+cdef int copy_bits(TensorBase out, TensorBase source) except -1:
+    return moved(identity, bits(out), bits(source))
+
+
+cdef int convert(TensorBase out, TensorBase source) except -1:
+    """Copy with broadcasting where a dtype, or both, is a stored one; not recorded."""
+    cdef TensorBase between
+    if out.code == source.code:
+        return copy_bits(out, source)
+    if out.code == F4_E2M1FN_X2 or source.code == F4_E2M1FN_X2:
+        raise NotImplementedError(f"copy_(): \"copy_\" not implemented for '{dtype_of(F4_E2M1FN_X2).name}': no conversion between "
+                                  f"{dtype_of(source.code)} and {dtype_of(out.code)}")
+    if source.code == C32:
+        if out.code == C64:
+            return moved(identity, halves(out), halves(source))
+        between = new_tensor_on(source.storage.on, source.rank, source.sizes, C64)
+        moved(identity, halves(between), halves(source))
+        return convert(out, between) if is_stored(out.code) else moved(identity, out, between)
+    if out.code == C32:
+        between = new_tensor_on(source.storage.on, source.rank, source.sizes, C64)
+        convert(between, source) if is_stored(source.code) else moved(identity, between, source)
+        return moved(identity, halves(out), halves(between))
+    if not is_stored(source.code):
+        return moved(<PointwiseOp>encoders[out.code], bits(out), source)
+    if not is_stored(out.code):
+        return moved(<PointwiseOp>decoders[source.code], out, bits(source))
+    between = new_tensor_on(source.storage.on, source.rank, source.sizes, F32)
+    moved(<PointwiseOp>decoders[source.code], between, bits(source))
+    return moved(<PointwiseOp>encoders[out.code], bits(out), between)
+
+
+cdef int wider(int code) noexcept nogil:
+    """The dtype that a stored one is computed in."""
+    return C64 if code == C32 else F32
+
+
+cdef object not_implemented(str who, int code):
+    return NotImplementedError(f"{who}(): \"{who}\" not implemented for '{dtype_of(code).name}'")
+
+
+cdef int refuse_stored(str who, PyObject** tensors, int n) except -1:
+    """NotImplementedError where a tensor (some may be NULL) is of a dtype that no kernel sees."""
+    cdef int k
+    for k in range(n):
+        if tensors[k] != NULL and is_stored((<TensorBase>tensors[k]).code):
+            raise not_implemented(who, (<TensorBase>tensors[k]).code)
+    return 0
+
+
+cdef object run_stored(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place, int common):
+    """A call with operands or results that are stored in a dtype no kernel sees."""
+    cdef Operand read[MAX_OPERANDS]
+    cdef list held = [], results = []
+    cdef TensorBase t, out
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int k, n = op.operands, working = wider(common) if is_stored(common) else common, rank = 0
+    if common == F4_E2M1FN_X2 and given == NULL and (op.name == "eq" or op.name == "ne") and n == 2 and operands[0].tensor != NULL and (
+            operands[1].tensor != NULL):
+        for k in range(n):                 # two numbers a byte, of which equal ones are the same bits
+            t = bits(<TensorBase>operands[k].tensor)
+            held.append(t)
+            read[k].tensor = <PyObject*>t
+        return run(op, read, params, NULL, False)
+    if is_stored(common) and not (op.declaration.takes("complex64") if common == C32 else op.widens and common != F4_E2M1FN_X2):
+        raise not_implemented(op.name, common)
+    memcpy(read, operands, n * sizeof(Operand))
+    for k in range(n):
+        if operands[k].tensor == NULL:
+            continue
+        t = <TensorBase>operands[k].tensor
+        if op.raw >> k & 1:
+            if is_stored(t.code):
+                raise not_implemented(op.name, t.code)
+            continue
+        if t.code != working and (is_stored(common) or is_stored(t.code)):
+            t = copied(t, working, False)
+            held.append(t)
+            read[k].tensor = <PyObject*>t
+        broadcast(op.name, sizes, &rank, t, op.names)
+    found = run(op, read, params, NULL, False)
+    for k, value in enumerate((found,) if op.outputs == 1 else <tuple>found):
+        t = <TensorBase>value
+        if is_stored(common) and CATEGORY[t.code] >= 2:
+            t = copied(t, F16 if common == C32 and t.code == F32 else common, False)
+        if given != NULL:
+            out = <TensorBase>given[k]
+            if CATEGORY[t.code] > CATEGORY[out.code]:
+                raise RuntimeError(f"{op.name}(): result type {dtype_of(t.code)} can't be cast to the desired output type "
+                                   f"{dtype_of(out.code)}")
+            if not fits(out, t.rank, t.sizes):
+                if in_place:
+                    raise RuntimeError(f"{op.name}_(): output with shape {list((<object>out).shape)} doesn't match the broadcast "
+                                       f"shape {list((<object>t).shape)}")
+                fit_out(op.name, out, t.rank, t.sizes)
+            (<object>out).copy_(t)
+            t = out
+        results.append(t)
+    return results[0] if op.outputs == 1 else tuple(results)
 
 
 cdef int set_apart(TensorBase out, Operand* operands, int n, list held) except -1:
@@ -537,7 +704,7 @@ cdef object binary_operator(object op, object a, object b):
     cdef PyObject* given[1]
     cdef PointwiseOp pointwise
     cdef int k
-    if late.watched:
+    if late.attended:
         return op(a, b) if read_operand(a, &operands[0]) and read_operand(b, &operands[1]) else NotImplemented
     if isinstance(op, PointwiseOp):
         pointwise = <PointwiseOp>op
@@ -561,7 +728,7 @@ cdef object binary_operator(object op, object a, object b):
 
 cdef object unary_operator(object op, object a):
     cdef Operand operand
-    if isinstance(op, PointwiseOp) and not late.watched:
+    if isinstance(op, PointwiseOp) and not late.attended:
         operand.tensor = <PyObject*>a
         return run(<PointwiseOp>op, &operand, (<PointwiseOp>op).defaults, NULL, False)
     return op(a)

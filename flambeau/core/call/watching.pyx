@@ -6,11 +6,15 @@ modes outside of it are the stack, so that what it calls goes on to them.  After
 it calls itself is not shown to anybody.
 
 Modes stand on two levels.  Those of the upper one see the calls that a program makes, before the classes of its arguments
-do; those of the lower one come last, and see also what a backward pass calls.
+do; those of the lower one come last, and see also what a backward pass calls.  Autocast (`casting`) stands between: modes
+and classes see operands as the program gives them, the lower level sees them cast.
 """
 from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+from ..base.recorder cimport OPERATION, begin, end, recording, remark
 from ..base.tensor cimport TensorBase, late
 from ..tape.engine import current_pass
+from ..tape.modes cimport casting
 from .operation cimport Op, door
 import threading
 import weakref
@@ -34,6 +38,12 @@ cdef object threads = threading.local()           # .upper, .lower: the modes, t
 cdef int asking = 0                               # how many classes of tensors want to be asked
 
 
+cdef void attend(int by) noexcept:
+    """So many more are to be asked."""
+    late.watched += by
+    late.attended += by
+
+
 # --- the stack ------------------------------
 cdef list stack_of(bint upper):
     return <list>getattr(threads, "upper" if upper else "lower", None) or []
@@ -51,7 +61,7 @@ cdef int set_stack(bint upper, list modes) except -1:
 def push_mode(mode, bint upper) -> None:
     """Put a mode on this thread's stack."""
     set_stack(upper, stack_of(upper) + [mode])
-    late.watched += 1
+    attend(1)
 
 
 def pop_mode(bint upper):
@@ -60,7 +70,7 @@ def pop_mode(bint upper):
     if not modes:
         raise RuntimeError("no mode is on")
     set_stack(upper, modes[:len(modes) - 1])
-    late.watched -= 1
+    attend(-1)
     return modes[len(modes) - 1]
 
 
@@ -97,7 +107,7 @@ def watch_class(cls) -> None:
     """Ask a class of tensors from now on, for as long as it lives."""
     global asking
     asking += 1
-    late.watched += 1
+    attend(1)
     weakref.finalize(cls, forget_class).atexit = False
 
 
@@ -105,7 +115,7 @@ def forget_class() -> None:
     """One class less to ask."""
     global asking
     asking -= 1
-    late.watched -= 1
+    attend(-1)
 
 
 cdef bint asks(object cls):
@@ -261,6 +271,18 @@ def torch_function(cls, func, types, args=(), kwargs=None):
 
 
 # --- the way past the door while somebody watches ------------------------------
+cdef object recorded(Op op, PyObject** args, size_t flagged, PyObject* names):
+    """The operation's result, with an entry for the profiler.  Who answers in its place is not noted, for nothing ran."""
+    cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged)
+    cdef int64_t entry = begin(op, OPERATION)
+    if recording.shapes or recording.stacks:
+        remark(entry, args, nargs + (0 if names == NULL else len(<tuple>names)), nargs, names)
+    try:
+        return op.run(<PyObject*>op, args, flagged, names)
+    finally:
+        end(entry)
+
+
 cdef object watch(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """Upper modes, classes, lower modes, in this order; then the operation runs."""
     cdef Op op = <Op>callable
@@ -268,18 +290,28 @@ cdef object watch(PyObject* callable, PyObject** args, size_t flagged, PyObject*
     cdef Py_ssize_t given = nargs + (0 if names == NULL else len(<tuple>names))
     cdef bint above = flambeau_upper and current_pass() is None
     cdef bint classes = asking and not flambeau_plain and anybody(args, given)
-    if not (above or classes or flambeau_lower):
-        return op.run(callable, args, flagged, names)
+    if not (above or classes):
+        return door.cast(callable, args, flagged, names) if casting() else past(callable, args, flagged, names)
     all_args = tuple([<object>args[k] for k in range(nargs)])
     named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(given - nargs)}
     if above:
         return shown(True, op, all_args, named)
-    if classes:
-        return answered(op, to_ask(all_args, named), all_args, named)
-    return shown(False, op, all_args, named)
+    return answered(op, to_ask(all_args, named), all_args, named)
 
 
-door.watch = watch
+cdef object past(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    """Lower modes; then the operation runs."""
+    cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
+    if not flambeau_lower:
+        if recording.on:
+            return recorded(<Op>callable, args, flagged, names)
+        return (<Op>callable).run(callable, args, flagged, names)
+    all_args = tuple([<object>args[k] for k in range(nargs)])
+    named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))}
+    return shown(False, <object>callable, all_args, named)
+
+
+door.watch, door.past = watch, past
 
 
 # --- for classes in Python ------------------------------

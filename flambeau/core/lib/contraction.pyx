@@ -14,14 +14,16 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t, u
 from .blas cimport (
     INTERRUPTED, OK, ensure, batched_gemm_c64, batched_gemm_c128, batched_gemm_f32, batched_gemm_f64, gemm_f32, gemm_f64,
 )
-from ..base.dtypes cimport U8, I8, I16, I32, F16, BF16, F32, F64, C64, C128, CATEGORY, size_from
+from .halves cimport Halves, multiply_halves, prepare, ready
+from ..base.dtypes cimport U8, U16, U32, I8, I16, I32, F16, BF16, F32, F64, C64, C128, CATEGORY, is_stored, size_from
 from ..base.device cimport Product as DeviceProduct
 from ..call.function import FunctionOp
 from ..call.kernels cimport away, one_device
-from ..call.pointwise cimport copied, sum_to
+from ..call.pointwise cimport copied, sum_to, wider
 from ..call.layout cimport fits
 from ..base.parallel cimport parallel_for
 from ..base.provided import provided
+from ..base.recorder cimport mark, note_work, recording
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
 from ..tape.nodes cimport Node
 from ..tape.history cimport attach
@@ -90,6 +92,8 @@ cdef struct Product:
     int64_t a_step[MAX_DIMS]                    # 0 where A is broadcast
     int64_t b_step[MAX_DIMS]
     int64_t c_step[MAX_DIMS]                    # 0 where the products are summed
+    char* room                                  # for operands of bfloat16 that are laid out otherwise
+    int64_t slots, size
 
 
 cdef inline int flipped(int form) noexcept nogil:
@@ -270,11 +274,25 @@ cdef inline double complex complex_of(const Scale* s) noexcept nogil:
     return s.real + s.imag * 1j
 
 
+cdef int multiply_halves_of(Product* p, int64_t batch, const char* a, int64_t a_step, const char* b, int64_t b_step,
+                            char* c, int64_t c_step, const Scale* beta) noexcept nogil:
+    cdef Halves h
+    h.batch, h.m, h.n, h.k = batch, p.m, p.n, p.k
+    h.a, h.a_row, h.a_col, h.a_step = a, p.a_row, p.a_col, a_step
+    h.b, h.b_row, h.b_col, h.b_step = b, p.b_row, p.b_col, b_step
+    h.c, h.c_row, h.c_step = c, p.c_row, c_step
+    h.alpha, h.beta = <float>p.alpha.real, <float>beta.real
+    h.room, h.slots, h.size = p.room, p.slots, p.size
+    return multiply_halves(&h)
+
+
 cdef int multiply_some(Product* p, int64_t batch, const char* a, int64_t a_step, const char* b, int64_t b_step,
                        char* c, int64_t c_step, const Scale* beta) noexcept nogil:
     """`batch` products; the status is BLAS's."""
     cdef int64_t k
     cdef int status
+    if p.code == BF16:
+        return multiply_halves_of(p, batch, a, a_step, b, b_step, c, c_step, beta)
     if p.code == F32:
         if batch == 1:
             return gemm_f32(p.m, p.n, p.k, <float>p.alpha.real, <const float*>a, p.a_row, p.a_col,
@@ -304,10 +322,10 @@ cdef int multiply_some(Product* p, int64_t batch, const char* a, int64_t a_step,
         elif p.code == I8:
             status = multiply_integers(<int8_t*>c + k * c_step, <const int8_t*>a + k * a_step, <const int8_t*>b + k * b_step,
                                        p, beta.whole)
-        elif p.code == I16:
+        elif p.code == I16 or p.code == U16:  # sums wrap around, to the same bits
             status = multiply_integers(<int16_t*>c + k * c_step, <const int16_t*>a + k * a_step, <const int16_t*>b + k * b_step,
                                        p, beta.whole)
-        elif p.code == I32:
+        elif p.code == I32 or p.code == U32:
             status = multiply_integers(<int32_t*>c + k * c_step, <const int32_t*>a + k * a_step, <const int32_t*>b + k * b_step,
                                        p, beta.whole)
         else:
@@ -361,8 +379,12 @@ cdef int multiply_all(Product* p, int width) noexcept nogil:
 
 cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b, int b_form,
                   const Scale* alpha, const Scale* beta) except -1:
-    """c = alpha * a @ b + beta * c; c is contiguous, and is not read where beta is 0."""
+    """c = alpha * a @ b + beta * c; c is contiguous, and is not read where beta is 0.  1 where nothing is done: for bfloat16,
+    sums of several products, which are to be rounded once, and processors without the instruction.
+    """
     cdef Product p
+    cdef Halves h
+    cdef TensorBase room_of_halves
     cdef int64_t rows
     cdef int status, d
     cdef double work
@@ -387,7 +409,21 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     if p.rank and not a.contiguous and b.rank == used_dims(b_form) and p.n >= WORTH_A_COPY:
         # many products with one matrix are one long product, once the left ones lie one after another
         return multiply(c, form, compact(a), a_form, b, b_form, alpha, beta)
-    ensure()
+    if p.code == BF16:
+        for d in range(p.rank):
+            if p.c_step[d] == 0:
+                return 1
+        if p.k == 0 or not ready(p.n):
+            return 1
+        h.batch, h.m, h.n, h.k, h.a_col = 1, p.m, p.n, p.k, p.a_col
+        for d in range(p.rank):
+            h.batch = max(h.batch, p.sizes[d])
+        prepare(&h)
+        p.slots, p.size = h.slots, h.slots * h.size
+        room_of_halves = new_tensor(1, &p.size, U8)
+        p.room, p.size = pointer(room_of_halves), h.size
+    else:
+        ensure()
     work = <double>p.m * p.n * p.k
     for d in range(p.rank):
         work *= p.sizes[d]
@@ -458,6 +494,8 @@ cdef bint library_product(TensorBase c, int form, TensorBase a, int a_form, Tens
     cdef Product p
     cdef DeviceProduct wanted
     cdef int64_t rows
+    cdef uint64_t first
+    cdef bint done
     if not usable(a, a_form):
         a = compact(a)
     if not usable(b, b_form):
@@ -479,21 +517,54 @@ cdef bint library_product(TensorBase c, int form, TensorBase a, int a_form, Tens
         return False
     if p.rank == 1:
         wanted.batch, wanted.a_batch, wanted.b_batch, wanted.c_batch = p.sizes[0], p.a_step[0], p.b_step[0], p.c_step[0]
-    return CATEGORY[c.code] >= 2 and c.storage.on.product(&wanted)
+    if CATEGORY[c.code] < 2:
+        return False
+    if not (recording.on and recording.devices):
+        return c.storage.on.product(&wanted)
+    first = mark(c.storage.on)
+    done = c.storage.on.product(&wanted)
+    note_work(c.storage.on, "gemm", first, mark(c.storage.on))
+    return done
+
+
+cdef object multiplied_halves(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
+                              const Scale* alpha, TensorBase addend, const Scale* beta):
+    """A product of bfloat16 by generated tiles, or None."""
+    cdef TensorBase out
+    cdef Scale nothing
+    if not ready(0):
+        return None
+    nothing.real, nothing.imag, nothing.whole = 0.0, 0.0, 0
+    out = new_tensor(rank, sizes, BF16)
+    if addend is not None:
+        start_from(out, addend)
+    return None if multiply(out, form, a, a_form, b, b_form, alpha, beta if addend is not None else &nothing) else out
+
+
+cdef TensorBase written(TensorBase into, TensorBase found):
+    """The result in the tensor that the program gave."""
+    copy_strided(pointer(into), into.strides, pointer(found), found.strides, found.rank, found.sizes, found.width)
+    wrote(into)
+    return into
 
 
 cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
                            const Scale* alpha, TensorBase addend, const Scale* beta, TensorBase into):
     cdef TensorBase out = into
     cdef Scale nothing
-    cdef int code = a.code
+    cdef int code = a.code, wide
     cdef bint adds = addend is not None and ((beta.real if CATEGORY[code] >= 2 else <double>beta.whole) != 0 or beta.imag != 0)
     if a.storage.on is not None:
         return multiplied_away(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta, into)
-    if code == F16 or code == BF16:
-        a, b = copied(a, F32, False), copied(b, F32, False)
+    if code == BF16:
+        found = multiplied_halves(a, a_form, b, b_form, rank, sizes, form, alpha, addend if adds else None, beta)
+        if found is not None:
+            return written(into, <TensorBase>found) if into is not None else <TensorBase>found
+    if code == F16 or code == BF16 or is_stored(code):
+        wide = wider(code)
+        a, b = copied(a, wide, False), copied(b, wide, False)
         if adds:
-            addend = copied(addend, F32, False)
+            addend = copied(addend, wide, False)
         out = copied(multiplied(a, a_form, b, b_form, rank, sizes, form, alpha, addend, beta, None), code, True)
     else:
         nothing.real, nothing.imag, nothing.whole = 0.0, 0.0, 0
@@ -505,7 +576,7 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
         multiply(out, form, a, a_form, b, b_form, alpha, beta if adds else &nothing)
     if into is not None:
         if out is not into:
-            copy_strided(pointer(into), into.strides, pointer(out), out.strides, rank, sizes, out.width)
+            return written(into, out)
         wrote(into)
         return into
     return out
@@ -565,7 +636,7 @@ cdef class ProductNode(Node):
         if not fits(g, self.addend_rank, self.sizes):
             if self.addend_rank == 1 and g.sizes[g.rank - 1] == self.sizes[0] and F32 <= g.code <= F64 and (
                     not grad_enabled() and g.storage.on is None):
-                found = shown_column_sums(g) if late.watched else column_sums(compact(g))
+                found = shown_column_sums(g) if late.attended else column_sums(compact(g))
             else:
                 found = sum_to(g, size_from(self.addend_rank, self.sizes))
         if self.beta.imag != 0:
@@ -643,7 +714,7 @@ cdef object shown_column_sums = FunctionOp(columns_summed, owns=False)
 
 cdef TensorBase contract(TensorBase a, int a_form, TensorBase b, int b_form, int rank, const int64_t* sizes, int form,
                          const Scale* alpha):
-    if late.watched:
+    if late.attended:
         return shown_product(a, a_form, b, b_form, tuple(size_from(rank, sizes)), form, (alpha.real, alpha.imag, alpha.whole))
     return contracted(a, a_form, b, b_form, rank, sizes, form, alpha)
 

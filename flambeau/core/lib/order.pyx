@@ -5,11 +5,11 @@ Elements become unsigned keys of the same order: integers are shifted by the low
 numbers turned over; -0 becomes 0, all NaN the largest key.  Descending order is that of the complements.  Rows are shared
 over the threads.
 """
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 from ..base.device import OutOfMemoryError
-from ..base.dtypes cimport BOOL, F32, F64, I8, I16, I32, I64, U8, dtype_of
+from ..base.dtypes cimport BOOL, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, dtype_of
 from ..base.memory cimport check_room, refusal
 from ..base.parallel cimport parallel_in_parts
 from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor_on, pointer
@@ -48,6 +48,8 @@ cdef inline void make_keys(Order* o, const char* row, Key* keys) noexcept nogil:
         for i in range(n):
             if o.code == I64:
                 wide = (<const uint64_t*>row)[i] ^ (<uint64_t>1 << 63)
+            elif o.code == U64:
+                wide = (<const uint64_t*>row)[i]
             else:
                 d = (<const double*>row)[i] + 0.0
                 wide = (<uint64_t*>&d)[0]
@@ -66,6 +68,12 @@ cdef inline void make_keys(Order* o, const char* row, Key* keys) noexcept nogil:
     elif o.code == I32:
         for i in range(n):
             keys[i] = ((<const uint32_t*>row)[i] ^ (<uint32_t>1 << 31)) ^ flip
+    elif o.code == U32:
+        for i in range(n):
+            keys[i] = (<const uint32_t*>row)[i] ^ flip
+    elif o.code == U16:
+        for i in range(n):
+            keys[i] = <uint32_t>(<const uint16_t*>row)[i] ^ flip
     elif o.code == I16:
         for i in range(n):
             keys[i] = <uint32_t>((<const int16_t*>row)[i] + 32768) ^ flip
@@ -177,7 +185,7 @@ def order(TensorBase input not None, bint descending=False, int64_t wanted=-1) -
     cdef Order o
     cdef int d
     cdef bint blank = x.storage.on is not None and x.storage.on.blank
-    if x.code not in (BOOL, U8, I8, I16, I32, I64, F32, F64):
+    if x.code not in (BOOL, U8, U16, U32, U64, I8, I16, I32, I64, F32, F64):
         raise TypeError(f"order(): no order of {dtype_of(x.code)}")
     if x.rank == 0:
         raise TypeError("order(): a tensor of at least one dimension expected")

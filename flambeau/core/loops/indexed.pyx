@@ -132,8 +132,8 @@ cdef class Launcher:
         """Whether all indices were in bounds; a device reports that later, when the host waits for it anyway.  `lanes`: the
         last parallel axis is the innermost in memory.
 
-        A kernel is asked for by: for each operand its dtype code, whether its last stride is 1 (bit 4) and its rank (from
-        bit 5); whether all places fit into 32 bits, and whatever is computed on the way to them: `most`, and the largest int
+        A kernel is asked for by: for each operand its dtype code, whether its last stride is 1 (bit 5) and its rank (from
+        bit 6); whether all places fit into 32 bits, and whatever is computed on the way to them: `most`, and the largest int
         among the arguments times the longest axis; the static arguments; the types of the others; how many axes are
         parallel and serial; whether lanes run along the last parallel axis.
         """
@@ -153,7 +153,7 @@ cdef class Launcher:
                 reach += (t.sizes[d] - 1 if t.sizes[d] else 0) * t.strides[d]
                 longest = max(longest, t.sizes[d])
             short = short and reach < 1 << 30 and t.count < 1 << 30
-            key.append(t.code | (t.rank > 0 and t.strides[t.rank - 1] == 1) << 4 | t.rank << 5)
+            key.append(t.code | (t.rank > 0 and t.strides[t.rank - 1] == 1) << 5 | t.rank << 6)
         t = <TensorBase>operands[0]
         vector = lanes and last >= 0 and <int64_t>axes[last] >= LEAST_LANES and t.width < 16
         signature = tuple(key)

@@ -12,6 +12,7 @@ from ..base.device cimport Device, Arguments, MAX_ARGUMENTS, device_for, is_fork
 from ..base.dtypes cimport dtype_of
 from ..base.memory import storage_from_address
 from ..base.provided import provided
+from ..base.recorder cimport mark, note_work, recording
 from ..base.sizes cimport mul_overflow
 from ..base.tensor cimport beyond, TensorBase, MAX_DIMS, alias, find_contiguous, new_strided_on, place_of, wrote
 from ..call.kernels cimport Plan, Launch, Family, Operand, away, one_device
@@ -79,6 +80,16 @@ cdef uint64_t handle_for(Family family, Device device, int dims, int folded, int
     return handle
 
 
+cdef int launch_seen(Device device, Family family, uint64_t handle, int64_t groups, Arguments* a) except -1:
+    """Launch a kernel, between two marks where a profiler measures it."""
+    cdef uint64_t first
+    if not (recording.on and recording.devices):
+        return device.launch(handle, groups, BLOCK, a)
+    first = mark(device)
+    device.launch(handle, groups, BLOCK, a)
+    return note_work(device, family.kernel.name, first, mark(device))
+
+
 # --- pointwise ------------------------------
 cdef int run_pointwise(Device device, Family family, Launch* launch) except -1:
     cdef Plan* plan = launch.plan
@@ -107,7 +118,7 @@ cdef int run_pointwise(Device device, Family family, Launch* launch) except -1:
             put(&a, plan.strides[launch.plan_index[k]][d], 8)
     put_scalars(&a, family, launch.scalars)
     groups = blocks(device, plan.count, 1)
-    return device.launch(handle, groups, BLOCK, &a)
+    return launch_seen(device, family, handle, groups, &a)
 
 
 away.pointwise = run_pointwise
@@ -189,7 +200,7 @@ cdef int run_rows(void* given) except -1:
         put(&a, strides[rows.outer + 2], 8)
     put_scalars(&a, family, rows.scalars)
     groups = blocks(device, count, width)
-    return device.launch(handle, groups, BLOCK, &a)
+    return launch_seen(device, family, handle, groups, &a)
 
 
 away.rows = run_rows
@@ -239,7 +250,7 @@ cdef int run_indexed(Family family, tuple operands, int outputs, tuple axes, int
         else:
             bits = <uint64_t><int64_t>x
         put(&a, bits, 8)
-    device.launch(handle_for(family, device, 0, 0, 0, False), blocks(device, count, 1), BLOCK, &a)
+    launch_seen(device, family, handle_for(family, device, 0, 0, 0, False), blocks(device, count, 1), &a)
     for k in range(outputs):
         wrote(<TensorBase>operands[k])
     return 0
@@ -268,6 +279,9 @@ cdef TensorBase moved(TensorBase source, Device device, bint wait=True):
     out = new_strided_on(device, source.rank, source.sizes, strides, source.code)
     if nbytes == 0:
         return out
+    cdef Device queue = dense.storage.on if device is None else device
+    cdef bint direct = dense.storage.on is None or device is None or device is dense.storage.on
+    cdef uint64_t first = mark(queue) if recording.on and recording.devices and direct else 0
     if dense.storage.on is None:
         device.copy_in(<uintptr_t>place_of(out), place_of(dense), nbytes,
                        wait or not isinstance(dense.storage.owner, Pinned))
@@ -277,7 +291,9 @@ cdef TensorBase moved(TensorBase source, Device device, bint wait=True):
     elif device is dense.storage.on:
         device.copy_within(<uintptr_t>place_of(out), <uintptr_t>place_of(dense), nbytes)
     else:  # from one device to another by way of the host
-        return moved(moved(dense, None), device)
+        out = moved(moved(dense, None), device)  # each of which tells the profiler
+    if first:
+        note_work(queue, f"Memcpy {'HtoD' if dense.storage.on is None else 'DtoH' if device is None else 'DtoD'}", first, mark(queue))
     return out
 
 

@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from cpython.object cimport PyObject
 cimport cython
-from ..base.dtypes cimport NO_CODE, dtype, as_dtype, dtype_of, CATEGORY, ITEMSIZE, size_from
+from ..base.dtypes cimport C32, C64, F16, F32, NO_CODE, dtype, as_dtype, dtype_of, is_stored, CATEGORY, ITEMSIZE, size_from
 from ..base.tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor_on, new_strided_on, place_of, parse_dims, wrap_dim, as_int, wrote, late
 from ..base.device cimport Device
 from ..tape.nodes cimport Node
@@ -22,6 +22,7 @@ from ..tape.history cimport attach
 from ..call.operation cimport Op, make_callable, prepare_op
 from ..call.kernels cimport Operand, Kernel, Table, kernel_t, look_up, insert, away, one_device, insert_family, AWAY, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, CONTIGUOUS, BROADCAST, STRIDED
 from ..call.operands cimport common_code
+from ..call.pointwise cimport copied, not_implemented, wider
 from ..call.layout cimport layout, broadcast, fits, fit_out
 from ..call.function import FunctionOp
 from ..call.signature cimport BOOL, DTYPE, MAX_BOUND, NOTHING, TENSOR, Signature
@@ -200,7 +201,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     cdef Rows rows
     cdef Kernel* kernel
     cdef TensorBase t, out
-    cdef int rank = 0, kept_rank = 0, k, d, i, n = op.inputs, m = op.outputs, common, lane
+    cdef int rank = 0, kept_rank = 0, k, d, i, n = op.inputs, m = op.outputs, common, lane, seen = wanted
     cdef int64_t step
     cdef bint taped = False
     cdef Device device = None
@@ -211,9 +212,12 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
         t = <TensorBase?>tensors[k]
         operands[k].tensor = <PyObject*>t
         codes[k] = t.code
+        seen |= t.code
         broadcast(op.name, sizes, &rank, t, ())
         if grad_enabled() and wants_grad(t):
             taped = True
+    if seen > NO_CODE:
+        return run_stored(op, tensors, dims, ndims, keepdim, wanted, params, given)
     if taped and wanted != NO_CODE and any([(<TensorBase>t).code != wanted for t in tensors]):
         # the conversion is an operation of its own on the tape, which brings gradients back to the input's dtype
         return run_rows(op, tuple([(<object>t).to(dtype_of(wanted)) for t in tensors]), dims, ndims, keepdim, NO_CODE, params,
@@ -360,6 +364,40 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     if m == 1:
         return results[0]
     return op.names(*results) if op.names is not None else tuple(results)
+
+
+cdef object run_stored(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim, int wanted, double* params, tuple given):
+    """The same with dtypes that no kernel sees: complex32 is computed in complex64 and rounded, float8 in what was asked for."""
+    cdef Operand operands[MAX_OPERANDS]
+    cdef list read = [], results = []
+    cdef TensorBase t
+    cdef int k, working
+    for k in range(op.inputs):
+        operands[k].tensor = <PyObject*><TensorBase>tensors[k]
+    working = common_code(operands, op.inputs, op.raw) if wanted == NO_CODE else wanted
+    cdef bint halved = working == C32
+    if is_stored(working):
+        if not (op.declaration.takes("complex64") if halved else wanted == NO_CODE and op.name in ("any", "all")):
+            raise not_implemented(op.name, working)
+        working = wider(working)
+    for k in range(op.inputs):
+        t = <TensorBase>tensors[k]
+        if is_stored(t.code):
+            if op.raw >> k & 1:
+                raise not_implemented(op.name, t.code)
+            t = copied(t, working, False)
+        read.append(t)
+    if given is not None:
+        for out in given:
+            if isinstance(out, TensorBase) and is_stored((<TensorBase>out).code):
+                raise not_implemented(op.name, (<TensorBase>out).code)
+    found = run_rows(op, tuple(read), dims, ndims, keepdim, NO_CODE if wanted == NO_CODE else working, params, given)
+    if not halved or given is not None:
+        return found
+    for value in (found,) if op.outputs == 1 else <tuple>found:
+        t = <TensorBase>value
+        results.append(copied(t, C32 if t.code == C64 else F16, False) if t.code == C64 or t.code == F32 else t)
+    return results[0] if op.outputs == 1 else tuple(results)
 
 
 cdef int check_out(RowOp op, TensorBase out, int code, bint taped) except -1:
@@ -621,7 +659,7 @@ cdef class RowOp(Op):
         """The operation on tensors that broadcast to one shape, along `dim` (None: all dimensions)."""
         if len(tensors) != self.inputs:
             raise TypeError(f"{self.name}.over(): {self.inputs} tensors expected, got {len(tensors)}")
-        if not late.watched:
+        if not late.attended:
             return self.along(tensors, dim, keepdim, dtype, params, out)
         if self.shown is None:
             self.shown = FunctionOp(self.along, self.name, owns=False)

@@ -16,7 +16,8 @@ from cpython.pycapsule cimport (
 )
 from ..base.memory cimport Storage
 from ..base.dtypes cimport (
-    BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CODES, ITEMSIZE, dtype_of, as_dtype,
+    BOOL, U8, U16, U32, U64, I8, I16, I32, I64, F16, BF16, F32, F64, C32, C64, C128, F8_E4M3FN, F8_E4M3FNUZ, F8_E5M2, F8_E5M2FNUZ,
+    F8_E8M0FNU, F4_E2M1FN_X2, CODES, NO_CODE, ITEMSIZE, dtype_of, as_dtype,
 )
 from ..base.tensor cimport TensorBase, MAX_DIMS, bare, set_rank, find_contiguous, pointer, as_int, uncountable
 from ..base.sizes cimport mul_overflow, product_of, scaled, span_of
@@ -35,7 +36,7 @@ cdef extern from "Python.h":
 cdef object numpy_module = None           # set when NumPy is first seen
 cdef object ndarray = None, generic = None
 cdef newfunc new_ndarray = NULL
-cdef PyObject* numpy_dtypes[CODES]        # owned; NULL for bfloat16, which NumPy lacks
+cdef PyObject* numpy_dtypes[CODES]        # owned; NULL for those that NumPy lacks
 cdef dict codes_by_dtype = {}
 
 
@@ -43,7 +44,7 @@ cdef int load_numpy() except -1:
     global numpy_module, ndarray, generic, new_ndarray
     import numpy
     cdef int code
-    for code in range(CODES):
+    for code in range(NO_CODE):
         if code != BF16:
             found = numpy.dtype(dtype_of(code).name)
             Py_INCREF(found)
@@ -78,8 +79,8 @@ cdef int numpy_code(object array) except -1:
                          "byte orders is currently not supported.")
     raise TypeError(f"from_numpy(): can't convert np.ndarray of type numpy.{dtype.type.__name__}. The only "
                     "supported types are: "
-                    "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, "
-                    "and bool.")
+                    "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, "
+                    "uint8, and bool.")
 
 
 cdef object as_array(TensorBase t):
@@ -88,8 +89,8 @@ cdef object as_array(TensorBase t):
     cdef int d
     if numpy_module is None:
         load_numpy()
-    if t.code == BF16:
-        raise TypeError("numpy(): Got unsupported ScalarType BFloat16")
+    if numpy_dtypes[t.code] == NULL:
+        raise TypeError(f"numpy(): Got unsupported ScalarType {'BFloat16' if t.code == BF16 else dtype_of(t.code).name}")
     shape = PyTuple_New(t.rank)
     for d in range(t.rank):
         value = PyLong_FromLongLong(t.sizes[d])
@@ -316,11 +317,16 @@ cdef struct DLManagedTensorVersioned:
     uint64_t flags
     DLTensor dl_tensor
 
+cdef enum: NO_KIND = 255
+
 cdef uint8_t DL_KINDS[CODES]
-DL_KINDS[BOOL], DL_KINDS[U8] = 6, 1
+DL_KINDS[BOOL], DL_KINDS[U8], DL_KINDS[U16], DL_KINDS[U32], DL_KINDS[U64] = 6, 1, 1, 1, 1
 DL_KINDS[I8], DL_KINDS[I16], DL_KINDS[I32], DL_KINDS[I64] = 0, 0, 0, 0
 DL_KINDS[F16], DL_KINDS[BF16], DL_KINDS[F32], DL_KINDS[F64] = 2, 4, 2, 2
-DL_KINDS[C64], DL_KINDS[C128] = 5, 5
+DL_KINDS[C32], DL_KINDS[C64], DL_KINDS[C128] = 5, 5, 5
+# float8 as dlpack.h 1.1 numbers it
+DL_KINDS[F8_E4M3FN], DL_KINDS[F8_E4M3FNUZ], DL_KINDS[F8_E5M2], DL_KINDS[F8_E5M2FNUZ], DL_KINDS[F8_E8M0FNU] = 10, 11, 12, 13, 14
+DL_KINDS[F4_E2M1FN_X2] = NO_KIND
 
 
 cdef int describe(TensorBase t, DLTensor* to, int64_t* room) except -1:
@@ -434,7 +440,7 @@ cdef int code_of_dl(DLDataType t) except -1:
     cdef int code
     if t.lanes == 1:
         for code in range(CODES):
-            if DL_KINDS[code] == t.code and 8 * ITEMSIZE[code] == t.bits:
+            if code != NO_CODE and DL_KINDS[code] == t.code and 8 * ITEMSIZE[code] == t.bits:
                 return code
     raise BufferError(f"from_dlpack(): unsupported dtype: DLPack kind {t.code} of {t.bits} bits, {t.lanes} "
                       "lanes")

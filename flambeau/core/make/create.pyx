@@ -7,7 +7,7 @@ from libc.math cimport ceil, trunc, pow as c_pow, fabs, isfinite
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from cpython.object cimport PyObject
 from ..base.dtypes cimport (
-    BOOL, I32, I64, F32, F64, C64, C128, CATEGORY, ITEMSIZE, dtype_of, default_code, size_from,
+    BOOL, I32, I64, F32, F64, C64, C128, CATEGORY, ITEMSIZE, dtype_of, default_code, is_stored, size_from,
 )
 from ..base.provided import provide
 from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, new_tensor_on, new_strided_on, as_int
@@ -296,7 +296,7 @@ cdef object make_arange(Op op, PyObject** args, Py_ssize_t nargs, PyObject* name
                 v[k].whole = <int64_t>v[k].real
     code = resolve(&o, code)
     check_requires(&o, code, "arange")
-    if code == BOOL or CATEGORY[code] == 3:
+    if code == BOOL or CATEGORY[code] == 3 or is_stored(code):
         raise NotImplementedError(f"arange(): not implemented for {dtype_of(code)}")
     if CATEGORY[code] == 1:                # integers count in integers: parts after the point are cut off first
         if v[2].category == 2 and fabs(v[2].real) < 1 and v[2].real != 0:
@@ -374,7 +374,7 @@ cdef TensorBase make_space(Factory op, PyObject** found, Options* o, Value* star
                                f"{dtype_of(o.code)}")
     code = resolve(o, code)
     check_requires(o, code, op.name)
-    if code == BOOL:
+    if code == BOOL or is_stored(code):
         raise NotImplementedError(f"{op.name}(): not implemented for {dtype_of(code)}")
     if CATEGORY[code] == 1:                # the ends are elements, too
         start.real, end.real = trunc(start.real), trunc(end.real)

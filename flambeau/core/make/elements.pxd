@@ -4,7 +4,7 @@ from ..base.tensor cimport TensorBase
 
 cdef struct Value:            # a Python number
     int category              # 0 bool, 1 int, 2 float, 3 complex
-    bint wide                 # an int beyond 64 bits: only `real` holds it
+    int wide                  # an int beyond 64 bits: 1; 2 where uint64 holds it, whose bits `whole` has
     int64_t whole
     double real
     double imag

@@ -8,8 +8,10 @@ from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t, uint64_t, uintptr_t, int8_t, int16_t, int32_t, uint8_t, uint16_t, uint32_t
 from cpython.object cimport PyObject
 from ..base.dtypes cimport (
-    BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, C64, C128, CATEGORY, ITEMSIZE, dtype_of, default_code,
+    BOOL, U8, U16, U32, U64, I8, I16, I32, I64, F16, BF16, F32, F64, C32, C64, C128, F8_E4M3FN, F8_E4M3FNUZ, F8_E5M2, F8_E5M2FNUZ,
+    F8_E8M0FNU, F4_E2M1FN_X2, CATEGORY, ITEMSIZE, dtype_of, default_code, is_stored, is_unsigned,
 )
+from ..base.float8 cimport from_float8, to_float8
 from ..base.tensor cimport TensorBase, MAX_DIMS, check_writable, pointer, place_of, wrote
 from ..tape.modes cimport grad_enabled, wants_grad
 from ..tape.inplace cimport check_in_place
@@ -35,7 +37,7 @@ cdef enum: PARALLEL_BYTES = 1 << 20       # from where threads pay off
 cdef int read_value(object x, Value* v) except -1:
     """A Python or NumPy number; 0 for anything else."""
     cdef int overflow = 0
-    v.imag, v.wide = 0, False
+    v.imag, v.wide = 0, 0
     if PyFloat_Check(x):
         v.category, v.real = 2, PyFloat_AS_DOUBLE(x)
     elif PyBool_Check(x):
@@ -44,7 +46,9 @@ cdef int read_value(object x, Value* v) except -1:
         v.category, v.whole = 1, PyLong_AsLongLongAndOverflow(x, &overflow)
         v.real = <double>v.whole
         if overflow:
-            v.wide = True
+            v.wide = 1
+            if overflow > 0 and x < (<object>1 << 64):
+                v.wide, v.whole = 2, <int64_t><uint64_t>x
             try:
                 v.real = float(x)
             except OverflowError:
@@ -142,7 +146,7 @@ cdef void load(const char* p, int code, Value* v) noexcept nogil:
     """The element at p."""
     cdef uint32_t wide
     cdef float f
-    v.category, v.imag, v.wide = CATEGORY[code], 0, False
+    v.category, v.imag, v.wide = CATEGORY[code], 0, 0
     if v.category < 2:
         if code == I64:
             v.whole = (<const int64_t*>p)[0]
@@ -152,6 +156,14 @@ cdef void load(const char* p, int code, Value* v) noexcept nogil:
             v.whole = (<const int16_t*>p)[0]
         elif code == I8:
             v.whole = (<const int8_t*>p)[0]
+        elif code == U16:
+            v.whole = (<const uint16_t*>p)[0]
+        elif code == U32:
+            v.whole = (<const uint32_t*>p)[0]
+        elif code == U64:
+            v.whole = (<const int64_t*>p)[0]
+            v.real, v.wide = <double>(<const uint64_t*>p)[0], 2 if v.whole < 0 else 0
+            return
         else:
             v.whole = (<const uint8_t*>p)[0]
             if code == BOOL:
@@ -169,6 +181,10 @@ cdef void load(const char* p, int code, Value* v) noexcept nogil:
         v.real = f
     elif code == C64:
         v.real, v.imag = (<const float*>p)[0], (<const float*>p)[1]
+    elif code == C32:
+        v.real, v.imag = from_half((<const uint16_t*>p)[0]), from_half((<const uint16_t*>p)[1])
+    elif is_stored(code):
+        v.real = from_float8(code, (<const uint8_t*>p)[0])
     else:
         v.real, v.imag = (<const double*>p)[0], (<const double*>p)[1]
 
@@ -177,12 +193,14 @@ cdef void store(char* p, int code, const Value* v) noexcept nogil:
     """Write a number as an element: fractions are cut off, integers wrap around."""
     cdef int64_t whole
     if CATEGORY[code] == 1:
-        whole = <int64_t>v.real if v.category >= 2 else v.whole
-        if code == I64:
+        whole = v.whole
+        if v.category >= 2:
+            whole = <int64_t><uint64_t>v.real if code == U64 and v.real >= 9223372036854775808.0 else <int64_t>v.real
+        if ITEMSIZE[code] == 8:
             (<int64_t*>p)[0] = whole
-        elif code == I32:
+        elif ITEMSIZE[code] == 4:
             (<int32_t*>p)[0] = <int32_t>whole
-        elif code == I16:
+        elif ITEMSIZE[code] == 2:
             (<int16_t*>p)[0] = <int16_t>whole
         else:
             (<uint8_t*>p)[0] = <uint8_t>whole
@@ -198,6 +216,10 @@ cdef void store(char* p, int code, const Value* v) noexcept nogil:
         (<uint16_t*>p)[0] = to_bfloat(<float>v.real)
     elif code == C64:
         (<float*>p)[0], (<float*>p)[1] = <float>v.real, <float>v.imag
+    elif code == C32:
+        (<uint16_t*>p)[0], (<uint16_t*>p)[1] = to_half(<float>v.real), to_half(<float>v.imag)
+    elif is_stored(code):
+        (<uint8_t*>p)[0] = to_float8(code, <float>v.real)
     else:
         (<double*>p)[0], (<double*>p)[1] = v.real, v.imag
 
@@ -210,7 +232,19 @@ cdef double largest(int code) noexcept nogil:
         return 3.3895313892515355e38
     if code == F32 or code == C64:
         return 3.4028234663852886e38
-    return 1.7976931348623157e308
+    if code == F8_E4M3FN:
+        return 448.0
+    if code == F8_E4M3FNUZ:
+        return 240.0
+    if code == F8_E5M2 or code == F8_E5M2FNUZ:
+        return 57344.0
+    if code == F8_E8M0FNU:
+        return 1.7014118346046923e38
+    return 1.7976931348623157e308          # complex32, too: what it cannot hold becomes infinite, as in PyTorch
+
+
+cdef bint has_infinity(int code) noexcept nogil:
+    return code < F8_E4M3FN or code == F8_E5M2
 
 
 cdef bint fits(const Value* v, int code) noexcept nogil:
@@ -222,21 +256,28 @@ cdef bint fits(const Value* v, int code) noexcept nogil:
         return True
     if CATEGORY[code] > 1:
         high = largest(code)
+        if isinf(v.real) and not has_infinity(code):
+            return False
         return (isinf(v.real) or not fabs(v.real) > high) and (isinf(v.imag) or not fabs(v.imag) > high)
-    if v.wide or isnan(v.real):
+    if isnan(v.real) or (v.wide and not (v.wide == 2 and code == U64)):
         return False
-    if v.category < 2 and code == I64:
+    if v.category < 2 and (code == I64 or code == U64):
         return True
     bits = 8 * ITEMSIZE[code]
+    if code == U64:
+        return 0 <= v.real < 18446744073709551616.0
     high = <double>((<uint64_t>1 << (bits - 1)) - 1)
     low = -high - 1
-    if code == U8:                         # the int -1 is 255, as in C
-        low, high = -255 if v.category < 2 else 0, 255
+    if is_unsigned(code):                  # the int -1 is 255, as in C
+        high = <double>((<uint64_t>1 << bits) - 1)
+        low = -high if v.category < 2 else 0
     return low <= v.real and (v.real <= high if code != I64 else v.real < high)
 
 
 cdef int check_fits(const Value* v, int code, str who) except -1:
     """RuntimeError for a number that the dtype cannot hold."""
+    if code == F4_E2M1FN_X2:
+        raise NotImplementedError(f"{who}(): \"{who}\" not implemented for '{dtype_of(code).name}'")
     if fits(v, code):
         return 0
     shown = complex(v.real, v.imag) if v.category == 3 else v.real if v.category == 2 or v.wide else v.whole

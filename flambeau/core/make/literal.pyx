@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
 from ..base.provided import provide
-from ..base.dtypes cimport BOOL, I64, F32, F64, C64, C128, CATEGORY, PROMOTED, dtype_of, default_code
+from ..base.dtypes cimport BOOL, I64, U64, F32, F64, C64, C128, F4_E2M1FN_X2, CATEGORY, dtype_of, default_code, promoted
 from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer
 from .elements cimport Value, read_value, load, store, check_fits
 from .bridge cimport ARRAY, NOT_NUMPY, numpy_kind, numpy_code, share_array
@@ -125,7 +125,7 @@ cdef int scan(str who, object data, int depth, int code) except -2:
         return scan(who, list(data), depth, code)
     else:
         raise RuntimeError(f"{who}(): Could not infer dtype of {type(data).__name__}")
-    return found if code < 0 else PROMOTED[code][found]
+    return found if code < 0 else promoted(code, found)
 
 
 cdef int put(str who, object data, int depth, Shape* shape, const int64_t* steps, char* p,
@@ -192,9 +192,13 @@ cdef int put_one(str who, object x, char* p, int code) except -1:
     elif v.category == 3 and CATEGORY[code] < 3 and code != BOOL:
         raise TypeError(f"{who}(): must be real number, not complex: the dtype is {dtype_of(code)}")
     elif CATEGORY[code] == 1:
-        if v.wide:
+        if v.wide and not (v.wide == 2 and code == U64):
             raise ValueError(f"{who}(): Overflow when unpacking long long: {x} does not fit {dtype_of(code)}")
+        if code == U64 and v.category < 2 and v.whole < 0 and not v.wide:
+            raise OverflowError(f"{who}(): can't convert negative int to unsigned: {x}")
         check_fits(&v, code, who)
+    elif code == F4_E2M1FN_X2:
+        raise NotImplementedError(f"{who}(): \"{who}\" not implemented for '{dtype_of(code).name}'")
     store(p, code, &v)
     return 0
 

@@ -11,7 +11,9 @@ from libc.string cimport memcpy
 from libc.stdint cimport int64_t, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cpython.object cimport PyObject
 from ..base import display
-from ..base.dtypes cimport BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY, ITEMSIZE, dtype_of
+from ..base.dtypes cimport (
+    BOOL, U8, U16, U32, U64, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY, ITEMSIZE, dtype_of, is_stored,
+)
 from ..base.device cimport Device, device_for, find_device
 from ..base.memory cimport scratch
 from ..base.dtypes import cpu_device, device
@@ -330,7 +332,9 @@ cdef int64_t highest(int code) noexcept:
         return (1 << 24) + 1
     if code == F64:
         return (<int64_t>1 << 53) + 1
-    return 256 if code == U8 else 128 if code == I8 else 32768 if code == I16 else <int64_t>1 << 31
+    if code == U32 or code == U64:
+        return <int64_t>1 << 32
+    return 256 if code == U8 else 65536 if code == U16 else 128 if code == I8 else 32768 if code == I16 else <int64_t>1 << 31
 
 
 cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
@@ -350,10 +354,10 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
     check_requires(&o, code, "randperm")
     if n < 0:
         raise RuntimeError(f"randperm(): Trying to create tensor with negative dimension {n}: [{n}]")
-    if code == BOOL or CATEGORY[code] == 3:
+    if code == BOOL or CATEGORY[code] == 3 or is_stored(code):
         raise NotImplementedError(f"randperm(): not implemented for {dtype_of(code)}")
     device = where(&o, None)
-    if n > highest(code) and code != I64 or (n >= <int64_t>1 << 32 and not (device is not None and device.blank)):
+    if n > highest(code) and code != I64 and code != U64 or (n >= <int64_t>1 << 32 and not (device is not None and device.blank)):
         raise RuntimeError("randperm(): n cannot be greater than "
                            f"{highest(code) if code != I64 else (1 << 32) - 1} for "
                            f"{dtype_of(code)}, got {n}")

@@ -368,11 +368,11 @@ def set_operations(read, write) -> None:
 
 
 cdef object get_by_key(TensorBase t, object key):
-    return seen_read(t, key) if late.watched else getitem(t, key)
+    return seen_read(t, key) if late.attended else getitem(t, key)
 
 
 cdef int set_by_key(TensorBase t, object key, object value) except -1:
-    if late.watched:
+    if late.attended:
         seen_write(t, key, value)
         return 0
     return setitem(t, key, value)

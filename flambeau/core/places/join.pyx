@@ -7,7 +7,7 @@ ones, and tensors with other strides, take the copy that `views` has, which shar
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from cpython.object cimport PyObject
-from ..base.dtypes cimport CATEGORY, PROMOTED, dtype_of, size_from
+from ..base.dtypes cimport CATEGORY, dtype_of, promoted, size_from
 from ..base.tensor cimport TensorBase, MAX_DIMS, alias, as_int, new_tensor_on, new_strided_on, pointer, wrap_dim
 from ..tape.modes cimport grad_enabled, wants_grad
 from ..tape.nodes cimport Node
@@ -124,7 +124,7 @@ cdef TensorBase joined(object tensors, object dim, bint new, str who):
         t = <TensorBase>items[k]
         if code >= 0 and t.code != code:
             mixed = True
-        code = t.code if code < 0 else PROMOTED[code][t.code]
+        code = t.code if code < 0 else promoted(code, t.code)
         if t.rank == 0 and not new:
             raise RuntimeError(f"{who}(): zero-dimensional tensor (at position {k}) cannot be concatenated")
         if (first is None or skipped(first)) and (new or not skipped(t) or first is None):

@@ -6,7 +6,7 @@ bits.  The functions stand here for the compiler, which makes loops of their own
 """
 from libc.string cimport memcpy
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from ..base.dtypes cimport I8, I16, I32, I64, F32, F64, C64, C128
+from ..base.dtypes cimport U16, U32, U64, I8, I16, I32, I64, F32, F64, C64, C128
 
 cdef enum:
     SET = -1                          # how a line is written: over what is there, or combined with it
@@ -25,6 +25,9 @@ ctypedef fused Unit:
 
 ctypedef fused Number:
     uint8_t
+    uint16_t
+    uint32_t
+    uint64_t
     int8_t
     int16_t
     int32_t
@@ -128,6 +131,12 @@ cdef inline void write_line(int code, int width, int how, char* to, int64_t far,
         combine(<int16_t*>to, far, <const int16_t*>source, near, index, along, step, n, how, 1)
     elif code == I8:
         combine(<int8_t*>to, far, <const int8_t*>source, near, index, along, step, n, how, 1)
+    elif code == U16:
+        combine(<uint16_t*>to, far, <const uint16_t*>source, near, index, along, step, n, how, 1)
+    elif code == U32:
+        combine(<uint32_t*>to, far, <const uint32_t*>source, near, index, along, step, n, how, 1)
+    elif code == U64:
+        combine(<uint64_t*>to, far, <const uint64_t*>source, near, index, along, step, n, how, 1)
     elif code == C64:
         combine(<float*>to, far, <const float*>source, near, index, along, step, n, how, 2)
     elif code == C128:

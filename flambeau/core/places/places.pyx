@@ -7,11 +7,11 @@ shared over the threads; writing goes in the order of the elements, so that equa
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from libc.stdint cimport INT64_MAX, int64_t
-from ..base.dtypes cimport BOOL, I64, F16, BF16, F32, CATEGORY, dtype_of, size_from
+from ..base.dtypes cimport BOOL, I64, F16, BF16, F32, CATEGORY, dtype_of, is_stored, size_from
 from ..base.tensor cimport MAX_DIMS, TensorBase, check_apart, check_writable, new_tensor, pointer, wrote
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
-from ..call.pointwise cimport sum_to
+from ..call.pointwise cimport sum_to, wider
 from ..base.memory cimport scratch
 from ..base.parallel cimport parallel_for
 from ..base.provided import provided
@@ -290,11 +290,11 @@ cdef TensorBase spread(TensorBase grad, list indices, object shape):
     """Zeros of that shape with the gradient's elements added at the index positions."""
     cdef TensorBase out
     cdef bint before = grad_enabled()
-    cdef bint half = grad.code == F16 or grad.code == BF16
+    cdef bint half = grad.code == F16 or grad.code == BF16 or is_stored(grad.code)
     set_grad(False)
     try:
-        out = <TensorBase>(<object>grad).new_zeros(shape, dtype=dtype_of(F32 if half else grad.code))
-        put_into(out, indices, <TensorBase>to_dtype(grad, dtype_of(F32)) if half else grad, True, "index")
+        out = <TensorBase>(<object>grad).new_zeros(shape, dtype=dtype_of(wider(grad.code) if half else grad.code))
+        put_into(out, indices, <TensorBase>to_dtype(grad, dtype_of(out.code)) if half else grad, True, "index")
         if half:
             out = <TensorBase>to_dtype(out, dtype_of(grad.code))
     finally:
@@ -326,7 +326,7 @@ cdef int put_checked(TensorBase v, list indices, TensorBase values, bint accumul
     check_writable(v, who)
     if who != "index_put_" and who != "index_fill_":  # those two write, as in PyTorch, each place as often as it is named
         check_apart(v, who)
-    if accumulate and (v.code == BOOL or v.code == F16 or v.code == BF16):
+    if accumulate and (v.code == BOOL or v.code == F16 or v.code == BF16 or is_stored(v.code)):
         accumulate_wide(v, indices, values, who, error, negative)
     elif v.storage.on is not None:
         provided["device.index_put"](v, indices, clone(values) if values.storage is v.storage else values, accumulate, negative)
@@ -384,7 +384,7 @@ cdef bint broadcasts(Places* p, TensorBase values, int skip) noexcept:
 
 cdef int accumulate_wide(TensorBase v, list indices, TensorBase values, str who, object error, bint negative) except -1:
     """Sums of halves are made in float32 and rounded once; bools add up as numbers do, and stay true."""
-    cdef object wide = dtype_of(I64 if v.code == BOOL else F32)
+    cdef object wide = dtype_of(I64 if v.code == BOOL else wider(v.code))
     cdef bint before = grad_enabled()
     cdef TensorBase sums
     set_grad(False)

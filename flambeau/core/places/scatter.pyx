@@ -7,7 +7,7 @@
 Both walk over the index tensor with one loop; writing is serial and in order, so equal indices always give the same bits.
 """
 from libc.stdint cimport int64_t, uint64_t
-from ..base.dtypes cimport BOOL, I32, I64, F16, BF16, F32, CATEGORY, dtype_of
+from ..base.dtypes cimport BOOL, I32, I64, F16, BF16, CATEGORY, dtype_of, is_stored
 from ..base.tensor cimport (
     MAX_DIMS, OP_ADD, OP_LT, OP_MUL, TensorBase, as_int, check_apart, check_writable, late, new_tensor, new_tensor_on,
     operator_for, pointer, wrap_dim, wrote,
@@ -17,6 +17,7 @@ from ..tape.inplace cimport check_in_place
 from ..base.parallel cimport parallel_for
 from ..base.provided import provided
 from ..views.strided cimport expanded, reshaped, taped
+from ..call.pointwise cimport not_implemented, wider
 from ..call.copies import clone, copy_, to_dtype
 from .lines cimport SET, ADD, MULTIPLY, LEAST, GREATEST, read_line, write_line
 from ..make.elements import fill_
@@ -249,9 +250,9 @@ cdef int write_at(TensorBase input, TensorBase src, TensorBase index, int d, int
     check_apart(input, who)
     if index.count == 0:
         return 0
-    if how != SET and (input.code == F16 or input.code == BF16 or input.code == BOOL):
+    if how != SET and (input.code == F16 or input.code == BF16 or input.code == BOOL or is_stored(input.code)):
         # halves are combined in float32 and rounded once; bools as numbers, and stay true
-        better = dtype_of(I64 if input.code == BOOL else F32)
+        better = dtype_of(I64 if input.code == BOOL else wider(input.code))
         set_grad(False)
         try:
             wide = <TensorBase>to_dtype(input, better)
@@ -382,6 +383,8 @@ def scatter_reduce_(TensorBase input not None, dim, TensorBase index not None, T
     cdef object old = None, result
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"scatter_reduce_(): reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    if is_stored(input.code):
+        raise not_implemented("scatter_reduce_", input.code)
     d = check_index(input, dim, index, src, "scatter_reduce_")
     if src.storage is input.storage:  # the elements, and the history, from before the writes
         src = <TensorBase>clone(src)

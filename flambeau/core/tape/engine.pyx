@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The engine: a backward pass walks nodes with a queue ordered by age."""
 from libc.stdlib cimport free, realloc
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
+from ..base.recorder cimport EVALUATION, NODE, begin, end, number, recording
 from ..base.tensor cimport TensorBase, late, new_tensor_on, OP_ADD, operator_for
-from .modes cimport FORWARD, REVERSE, grad_enabled, set_grad, wants_grad
+from .modes cimport FORWARD, REVERSE, casting, grad_enabled, set_casting, set_grad, wants_grad
 from .nodes cimport Node
 from .hooks cimport after_node, before_node
 from .anomaly cimport watched, watching
@@ -25,6 +26,43 @@ cdef extern from *:
 
 
 cdef object engine_lock = threading.RLock()
+
+
+cdef list evaluated(Node node, list grads):
+    """What a node's derivative and its hooks make of the gradients of its results."""
+    cdef list results = watched(node, grads) if watching else node.run(grads)
+    if node.post_hooks is not None:
+        results = after_node(node, results, grads)
+    return results
+
+
+cdef list recorded(Node node, list grads):
+    """The same, with entries for the profiler: the evaluation, and the derivative in it."""
+    cdef object name = node.name()
+    cdef int64_t whole = begin(name, EVALUATION), inner
+    cdef list results
+    number(whole, node.sequence)
+    try:
+        inner = begin(name, NODE)
+        number(inner, node.sequence)
+        try:
+            results = watched(node, grads) if watching else node.run(grads)
+        finally:
+            end(inner)
+        return results if node.post_hooks is None else after_node(node, results, grads)
+    finally:
+        end(whole)
+
+
+cdef int accumulated(TensorBase leaf, TensorBase grad, bint create_graph) except -1:
+    """leaf.grad += grad, with entries for the profiler."""
+    cdef int64_t whole = begin("torch::autograd::AccumulateGrad", EVALUATION)
+    cdef int64_t inner = begin("torch::autograd::AccumulateGrad", NODE)
+    try:
+        return accumulate(leaf, grad, create_graph)
+    finally:
+        end(inner)
+        end(whole)
 
 
 cdef struct Heap:
@@ -175,16 +213,19 @@ cdef class Task:
     cdef int deliver_leaf(self, TensorBase leaf, object grad) except -1:
         if leaf.hooks is None and not self.selective:
             if grad is not None:
-                # one reference is the caller's list, one its local, one the argument here
-                accumulate(leaf, <TensorBase>grad, self.create_graph)
+                # the reference that `execute` holds is the only one, unless somebody else has the gradient, too
+                if recording.on:
+                    accumulated(leaf, <TensorBase>grad, self.create_graph)
+                else:
+                    accumulate(leaf, <TensorBase>grad, self.create_graph)
             return 0
         entry = self.leaves[leaf]
         if grad is not None:
             entry[1] = grad if entry[1] is None else late.binary(operator_for(OP_ADD), entry[1], grad)
         entry[0] -= 1
         if entry[0] == 0 and entry[1] is not None:
-            grad, entry[1] = entry[1], None
-            self.finish_leaf(leaf, grad)
+            whole, entry[1] = entry[1], None   # an argument that is assigned to would be held once more
+            self.finish_leaf(leaf, whole)
         return 0
 
     cdef int finish_leaf(self, TensorBase leaf, object grad) except -1:
@@ -221,9 +262,7 @@ cdef class Task:
         if grads is None or (self.selective and not node.needed):
             results = None
         else:
-            results = watched(node, grads) if watching else node.run(grads)
-            if node.post_hooks is not None:
-                results = after_node(node, results, grads)
+            results = recorded(node, grads) if recording.on else evaluated(node, grads)
             grads = None
             if len(results) < node.edges:
                 raise RuntimeError(f"{node.name()} returned {len(results)} gradients for its {node.edges} inputs")
@@ -288,6 +327,7 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     cdef Heap ready
     cdef Node node
     cdef bint before = grad_enabled()
+    cdef unsigned int cast = casting()
     ready.items, ready.count, ready.room = NULL, 0, 0
     passes += 1
     task.number = passes
@@ -310,6 +350,7 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
     outer, current, flambeau_pass = current, task, task.number
     try:
         set_grad((REVERSE if create_graph else 0) | (before & FORWARD))
+        set_casting(0)  # gradients have the types of what they are gradients of
         starts = [target_of(r) for r in roots]
         task.explore([target for target, _ in starts])
         for target, _ in starts:
@@ -333,6 +374,7 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
         current, flambeau_pass = outer, outer_pass
         task.clean()
         set_grad(before)
+        set_casting(cast)
         free(ready.items)
         engine_lock.release()
     return task.found

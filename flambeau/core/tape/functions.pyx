@@ -4,7 +4,7 @@ from libc.stdlib cimport calloc, free
 from ..base.dtypes cimport dtype_of, CATEGORY, size_from
 from ..base.provided import provided
 from ..base.tensor cimport IN_FUNCTION, TensorBase, alias
-from .modes cimport FORWARD, grad_enabled, wants_grad
+from .modes cimport FORWARD, autocast_on, casting, grad_enabled, set_casting, wants_grad
 from .nodes cimport Node
 from .gradients cimport summed
 from .history cimport attach, own
@@ -72,9 +72,12 @@ cdef class FunctionNode(Node):
                 if grads[k] is None and self.shapes[k] is not None:
                     grads[k] = provided["zeros"](self.shapes[k][0], dtype=self.shapes[k][1], device=self.shapes[k][2])
         self.context._node = self
+        cdef unsigned int cast = casting()
+        set_casting(autocast_on())  # a program's own code runs as it does around the pass
         try:
             found = self.function.backward(self.context, *grads)
         finally:
+            set_casting(cast)
             self.context._node = None  # node -> context -> node would be a cycle
         found = list(found) if isinstance(found, (tuple, list)) else [found]
         arguments = self.context.needs_input_grad

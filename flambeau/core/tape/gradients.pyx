@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Gradients that arrive: in the shape that is due, and added to a leaf's `.grad`."""
+from cpython.object cimport PyObject
 from ..base.dtypes cimport dtype_of
 from ..base.tensor cimport TensorBase, late, same_shape, OP_ADD, OP_IADD, operator_for
 
 cdef extern from "Python.h":
-    Py_ssize_t Py_REFCNT(object o)
+    Py_ssize_t Py_REFCNT(PyObject* o)   # of an attribute given as `object`, one more than its owner has
 
 
 cdef TensorBase fitted(TensorBase grad, object sizes, str who):
@@ -31,7 +32,7 @@ cdef int accumulate(TensorBase leaf, TensorBase grad, bint create_graph) except 
     if leaf.grad_ is None:
         if create_graph:
             leaf.grad_ = grad
-        elif Py_REFCNT(grad) <= 3 and Py_REFCNT(grad.storage) == 1 and grad.contiguous and grad.code == leaf.code \
+        elif Py_REFCNT(<PyObject*>grad) == 1 and Py_REFCNT(<PyObject*>grad.storage) == 1 and grad.contiguous and grad.code == leaf.code \
                 and grad.fn is None and not grad.requires:
             leaf.grad_ = grad
         else:

@@ -1,4 +1,4 @@
-"""What is recorded in this thread: for backward, and in forward mode."""
+"""What is recorded in this thread: for backward, and in forward mode; and where autocast is on."""
 from ..base.tensor cimport TensorBase
 
 cdef enum:                    # what grad_enabled() tells
@@ -7,6 +7,11 @@ cdef enum:                    # what grad_enabled() tells
 
 cdef bint grad_enabled() noexcept nogil
 cdef void set_grad(bint enabled) noexcept nogil
+
+cdef unsigned int autocast_on() noexcept nogil           # types of devices, as bits: where the program has switched autocast on
+cdef unsigned int casting() noexcept nogil               # those whose operands are cast now: none inside an operation or a pass
+cdef void set_autocast_on(unsigned int types) noexcept nogil
+cdef void set_casting(unsigned int types) noexcept nogil
 
 cdef inline bint wants_grad(TensorBase t) except -1:
     """Whether an operation on t is recorded (in grad mode)."""

@@ -1,12 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""What is recorded in this thread: for backward, and in forward mode."""
+"""What is recorded in this thread: for backward, and in forward mode; and where autocast is on."""
 from ..base.tensor cimport TensorBase
 
 cdef extern from *:
     """
     static __thread int flambeau_modes = 1;
+    static __thread unsigned int flambeau_autocast = 0;
+    static __thread unsigned int flambeau_casting = 0;
     """
     int flambeau_modes
+    unsigned int flambeau_autocast
+    unsigned int flambeau_casting
 
 
 cdef bint grad_enabled() noexcept nogil:
@@ -16,6 +20,24 @@ cdef bint grad_enabled() noexcept nogil:
 cdef void set_grad(bint enabled) noexcept nogil:
     global flambeau_modes
     flambeau_modes = enabled
+
+
+cdef unsigned int autocast_on() noexcept nogil:
+    return flambeau_autocast
+
+
+cdef unsigned int casting() noexcept nogil:
+    return flambeau_casting
+
+
+cdef void set_autocast_on(unsigned int types) noexcept nogil:
+    global flambeau_autocast
+    flambeau_autocast = types
+
+
+cdef void set_casting(unsigned int types) noexcept nogil:
+    global flambeau_casting
+    flambeau_casting = types
 
 
 def is_grad_enabled() -> bool:

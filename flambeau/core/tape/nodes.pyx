@@ -8,6 +8,7 @@ from libc.stdlib cimport free, calloc, realloc
 from libc.stdint cimport uint64_t
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_DECREF
+from ..base.recorder cimport recording
 from ..base.tensor cimport TensorBase
 import os
 cimport cython
@@ -59,6 +60,7 @@ os.register_at_fork(after_in_child=forget_draining)
 
 # --- nodes ------------------------------
 cdef uint64_t ages = 0
+recording.ages = &ages
 cdef object place_recorder = None     # anomaly mode: called with each node that is made
 
 

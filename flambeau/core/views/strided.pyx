@@ -8,7 +8,7 @@ the adjoints of each other, which makes derivatives of any order come out of the
 from libc.stdlib cimport malloc, free
 from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t
-from ..base.dtypes cimport F16, BF16, F32, CATEGORY, dtype_of, size_from
+from ..base.dtypes cimport F16, BF16, CATEGORY, dtype_of, is_stored, size_from
 from ..base.tensor cimport (
     MAX_DIMS, ON_TAPE, OP_ADD, OP_DIV, OP_EQ, UNRECORDED, TensorBase, alias, late, new_tensor_on, operator_for, pointer,
 )
@@ -19,7 +19,7 @@ from ..tape.history cimport attach
 from ..tape.inplace cimport check_refresh, part_of
 from ..call.function import FunctionOp
 from ..call.kernels cimport away
-from ..call.pointwise cimport sum_to
+from ..call.pointwise cimport sum_to, wider
 from .geometry cimport Shape, compact_strides, copy_strided, cut_t, load, load_compact, overlaps, reach_of
 cimport cython
 
@@ -175,9 +175,9 @@ cdef TensorBase put_in_place(TensorBase g, int rank, const int64_t* sizes, const
     memcpy(s.sizes, g.sizes, g.rank * sizeof(int64_t))
     memcpy(s.strides, strides, g.rank * sizeof(int64_t))
     cdef bint adds = overlaps(&s)
-    if adds and (g.code == F16 or g.code == BF16):  # sums of halves are made in float32
+    if adds and (g.code == F16 or g.code == BF16 or is_stored(g.code)):  # sums of halves are made in float32
         kept = dtype_of(g.code)
-        return <TensorBase>put_in_place(<TensorBase>(<object>g).to(dtype_of(F32)), rank, sizes, strides, offset).to(kept)
+        return <TensorBase>put_in_place(<TensorBase>(<object>g).to(dtype_of(wider(g.code))), rank, sizes, strides, offset).to(kept)
     out = new_tensor_on(g.storage.on, rank, sizes, g.code)
     clear(out)
     if g.count:

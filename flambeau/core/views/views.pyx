@@ -4,7 +4,7 @@ from libc.string cimport memcpy
 from libc.stdint cimport INT64_MAX, int64_t
 from cpython.object cimport PyObject
 from ..base.memory cimport Storage, new_storage_on
-from ..base.dtypes cimport F32, F64, C64, C128, CATEGORY, as_dtype, dtype as DType, dtype_of, size_from
+from ..base.dtypes cimport F16, F32, F64, C32, C64, C128, CATEGORY, as_dtype, dtype as DType, dtype_of, size_from
 from ..base.tensor cimport (
     MAX_DIMS, ON_TAPE, TensorBase, alias, as_int, as_size, beyond, find_contiguous, uncountable, new_tensor_on, parse_sizes, wrap_dim, wrote,
 )
@@ -340,7 +340,7 @@ def view_as_real(TensorBase input not None):
     s.sizes[s.rank], s.strides[s.rank] = 2, 1
     s.rank += 1
     s.offset *= 2
-    out = read_as(input, &s, F32 if input.code == C64 else F64)
+    out = read_as(input, &s, F32 if input.code == C64 else F64 if input.code == C128 else F16)
     if taped(input):
         record("ViewAsRealBackward0", _as_complex, (input,), out)
     return out
@@ -352,7 +352,7 @@ def view_as_complex(TensorBase input not None):
     cdef TensorBase out
     cdef int d, last = input.rank - 1
     cdef bint even
-    if input.code != F32 and input.code != F64:
+    if input.code != F16 and input.code != F32 and input.code != F64:
         raise RuntimeError(f"view_as_complex is only supported for floating point tensors, got {dtype_of(input.code)}")
     if last < 0 or input.sizes[last] != 2:
         raise RuntimeError(f"view_as_complex(): Tensor must have a last dimension of size 2, got shape {list(input.shape)}")
@@ -365,7 +365,7 @@ def view_as_complex(TensorBase input not None):
         raise RuntimeError(f"view_as_complex(): Tensor must have a last dimension with stride 1, and all other strides and the storage "
                            f"offset must be divisible by 2, got strides {list(input.stride())} and offset {input.offset}")
     s.rank, s.offset = last, s.offset // 2
-    out = read_as(input, &s, C64 if input.code == F32 else C128)
+    out = read_as(input, &s, C64 if input.code == F32 else C128 if input.code == F64 else C32)
     if taped(input):
         record("ViewAsComplexBackward0", view_as_real, (input,), out)
     return out

@@ -170,7 +170,8 @@ class MultiheadAttention(Module):
         scores = (q * (1 / math.sqrt(self.head_dim))) @ k.transpose(2, 3)
         if mask is not None:
             added = k.size(2) - mask.size(-1)  # what was added above is never masked
-            scores = scores + (F.pad(mask, (0, added)) if added else mask)
+            mask = F.pad(mask, (0, added)) if added else mask
+            scores = scores + (mask.to(scores.dtype) if scores.dtype.itemsize == 2 else mask)
         weights = F.dropout(F.softmax(scores, -1), self.dropout, self.training)
         output = self.out_proj((weights @ v).transpose(1, 2).reshape(n, length, self.embed_dim))
 

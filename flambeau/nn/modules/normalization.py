@@ -7,6 +7,7 @@ from typing import Any
 
 from ..._tensor import Tensor
 from ...core.base.dtypes import by_name
+from ...core.base.provided import provide
 from ...core.make.create import empty, ones, zeros
 from ...core.make.literal import tensor
 from .. import functional as F
@@ -149,6 +150,17 @@ class _BatchNorm(_NormBase):
             mean = var = None
         use_batch = training or (mean is None and var is None)
         return F.batch_norm(input, mean, var, self.weight, self.bias, use_batch, factor, self.eps)
+
+
+def _forget_running(module: Any) -> None:
+    """Let a batch normalisation use the batch's moments and keep none; other modules are left as they are."""
+    if isinstance(module, _BatchNorm):
+        if module.running_mean is not None:
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+        module.track_running_stats = False
+
+
+provide("without running statistics", _forget_running)
 
 
 class BatchNorm1d(_BatchNorm):

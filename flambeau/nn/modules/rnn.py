@@ -1,96 +1,29 @@
-"""Recurrent layers and their cells, written over the library's own operations.
-
-A step is a function of the input's share of the gates, already multiplied by its weights for all steps at once, and of the
-state, a tuple of tensors whose first is the output. How the steps lie is a layout's concern: those of one padded batch one
-behind the other, or the steps of sequences of several lengths in packed order.
-"""
+"""Recurrent layers and their cells: their parameters and checks; `operations.neural.sequences` computes them."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..._tensor import Tensor
-from ...core.lib.products import addmm
+from ...core.call.casting import is_anywhere_on
 from ...core.make.create import empty, zeros
-from ...core.places.join import cat, stack
-from ...operations.neural.activations import relu
-from ...operations.neural.recurrent import gru_step, lstm_layer, lstm_step
-from .. import functional as F
+from ...operations.neural.sequences import EVEN, MODES, Layout, State, Weights, run_layers, step_once
 from .. import init
 from ..parameter import Parameter
 from .module import Module
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
-_State = tuple[Tensor, ...]
-
-
-def _tanh_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
-    return (F.tanh(addmm(x, state[0], weight.t())),)
-
-
-def _relu_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
-    return (relu(addmm(x, state[0], weight.t())),)
-
-
-def _lstm_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
-    hidden, cell = state
-    return lstm_step(addmm(x, hidden, weight.t()), cell)
-
-
-def _gru_step(x: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
-    (hidden,) = state
-    return (gru_step(x, F.linear(hidden, weight, bias), hidden),)
-
-
-def _biases(
-    mode: str, of_input: Tensor | None, of_state: Tensor | None
-) -> tuple[Tensor | None, Tensor | None]:
-    """What is added to the input's share of the gates and what to the state's: all to the first, but for the
-    GRU, whose reset gate scales the state's share.
-    """
-    if of_input is None or of_state is None or mode == "GRU":
-        return of_input, of_state
-    return of_input + of_state, None
-
-
-# How many times `hidden_size` the gates of each kind are, and its step.
-_MODES: dict[str, tuple[int, Callable[..., _State]]] = {
-    "RNN_TANH": (1, _tanh_step),
-    "RNN_RELU": (1, _relu_step),
-    "LSTM": (4, _lstm_step),
-    "GRU": (3, _gru_step),
+# Where a layer's parameters stand among its `Weights`.
+_FIELDS = {
+    "weight_ih": "of_input",
+    "weight_hh": "of_state",
+    "bias_ih": "input_bias",
+    "bias_hh": "state_bias",
+    "weight_hr": "projection",
 }
-
-
-class _Even:
-    """Sequences of one length, (steps, batch, size).  `Layout` of nn.utils.rnn is the same for those in packed order."""
-
-    sizes = None
-
-    def steps(self, x: Tensor, backwards: bool) -> Iterable[Tensor]:
-        """The steps of `x`, the last one first if `backwards`."""
-        steps = x.unbind(0)
-        return reversed(steps) if backwards else steps
-
-    def results(self, states: list[_State], backwards: bool) -> tuple[Tensor, _State]:
-        """The outputs, in the order of time, and the final state, from the states in the order of computation."""
-        outputs = [state[0] for state in states]
-        return stack(outputs[::-1] if backwards else outputs), states[-1]
-
-    def turned(self, x: Tensor) -> Tensor:
-        """`x` with every sequence from its end to its beginning."""
-        return x.flip(0)
-
-    def last(self, x: Tensor) -> Tensor:
-        """The last step of each sequence."""
-        return x[x.size(0) - 1]
-
-
-_EVEN = _Even()
 
 
 def _reset_uniform(module: Any) -> None:
@@ -145,7 +78,7 @@ class RNNBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if mode not in _MODES:
+        if mode not in MODES:
             raise ValueError("Unrecognized RNN mode: " + mode)
         _check_options(input_size, hidden_size, num_layers, bias, batch_first, dropout, proj_size)
         if dropout > 0 and num_layers == 1:
@@ -164,7 +97,7 @@ class RNNBase(Module):
         self.bidirectional = bidirectional
         self.proj_size = proj_size
 
-        gates = _MODES[mode][0] * hidden_size
+        gates = MODES[mode].gates * hidden_size
         output_size = proj_size or hidden_size
         directions = ("", "_reverse") if bidirectional else ("",)
         self._all_weights: list[list[str]] = []  # the names for each layer and direction
@@ -223,7 +156,7 @@ class RNNBase(Module):
 
     # The state of an LSTM is a pair of tensors; that of the others, one.
 
-    def _run(self, input: Any, state: _State | None) -> tuple[Any, _State]:
+    def _run(self, input: Any, state: State | None) -> tuple[Any, State]:
         """The outputs and the final state for a sequence, batched or not, or a packed batch; and for a state."""
         if not isinstance(input, Tensor):
             return self._run_packed(input, state)
@@ -247,16 +180,16 @@ class RNNBase(Module):
         if sequence.size(0) == 0:
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
 
-        output, state = self._layers(sequence, _EVEN, state)
+        output, state = self._layers(sequence, EVEN, state)
         if self.batch_first:
             output = output.transpose(0, 1)
         if not batched:
             return output.squeeze(batch_dim), tuple(part.squeeze(1) for part in state)
         return output, state
 
-    def _run_packed(self, packed: Any, state: _State | None) -> tuple[Any, _State]:
+    def _run_packed(self, packed: Any, state: State | None) -> tuple[Any, State]:
         """The same for a packed batch, whose state stands in the order in which the sequences were packed."""
-        from ..utils.rnn import Layout, PackedSequence
+        from ..utils.rnn import PackedSequence
 
         kind = type(self).__name__
         if not isinstance(packed, PackedSequence):
@@ -271,10 +204,20 @@ class RNNBase(Module):
         rows, state = self._layers(rows, layout, state)
         return PackedSequence(rows, batch_sizes, order, back), self.permute_hidden(state, back)
 
-    def _check(self, sequence: Tensor, batch: int, state: _State | None) -> _State:
+    def _layers(self, sequence: Tensor, layout: Any, state: State) -> tuple[Tensor, State]:
+        """All layers of sequences that lie as `layout` says."""
+        weights = [
+            Weights(**{_FIELDS[name.split("_l")[0]]: getattr(self, name) for name in names})
+            for names in self._all_weights
+        ]
+        return run_layers(
+            self.mode, sequence, layout, state, weights, self.bidirectional, self.dropout, self.training
+        )
+
+    def _check(self, sequence: Tensor, batch: int, state: State | None) -> State:
         """The state to begin with, zeros if none is given, of shape (layers · directions, batch, size)."""
         weight = self.weight_ih_l0
-        if sequence.dtype != weight.dtype:
+        if sequence.dtype != weight.dtype and not is_anywhere_on():  # autocast makes them alike
             raise ValueError(
                 f"RNN input dtype ({sequence.dtype}) does not match weight dtype ({weight.dtype}). "
                 f"Convert input: input.to({weight.dtype}), or convert model: model.to({sequence.dtype})"
@@ -295,48 +238,6 @@ class RNNBase(Module):
                 what = f"hidden[{i}]" if self.mode == "LSTM" else "hidden"
                 raise RuntimeError(f"Expected {what} size {size}, got {list(part.shape)}")
         return state
-
-    def _layers(self, sequence: Tensor, layout: Any, state: _State) -> tuple[Tensor, _State]:
-        """All layers of sequences that lie as `layout` says."""
-        directions = 2 if self.bidirectional else 1
-        finals: list[_State] = []
-        for layer in range(self.num_layers):
-            outputs = []
-            for direction in range(directions):
-                place = layer * directions + direction
-                output, final = self._pass(
-                    place, sequence, layout, tuple(part[place] for part in state), direction == 1
-                )
-                outputs.append(output)
-                finals.append(final)
-            sequence = outputs[0] if directions == 1 else cat(outputs, -1)
-            if self.dropout and layer < self.num_layers - 1:
-                sequence = F.dropout(sequence, self.dropout, self.training)
-        return sequence, tuple(stack(parts) for parts in zip(*finals, strict=True))
-
-    def _pass(
-        self, place: int, sequence: Tensor, layout: Any, state: _State, backwards: bool
-    ) -> tuple[Tensor, _State]:
-        """One layer in one direction."""
-        step = _MODES[self.mode][1]
-        weights = {name.split("_l")[0]: getattr(self, name) for name in self._all_weights[place]}
-        weight, projection = weights["weight_hh"], weights.get("weight_hr")
-        first, bias = _biases(self.mode, weights.get("bias_ih"), weights.get("bias_hh"))
-        if self.mode == "LSTM" and projection is None:
-            sequence = layout.turned(sequence) if backwards else sequence
-            gates = F.linear(sequence, weights["weight_ih"], first)
-            output, cell = lstm_layer(gates, *state, weight, layout.sizes)
-            return layout.turned(output) if backwards else output, (layout.last(output), cell)
-        gates = F.linear(sequence, weights["weight_ih"], first)
-        states: list[_State] = []
-        for x in layout.steps(gates, backwards):
-            if layout.sizes is not None and len(x) < len(state[0]):  # the last of them have ended
-                state = tuple(part[: len(x)] for part in state)
-            state = step(x, state, weight, bias)
-            if projection is not None:
-                state = (F.linear(state[0], projection), *state[1:])
-            states.append(state)
-        return layout.results(states, backwards)
 
 
 class RNN(RNNBase):
@@ -526,7 +427,7 @@ class RNNCellBase(Module):
             text += f", bias={self.bias}"
         return text
 
-    def _step(self, mode: str, input: Tensor, state: _State | None) -> _State:
+    def _step(self, mode: str, input: Tensor, state: State | None) -> State:
         """One step of a batch (N, input_size) or of a single input (input_size)."""
         kind = type(self).__name__
         if input.dim() not in (1, 2):
@@ -542,9 +443,8 @@ class RNNCellBase(Module):
             state = (start, start) if mode == "LSTM" else (start,)
         elif single:
             state = tuple(part.unsqueeze(0) for part in state)
-        step = _MODES[mode][1]
-        first, bias = _biases(mode, self.bias_ih, self.bias_hh)
-        state = step(F.linear(x, self.weight_ih, first), state, self.weight_hh, bias)
+        weights = Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        state = step_once(mode, x, state, weights)
         return tuple(part.squeeze(0) for part in state) if single else state
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from ...amp._state import Carried
 from ...autograd.grad_mode import set_grad_enabled
 from ...core.tape import is_grad_enabled
 from ..modules.module import Module
@@ -42,14 +43,14 @@ def parallel_apply(
             f"parallel_apply: got {len(modules)} modules, {len(inputs)} inputs, {len(kwargs_tup)} keyword arguments and "
             f"{len(devices)} devices"
         )
-    recording = is_grad_enabled()
+    recording, autocast = is_grad_enabled(), Carried()
     results: list[Any] = [None] * len(modules)
     errors: list[BaseException | None] = [None] * len(modules)
 
     def work(i: int) -> None:
         arguments = inputs[i] if isinstance(inputs[i], (tuple, list)) else (inputs[i],)
         try:
-            with set_grad_enabled(recording):
+            with set_grad_enabled(recording), autocast.again():
                 results[i] = modules[i](*arguments, **kwargs_tup[i])
         except BaseException as error:
             where = "" if devices[i] is None else f" on device {devices[i]}"

@@ -11,7 +11,6 @@ scatter of rows, with its gradient.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from ..._tensor import Tensor
@@ -19,6 +18,7 @@ from ...core.base import dtypes
 from ...core.make.create import arange, empty
 from ...core.make.literal import as_tensor
 from ...core.places.join import cat
+from ...operations.neural.sequences import Layout, check_host_integers
 
 __all__ = [
     "PackedSequence",
@@ -184,84 +184,6 @@ def invert_permutation(permutation: Tensor | None) -> Any:
     return permutation.new_zeros(permutation.shape).scatter(0, permutation, places)
 
 
-class Layout:
-    """Where the steps of sequences lie in packed order: a row for each step of each sequence.
-
-    `batch_sizes` are checked here: a 1-D int64 tensor on the CPU, whose entries are positive, never grow, and sum up to the
-    number of rows.
-    """
-
-    def __init__(self, who: str, batch_sizes: Tensor, rows: Any) -> None:
-        _check_host_integers("batch_sizes", batch_sizes)
-        self.sizes: list[Any] = batch_sizes.tolist()
-        if not self.sizes:
-            raise RuntimeError(f"{who}: batch_sizes can not be empty")
-        if self.sizes[-1] <= 0 or any(map(_grows, self.sizes, self.sizes[1:])):
-            raise RuntimeError(
-                f"{who}: batch_sizes must be positive and must not grow, but got {_shown(self.sizes)}"
-            )
-        if sum(self.sizes) != rows:
-            raise RuntimeError(
-                f"{who}: batch_sizes must sum up to the number of rows of data, {rows}, but their sum is {sum(self.sizes)}"
-            )
-        self.batch: Any = self.sizes[0]
-        # Which sequences are inside at each step, (steps, batch).
-        self.inside = arange(self.batch, device="cpu") < batch_sizes.unsqueeze(1)
-        self.lengths = self.inside.sum(0)
-        self._batch_sizes = batch_sizes
-
-    @cached_property
-    def _begins(self) -> Tensor:
-        """The row of each step's first sequence."""
-        return self._batch_sizes.cumsum(0) - self._batch_sizes
-
-    @cached_property
-    def _ends(self) -> Tensor:
-        """The row of each sequence's last step."""
-        return self._begins[self.lengths - 1] + arange(self.batch, device="cpu")
-
-    @cached_property
-    def _mirrored(self) -> Tensor:
-        """The row that each row changes places with where every sequence is turned round."""
-        times = arange(len(self.sizes), device="cpu").unsqueeze(1)
-        opposite = (self.lengths - 1 - times).clamp(min=0)
-        return (self._begins[opposite] + arange(self.batch, device="cpu"))[self.inside]
-
-    def steps(self, rows: Tensor, backwards: bool) -> Iterable[Tensor]:
-        """The rows of each step, of sequences that are turned round if `backwards`."""
-        return (self.turned(rows) if backwards else rows).split(self.sizes)
-
-    def results(self, states: list[tuple[Tensor, ...]], backwards: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The outputs, (total, *), and the final state, (batch, *), from the states after each step."""
-        joined = [cat(parts) for parts in zip(*states, strict=True)]
-        output = self.turned(joined[0]) if backwards else joined[0]
-        return output, tuple(self.last(rows) for rows in joined)
-
-    def last(self, rows: Tensor) -> Tensor:
-        """The last step of each sequence, (batch, *)."""
-        return rows.index_select(0, self._ends.to(rows.device))
-
-    def turned(self, rows: Tensor) -> Tensor:
-        """The rows where every sequence runs from its end to its beginning."""
-        return rows.index_select(0, self._mirrored.to(rows.device))
-
-
-def _grows(before: Any, after: Any) -> bool:
-    return after > before
-
-
-def _shown(numbers: list) -> str:
-    return str(numbers) if len(numbers) <= 10 else f"[{', '.join(map(str, numbers[:10]))}, ...]"
-
-
-def _check_host_integers(name: str, tensor: Tensor) -> None:
-    if tensor.dim() != 1 or tensor.device.type != "cpu" or tensor.dtype is not _INT64:
-        raise RuntimeError(
-            f"'{name}' argument should be a 1D CPU int64 tensor, but got {tensor.dim()}D {tensor.device.type} "
-            f"{tensor.dtype} tensor"
-        )
-
-
 def _check_batch(who: str, sequence: Any) -> None:
     if not isinstance(sequence, Tensor):
         raise TypeError(
@@ -307,7 +229,7 @@ def pack_padded_sequence(
     batch, steps = input.shape[:2] if batch_first else (input.shape[1], input.shape[0])
     if input.numel() == 0:
         raise RuntimeError("Cannot pack empty tensors.")
-    _check_host_integers("lengths", ends)
+    check_host_integers("lengths", ends)
     if len(ends) != batch:
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(ends)} (batch_size={batch})"

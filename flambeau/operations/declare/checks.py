@@ -12,7 +12,7 @@ from ...core.base.tensor import TensorBase
 
 FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
 COMPLEXES = frozenset(("complex64", "complex128"))
-INTEGERS = frozenset(("uint8", "int8", "int16", "int32", "int64"))
+INTEGERS = frozenset(("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"))
 
 
 def dtypes(

@@ -15,11 +15,11 @@ HALF_TYPES = (by_name["float16"], by_name["bfloat16"])
 FLOAT32 = by_name["float32"]
 
 
-def in_float32(*written: str) -> Callable[[Callable], Callable]:
+def in_float32(*written: str, beside: bool = False) -> Callable[[Callable], Callable]:
     """Let a function of tensors of one half type see them in float32, and round its results back.
 
     Arguments named in `written`, which the function writes to, stay what they are.  Half types beside wider ones are left
-    to promotion.
+    to promotion; with `beside`, float32 goes beside a first argument of a half type, whose dtype the results have.
     """
 
     def enter(function: Callable) -> Callable:
@@ -35,7 +35,10 @@ def in_float32(*written: str) -> Callable[[Callable], Callable]:
             if not isinstance(first, TensorBase) or first.dtype not in HALF_TYPES:
                 return into(out, function(*args, **named), function.__name__)
             kind = first.dtype
-            if any(_of_other_floats(x, kind) for x in (*args, *named.values())):
+            if any(
+                _of_other_floats(x, kind) and not (beside and x.dtype == FLOAT32)
+                for x in (*args, *named.values())
+            ):
                 return into(out, function(*args, **named), function.__name__)
             found = function(
                 *[

@@ -46,10 +46,14 @@ def without_data(*operands: Any) -> bool:
 
 
 def array(x: Any) -> Any:
-    """The elements of a tensor as a NumPy array, half types as float32; anything else as it is."""
+    """The elements of a tensor as a NumPy array, half types in the next wider dtype; anything else as it is."""
     if not isinstance(x, TensorBase):
         return x
     x = x.detach()
+    if x.dtype.name == "complex32":
+        return to_dtype(x, by_name["complex64"]).numpy()
+    if x.dtype.name.startswith("float8") or x.dtype.name.startswith("float4"):
+        raise NotImplementedError(f"numpy(): not implemented for '{x.dtype.name}'")
     return (to_dtype(x, by_name["float32"]) if x.dtype.name in ("float16", "bfloat16") else x).numpy()
 
 

@@ -22,7 +22,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...codegen import build
 from ...codegen import expr as ex
 from ...codegen import indexed as ix
 from ...codegen.expr import Expr
@@ -32,6 +31,7 @@ from ...core.call.function import FunctionOp
 from ...core.call.watching import is_watched
 from ...core.loops import indexed as core
 from ...core.make.create import empty
+from . import machine
 from .pointwise import CODE_NAMES, compute_dtype
 
 CARRIERS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "uint128"}
@@ -154,7 +154,7 @@ class Indexed:
             raise IndexError(f"{self.name}(): an index is out of bounds")
 
     def address(self, *wanted: Any) -> int:
-        return build.address(self.kernel(*wanted))
+        return machine.address(self.kernel(*wanted))
 
     def kernel(
         self, signature, short: bool, params: dict, outputs: int, axes: int, serial: int, vector: bool
@@ -164,9 +164,11 @@ class Indexed:
         first = 0 if self.writes else outputs
         memory = []
         for k, s in enumerate(signature):
-            name = CODE_NAMES[s & 15]
+            name = CODE_NAMES[s & 31]
             moved = self.moved[k - first] if k >= first else any(self.moved)
-            memory.append(ix.Memory(CARRIERS[WIDTHS[name]] if moved else name, s >> 5, bool(s >> 4 & 1)))
+            if not moved and name not in ex.BITS:  # a dtype that is stored, and computed in others
+                raise NotImplementedError(f"{self.name}(): \"{self.name}\" not implemented for '{name}'")
+            memory.append(ix.Memory(CARRIERS[WIDTHS[name]] if moved else name, s >> 6, bool(s >> 5 & 1)))
         ix.begin_trace()
         at = At(ix.coordinates(axes, integer))
         at.integer = integer

@@ -19,21 +19,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 
-from ...codegen import build, differentiate
+from ...codegen import differentiate
 from ...codegen import expr as ex
 from ...codegen import kernels as kn
 from ...codegen.expr import Expr
 from ...core.base import dtypes
 from ...core.call.derivatives import Derivation
 from ...core.call.pointwise import InPlaceOp, PointwiseOp
+from . import machine
 from .registry import register
 
-CODE_NAMES = list(dtypes.by_name)
-CODES = {name: code for code, name in enumerate(CODE_NAMES)}
+CODES = {name: d.code for name, d in dtypes.by_name.items()}
+CODE_NAMES = {code: name for name, code in CODES.items()}
 NO_CODE, NUMBER = 15, 3
 ACCESS = (kn.CONTIGUOUS, kn.BROADCAST, kn.STRIDED)
 FLOATING = frozenset(ex.FLOATS)
-INTEGRAL = frozenset(("uint8", "int8", "int16", "int32", "int64"))
+INTEGRAL = frozenset(ex.SIGNED + ex.UNSIGNED)
 BOOL = frozenset(("bool",))
 NUMERIC = FLOATING | INTEGRAL
 ALL = NUMERIC | BOOL
@@ -67,11 +68,13 @@ class Pointwise:
         refused: Refused = (),
         rounded: bool = False,
         alike: Sequence[str] = (),
+        widens: bool = False,
     ):
         self.name, self.body = name, body
         self.operands, self.params, self.results = tuple(operands), tuple(params), results
         self.int_to_float, self.dtypes = int_to_float, dtypes
         self.refused, self.rounded, self.alike = refused, rounded, frozenset(alike)
+        self.widens = widens
         self.raw = frozenset(raw)  # operands that take no part in type promotion: a condition, a mask
         self.keeps = keeps  # for each result: the operand whose dtype it has, None for the common one
         self.derivative_body: Callable | None = None
@@ -80,6 +83,10 @@ class Pointwise:
         self.shapes: dict = {}
 
     # --- tracing ---
+    def takes(self, name: str) -> bool:
+        """Whether operands may be of that dtype, or have an error of their own."""
+        return name in self.dtypes or any(name in refused for refused, _, _ in self.refused)
+
     def common(self, code: int) -> str:
         name = CODE_NAMES[code]
         if self.int_to_float and name not in FLOATING and not name.startswith("complex"):
@@ -161,7 +168,7 @@ class Pointwise:
     def kernel(self, inputs, outputs, code: int) -> tuple[int, tuple[int, ...]]:
         """Address and result dtypes of the kernel for operands of these dtypes and access patterns."""
         kernel, codes = self.program_for(inputs, outputs, code)
-        return build.address(kernel), codes
+        return machine.address(kernel), codes
 
     def program_for(self, inputs, outputs, code: int) -> tuple[kn.Pointwise, tuple[int, ...]]:
         """The same kernel before it is compiled for a processor."""
@@ -340,7 +347,15 @@ class Pointwise:
     def make_op(self, defaults: Sequence[float] = (), differentiable: bool = True) -> PointwiseOp:
         raw = sum(1 << k for k, n in enumerate(self.operands) if n in self.raw)
         self.op = PointwiseOp(
-            self.name, self.operands, self.params, tuple(defaults), self.results, self, differentiable, raw
+            self.name,
+            self.operands,
+            self.params,
+            tuple(defaults),
+            self.results,
+            self,
+            differentiable,
+            raw,
+            self.widens,
         )
         return self.op
 
@@ -365,6 +380,7 @@ def pointwise(
     refused: Refused = (),
     rounded: bool = False,
     alike: Sequence[str] = (),
+    widens: bool = False,
     in_place: bool = True,
     differentiable: bool = True,
     name: str | None = None,
@@ -377,7 +393,8 @@ def pointwise(
     Python numbers where users call the operation.  `int_to_float`: integer inputs
     become the default dtype.  `rounded`: numbers and tensors of other dtypes are rounded to the common dtype first, so that
     a float16 0.1 equals the number 0.1; else half types are computed in float32 with what was given.  `alike`: operands
-    whose dtypes must agree; others are promoted.  `refused`: dtypes that no operand may have, with their errors.  `places` are the
+    whose dtypes must agree; others are promoted.  `widens`: takes float8, too, computed in float32 and rounded.
+    `refused`: dtypes that no operand may have, with their errors.  `places` are the
     dotted public names (default: the flat namespace and a method), `also` adds to them.
     """
 
@@ -405,6 +422,7 @@ def pointwise(
             refused=refused,
             rounded=rounded,
             alike=alike,
+            widens=widens,
         )
         op = declared.make_op(defaults, differentiable)
         op.__doc__ = body.__doc__

@@ -22,10 +22,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 
-from ...codegen import build
 from ...codegen import expr as ex
 from ...codegen import kernels as kn
 from ...core.loops import rows as core_rows
+from . import machine
 from .pointwise import ACCESS, ALL, CODE_NAMES, CODES, COMPLEX, FLOATING, NO_CODE, compute_dtype
 from .registry import register
 from .results import named_result
@@ -53,6 +53,10 @@ class Rows:
         self.known: dict = {}
         self.full: tuple[bool, ...] = ()  # which results are as long as the row; empty where none is
         self.per_row: frozenset[str] = frozenset()  # inputs with one value a row
+
+    def takes(self, name: str) -> bool:
+        """Whether inputs may be of that dtype."""
+        return name in self.dtypes
 
     def working(self, common: int, wanted: int) -> str:
         """The dtype of the result before a body changes it: the one asked for, else the rule's."""
@@ -111,7 +115,7 @@ class Rows:
     def kernel(self, stage: int, along: bool, inputs, outputs, common: int, wanted: int):
         """Address and result dtypes of the kernel for these dtypes, access patterns and stage."""
         kernel, codes = self.program_for(stage, along, inputs, outputs, common, wanted)
-        return build.address(kernel), codes
+        return machine.address(kernel), codes
 
     def program_for(self, stage: int, along: bool, inputs, outputs, common: int, wanted: int):
         """The same kernel before it is compiled for a processor."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...codegen import build
 from ...codegen import expr as ex
 from ...codegen import kernels as kn
 from ...core.base.dtypes import dtype
@@ -20,6 +19,7 @@ from ...core.base.tensor import TensorBase
 from ...core.call.function import FunctionOp
 from ...core.call.watching import is_watched
 from ...core.loops import scan as core_scan
+from . import machine
 from .pointwise import ALL, CODE_NAMES, CODES, compute_dtype
 
 WHOLE, TOTALS, JOINED, CONTINUED = range(4)
@@ -74,7 +74,7 @@ class Scan:
     def address(self, stage: int, along: bool, memory: int, working: int) -> tuple[int, tuple[int, ...]]:
         """The kernel's machine code, and the dtypes (codes) of its results."""
         kernel = self.kernel(stage, along, memory, working)
-        return build.address(kernel), self.result_codes(kernel)
+        return machine.address(kernel), self.result_codes(kernel)
 
     def result_codes(self, kernel: kn.Row) -> tuple[int, ...]:
         return tuple(CODES[e.dtype] for e in kernel.outputs)

@@ -44,7 +44,13 @@ def checked(who: str, given: TensorBase, name: str = "A", square: bool = True) -
             f"{who}: The input tensor {name} must have at least 2 dimensions, got {given.ndim}."
         )
     check_dtype(who, given)
-    if square and given.shape[-1] != given.shape[-2]:
+    if square:
+        check_square(who, given, name)
+
+
+def check_square(who: str, given: TensorBase, name: str = "A") -> None:
+    """RuntimeError unless the last two sizes are equal."""
+    if given.shape[-1] != given.shape[-2]:
         raise RuntimeError(
             f"{who}: {name} must be batches of square matrices, but they are {given.shape[-2]} by {given.shape[-1]} matrices"
         )

@@ -14,6 +14,7 @@ from ...core.lib.products import matmul
 from ...core.make.create import arange
 from ...core.views.views import atleast_1d
 from ..declare import checks
+from ..declare.half_types import HALF_TYPES
 from ..declare.host import Result, holds
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, into, named_result
@@ -27,7 +28,7 @@ from ..rows.norms import check_norm, vector_norm
 from ..rows.reductions import sum_to_size
 from . import decompositions as dec
 from . import lapack
-from .lapack import checked, computed, identity, inv, record, same_batch, solve_triangular
+from .lapack import check_square, checked, computed, identity, inv, record, same_batch, solve_triangular
 
 lstsq_result = named_result("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 triangular_solve_result = named_result("triangular_solve", "solution", "cloned_coefficient")
@@ -347,7 +348,11 @@ def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> Ten
     """A · A · … · A, n times, by repeated squaring; for negative n of the inverse, for 0 the identity."""
     if not isinstance(n, int):
         raise TypeError(f"matrix_power(): argument 'n' (position 2) must be int, not {type(n).__name__}")
-    checked("linalg.matrix_power", A)
+    if n < 0 or not isinstance(A, TensorBase) or A.dtype not in HALF_TYPES:  # products alone take half types
+        checked("linalg.matrix_power", A)
+    else:
+        checks.rank_at_least("linalg.matrix_power", "A", A, 2)
+        check_square("linalg.matrix_power", A)
     if n == 0:
         found = identity(A.shape[-1], A.detach()).expand(A.shape).clone()
         record("LinalgMatrixPower", lambda grad: (grad * 0.0,), (A,), found)
@@ -389,39 +394,6 @@ def _matrix_exp_gradient(grad: TensorBase, A: TensorBase) -> tuple:
     below = cat([A.new_zeros(A.shape), A.mH], -1)
     whole = cat([cat([A.mH, grad], -1), below], -2)
     return (matrix_exp(whole).narrow(-2, 0, n).narrow(-1, n, n),)
-
-
-@library("composite", "linalg.householder_product", "orgqr", "Tensor.orgqr", name="householder_product")
-def householder_product(input: TensorBase, tau: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
-    """The first n columns of the product of the reflections 1 - τₖ vₖ vₖᴴ, whose vₖ stand below the diagonal of the m by n
-    `input` (with a 1 on it and zeros above).
-    """
-    checked("linalg.householder_product", input, "input", square=False)
-    if tau.ndim == 0:
-        raise IndexError("linalg.householder_product(): expected tau to have at least 1 dimension, got 0")
-    checks.same_dtype("linalg.householder_product", input=input, tau=tau)
-    m, n = input.shape[-2:]
-    if m < n:
-        raise RuntimeError(
-            f"linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1], got {m} and {n}"
-        )
-    if n < tau.shape[-1]:
-        raise RuntimeError(
-            "linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1], got "
-            f"{n} and {tau.shape[-1]}"
-        )
-    if tuple(tau.shape[:-1]) != tuple(input.shape[:-2]):
-        raise RuntimeError(
-            f"linalg.householder_product(): expected tau of the input's batch, {list(input.shape[:-2])}, got {list(tau.shape[:-1])}"
-        )
-    # 1 - V T Vᴴ with T = (D⁻¹ + S)⁻¹ = (1 + D S)⁻¹ D, D = diag(τ) and S the strict upper triangle of Vᴴ V (T. Joffrain et
-    # al., "Accumulating Householder transformations, revisited", 2006).
-    k = tau.shape[-1]
-    V = input.narrow(-1, 0, k).tril(-1) + identity(m, input).narrow(-1, 0, k)
-    scales, head = tau.unsqueeze(-1), V.narrow(-2, 0, n).mH
-    reflected = solve_triangular(scales * matmul(V.mH, V), scales * head, upper=True, unitriangular=True)
-    Q = identity(m, input).narrow(-1, 0, n) - matmul(V, reflected)
-    return into(out, Q.contiguous(), "linalg.householder_product")
 
 
 # --- tensors as matrices --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...codegen import tiles  # noqa: F401  provides the tiles of products in bfloat16
 from ...core.lib import products
 from ..declare.registry import register
 

@@ -5,6 +5,7 @@ public names; and what Python adds to them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ...core.base.dtypes import dtype, get_default_dtype
@@ -36,9 +37,56 @@ for _module, _names in (
 ):
     for _name in _names.split():
         register(
-            _name, "creation", getattr(_module, _name), places=(f"Tensor.{_name}",), differentiable=False
+            _name,
+            "creation",
+            getattr(_module, _name),
+            places=(f"Tensor.{_name}", *([_name] if _name in ("fill_", "zero_") else ())),
+            differentiable=False,
         )
 register("new_tensor", "creation", literal.new_tensor_, places=("Tensor.new_tensor",), differentiable=False)
+
+
+@library("creation", "empty_permuted", differentiable=False)
+def empty_permuted(
+    size: Sequence[int],
+    physical_layout: Sequence[int],
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> TensorBase:
+    """An uninitialised tensor of shape `size` whose dimensions lie in memory in the order `physical_layout`, outermost first.
+
+    RuntimeError unless that lists each dimension once.
+
+    >>> import flambeau
+    >>> flambeau.empty_permuted((2, 3, 4), (1, 0, 2)).stride()
+    (4, 8, 1)
+    """
+    size, order = tuple(size), tuple(physical_layout)
+    if len(order) != len(size):
+        raise RuntimeError(
+            "empty_permuted(): Number of dimensions in size does not match the length of the physical_layout; i.e. "
+            f"len(size) = {len(size)} is not equal to len(physical_layout) = {len(order)}"
+        )
+    for k, d in enumerate(order):
+        if not 0 <= d < len(size):
+            raise RuntimeError(
+                f"empty_permuted(): Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {d} at index {k})"
+            )
+    if len(set(order)) != len(order):
+        raise RuntimeError(f"empty_permuted(): Duplicate dim not allowed, got physical_layout {order}")
+    made = create.empty(
+        [size[d] for d in order],
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
+        pin_memory=pin_memory,
+    )
+    return made.as_strided(size, [made.stride(order.index(d)) for d in range(len(size))])
 
 
 @library("composite", "fill_diagonal_", "Tensor.fill_diagonal_")

@@ -11,6 +11,7 @@ from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import result_type
 from ...core.make.bridge import from_numpy
+from ...core.make.create import full
 from ..declare import checks
 from ..declare.host import Result, computed, needs_data
 from ..declare.registry import library
@@ -290,3 +291,25 @@ def isin(
         lambda a, b: np.isin(a, b, assume_unique=assume_unique, invert=invert),
         *given,
     )
+
+
+@library("indexing", "nonzero_static", "Tensor.nonzero_static", differentiable=False, out=True)
+def nonzero_static(input: TensorBase, *, size: int, fill_value: int = -1) -> TensorBase:
+    """The first `size` rows of `nonzero`, and rows of `fill_value` where there are fewer: (size, input.ndim), int64.
+
+    The shape does not depend on the elements. RuntimeError for a negative `size`.
+
+    >>> import flambeau
+    >>> flambeau.nonzero_static(flambeau.tensor([0, 7, 0, 8]), size=3)
+    tensor([[ 1],
+            [ 3],
+            [-1]])
+    """
+    if size < 0:
+        raise RuntimeError(f"nonzero_static(): 'size' must be a non-negative integer, got {size}")
+    found = full((size, input.ndim), fill_value, dtype=by_name["int64"], device=input.device)
+    if input.is_meta:
+        return found
+    rows = input.nonzero().narrow(0, 0, min(size, int(input.count_nonzero())))
+    found.narrow(0, 0, len(rows)).copy_(rows)
+    return found

@@ -32,8 +32,7 @@ INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 def _comparable(x: TensorBase) -> TensorBase:
     """The elements without history, in a dtype that has an order."""
-    if x.dtype.name.startswith("complex"):
-        raise NotImplementedError(f"sort(): not implemented for {x.dtype}")
+    checks.dtypes("sort", checks.FLOATS | checks.INTEGERS | {"bool"}, input=x)
     x = x.detach()
     return to_dtype(x, by_name["float32"]) if x.dtype.name in ("float16", "bfloat16") else x
 
@@ -54,8 +53,8 @@ def _given(out: tuple | None, result: tuple, apart: tuple | None = None) -> tupl
 
 
 def _ordered(who: str, input: TensorBase) -> None:
-    """NotImplementedError for complex numbers, which have no order."""
-    if input.is_complex():
+    """NotImplementedError for complex numbers, which have no order, and for float8."""
+    if input.is_complex() or input.is_floating_point():
         checks.dtypes(who, checks.FLOATS | checks.INTEGERS | {"bool"}, input=input)
 
 

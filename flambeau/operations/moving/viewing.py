@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..._tensor import Tensor
 from ...core.base.tensor import TensorBase
 from ...core.call.function import FunctionOp
@@ -28,7 +30,8 @@ _SCATTER = "gather take_along_dim scatter scatter_add scatter_reduce index_reduc
 for _name in _BOTH.split():
     register(_name, "view", getattr(views, _name))
 for _name in _METHODS.split():
-    register(_name, "view", getattr(views, _name), places=(f"Tensor.{_name}",))
+    flat = [_name] if _name in ("detach_", "as_strided_", "resize_as_") else []
+    register(_name, "view", getattr(views, _name), places=(f"Tensor.{_name}", *flat))
 for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
     register(_name, "view", getattr(views, _name), places=(_name,))
 view_as_real = register("view_as_real", "view", views.view_as_real, places=("view_as_real",))
@@ -117,6 +120,12 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple:
     """`split`."""
     return tensor.split(split_size, dim)
+
+
+@library("composite", "unsafe_split_with_sizes", "Tensor.unsafe_split_with_sizes")
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple:
+    """`split_with_sizes`."""
+    return input.split_with_sizes(split_sizes, dim)
 
 
 @library("composite", "unsafe_chunk", "Tensor.unsafe_chunk")

@@ -453,7 +453,7 @@ def rrelu_(
     return rrelu(input, lower, upper, training, inplace=True)
 
 
-@library("random", "nn.functional.rrelu", in_place=rrelu_)
+@library("random", "nn.functional.rrelu", "rrelu", in_place=rrelu_)
 def rrelu(
     input: TensorBase,
     lower: float = 1.0 / 8,

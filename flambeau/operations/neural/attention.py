@@ -6,9 +6,10 @@ import math
 
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ...core.lib.products import linear
 from ...core.make.create import full, ones, zeros
 from ..declare import checks
-from ..declare.half_types import in_float32
+from ..declare.half_types import HALF_TYPES, in_float32
 from ..declare.pointwise import FLOATING, compute_dtype
 from ..declare.registry import library
 from ..random.dropout import dropout
@@ -218,8 +219,7 @@ def _additive(mask: TensorBase | None, label: str, like: TensorBase) -> TensorBa
 def _projected(inputs, weights, bias) -> list[TensorBase]:
     """x Wᵀ + b for query, key and value."""
     biases = (None, None, None) if bias is None else bias.chunk(3)
-    found = [x @ w.t() for x, w in zip(inputs, weights)]
-    return [x if b is None else x + b for x, b in zip(found, biases)]
+    return [linear(x, w, b) for x, w, b in zip(inputs, weights, biases)]
 
 
 @library("composite", "nn.functional.multi_head_attention_forward")
@@ -314,13 +314,12 @@ def multi_head_attention_forward(
         if added:
             free = full([*mask.shape[:-1], added], 0.0, dtype=mask.dtype, device=mask.device)
             mask = cat([mask, free], -1)
-        scores = scores + mask
+        scores = scores + (mask.to(scores.dtype) if scores.dtype in HALF_TYPES else mask)
     attention = softmax_of(scores, -1)
     if training and dropout_p > 0.0:
         attention = dropout(attention, dropout_p)
     joined = (attention @ v).permute(2, 0, 1, 3).reshape(length, n, width)
-    output = joined @ out_proj_weight.t()
-    output = output if out_proj_bias is None else output + out_proj_bias
+    output = linear(joined, out_proj_weight, out_proj_bias)
     output = output if batched else output.squeeze(1)
     if not need_weights:
         return output, None

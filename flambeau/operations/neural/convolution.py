@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
-from ...codegen import build
 from ...codegen import convolution as tiles
 from ...codegen import expr as ex
 from ...codegen import indexed as ix
@@ -26,7 +25,7 @@ from ...core.base.tensor import TensorBase
 from ...core.lib import convolution as core
 from ...core.make.create import tensor, zeros
 from ...core.tape.contexts import unrecorded
-from ..declare import checks
+from ..declare import checks, machine
 from ..declare.indexed import indexed
 from ..declare.registry import REGISTRY, library, register
 from ..pointwise.complex_numbers import complex_of
@@ -169,7 +168,7 @@ def _lanes(dtype: str) -> int:
 
 @functools.cache
 def _address(kernel) -> int:
-    return build.address(kernel)
+    return machine.address(kernel)
 
 
 def _multiply(grid, weight, bias, shifts, out: Sequence[int], cells: Sequence[int]) -> TensorBase:

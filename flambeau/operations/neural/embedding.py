@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core import tape
 from ...core.base.dtypes import by_name
@@ -44,7 +44,7 @@ def embedding(
     if weight.ndim != 2:
         checks.rank("embedding", "weight", weight, 2)
     if max_norm is not None:
-        _shorten(weight, input, max_norm, norm_type)
+        shorten(weight, input, max_norm, norm_type)
     flat = input.reshape(-1)
     if sparse and tape.recording(weight):
         return _with_sparse_gradient(flat, weight, padding_idx, scale_grad_by_freq).reshape(
@@ -89,7 +89,8 @@ def _rows_apart(
     return (provided["sparse_coo"](flat.long().unsqueeze(0), grad, sizes),)
 
 
-def _shorten(weight, input, max_norm: float, norm_type: float) -> None:
+def shorten(weight: TensorBase, input: TensorBase, max_norm: float, norm_type: float) -> None:
+    """Scale the rows at `input` that are longer than `max_norm` down to it, in place; norms are p-norms."""
     from ..rows.norms import vector_norm
 
     if weight.is_meta:
@@ -131,21 +132,78 @@ def _bags(input: TensorBase, offsets: TensorBase | None, include_last_offset: bo
     return arange(len(ends), device=input.device).repeat_interleave(counts), len(ends)
 
 
-def _largest(rows: TensorBase, bag: TensorBase, counts: TensorBase) -> TensorBase:
-    """The largest of each column in each bag, 0 for empty bags: rows laid out as (bag, number in the bag, column)."""
-    bags = counts.shape[0]
+def _largest(rows: TensorBase, bag: TensorBase, counts: TensorBase) -> tuple[TensorBase, TensorBase]:
+    """The largest of each column in each bag, 0 for empty bags, and which number of the bag it is: from a table with rows
+    for all numbers of the longest bag.
+    """
+    bags, columns = counts.shape[0], rows.shape[1]
     if counts.is_meta:  # how long the longest bag is stands in the data
-        return rows.new_zeros([bags, rows.shape[1]]).index_add(0, bag, rows)
+        return rows.new_zeros([bags, columns]).index_add(0, bag, rows), bag.new_empty([bags, columns])
     longest = int(counts.max().item()) if counts.numel() else 0
     if longest == 0:
-        return rows.new_zeros([bags, rows.shape[1]])
+        return rows.new_zeros([bags, columns]), bag.new_zeros([bags, columns])
     order = bag.argsort(stable=True)
     first = counts.cumsum(0) - counts
     place = arange(bag.shape[0], device=bag.device) - first.index_select(0, bag.index_select(0, order))
     spot = bag.index_select(0, order) * longest + place
-    table = rows.new_full([bags * longest, rows.shape[1]], -math.inf)
-    table = table.index_copy(0, spot, rows.index_select(0, order)).reshape(bags, longest, rows.shape[1])
-    return table.max(1).values.masked_fill((counts == 0).unsqueeze(1), 0.0)
+    table = rows.new_full([bags * longest, columns], -math.inf)
+    table = table.index_copy(0, spot, rows.index_select(0, order)).reshape(bags, longest, columns)
+    values, at = table.max(1)
+    return values.masked_fill((counts == 0).unsqueeze(1), 0.0), at
+
+
+class _Bags(NamedTuple):
+    """Rows of a table in bags."""
+
+    indices: TensorBase  # (n,): the rows, without those that are in no bag
+    scale: TensorBase | None  # (n,)
+    bag: TensorBase  # (n,): which bag each of them is in
+    number: int  # of bags
+
+    def sizes(self) -> TensorBase:
+        return self.bag.new_zeros([self.number]).index_add(0, self.bag, ones_like(self.bag))
+
+
+def _in_bags(input, weight, offsets, scale, include_last_offset: bool, padding_idx: int | None) -> _Bags:
+    bag, bags = _bags(input, offsets, include_last_offset)
+    flat = input.reshape(-1)
+    scale = None if scale is None else scale.reshape(-1)
+    if flat.shape[0] != bag.shape[0]:  # numbers after the last offset are in no bag
+        flat = flat.narrow(0, 0, bag.shape[0])
+        scale = None if scale is None else scale.narrow(0, 0, bag.shape[0])
+    if padding_idx is not None:
+        if not -weight.shape[0] <= padding_idx < weight.shape[0]:
+            raise ValueError("embedding_bag(): padding_idx must be within the number of embeddings")
+        if not flat.is_meta:
+            used = (flat != padding_idx % weight.shape[0]).nonzero().reshape(-1)
+            flat, bag = flat.index_select(0, used), bag.index_select(0, used)
+            scale = None if scale is None else scale.index_select(0, used)
+    return _Bags(flat, scale, bag, bags)
+
+
+def bag_places(
+    input: TensorBase,
+    weight: TensorBase,
+    offsets: TensorBase,
+    mode: str,
+    include_last_offset: bool,
+    padding_idx: int | None,
+) -> tuple[TensorBase, TensorBase, TensorBase]:
+    """For the arguments of `embedding_bag`: the bag of each number, (n,), the bags' sizes, (B,), and for maxima the rows in
+    which they stand, (B, D), 0 for empty bags; else no elements.
+    """
+    with unrecorded():
+        bags = _in_bags(input, weight, offsets, None, include_last_offset, padding_idx)
+        sizes = bags.sizes()
+        if mode != "max":
+            return bags.bag, sizes, input.new_empty(0)
+        at = _largest(weight.index_select(0, bags.indices), bags.bag, sizes)[1]
+        if not bags.indices.numel() or at.is_meta:
+            return bags.bag, sizes, at
+        at = (at + (sizes.cumsum(0) - sizes).unsqueeze(1)).clamp(max=bags.indices.numel() - 1)
+        inner = bags.indices.index_select(0, bags.bag.argsort(stable=True))
+        found = inner.index_select(0, at.reshape(-1)).reshape(at.shape)
+        return bags.bag, sizes, found.masked_fill((sizes == 0).unsqueeze(1), 0)
 
 
 @library("composite", "nn.functional.embedding_bag")
@@ -189,30 +247,16 @@ def embedding_bag(
                 f"same shape as the input ({tuple(input.shape)})"
             )
     checks.rank("embedding_bag", "weight", weight, 2, error=ValueError)
-    bag, bags = _bags(input, offsets, include_last_offset)
-    flat = input.reshape(-1)
-    scale = None if per_sample_weights is None else per_sample_weights.reshape(-1)
-    if flat.shape[0] != bag.shape[0]:  # numbers after the last offset are in no bag
-        flat = flat.narrow(0, 0, bag.shape[0])
-        scale = None if scale is None else scale.narrow(0, 0, bag.shape[0])
-    if padding_idx is not None:
-        if not -weight.shape[0] <= padding_idx < weight.shape[0]:
-            raise ValueError("embedding_bag(): padding_idx must be within the number of embeddings")
-        if not flat.is_meta:
-            used = (flat != padding_idx % weight.shape[0]).nonzero().reshape(-1)
-            flat, bag = flat.index_select(0, used), bag.index_select(0, used)
-            scale = None if scale is None else scale.index_select(0, used)
-    rows = embedding(flat, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
-    if mode != "max":  # sums of half types are accumulated in float32
-        rows = rows.to(by_name["float32"]) if rows.dtype in HALF_TYPES else rows
-    rows = rows if scale is None else rows * scale.unsqueeze(1)
-    if mode == "sum":
-        return rows.new_zeros([bags, rows.shape[1]]).index_add(0, bag, rows).to(weight.dtype)
-    counts = bag.new_zeros([bags]).index_add(0, bag, ones_like(bag))
+    bags = _in_bags(input, weight, offsets, per_sample_weights, include_last_offset, padding_idx)
+    rows = embedding(bags.indices, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
     if mode == "max":
-        return _largest(rows, bag, counts)
-    total = rows.new_zeros([bags, rows.shape[1]]).index_add(0, bag, rows)
-    return (total / counts.clamp(min=1).unsqueeze(1).to(rows.dtype)).to(weight.dtype)
+        return _largest(rows, bags.bag, bags.sizes())[0]
+    rows = rows.to(by_name["float32"]) if rows.dtype in HALF_TYPES else rows  # where sums are accumulated
+    rows = rows if bags.scale is None else rows * bags.scale.unsqueeze(1)
+    total = rows.new_zeros([bags.number, rows.shape[1]]).index_add(0, bags.bag, rows)
+    if mode == "sum":
+        return total.to(weight.dtype)
+    return (total / bags.sizes().clamp(min=1).unsqueeze(1).to(rows.dtype)).to(weight.dtype)
 
 
 @library("composite", "nn.functional.one_hot")

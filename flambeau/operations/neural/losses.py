@@ -438,6 +438,7 @@ def binary_cross_entropy_with_logits(
 
 
 @library("composite", "nn.functional.kl_div")
+@in_float32()
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """Kullback-Leibler divergence of `target` from the log-probabilities `input`; "batchmean" divides by the rows."""
     reduction = check_reduction("kl_div", reduction, size_average, reduce, also=("batchmean",))

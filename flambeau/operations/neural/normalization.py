@@ -10,7 +10,7 @@ from ...codegen import kernels as kn
 from ...core import tape
 from ...core.base.tensor import TensorBase
 from ..declare import checks
-from ..declare.half_types import in_float32
+from ..declare.half_types import HALF_TYPES, in_float32
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import row
@@ -103,6 +103,11 @@ def layer_norm(
                 f"{list(given.shape)} and normalized_shape = {list(shape)}"
             )
     _alike("layer_norm", input, weight, bias)
+    if (
+        any(x is not None and x.dtype is not input.dtype for x in (weight, bias))
+        and input.dtype in HALF_TYPES
+    ):
+        return layer_norm(input.float(), shape, weight, bias, eps).to(input.dtype)
     dims = tuple(range(input.ndim - rank, input.ndim))
     if not tape.recording(input, weight, bias) and weight is not None and bias is not None:
         return affine_rows.over((input, weight, bias), dims, True, params=(eps,))[0]
@@ -140,7 +145,7 @@ def _normalized_back(grad, input, mean, inverse, dims, eps, constant_too):
 
 
 @library("composite", "nn.functional.rms_norm", "rms_norm", thin=True)
-@in_float32()
+@in_float32(beside=True)
 def rms_norm(
     input: TensorBase, normalized_shape, weight: TensorBase | None = None, eps: float | None = None
 ) -> TensorBase:
@@ -180,7 +185,7 @@ def _channel(t: TensorBase, ndim: int) -> TensorBase:
 
 
 @library("composite", "nn.functional.batch_norm", "batch_norm")
-@in_float32("running_mean", "running_var")
+@in_float32("running_mean", "running_var", beside=True)
 def batch_norm(
     input: TensorBase,
     running_mean: TensorBase | None,
@@ -285,7 +290,7 @@ def _batch_gradients(grad, input, *rest):
 
 
 @library("composite", "nn.functional.instance_norm", "instance_norm")
-@in_float32("running_mean", "running_var")
+@in_float32("running_mean", "running_var", beside=True)
 def instance_norm(
     input: TensorBase,
     running_mean: TensorBase | None = None,
@@ -335,7 +340,7 @@ def instance_norm(
 
 
 @library("composite", "nn.functional.group_norm", "group_norm")
-@in_float32()
+@in_float32(beside=True)
 def group_norm(
     input: TensorBase,
     num_groups: int,

@@ -554,12 +554,24 @@ def _declare_means(n: int) -> None:
     _enter(n, f"lp_pool{n}d", lp_pool, "The p-th root of the sum of p-th powers of each window")
 
 
+# What stands in the flat namespace, too, with the same arguments.
+_FLAT = {
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "max_pool1d_with_indices",
+    "avg_pool1d",
+    "adaptive_avg_pool1d",
+}
+
+
 def _enter(n: int, name: str, function, what: str) -> None:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
         f"{what} of an input {'(N, C, L)' if n == 1 else '(N, C, *)'} or {'(C, L)' if n == 1 else '(C, *)'}."
     )
-    register(name, "composite", function, places=(f"nn.functional.{name}",))
+    places = (f"nn.functional.{name}", name) if name in _FLAT else (f"nn.functional.{name}",)
+    register(name, "composite", function, places=places)
 
 
 for _n in (1, 2, 3):

@@ -63,7 +63,11 @@ def rsub(input, other, *, alpha=1):
 
 
 @pointwise(
-    reference="numpy.multiply", dtypes=EVERY, also=("multiply", "Tensor.multiply"), numbers=("input", "other")
+    reference="numpy.multiply",
+    dtypes=EVERY,
+    also=("multiply", "Tensor.multiply"),
+    numbers=("input", "other"),
+    widens=True,
 )
 def mul(input, other):
     """Product, element by element.
@@ -161,7 +165,7 @@ def neg(input):
     return -input
 
 
-@pointwise(name="abs", reference="numpy.abs", also=("absolute", "Tensor.absolute"), dtypes=EVERY)
+@pointwise(name="abs", reference="numpy.abs", also=("absolute", "Tensor.absolute"), dtypes=EVERY, widens=True)
 def absolute(input):
     """Absolute value, element by element, a real number; its derivative at 0 is 0."""
     return input if input.dtype == "bool" else fn.absolute(input)
@@ -336,7 +340,7 @@ def _(grad):
     return grad * 0.0
 
 
-@library("composite", reference="numpy.round")
+@library("composite", "round", "Tensor.round", "special.round", reference="numpy.round")
 def round(input, *, decimals=0, out=None):  # noqa: A001
     """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
     if decimals == 0:
@@ -451,9 +455,15 @@ def _comparison(name: str, reference: str, *also: str):
 
     body.__name__ = name
     body.__doc__ = f"Whether input {name} other, element by element (bool)."
-    dtypes = EVERY if name in ("eq", "ne") else ALL
+    unordered = name in ("eq", "ne")
     return pointwise(
-        rounded=True, reference=reference, differentiable=False, also=also, dtypes=dtypes, numbers=("other",)
+        rounded=True,
+        reference=reference,
+        differentiable=False,
+        also=also,
+        dtypes=EVERY if unordered else ALL,
+        numbers=("other",),
+        widens=unordered,
     )(body)
 
 
@@ -465,13 +475,13 @@ gt = _comparison("gt", "numpy.greater", "greater", "Tensor.greater")
 ge = _comparison("ge", "numpy.greater_equal", "greater_equal", "Tensor.greater_equal")
 
 
-@pointwise(reference="numpy.isnan", in_place=False, differentiable=False, dtypes=EVERY)
+@pointwise(reference="numpy.isnan", in_place=False, differentiable=False, dtypes=EVERY, widens=True)
 def isnan(input):
     """Whether each element is not a number."""
     return ex.compare("ne", input, input)
 
 
-@pointwise(reference="numpy.isinf", in_place=False, differentiable=False, dtypes=EVERY)
+@pointwise(reference="numpy.isinf", in_place=False, differentiable=False, dtypes=EVERY, widens=True)
 def isinf(input):
     """Whether each element is infinite."""
     if fn.is_complex(input.dtype):
@@ -481,7 +491,7 @@ def isinf(input):
     return fn.absolute(input) == float("inf")
 
 
-@pointwise(reference="numpy.isfinite", in_place=False, differentiable=False, dtypes=EVERY)
+@pointwise(reference="numpy.isfinite", in_place=False, differentiable=False, dtypes=EVERY, widens=True)
 def isfinite(input):
     """Whether each element is a finite number."""
     if fn.is_complex(input.dtype):
@@ -586,7 +596,7 @@ def bitwise_not(input):
 
 
 # --- choice ------------------------------
-@pointwise(places=("_where",), in_place=False, raw=("condition",), dtypes=EVERY)
+@pointwise(places=("_where",), in_place=False, raw=("condition",), dtypes=EVERY, widens=True)
 def where_of(condition, input, other):
     """input where the condition holds, else other."""
     return fn.where(fn.cast(condition, "bool"), input, other)

@@ -23,6 +23,8 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
     """NaN and infinities replaced by numbers: the dtype's largest and lowest for the infinities by default."""
     if not input.is_floating_point() and not input.is_complex():
         return input.clone()
+    if not numbers_only.declaration.takes(input.dtype.name):
+        raise NotImplementedError(f"nan_to_num(): \"nan_to_num\" not implemented for '{input.dtype.name}'")
     limits = finfo(input.dtype)
     return numbers_only(
         input,

@@ -78,6 +78,7 @@ for _name, _target in {
     "double": "float64",
     "cfloat": "complex64",
     "cdouble": "complex128",
+    "chalf": "complex32",
     "half": "float16",
     "bfloat16": "bfloat16",
     "int": "int32",
@@ -89,31 +90,54 @@ for _name, _target in {
 }.items():
     _conversion(_name, _target)
 
-_LEGACY = {
-    "FloatTensor": "float32",
-    "DoubleTensor": "float64",
-    "HalfTensor": "float16",
-    "BFloat16Tensor": "bfloat16",
-    "IntTensor": "int32",
-    "LongTensor": "int64",
-    "ShortTensor": "int16",
-    "CharTensor": "int8",
-    "ByteTensor": "uint8",
-    "BoolTensor": "bool",
+# The old names of tensors' classes, by dtype; `flambeau._typed` makes classes of some.
+OLD_NAMES = {
+    **{"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16"},
+    **{"int32": "Int", "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"},
+    **{"complex64": "ComplexFloat", "complex128": "ComplexDouble", "complex32": "ComplexHalf"},
+    **{"uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64"},
+    **{name: name.capitalize() for name in by_name if name.startswith(("float8", "float4"))},
 }
-_LEGACY_NAMES = {v: k for k, v in _LEGACY.items()}
+_OF_OLD_NAME = {f"{old}Tensor": name for name, old in OLD_NAMES.items()}
+
+
+def old_kind(who: str, name: str) -> tuple[dtype, str]:
+    """The dtype and the type of device that "torch.cuda.LongTensor" names; ValueError for other texts."""
+    package, _, rest = name.partition(".")
+    place, _, kind = rest.rpartition(".")
+    if package not in ("torch", display.NAME) or kind not in _OF_OLD_NAME or "." in place:
+        raise ValueError(f"{who}(): invalid type: '{name}'")
+    return by_name[_OF_OLD_NAME[kind]], place or "cpu"
 
 
 def legacy_type(self, dtype=None, non_blocking=False):
-    """The legacy name of the tensor's type, or the tensor as another dtype (a dtype or such a name)."""
+    """The legacy name of the tensor's type, or the tensor as another dtype: a dtype, such a name, or a class as `LongTensor`,
+    which say where the tensor is to be, too.
+
+    >>> import flambeau
+    >>> flambeau.ones(2).type()
+    'flambeau.FloatTensor'
+    >>> flambeau.ones(2).type(flambeau.LongTensor)
+    tensor([1, 1])
+    """
     if dtype is None:
-        return display.public(_LEGACY_NAMES[self.dtype.name])
+        place = "" if self.device.type == "cpu" else self.device.type + "."
+        return display.public(f"{place}{OLD_NAMES[self.dtype.name]}Tensor")
+    if isinstance(dtype, dtypes.dtype):
+        return to_dtype(self, dtype)
     if isinstance(dtype, str):
-        name = dtype.rsplit(".", 1)[-1]
-        if name not in _LEGACY:
-            raise ValueError(f"type(): invalid type: '{dtype}'")
-        return to_dtype(self, by_name[_LEGACY[name]])
-    return to_dtype(self, dtype)
+        kind, place = old_kind("type", dtype)
+    elif isinstance(dtype, type) and issubclass(dtype, TensorBase):
+        kind, place = dtypes.get_default_dtype(), "cpu"
+    elif isinstance(dtype, type) and hasattr(dtype, "place_of_tensors"):
+        kind, place = dtype.dtype, dtype.place_of_tensors
+    elif isinstance(dtype, type):
+        raise ValueError(f"type(): invalid type: '{dtype.__name__}'")
+    else:
+        raise TypeError(f"type(): dtype must be a type, str, or dtype object, not {type(dtype).__name__}")
+    return to_dtype(
+        self if self.device.type == place else to_device(self, place, "type", False, bool(non_blocking)), kind
+    )
 
 
 def type_as(self, other):

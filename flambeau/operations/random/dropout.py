@@ -79,6 +79,11 @@ def dropout3d(input: TensorBase, p: float = 0.5, training: bool = True, inplace:
     return _dropped("dropout3d", input, p, training, inplace, lead=2 if input.ndim == 5 else 1)
 
 
+def channels(input: TensorBase, p: float, training: bool, inplace: bool = False) -> TensorBase:
+    """Zero whole channels, the second dimension, with chance p and scale the others by 1 / (1 - p)."""
+    return _dropped("feature_dropout", input, p, training, inplace, lead=2)
+
+
 def _warn(name: str, what: str) -> None:
     warnings.warn(f"{name}: Received {what}", stacklevel=3)
 

@@ -25,7 +25,7 @@ from ...core.make.random import Generator, _reserve
 from ...core.tape.contexts import unrecorded
 from ...core.views.views import view_as_real
 from ..declare import checks
-from ..declare.host import Result, computed, holds
+from ..declare.host import holds
 from ..declare.pointwise import Pointwise
 from ..declare.registry import library, register
 from ..moving.searching import searchsorted
@@ -296,8 +296,16 @@ def _integers(t: TensorBase, generator: Generator | None, low: int, high: int) -
         _draw(t, full_integer_kernel, generator, *philox.pieces(span), *philox.pieces(low))
 
 
-LIMITS = {"bool": (0, 2), "uint8": (0, 1 << 8), "int8": (-(1 << 7), 1 << 7), "int16": (-(1 << 15), 1 << 15),
-          "int32": (-(1 << 31), 1 << 31), "int64": (-(1 << 63), 1 << 63)}  # fmt: skip
+LIMITS = {
+    "bool": (0, 2),
+    **{f"int{bits}": (-(1 << bits - 1), 1 << bits - 1) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (0, 1 << bits) for bits in (8, 16, 32, 64)},
+}
+# What numbers are drawn as where no kernel draws them as elements of that dtype.
+STAND_INS = {
+    **dict.fromkeys(("bool", "uint8", "int8", "uint16", "int16"), "int32"),
+    **dict.fromkeys(("uint32", "uint64"), "int64"),
+}
 WHOLE = {
     "float16": 1 << 11,
     "bfloat16": 1 << 8,
@@ -310,12 +318,13 @@ def _fill_integers(t: TensorBase, who: str, low: int, high: int, generator: Gene
     name = t.dtype.name
     if not low < high:
         raise RuntimeError(f"{who} expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    if name not in LIMITS and name not in WHOLE:
+        raise NotImplementedError(f"{who}(): \"{who}\" not implemented for '{name}'")
     least, most = LIMITS.get(name, (-(1 << 63), 1 << 63))
     for which, value in (("from", low), ("to - 1", high - 1)):
         if not least <= value < most:
             raise RuntimeError(f"{who}(): {which} is out of bounds for {t.dtype}, got {value}")
-    stand_in = "int32" if name in ("bool", "uint8", "int8", "int16") else None
-    return _fill(t, who, lambda x: _integers(x, generator, low, high), stand_in)
+    return _fill(t, who, lambda x: _integers(x, generator, low, high), STAND_INS.get(name))
 
 
 _UNSAID: Any = object()
@@ -341,7 +350,7 @@ def random_(
         raise TypeError(f"random_() got an unexpected keyword argument '{next(iter(named))}'")
     name = self.dtype.name
     if to is None or to is _UNSAID:
-        to = WHOLE[name] + 1 if name in WHOLE else LIMITS[name][1]
+        to = WHOLE[name] + 1 if name in WHOLE else LIMITS.get(name, (0, 1))[1]
     low, high = int(low), int(to)
     return _fill_integers(self, "random_", low, high, generator)
 
@@ -358,10 +367,11 @@ def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = 
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_(): expects p to be in [0, 1], but got p={p}")
     limit = round(p * (1 << 32))
-    stand_in = self.dtype.name if self.dtype.name not in ("bool", "int8", "uint8", "int16") else "int32"
+    if self.dtype.name not in LIMITS and self.dtype.name not in WHOLE:
+        raise NotImplementedError(f"bernoulli_(): \"bernoulli_\" not implemented for '{self.dtype.name}'")
     return _fill(
         self, "bernoulli_", lambda t: _draw(t, bernoulli_kernel, generator, limit >> 16, limit & 0xFFFF),
-        None if stand_in == self.dtype.name else stand_in,
+        STAND_INS.get(self.dtype.name),
     )  # fmt: skip
 
 
@@ -575,31 +585,6 @@ def bernoulli(input: TensorBase, p: float | None = None, *, generator: Generator
         return out.resize_(made.shape).copy_(made)
     if tape.recording(input):
         tape.record("BernoulliBackward0", lambda g: g * 0.0, (input,), made)
-    return made
-
-
-@library("random", "poisson", differentiable=False)
-def poisson(input: TensorBase, generator: Generator | None = None) -> TensorBase:
-    """Poisson numbers with the rates that `input` gives; RuntimeError where one is negative.  The gradient is 0.
-
-    Rates below 10 count exponential intervals (Knuth, TAOCP 2, 3.4.1); larger ones are drawn by rejection (Hörmann, "The
-    transformed rejection method for generating Poisson random variables", 1993), as NumPy has it, from a stream that the
-    generator seeds.
-    """
-    _floating(input, "poisson")
-    rates = input.detach()
-    if not holds(rates >= 0):
-        raise RuntimeError("poisson(): invalid Poisson rate, expected rate to be non-negative")
-
-    def draw(rates):
-        import numpy as np
-
-        seed, first = _reserve(generator, 1, input)
-        return np.random.Generator(np.random.Philox(key=seed, counter=[first, 1, 0, 0])).poisson(rates)
-
-    made = computed(Result(input.shape, input.dtype), draw, to_dtype(rates, by_name["float64"]).contiguous())
-    if tape.recording(input):
-        tape.record("PoissonBackward0", lambda g: g * 0.0, (input,), made)
     return made
 
 

@@ -8,6 +8,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from ....core.base.device import device_count
+from ....core.base.recorder import begin_span, end_span, is_recording
 from ....core.make.random import Generator, default_generator
 from ....operations.random.random import randint
 from .errors import ExceptionWrapper
@@ -120,11 +121,14 @@ class _BaseDataLoaderIter:
         raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
 
     def __next__(self) -> Any:
+        entry = begin_span(f"enumerate(DataLoader)#{type(self).__name__}.__next__") if is_recording() else -1
         try:
             data = self._next_data()
         except StopIteration:
             self._place.ended = True
             raise
+        finally:
+            end_span(entry)
         self._num_yielded += 1
         if self._promised is not None and self._num_yielded > self._promised:
             self._warn_of_length()

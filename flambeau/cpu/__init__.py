@@ -9,22 +9,24 @@ import time
 from types import TracebackType
 from typing import Any
 
-from .core.base import display
-from .core.base.dtypes import cpu_device as _cpu
-from .core.base.dtypes import device as _device
-from .core.base.memory import (
+from ..core.base import display
+from ..core.base.dtypes import cpu_device as _cpu
+from ..core.base.dtypes import device as _device
+from ..core.base.memory import (
     empty_cache,
     memory_stats,
     reset_peak_memory_stats,
     set_cache_limit,
     set_memory_limit,
 )
-from .devices import streams as _streams
+from ..devices import streams as _streams
+from . import amp
 
 __all__ = [
     "Event",
     "Stream",
     "StreamContext",
+    "amp",
     "current_device",
     "current_stream",
     "device_count",

@@ -1,0 +1,235 @@
+"""Tensors that are made of others: masked and nested ones.
+
+Such a class is a tensor without data, on `meta`, so that no operation finds elements where there are none, with a table of the
+operations that it answers and a refusal that names all others.  Its elements lie in one tensor, `_elements`, which has the tape's
+side: whatever asks the whole for a gradient, a device or a version asks the elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+from ._tensor import Tensor
+from .core.call.pointwise import PointwiseOp
+from .operations.declare.registry import REGISTRY
+
+OTHER_SPELLINGS = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "self": "input",
+    "x": "input",
+    "x1": "input",
+    "x2": "other",
+}
+_ELEMENTWISE_ROOMS = ("pointwise.", "neural.activations")
+_NOT_ELEMENTWISE = frozenset(("allclose", "equal", "glu", "prelu", "round_", "map2_", "map_", "is_same_size"))
+CONVERSIONS = frozenset(
+    "float double cfloat cdouble half bfloat16 int long short char byte bool to type type_as cpu cuda opencl pin_memory".split()
+)
+RANDOM_FILLS = frozenset(
+    "uniform_ normal_ exponential_ geometric_ cauchy_ log_normal_ random_ bernoulli_ bernoulli poisson".split()
+)
+ALIKE = frozenset("zeros_like ones_like empty_like full_like rand_like randn_like randint_like".split())
+
+
+def elementwise() -> frozenset[str]:
+    """The names of all public operations that work on each element, and on those at the same place of their other operands.
+
+    >>> from flambeau._composed import elementwise
+    >>> {"add", "add_", "relu", "clamp", "where", "masked_fill_"} <= elementwise(), "matmul" in elementwise()
+    (True, False)
+    """
+    found = {"fill", "fill_", "zero_", "round_"}
+    for entry in REGISTRY.values():
+        body = getattr(entry.function, "function", None)
+        home = (getattr(body, "__module__", None) or "").rpartition("operations.")[2]
+        if (entry.kind == "pointwise" and entry.places) or home.startswith(_ELEMENTWISE_ROOMS):
+            found |= {f.__name__ for f in (entry.function, entry.in_place) if f is not None}
+    return frozenset(found - _NOT_ELEMENTWISE - CONVERSIONS - {"record_stream"})
+
+
+class Composed(Tensor):
+    """A tensor that stands for others.  A class of them has `answers`, by the names of operations: functions of
+    the operation and its arguments.
+    """
+
+    _composed = True
+    answers: ClassVar[Mapping[str, Callable[..., Any]]] = {}
+    _elements: Any
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        answer = cls.answers.get(func.__name__)
+        if answer is None:
+            if isinstance(func, PointwiseOp) and kwargs and "out" in kwargs:
+                return _step(func, args, kwargs)
+            raise cls._refusal(func.__name__)
+        if not kwargs:
+            return answer(func, *args)
+        return answer(func, *args, **{OTHER_SPELLINGS.get(n, n): v for n, v in kwargs.items()})
+
+    @classmethod
+    def _refusal(cls, name: str) -> NotImplementedError:
+        """The error for an operation without an answer."""
+        raise NotImplementedError
+
+    def _with(self, elements: Any) -> Self:
+        """The same structure over other elements."""
+        raise NotImplementedError
+
+    # --- the tape ---
+    @property
+    def requires_grad(self) -> bool:  # type: ignore[override]
+        """Whether gradients of the elements are wanted."""
+        return self._elements.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        self._elements.requires_grad = flag
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:  # type: ignore[override]
+        """Say whether gradients are wanted, in place."""
+        self._elements.requires_grad_(requires_grad)
+        return self
+
+    @property
+    def grad(self) -> Any:  # type: ignore[override]
+        """The gradient of the elements, in the same structure, or None."""
+        found = self._elements.grad
+        return None if found is None else self._with(found)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        self._elements.grad = value._elements if isinstance(value, Composed) else value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._elements.grad = None
+
+    def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+        """Add gradients to leaves, from a gradient of the same structure; see `Tensor.backward`."""
+        if isinstance(gradient, Composed):
+            gradient = gradient._elements
+        self._elements.backward(gradient, *args, **kwargs)
+
+    def register_hook(self, hook: Callable) -> Any:
+        """`hook(grad)` runs when the gradient is computed, and is given it in the same structure."""
+
+        def whole(grad: Any) -> Any:
+            found = hook(self._with(grad))
+            return found._elements if isinstance(found, Composed) else found
+
+        return self._elements.register_hook(whole)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable) -> Any:
+        """`hook(tensor)` runs after a gradient was added to this leaf."""
+        return self._elements.register_post_accumulate_grad_hook(lambda _: hook(self))
+
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        """The same elements outside the tape."""
+        return self._with(self._elements.data)
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        raise NotImplementedError(
+            f"{self._is}: its data cannot be set; write to its elements, or make another tensor"
+        )
+
+    _is: ClassVar[str] = "a tensor made of others"
+
+    # --- memory ---
+    def _no_memory(self, *args: Any, **kwargs: Any) -> Any:
+        """NotImplementedError: it has no memory of its own."""
+        raise NotImplementedError(f"{self._is} has no storage of its own; ask the tensors that it is made of")
+
+    untyped_storage = storage = _typed_storage = data_ptr = storage_offset = storage_type = _no_memory
+    apply_ = _no_memory
+
+    def is_shared(self) -> bool:
+        """Whether other processes can see the memory of the elements."""
+        return self._elements.is_shared()
+
+    def share_memory_(self) -> Self:  # type: ignore[override]
+        """Move the elements to shared memory, in place."""
+        self._elements.share_memory_()
+        return self
+
+    def as_subclass(self, cls: type) -> Any:
+        """TypeError: its elements are of no other class; itself where it is of that class."""
+        if isinstance(self, cls):
+            return self
+        raise TypeError(f"as_subclass(): {self._is} cannot be a {cls.__name__}")
+
+    # --- Python ---
+    def _one(self, what: str) -> Any:
+        raise TypeError(f"{self._is} cannot be converted to {what}")
+
+    def __bool__(self) -> bool:
+        raise RuntimeError(f"Boolean value of {self._is} is ambiguous")
+
+    def __int__(self) -> int:
+        return self._one("an int")
+
+    def __float__(self) -> float:
+        return self._one("a float")
+
+    def __complex__(self) -> complex:
+        return self._one("a complex")
+
+    def __index__(self) -> int:
+        return self._one("an index")
+
+    def __format__(self, spec: str) -> str:
+        return object.__format__(self, spec)
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((self._elements == element).any())
+
+    def __reversed__(self) -> Any:
+        return self._one("its reverse")
+
+    __hash__ = Tensor.__hash__
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        if not self._elements.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol"
+            )
+        if id(self) not in memo:
+            memo[id(self)] = self._with(self._elements.__deepcopy__(memo))
+        return memo[id(self)]
+
+
+def _step(func: Any, args: tuple, kwargs: dict) -> Any:
+    """An optimiser's step, which no list of operations has: parameter, gradient and state have one structure."""
+
+    def inner(x: Any) -> Any:
+        if isinstance(x, (tuple, list)):
+            return type(x)(inner(y) for y in x)
+        return x._elements if isinstance(x, Composed) else x
+
+    func(*inner(args), **{name: inner(x) for name, x in kwargs.items()})
+    return kwargs["out"]
+
+
+def _asked(name: str) -> property:
+    """What is asked of the elements."""
+    return property(lambda self: getattr(self._elements, name), doc=f"`{name}` of the elements.")
+
+
+def _called(name: str) -> Callable[..., Any]:
+    def call(self: Composed, *args: Any) -> Any:
+        return getattr(self._elements, name)(*args)
+
+    call.__name__, call.__doc__ = name, f"`{name}` of the elements."
+    return call
+
+
+for _name in "device is_cpu is_cuda is_opencl is_meta grad_fn is_leaf output_nr retains_grad _version is_quantized".split():
+    setattr(Composed, _name, _asked(_name))
+for _name in (
+    "get_device is_complex is_floating_point is_signed is_inference is_conj is_neg element_size retain_grad retains_grad_flag"
+).split():
+    setattr(Composed, _name, _called(_name))

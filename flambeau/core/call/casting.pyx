@@ -1,0 +1,339 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Autocast: which dtype an operation computes in, by one number on the operation for the CPU and one for accelerators.
+
+`cast` stands behind the door, between modes of the upper and of the lower level.  It makes the operands that an operation's
+rule asks for and goes on; what the operation calls itself is not cast again, unless its rule says so (PARTS).  Forms in place and
+with `out=` have no rule.  Which operation has which rule is told by `flambeau.amp`.
+
+What is on belongs to the thread: the types of devices, the lower dtype of each, how deep `with` blocks are nested, and
+the copies of parameters that are kept until the outermost of them ends.
+"""
+from cpython.object cimport PyObject
+from ..base.device cimport Device
+from ..base.dtypes cimport BF16, F16, F32, F64, CATEGORY, NO_CODE, dtype, dtype_of
+from ..base.tensor cimport TensorBase, late
+from ..tape.modes cimport FORWARD, autocast_on, casting, grad_enabled, set_autocast_on, set_casting
+from .copies import to_dtype
+from .function import FunctionOp
+from .operation cimport CHOSEN, LOWER, PARTS, REFUSED, SINGLE, SINGLE_UNLESS_TOLD, WHOLE, WIDEST, Op, door
+from .pointwise cimport copied
+from .watching import modes_on
+import threading
+
+cdef extern from "Python.h":
+    Py_ssize_t PyVectorcall_NARGS(size_t n)
+    bint PyTuple_CheckExact(object o)
+    bint PyList_CheckExact(object o)
+
+cdef enum:
+    KINDS = 16                # types of devices
+    ROOM = 32                 # arguments that are cast without memory of their own
+
+cdef extern from *:
+    """
+    static __thread unsigned char flambeau_lower_types[16];   /* code + 1; 0 is the type's own */
+    static __thread int flambeau_nesting = 0;
+    static __thread int flambeau_keeps_not = 0;               /* casts of parameters are not kept */
+    """
+    unsigned char flambeau_lower_types[16]
+    int flambeau_nesting
+    int flambeau_keeps_not
+
+# The types that autocast knows, the lower dtype of each; `meta` stands for no device of a program's, tests read rules off it.
+cdef dict NUMBERS = {}
+cdef int[KINDS] OWN_LOWER
+for _type, _code in dict(cpu=BF16, cuda=F16, xpu=F16, mps=F16, mtia=F16, maia=BF16, hpu=BF16, ipu=F16, xla=BF16, privateuseone=F16,
+                         opencl=F16, meta=F16).items():
+    OWN_LOWER[len(NUMBERS)] = _code
+    NUMBERS[_type] = len(NUMBERS)
+
+RULES = {"whole": WHOLE, "parts": PARTS, "lower": LOWER, "float32": SINGLE, "float32 unless told": SINGLE_UNLESS_TOLD,
+         "widest": WIDEST, "refused": REFUSED, "chosen": CHOSEN}
+
+cdef object threads = threading.local()       # .counted, .kept
+cdef object shown_cast = FunctionOp(to_dtype, "to", owns=False)
+
+
+cdef class Counted:
+    """Autocast is on in a thread: the door is watched for as long as this lives, which is no longer than the thread."""
+
+    def __cinit__(self):
+        late.watched += 1
+
+    def __dealloc__(self):
+        late.watched -= 1
+
+
+# --- the state of a thread ------------------------------
+def known(str device_type) -> bool:
+    """Whether autocast knows that type of device."""
+    return device_type in NUMBERS
+
+
+def is_on(str device_type) -> bool:
+    """Whether autocast is on for a type of device."""
+    return (autocast_on() >> <int>NUMBERS[device_type]) & 1 != 0
+
+
+def is_anywhere_on() -> bool:
+    """Whether autocast is on for any type of device."""
+    return autocast_on() != 0
+
+
+def set_on(str device_type, bint enabled) -> None:
+    """Switch autocast on or off for a type of device."""
+    cdef unsigned int bit = 1 << <int>NUMBERS[device_type]
+    cdef unsigned int before = autocast_on()
+    cdef unsigned int now = before | bit if enabled else before & ~bit
+    set_autocast_on(now)
+    set_casting(casting() | bit if enabled else casting() & ~bit)
+    if (before != 0) != (now != 0):
+        threads.counted = Counted() if now else None
+
+
+cdef int lower_code(int number) noexcept:
+    return OWN_LOWER[number] if flambeau_lower_types[number] == 0 else flambeau_lower_types[number] - 1
+
+
+def lower_type(str device_type) -> dtype:
+    """The dtype that operations compute in where they may."""
+    return dtype_of(lower_code(NUMBERS[device_type]))
+
+
+def set_lower_type(str device_type, dtype lower not None) -> None:
+    """Set that dtype."""
+    flambeau_lower_types[<int>NUMBERS[device_type]] = <unsigned char>(lower.code + 1)
+
+
+def keeps() -> bool:
+    """Whether casts of parameters are kept."""
+    return flambeau_keeps_not == 0
+
+
+def set_keeps(bint enabled) -> None:
+    """Keep casts of parameters, or not."""
+    global flambeau_keeps_not
+    flambeau_keeps_not = not enabled
+
+
+def forget() -> None:
+    """Drop the casts that are kept."""
+    threads.kept = None
+
+
+def deeper(int by) -> int:
+    """Blocks that are open, after `by` more."""
+    global flambeau_nesting
+    flambeau_nesting += by
+    return flambeau_nesting
+
+
+def state(str device_type) -> tuple:
+    """What a block has to put back: on, cast now, the lower dtype, whether casts are kept."""
+    cdef int number = NUMBERS[device_type]
+    return (autocast_on() >> number) & 1, (casting() >> number) & 1, flambeau_lower_types[number], flambeau_keeps_not
+
+
+def put_back(str device_type, tuple before) -> None:
+    """The state as it was."""
+    global flambeau_keeps_not
+    cdef int number = NUMBERS[device_type]
+    cdef unsigned int bit = 1 << number
+    set_on(device_type, before[0])
+    set_casting(casting() | bit if before[1] else casting() & ~bit)
+    flambeau_lower_types[number], flambeau_keeps_not = before[2], before[3]
+
+
+# --- casts ------------------------------
+cdef int number_of(TensorBase t):
+    """The type of a tensor's device, -1 where autocast does not know it."""
+    if t.storage.on is None:
+        return 0
+    found = NUMBERS.get((<Device>t.storage.on).type)
+    return -1 if found is None else <int>found
+
+
+cdef TensorBase converted(TensorBase t, int code):
+    return <TensorBase>shown_cast(t, dtype_of(code)) if modes_on(False) else copied(t, code, False)
+
+
+cdef TensorBase cast_of(TensorBase t, int code, int number):
+    """A floating tensor of that type of device in another dtype; float64 stays.  Casts of parameters to the lower dtype are kept,
+    for each mode of recording, until the parameter is written to.
+    """
+    cdef bint grad
+    if t.code == code or CATEGORY[t.code] != 2 or t.code == F64 or number_of(t) != number:
+        return t
+    if t.code != F32 or not t.requires or t.fn is not None or t.base is not None or flambeau_keeps_not or code != lower_code(number) or (
+            grad_enabled() & FORWARD):
+        return converted(t, code)
+    grad = grad_enabled()
+    kept = getattr(threads, "kept", None)
+    if kept is None:
+        kept = threads.kept = {}
+    key = (id(t), code, grad)
+    entry = (<dict>kept).get(key)
+    if entry is not None and (<tuple>entry)[1] == t.storage.version:
+        return <TensorBase>(<tuple>entry)[2]
+    made = converted(t, code)
+    (<dict>kept)[key] = (t, t.storage.version, made)   # the tensor with it: its id is its own while it lives
+    return made
+
+
+cdef object cast_all(object x, int code, int number):
+    """Tensors, and tensors in lists and tuples."""
+    cdef list found
+    if isinstance(x, TensorBase):
+        return cast_of(<TensorBase>x, code, number)
+    if not (PyTuple_CheckExact(x) or PyList_CheckExact(x)):
+        return x
+    found = [cast_all(y, code, number) for y in x]
+    return tuple(found) if PyTuple_CheckExact(x) else found
+
+
+cdef int first_number(object x, unsigned int on) except -2:
+    """The first type of device among tensors where autocast is on."""
+    cdef int number
+    if isinstance(x, TensorBase):
+        number = number_of(<TensorBase>x)
+        return number if number >= 0 and (on >> number) & 1 else -1
+    if PyTuple_CheckExact(x) or PyList_CheckExact(x):
+        for y in x:
+            number = first_number(y, on)
+            if number >= 0:
+                return number
+    return -1
+
+
+cdef int widest(Op op, object x, int code, int number) except -1:
+    """The wider of a dtype and those of tensors."""
+    cdef int other
+    if isinstance(x, TensorBase):
+        other = (<TensorBase>x).code
+        if CATEGORY[other] != 2 or other == F64 or number_of(<TensorBase>x) != number or other == code:
+            return code
+        if F32 != code and F32 != other:
+            raise RuntimeError(f"{op.name}(): Unexpected floating ScalarType in autocast: {dtype_of(other)} where {dtype_of(code)} is the "
+                               "lower one")
+        return F32
+    if PyTuple_CheckExact(x) or PyList_CheckExact(x):
+        for y in x:
+            code = widest(op, y, code, number)
+    return code
+
+
+# --- behind the door ------------------------------
+cdef bint told(PyObject** args, Py_ssize_t given, PyObject* names):
+    """Whether a result's dtype is given."""
+    cdef Py_ssize_t k
+    for k in range(given):
+        if isinstance(<object>args[k], dtype):
+            return True
+    return False
+
+
+cdef bint has_out(PyObject** args, Py_ssize_t nargs, PyObject* names):
+    cdef Py_ssize_t k
+    if names == NULL:
+        return False
+    for k in range(len(<tuple>names)):
+        if (<tuple>names)[k] == "out":
+            return <object>args[nargs + k] is not None
+    return False
+
+
+cdef object cast(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    """Cast the operands as the operation's rule says, and go on."""
+    cdef Op op = <Op>callable
+    cdef unsigned int on = casting()
+    cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
+    cdef Py_ssize_t given = nargs + (0 if names == NULL else len(<tuple>names))
+    cdef int number = -1, rule = WHOLE, code
+    if op.on_host or op.elsewhere:
+        for k in range(given):
+            number = first_number(<object>args[k], on)
+            if number >= 0:
+                rule = op.elsewhere if number else op.on_host
+                break
+        else:
+            rule = PARTS if op.on_host == PARTS or op.elsewhere == PARTS else WHOLE
+    if rule == CHOSEN:
+        rule = RULES[(<object>choices[op.name])(number == 0, *positional(args, nargs), **by_name(args, nargs, names))]
+    if rule == PARTS:
+        return door.past(callable, args, flagged, names)
+    set_casting(0)
+    try:
+        if rule == WHOLE or has_out(args, nargs, names) or (rule == SINGLE_UNLESS_TOLD and told(args, given, names)):
+            return door.past(callable, args, flagged, names)
+        if rule == REFUSED:
+            raise RuntimeError(refusals[op.name])
+        code = lower_code(number) if rule == LOWER or rule == WIDEST else F32
+        if rule == WIDEST:
+            for k in range(given):
+                code = widest(op, <object>args[k], code, number)
+        return with_casts(callable, args, nargs, given, names, code, number)
+    finally:
+        set_casting(on)
+
+
+cdef object with_casts(PyObject* callable, PyObject** args, Py_ssize_t nargs, Py_ssize_t given, PyObject* names, int code, int number):
+    cdef PyObject* room[ROOM]
+    cdef list held = []           # what `room` points to
+    cdef Py_ssize_t k
+    if given > ROOM:
+        found = [cast_all(<object>args[k], code, number) for k in range(given)]
+        keywords = {} if names == NULL else dict(zip(<object>names, found[nargs:]))
+        return (<object>callable)(*found[:nargs], **keywords)
+    for k in range(given):
+        x = cast_all(<object>args[k], code, number)
+        if <PyObject*>x != args[k]:
+            held.append(x)
+        room[k] = <PyObject*>x
+    return door.past(callable, room, nargs, names)
+
+
+cdef list positional(PyObject** args, Py_ssize_t nargs):
+    cdef Py_ssize_t k
+    return [<object>args[k] for k in range(nargs)]
+
+
+cdef dict by_name(PyObject** args, Py_ssize_t nargs, PyObject* names):
+    cdef Py_ssize_t k
+    return {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))}
+
+
+cdef dict choices = {}
+cdef dict refusals = {}
+
+
+def choose(Op op, choice) -> None:
+    """`choice(on_host, *args, **kwargs)` names the rule of a call."""
+    choices[op.name] = choice
+
+
+def refuse(Op op, str why) -> None:
+    """What a program is told that calls the operation under autocast."""
+    refusals[op.name] = why
+
+
+door.cast = cast
+
+
+# --- for those who compute again, or elsewhere ------------------------------
+def everything() -> tuple:
+    """What this thread has switched on, to be switched on again later or in another thread."""
+    return autocast_on(), casting(), tuple([flambeau_lower_types[k] for k in range(KINDS)]), flambeau_keeps_not
+
+
+def set_everything(tuple given) -> None:
+    """The state that `everything` told."""
+    global flambeau_keeps_not
+    cdef unsigned int before = autocast_on(), now = given[0]
+    cdef int k
+    set_autocast_on(now)
+    set_casting(given[1])
+    for k in range(KINDS):
+        flambeau_lower_types[k] = (<tuple>given[2])[k]
+    flambeau_keeps_not = given[3]
+    if (before != 0) != (now != 0):
+        threads.counted = Counted() if now else None

@@ -1,0 +1,19 @@
+"""Products of bfloat16 by generated tiles, where the processor has the instruction."""
+from libc.stdint cimport int64_t
+
+cdef struct Halves:           # `batch` products c = alpha * a @ b + beta * c; strides are in elements, c's rows are dense
+    int64_t batch, m, n, k
+    const char* a
+    const char* b
+    char* c
+    int64_t a_row, a_col, a_step
+    int64_t b_row, b_col, b_step
+    int64_t c_row, c_step
+    float alpha, beta
+    char* room                # of `room_of` bytes for each of `slots` products that are under way
+    int64_t slots, size
+    int64_t first             # of the products that are under way
+
+cdef bint ready(int64_t columns) except -1
+cdef int prepare(Halves* h) except -1
+cdef int multiply_halves(Halves* h) noexcept nogil

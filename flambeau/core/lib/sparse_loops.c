@@ -1,0 +1,44 @@
+#include "sparse_loops.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define FOR_EACH_PROCESSOR
+#endif
+#define INLINED static inline __attribute__((always_inline))
+
+#define JOINED_(a, b, c) flambeau_##a##_##b##_##c
+#define JOINED(a, b, c) JOINED_(a, b, c)
+#define SHORT_(a, b) a##_##b
+#define SHORT(a, b) SHORT_(a, b)
+
+#define NUMBER float
+#define OF_NUMBER f32
+#include "sparse_loops_runs.h"
+#define INDEX int32_t
+#define OF_INDEX i32
+#include "sparse_loops_rows.h"
+#undef INDEX
+#undef OF_INDEX
+#define INDEX int64_t
+#define OF_INDEX i64
+#include "sparse_loops_rows.h"
+#undef INDEX
+#undef OF_INDEX
+#undef NUMBER
+#undef OF_NUMBER
+
+#define NUMBER double
+#define OF_NUMBER f64
+#include "sparse_loops_runs.h"
+#define INDEX int32_t
+#define OF_INDEX i32
+#include "sparse_loops_rows.h"
+#undef INDEX
+#undef OF_INDEX
+#define INDEX int64_t
+#define OF_INDEX i64
+#include "sparse_loops_rows.h"

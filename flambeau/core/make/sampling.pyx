@@ -1,0 +1,148 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Random numbers that need a loop for each element, on the host: gamma, beta, Dirichlet, Poisson, binomial and von Mises numbers, and
+how gamma and beta numbers move with their parameters.
+
+The loops are in `draws.c`.  A call takes one counter of the generator; each element has a stream of its own under it, so bits
+depend neither on the number of threads nor on what other elements do.
+"""
+from libc.stdint cimport int64_t, uint64_t
+from ..base.dtypes cimport F32, F64, dtype_of
+from ..base.device import OutOfMemoryError
+from ..base.memory cimport refusal
+from ..base.parallel cimport parallel_in_parts
+from ..base.tensor cimport TensorBase, MAX_DIMS, alias, new_tensor_on, pointer, same_shape
+from ..views.views cimport compact
+from .random cimport Generator, generator_for, reserve
+
+
+cdef extern from "draws.h" nogil:
+    enum:
+        FLAMBEAU_GAMMA
+        FLAMBEAU_BETA
+        FLAMBEAU_DIRICHLET
+        FLAMBEAU_POISSON
+        FLAMBEAU_BINOMIAL
+        FLAMBEAU_VON_MISES
+        FLAMBEAU_GAMMA_GRADIENT
+        FLAMBEAU_BETA_GRADIENT
+    ctypedef struct flambeau_draws:
+        int kind
+        int wide
+        uint64_t key
+        uint64_t first
+        const char* given[3]
+        int64_t period[3]
+        char* to[2]
+        int64_t row
+        int refused
+        int no_memory
+    void flambeau_prepare_draws()
+    void flambeau_draw(void* draws, int64_t begin, int64_t end) noexcept
+
+
+cdef enum:
+    GRAIN = 512                # elements that a thread takes at least
+    NANOSECONDS_EACH = 60
+
+flambeau_prepare_draws()
+
+
+cdef TensorBase repeated(TensorBase x):
+    """A contiguous tensor of which x's elements, in order, are repetitions: x itself, or what was expanded to x."""
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int64_t strides[MAX_DIMS]
+    cdef int d, first = 0
+    if x.contiguous or x.count == 0:
+        return x
+    while first < x.rank and (x.strides[first] == 0 or x.sizes[first] == 1):
+        first += 1
+    if first == 0:
+        return compact(x)
+    for d in range(first, x.rank):
+        sizes[d - first], strides[d - first] = x.sizes[d], x.strides[d]
+    return compact(alias(x, x.rank - first, sizes, strides, x.offset))
+
+
+cdef object draw(int kind, TensorBase a, TensorBase b, TensorBase c, int results, str who, generator):
+    """New contiguous tensors in the shape of `a`, which b and c, where they are not None, have, too."""
+    cdef flambeau_draws f
+    cdef TensorBase one, two = None
+    cdef list kept = []
+    cdef TensorBase x
+    cdef int k = 0
+    cdef int64_t n = a.count, rows
+    cdef Generator g
+    if a.code != F32 and a.code != F64:
+        raise NotImplementedError(f"{who}(): not implemented for {dtype_of(a.code)}")
+    for x in (a, b, c):
+        if x is not None and (x.code != a.code or not same_shape(x, a)):
+            raise RuntimeError(f"{who}(): operands of one dtype and shape expected")
+    one = new_tensor_on(a.storage.on, a.rank, a.sizes, a.code)
+    if results == 2:
+        two = new_tensor_on(a.storage.on, a.rank, a.sizes, a.code)
+    if n > 0 and not (a.storage.on is not None and a.storage.on.blank):
+        f.kind, f.wide, f.refused, f.no_memory = kind, a.code == F64, 0, 0
+        f.key = f.first = 0
+        if kind < FLAMBEAU_GAMMA_GRADIENT:
+            g = generator_for(generator, a.storage.on, who)
+            f.key = g.key
+            f.first = reserve(g, 1)
+        for x in (a, b, c):
+            if x is not None:
+                x = repeated(x)
+                kept.append(x)
+                f.given[k], f.period[k] = pointer(x), x.count
+                k += 1
+        f.to[0] = pointer(one)
+        f.to[1] = NULL if two is None else pointer(two)
+        f.row = a.sizes[a.rank - 1] if kind == FLAMBEAU_DIRICHLET else 1
+        rows = n // f.row
+        with nogil:
+            parallel_in_parts(flambeau_draw, &f, rows, GRAIN // f.row + 1, <double>NANOSECONDS_EACH * f.row)
+        if f.no_memory:
+            raise OutOfMemoryError(refusal(f.row * 8))
+        if f.refused:
+            return None
+    return one if two is None else (one, two)
+
+
+def gamma(TensorBase shape not None, generator=None) -> TensorBase:
+    """Numbers of the gamma distributions of these shapes and of rate 1, float32 or float64; never 0."""
+    return draw(FLAMBEAU_GAMMA, shape, None, None, 1, "gamma", generator)
+
+
+def beta(TensorBase a not None, TensorBase b not None, generator=None) -> tuple:
+    """Numbers of beta distributions, and what they lack to 1; never 0."""
+    return draw(FLAMBEAU_BETA, a, b, None, 2, "beta", generator)
+
+
+def dirichlet(TensorBase concentration not None, generator=None) -> TensorBase:
+    """Rows of Dirichlet distributions, whose concentrations lie along the last dimension."""
+    if concentration.rank == 0:
+        raise RuntimeError("dirichlet(): at least one dimension expected")
+    return draw(FLAMBEAU_DIRICHLET, concentration, None, None, 1, "dirichlet", generator)
+
+
+def poisson(TensorBase rate not None, generator=None):
+    """Numbers of Poisson distributions; None where a rate is negative or NaN."""
+    return draw(FLAMBEAU_POISSON, rate, None, None, 1, "poisson", generator)
+
+
+def binomial(TensorBase count not None, TensorBase probability not None, generator=None) -> TensorBase:
+    """Numbers of successes among `count` trials."""
+    return draw(FLAMBEAU_BINOMIAL, count, probability, None, 1, "binomial", generator)
+
+
+def von_mises(TensorBase concentration not None, TensorBase place not None, generator=None) -> TensorBase:
+    """Angles in [-π, π) around a place."""
+    return draw(FLAMBEAU_VON_MISES, concentration, place, None, 1, "von_mises", generator)
+
+
+def gamma_gradient(TensorBase shape not None, TensorBase number not None) -> TensorBase:
+    """How a gamma number moves with its shape while its distribution function stays."""
+    return draw(FLAMBEAU_GAMMA_GRADIENT, shape, number, None, 1, "gamma_gradient", None)
+
+
+def beta_gradient(TensorBase number not None, TensorBase a not None, TensorBase b not None) -> TensorBase:
+    """How a beta(a, b) number moves with a while its distribution function stays, over what it lacks to 1."""
+    return draw(FLAMBEAU_BETA_GRADIENT, number, a, b, 1, "beta_gradient", None)

@@ -1,0 +1,13 @@
+"""Probability distributions: densities, samples, moments and divergences, as `torch.distributions` names them.
+
+The package is a shell, which is filled when a program first names something in it.
+
+>>> import flambeau
+>>> from flambeau.distributions import Normal, kl_divergence
+>>> kl_divergence(Normal(0.0, 1.0), Normal(1.0, 1.0))
+tensor(0.5000)
+"""
+
+from .._lazily import on_first_use
+
+__getattr__, __dir__ = on_first_use(__name__, "_public", ("constraints", "transforms"))

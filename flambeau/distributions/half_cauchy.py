@@ -1,0 +1,107 @@
+"""The half-Cauchy distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.base.dtypes import Size
+from ..core.make.create import full, zeros_like
+from ..operations.random.random import rand
+from . import constraints
+from ._fused import fn, fused, made_of
+from .cauchy import Cauchy
+from .distribution import Distribution
+from .transformed_distribution import TransformedDistribution
+from .transforms import AbsTransform
+from .utils import broadcast_all, lazy_property
+
+__all__ = ["HalfCauchy"]
+
+
+@fused
+def _half_cauchy_log_prob(value, scale):
+    z = value / scale
+    found = math.log(2 / math.pi) - fn.log(scale) - fn.log1p(z * z)
+    return fn.where(value >= 0, found, -math.inf)
+
+
+@fused
+def _half_cauchy_cdf(value, scale):
+    return fn.atan(value / scale) * (2 / math.pi)
+
+
+@fused
+def _half_cauchy_icdf(value, scale):
+    return fn.tan(value * (0.5 * math.pi)) * scale
+
+
+class HalfCauchy(TransformedDistribution):
+    """The distribution of |x| for Cauchy x with median 0 and half width `scale`, of shape batch.
+
+    Density 2 / (π scale (1 + (x / scale)²)) for x >= 0; mean and variance are infinite (Gelman, 2006, Prior distributions for
+    variance parameters in hierarchical models).
+
+    >>> import flambeau
+    >>> from flambeau.distributions import HalfCauchy
+    >>> half = HalfCauchy(flambeau.tensor([1.0, 2.0]))
+    >>> half.cdf(flambeau.tensor(1.0)), half.icdf(flambeau.tensor(0.25))
+    (tensor([0.5000, 0.2952]), tensor([0.4142, 0.8284]))
+    """
+
+    arg_constraints = {"scale": constraints.positive}  # type: ignore[assignment]
+    support = constraints.nonnegative
+    has_rsample = True  # type: ignore[assignment]
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        (self.scale,) = broadcast_all(scale)
+        Distribution.__init__(self, self.scale.shape, validate_args=validate_args)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        return self._expanded(HalfCauchy, batch_shape, _instance, "scale")
+
+    @lazy_property
+    def base_dist(self) -> Any:
+        return Cauchy(zeros_like(self.scale), self.scale, validate_args=False)
+
+    @lazy_property
+    def transforms(self) -> Any:
+        return [AbsTransform()]
+
+    def _infinite(self) -> Any:
+        return full(self._extended_shape(), math.inf, dtype=self.scale.dtype, device=self.scale.device)
+
+    @property
+    def mean(self) -> Any:
+        return self._infinite()
+
+    @property
+    def mode(self) -> Any:
+        return zeros_like(self.scale)
+
+    @property
+    def variance(self) -> Any:
+        return self._infinite()
+
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+        noise = rand(self._extended_shape(sample_shape), dtype=self.scale.dtype, device=self.scale.device)
+        return made_of(_half_cauchy_icdf, noise, self.scale)
+
+    sample = Distribution.sample
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        return _half_cauchy_log_prob(value, self.scale)
+
+    def cdf(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        return _half_cauchy_cdf(value, self.scale)
+
+    def icdf(self, value: Any) -> Any:
+        return _half_cauchy_icdf(value, self.scale)
+
+    def entropy(self) -> Any:
+        return math.log(2 * math.pi) + self.scale.log()

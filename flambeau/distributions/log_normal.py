@@ -1,0 +1,116 @@
+"""The log-normal distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.base.dtypes import Size
+from ..core.make.create import empty
+from . import constraints
+from ._fused import fn, fused, made_of
+from .distribution import Distribution
+from .normal import Normal
+from .transformed_distribution import TransformedDistribution
+from .transforms import ExpTransform
+from .utils import broadcast_all, lazy_property
+
+__all__ = ["LogNormal"]
+
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+@fused
+def _exp_scaled(noise, loc, scale):
+    return fn.exp(loc + noise * scale)
+
+
+@fused
+def _log_normal_log_prob(value, loc, scale):
+    y = fn.log(value)
+    z = (y - loc) / scale
+    return -0.5 * (z * z) - fn.log(scale) - y - _HALF_LOG_2PI
+
+
+@fused
+def _log_normal_cdf(value, loc, scale):
+    return 0.5 * fn.erfc((loc - fn.log(value)) / (scale * math.sqrt(2)))
+
+
+@fused
+def _log_normal_icdf(value, loc, scale):
+    return fn.exp(loc + scale * (fn.erfinv(2 * value - 1) * math.sqrt(2)))
+
+
+@fused
+def _log_normal_variance(loc, scale):
+    square = scale * scale
+    return fn.expm1(square) * fn.exp(2.0 * loc + square)
+
+
+class LogNormal(TransformedDistribution):
+    """The distribution of exp(x) for normal x with mean `loc` and standard deviation `scale`, which broadcast: the batch.
+
+    Density exp(-(log x - loc)² / (2 scale²)) / (x scale √(2π)) for x > 0 (Johnson, Kotz, Balakrishnan, Continuous Univariate
+    Distributions, chapter 14).
+
+    >>> import flambeau
+    >>> from flambeau.distributions import LogNormal
+    >>> skewed = LogNormal(flambeau.tensor([0.0, 1.0]), 1.0)
+    >>> skewed.mean, skewed.mode
+    (tensor([1.6487, 4.4817]), tensor([0.3679, 1.0000]))
+    """
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # type: ignore[assignment]
+    support = constraints.positive
+    has_rsample = True  # type: ignore[assignment]
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        Distribution.__init__(self, self.loc.shape, validate_args=validate_args)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        return self._expanded(LogNormal, batch_shape, _instance, "loc", "scale")
+
+    @lazy_property
+    def base_dist(self) -> Any:
+        return Normal(self.loc, self.scale, validate_args=False)
+
+    @lazy_property
+    def transforms(self) -> Any:
+        return [ExpTransform()]
+
+    @property
+    def mean(self) -> Any:
+        return (self.loc + self.scale.square() / 2).exp()
+
+    @property
+    def mode(self) -> Any:
+        return (self.loc - self.scale.square()).exp()
+
+    @property
+    def variance(self) -> Any:
+        return _log_normal_variance(self.loc, self.scale)
+
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+        noise = empty(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        return made_of(_exp_scaled, noise.normal_(), self.loc, self.scale)
+
+    sample = Distribution.sample
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        return _log_normal_log_prob(value, self.loc, self.scale)
+
+    def cdf(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_within(value, constraints.nonnegative)
+        return _log_normal_cdf(value, self.loc, self.scale)
+
+    def icdf(self, value: Any) -> Any:
+        return _log_normal_icdf(value, self.loc, self.scale)
+
+    def entropy(self) -> Any:
+        return self.scale.log() + self.loc + (0.5 + _HALF_LOG_2PI)

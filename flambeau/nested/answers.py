@@ -1,0 +1,52 @@
+"""The operations that nested tensors of layout `jagged` take, by name: gathered here, for the class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.base.tensor import TensorBase
+from . import pointwise, products, reductions, shapes
+from .jagged import NestedTensor, jagged
+from .padding import padded
+from .raggedness import raggedness
+
+__all__ = ["NestedTensor", "rebuilt"]
+
+
+def rebuilt(
+    values: TensorBase, offsets: TensorBase, lengths: TensorBase | None, ragged_dim: int
+) -> NestedTensor:
+    """A nested tensor from its parts, which are checked.
+
+    >>> import flambeau
+    >>> from flambeau.nested.answers import rebuilt
+    >>> rebuilt(flambeau.ones(3), flambeau.tensor([0, 4]), None, 1)
+    Traceback (most recent call last):
+    ValueError: sequence 0 ends at 4, behind the 3 values along the ragged dimension
+    """
+    if not 1 <= ragged_dim <= values.ndim:
+        raise ValueError(
+            f"the ragged dimension must be in [1, {values.ndim}] for values of shape {tuple(values.shape)}, got {ragged_dim}"
+        )
+    if offsets.device != values.device or (lengths is not None and lengths.device != values.device):
+        raise ValueError(
+            f"values and offsets must be on the same device, got {values.device} and {offsets.device}"
+        )
+    return jagged(values, raggedness(offsets, lengths, values.shape[ragged_dim - 1]), ragged_dim)
+
+
+def _reduced(self: NestedTensor, protocol: Any) -> tuple:
+    return rebuilt, (self._elements, self.ragged.offsets, self.ragged.lengths, self._ragged_idx)
+
+
+def _attention(func: Any, *args: Any, **kwargs: Any) -> NestedTensor:
+    from .attention import ANSWERS  # the code generator comes with it
+
+    return ANSWERS[func.__name__](func, *args, **kwargs)
+
+
+for _part in (pointwise, shapes, reductions, products):
+    NestedTensor.answers.update(_part.ANSWERS)
+NestedTensor.answers["scaled_dot_product_attention"] = _attention
+NestedTensor.to_padded_tensor = padded
+NestedTensor.__reduce_ex__ = _reduced  # type: ignore[assignment]

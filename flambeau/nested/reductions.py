@@ -1,0 +1,279 @@
+"""Sums and other folds of nested tensors, and operations along rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .._typeinfo import iinfo
+from ..core.base.dtypes import by_name
+from ..core.base.tensor import TensorBase
+from ..operations.declare.results import category
+from .jagged import NestedTensor, jagged
+from .padding import packed, padded, rows, unpadded
+from .pointwise import pointwise
+
+_ALONG_ONE = frozenset(("argmax", "argmin", "max", "min", "prod"))  # of one dimension at a time
+
+
+def identity(name: str, x: TensorBase) -> Any:
+    """What changes nothing in a fold, or in what a row operation gives for the elements before.
+
+    >>> import flambeau
+    >>> from flambeau.nested.reductions import identity
+    >>> identity("amax", flambeau.ones(1)), identity("sum", flambeau.ones(1))
+    (-inf, 0)
+    """
+    kind = category(x.dtype)
+    if name in ("amax", "max", "argmax", "logsumexp", "softmax", "log_softmax", "cummax", "logcumsumexp"):
+        return False if kind == 0 else iinfo(x.dtype).min if kind == 1 else -math.inf
+    if name in ("amin", "min", "argmin", "softmin", "cummin"):
+        return True if kind == 0 else iinfo(x.dtype).max if kind == 1 else math.inf
+    return {"prod": 1, "cumprod": 1, "all": True}.get(name, 0)
+
+
+def _dims(name: str, x: NestedTensor, dim: Any) -> list[int] | None:
+    if dim is None or (isinstance(dim, Sequence) and not dim):
+        return None
+    found = [x._dim(name, d) for d in (dim if isinstance(dim, Sequence) else (dim,))]
+    if len(set(found)) < len(found):
+        raise RuntimeError(f"{name}(): dim {list(dim)} appears multiple times in the list of dims")
+    return found
+
+
+def reduce(func: Any, input: NestedTensor, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> Any:
+    """A fold of all elements, along sequences, along dense dimensions, or along both and the batch.
+
+    >>> import flambeau
+    >>> from flambeau.nested.reductions import reduce
+    >>> x = flambeau.nested.nested_tensor([[1., 5.], [2.]], layout=flambeau.jagged)
+    >>> reduce(flambeau.amax, x, 1), reduce(flambeau.amax, x)
+    (tensor([5., 2.]), tensor(5.))
+    """
+    name = func.__name__
+    if isinstance(dim, TensorBase):  # `max` and `min` of two tensors
+        return pointwise(func, input, dim)
+    if not isinstance(input, NestedTensor):
+        raise NestedTensor._refusal(name)
+    dims = _dims(name, input, dim)
+    if dims is None:
+        found = func(packed(input)._elements, **kwargs)
+        return found.reshape((1,) * input.ndim) if keepdim else found
+    r = input._ragged_idx
+    if 0 in dims and r not in dims:
+        raise RuntimeError(
+            f"{name}(): reducing along the batch dimension but not the ragged dimension is not supported for nested tensors"
+        )
+    if r not in dims:
+        inner = [d - 1 for d in dims]
+        found = func(
+            input._elements, inner if isinstance(dim, Sequence) else inner[0], keepdim=keepdim, **kwargs
+        )
+        less = 0 if keepdim else sum(d < r for d in dims)
+        return _like_rows(found, input, r - less)
+    if 0 in dims:
+        inner = [d - 1 for d in dims if d]
+        whole = packed(input)._elements
+        if name in _ALONG_ONE:
+            raise RuntimeError(f"{name}(): reduces one dimension at a time, got {dims}")
+        found = func(whole, inner, keepdim=keepdim, **kwargs)
+        return found.unsqueeze(0) if keepdim else found
+    return _along_sequences(func, input, dim, dims, keepdim, kwargs)
+
+
+def _variance(
+    func: Any,
+    input: NestedTensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """`var` and `std`, whose third argument by position says whether one is taken from the count."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if unbiased is not None:
+        kwargs["correction"] = int(bool(unbiased))
+    return reduce(func, input, dim, keepdim, **kwargs)
+
+
+def _norm(func: Any, input: NestedTensor, ord: Any = None, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Of all elements, or of dense dimensions."""
+    order = kwargs.pop("p", ord)
+    given = () if order is None else (order,)
+    dims = _dims(func.__name__, input, dim)
+    if dims is None:
+        return func(packed(input)._elements.reshape(-1), *given, **kwargs)
+    r = input._ragged_idx
+    if r in dims or 0 in dims:
+        raise RuntimeError(
+            f"{func.__name__}(): not available along the batch or the ragged dimension; use to_padded_tensor(0.0)"
+        )
+    keepdim = args[0] if args else kwargs.pop("keepdim", False)
+    inner = [d - 1 for d in dims]
+    found = func(input._elements, order if given else 2, inner, keepdim, **kwargs)
+    return _like_rows(found, input, r - (0 if keepdim else sum(d < r for d in dims)))
+
+
+def _like_rows(found: Any, input: NestedTensor, ragged_dim: int) -> Any:
+    if isinstance(found, TensorBase):
+        return jagged(found, input.ragged, ragged_dim)
+    parts = [_like_rows(x, input, ragged_dim) for x in found]
+    return type(found)(*parts) if hasattr(found, "_fields") else tuple(parts)
+
+
+def _along_sequences(
+    func: Any, input: NestedTensor, dim: Any, dims: list[int], keepdim: bool, kwargs: dict
+) -> Any:
+    """Dense results, one for each sequence."""
+    name, r = func.__name__, input._ragged_idx
+    if name in ("sum", "mean"):
+        return _sums(input, dims, keepdim, name == "mean", kwargs.pop("dtype", None))
+    if name in ("var", "std"):
+        return _spread(input, dims, keepdim, name == "std", **kwargs)
+    if name not in (
+        "prod",
+        "amax",
+        "amin",
+        "max",
+        "min",
+        "argmax",
+        "argmin",
+        "any",
+        "all",
+        "logsumexp",
+        "count_nonzero",
+    ):
+        raise RuntimeError(
+            f"{name}(): not available along the ragged dimension; use to_padded_tensor(padding)"
+        )
+    whole = padded(input, identity(name, input._elements), least=1)
+    if name == "count_nonzero":
+        return func(whole, tuple(dims))
+    return func(whole, dims if isinstance(dim, Sequence) else r, keepdim=keepdim, **kwargs)
+
+
+def _sums(input: NestedTensor, dims: list[int], keepdim: bool, mean: bool, dtype: Any) -> TensorBase:
+    """Sums, or means, of sequences: rows are added where their sequence is."""
+    r = input._ragged_idx
+    if dtype is None and category(input.dtype) < 2:
+        if mean:
+            raise RuntimeError(
+                "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
+                f"{input.dtype}"
+            )
+        dtype = by_name["int64"]
+    found = rows(input)
+    found = found if dtype is None else found.to(dtype)
+    half = found.dtype if found.dtype.name in ("float16", "bfloat16") else None
+    found = found if half is None else found.float()
+    whole = found.new_zeros((input.ragged.batch, *found.shape[1:])).index_add(
+        0, input.ragged.segments(), found
+    )
+    if mean:
+        counts = input.ragged.counts().to(whole.dtype)
+        whole = whole / counts.reshape(-1, *[1] * (whole.ndim - 1))
+    whole = whole.unsqueeze(1) if r == 1 else whole.unsqueeze(1).movedim(1, r)
+    others = [d for d in dims if d != r]
+    if others:
+        whole = whole.mean(others, True) if mean else whole.sum(others, True)
+    whole = whole if half is None else whole.to(half)
+    return whole if keepdim else whole.squeeze(tuple(dims))
+
+
+def _spread(
+    input: NestedTensor, dims: list[int], keepdim: bool, root: bool, correction: Any = 1
+) -> TensorBase:
+    """Variances of sequences, from deviations of their means."""
+    whole = packed(input)
+    off = whole - _sums(whole, dims, True, True, None)
+    squares = _sums(off * off, dims, True, False, None)
+    count = input.ragged.counts() * math.prod(input.shape[d] for d in dims if d != input._ragged_idx)
+    count = (count - correction).clamp(min=0).to(squares.dtype).reshape(-1, *[1] * (squares.ndim - 1))
+    found = squares / count
+    found = found.sqrt() if root else found
+    return found if keepdim else found.squeeze(tuple(dims))
+
+
+def along(func: Any, input: NestedTensor, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """An operation along rows of a dense dimension, or along each sequence.
+
+    >>> import flambeau
+    >>> from flambeau.nested.reductions import along
+    >>> x = flambeau.nested.nested_tensor([[0., 0.], [2.]], layout=flambeau.jagged)
+    >>> along(flambeau.softmax, x, 1).values()
+    tensor([0.5000, 0.5000, 1.0000])
+    """
+    name = func.__name__
+    if dim is None:
+        raise RuntimeError(f"{name}(): a dim must be given for nested tensors")
+    at = input._dim(name, dim)
+    if at == 0:
+        raise RuntimeError(
+            f"{name}(): not supported when reducing across the batch dimension for NestedTensor"
+        )
+    if at != input._ragged_idx:
+        return _like_rows(func(input._elements, at - 1, *args, **kwargs), input, input._ragged_idx)
+    if name in _SOFTMAX and input.dtype.is_floating_point:
+        return _softmax(name, input, *args, **kwargs)
+    whole = func(padded(input, identity(name, input._elements), least=1), at, *args, **kwargs)
+    if isinstance(whole, TensorBase):
+        return unpadded(whole, input.ragged, at)
+    parts = [unpadded(x, input.ragged, at) for x in whole]
+    return type(whole)(*parts) if hasattr(whole, "_fields") else tuple(parts)
+
+
+_SOFTMAX = ("softmax", "log_softmax", "softmin")
+
+
+def _softmax(name: str, input: NestedTensor, *args: Any, **kwargs: Any) -> NestedTensor:
+    """Along sequences: exp(x - m) / Σ, the largest m of each a constant, for its derivatives cancel."""
+    dtype = next((a for a in (*args, *kwargs.values()) if hasattr(a, "is_floating_point")), None)
+    r, kind = input.ragged, dtype or input.dtype
+    found = rows(input).to(kind)
+    found = found.float() if kind.name in ("float16", "bfloat16") else found
+    found = -found if name == "softmin" else found
+    r = r.packed()
+    top = padded(jagged(found.detach(), r, 1), -math.inf, least=1).amax(1)
+    shifted = found - top.index_select(0, r.segments())
+    weights = shifted.exp()
+    sums = _sums(jagged(weights, r, 1), [1], False, False, None)
+    if name == "log_softmax":
+        found = shifted - sums.log().index_select(0, r.segments())
+    else:
+        found = weights / sums.index_select(0, r.segments())
+    found = found if found.dtype is kind else found.to(kind)
+    at = input._ragged_idx
+    return jagged(found if at == 1 else found.movedim(0, at - 1), r, at)
+
+
+ANSWERS: dict[str, Any] = {
+    **dict.fromkeys(
+        (
+            *(
+                "sum",
+                "mean",
+                "prod",
+                "amax",
+                "amin",
+                "max",
+                "min",
+                "argmax",
+                "argmin",
+                "any",
+                "all",
+                "var",
+                "std",
+            ),
+            *("logsumexp", "count_nonzero", "nansum", "nanmean"),
+        ),
+        reduce,
+    ),
+    **dict.fromkeys(("var", "std"), _variance),
+    **dict.fromkeys(("norm", "linalg_vector_norm", "vector_norm"), _norm),
+    **dict.fromkeys(
+        ("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
+        along,
+    ),
+}

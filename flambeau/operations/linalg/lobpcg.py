@@ -1,0 +1,145 @@
+"""A few extreme eigenvalues of a large symmetric matrix, by SciPy's locally optimal block preconditioned conjugate gradients."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ..._typeinfo import finfo
+from ...core.base.tensor import TensorBase
+from ...core.lib.products import matmul
+from ...core.tape.contexts import unrecorded
+from ..declare import checks
+from ..declare.host import Result, computed
+from ..declare.registry import library
+from ..random.random import randn
+from .decompositions import eigh
+from .lapack import checked, record
+
+
+@library("lapack", "lobpcg")
+def lobpcg(
+    A: TensorBase,
+    k: int | None = None,
+    B: TensorBase | None = None,
+    X: TensorBase | None = None,
+    n: int | None = None,
+    iK: TensorBase | None = None,
+    niter: int | None = None,
+    tol: float | None = None,
+    largest: bool | None = None,
+    method: str | None = None,
+    tracker: Any = None,
+    ortho_iparams: Any = None,
+    ortho_fparams: Any = None,
+    ortho_bparams: Any = None,
+) -> tuple[TensorBase, TensorBase]:
+    """The `k` largest (or smallest) eigenvalues, (*, k), and eigenvectors, (*, m, k), of symmetric matrices A, (*, m, m).
+
+    A x = λ B x where `B`, positive definite, is given. The search begins at `X`, (*, m, n), or at `n` random vectors (default
+    `k`); `iK` is a preconditioner. It ends after `niter` steps (1000), or where residuals are below `tol` (√eps of the dtype); a
+    warning says where they are not. Both methods, "basic" and "ortho", are the algorithm of Knyazev (2001) as SciPy has it.
+
+    Gradients of A are those of a full eigendecomposition, which is made in backward; there are none with `B`.
+    ValueError where m < 3 n, RuntimeError for dtypes other than float32 and float64.
+
+    >>> import flambeau
+    >>> values, vectors = flambeau.lobpcg(flambeau.arange(1.0, 11.0).diag(), k=2)
+    >>> values
+    tensor([10.0000,  9.0000])
+    """
+    checked("lobpcg", A)
+    given = {"A": A, "B": B, "X": X, "iK": iK}
+    for name, x in given.items():
+        if x is not None:
+            checks.dtypes("lobpcg", ("float32", "float64"), RuntimeError, **{name: x})
+    checks.same_dtype("lobpcg", **{name: x for name, x in given.items() if x is not None})
+    if method not in (None, "basic", "ortho"):
+        raise ValueError(f"lobpcg(): method must be 'basic' or 'ortho', got {method!r}")
+    for name, option in (
+        ("tracker", tracker),
+        ("ortho_iparams", ortho_iparams),
+        ("ortho_fparams", ortho_fparams),
+        ("ortho_bparams", ortho_bparams),
+    ):
+        if option is not None:
+            raise NotImplementedError(f"lobpcg(): SciPy's algorithm has no '{name}'")
+    batch, m = tuple(A.shape[:-2]), A.shape[-1]
+    k = k if k is not None else 1 if X is None else X.shape[-1]
+    columns = X.shape[-1] if X is not None else k if n is None else n
+    if not 0 < k <= columns:
+        raise ValueError(f"lobpcg(): expected 0 < k <= n, got k={k} and n={columns}")
+    if m < 3 * columns:
+        raise ValueError(
+            f"lobpcg(): LOBPCG algorithm is not applicable when the number of A rows (={m}) is smaller than 3 x the number of "
+            f"requested eigenpairs (={columns})"
+        )
+    for name, x, shape in (("B", B, (m, m)), ("X", X, (m, columns)), ("iK", iK, (m, m))):
+        if x is not None and tuple(x.shape) != (*batch, *shape):
+            raise RuntimeError(f"lobpcg(): expected {name} of shape {[*batch, *shape]}, got {list(x.shape)}")
+    if A.requires_grad and B is not None:
+        raise NotImplementedError("lobpcg(): gradients are not supported where B is given")
+    source = A
+    if A.requires_grad:
+        A = (A + A.mT) * 0.5
+    with unrecorded():
+        start = randn((*batch, m, columns), dtype=A.dtype, device=A.device) if X is None else X
+        tolerance = finfo(A.dtype).eps ** 0.5 if tol is None else tol
+        options = {
+            "tol": tolerance,
+            "maxiter": 1000 if niter is None else 2**31 - 1 if niter < 0 else niter,
+            "largest": largest is None or bool(largest),
+        }
+        rules = [Result((*batch, k), A.dtype), Result((*batch, m, k), A.dtype)]
+        E, V = computed(rules, lambda *arrays: _found(arrays, k, options), A.detach(), start, B, iK)
+    if source.requires_grad:
+        record("LOBPCGAutogradFunction", _gradient, (A,), (E, V), (A, E, V))
+    return E, V
+
+
+def _found(arrays: tuple, k: int, options: dict[str, Any]) -> list:
+    """SciPy's answers for each matrix of a batch, the eigenvalues from the extreme one on."""
+    import numpy as np
+    from scipy.sparse.linalg import lobpcg as search
+
+    A, X, B, iK = arrays
+    batch = A.shape[:-2]
+    values = np.empty((*batch, k), A.dtype)
+    vectors = np.empty((*batch, A.shape[-1], k), A.dtype)
+    for at in np.ndindex(*batch):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            answer: Any = search(
+                A[at],
+                X[at].copy(),
+                None if B is None else B[at],
+                None if iK is None else iK[at],
+                retResidualNormsHistory=True,
+                **options,
+            )
+        found, directions, residuals = (*answer, ())[:3]  # small matrices, decomposed whole, have none
+        order = np.argsort(-found if options["largest"] else found, kind="stable")[:k]
+        values[at], vectors[at] = found[order], directions[:, order]
+        last = np.max(np.atleast_1d(residuals[-1])[: len(found)], initial=0.0) if len(residuals) else 0.0
+        if last > options["tol"] * max(1.0, np.abs(found).max()):
+            warnings.warn(
+                f"lobpcg(): residual {last:.1e} after {options['maxiter']} steps is above the tolerance {options['tol']:.1e}",
+                stacklevel=5,
+            )
+    return [values, vectors]
+
+
+def _gradient(grads: tuple, A: TensorBase, E: TensorBase, V: TensorBase) -> tuple:
+    """V diag(∂E) Vᵀ + U (F ∘ Uᵀ∂V) Vᵀ over all eigenvectors U of A, F_ij = 1 / (E_j - L_i), 0 where they are the same one."""
+    to_E, to_V = grads
+    found = None
+    if to_E is not None:
+        found = matmul(V * to_E.unsqueeze(-2), V.mT)
+    if to_V is not None:
+        L, U = eigh(A)
+        apart = E.unsqueeze(-2) - L.unsqueeze(-1)
+        same = apart.abs() == apart.abs().amin(-2, True)
+        shares = (matmul(U.mT, to_V) / apart.masked_fill(same, 1.0)).masked_fill(same, 0.0)
+        rest = matmul(matmul(U, shares), V.mT)
+        found = rest if found is None else found + rest
+    return (found,)

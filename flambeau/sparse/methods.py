@@ -1,0 +1,79 @@
+"""Everything that sparse tensors answer, brought together: importing this gives the class its methods and operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.base import formats
+from ..core.base.tensor import TensorBase
+from . import arithmetic, conversion, masks, multiplied, products, reductions, shaping, unary
+from .exchange import from_scipy
+from .functions import addmm, as_sparse_gradcheck, mm, sampled_addmm, spdiags, spsolve
+from .making import compressed, in_coordinates, of_gradient
+from .patterns import Compressed, Coordinates
+from .probabilities import log_softmax, softmax
+from .reductions import sum
+from .tensors import ANSWERS, SparseTensor, block_of, sparse
+
+__all__ = [
+    "ANSWERS",
+    "SparseTensor",
+    "addmm",
+    "arithmetic",
+    "as_sparse_gradcheck",
+    "compressed",
+    "from_scipy",
+    "in_coordinates",
+    "log_softmax",
+    "masks",
+    "mm",
+    "multiplied",
+    "of_gradient",
+    "products",
+    "rebuilt",
+    "reductions",
+    "sampled_addmm",
+    "shaping",
+    "softmax",
+    "spdiags",
+    "spsolve",
+    "sum",
+    "unary",
+]
+
+
+def rebuilt(
+    layout: Any, parts: tuple, values: TensorBase, size: tuple, coalesced: bool | None, requires_grad: bool
+) -> SparseTensor:
+    """A sparse tensor of what it was pickled as.
+
+    >>> import flambeau, pickle
+    >>> pickle.loads(pickle.dumps(flambeau.eye(2).to_sparse_csr())).layout
+    flambeau.sparse_csr
+    """
+    if layout is formats.sparse_coo:
+        pattern: Any = Coordinates(parts[0], size, bool(coalesced))
+    else:
+        pattern = Compressed(layout, *parts, size, block_of(layout, parts[0].ndim, values))
+    return sparse(pattern, values).requires_grad_(requires_grad)
+
+
+def _reduced(self: SparseTensor, protocol: Any) -> tuple:
+    if not self.is_leaf:
+        raise RuntimeError("only leaf tensors can be pickled; call detach() first")
+    pattern = self._pattern
+    told = pattern.coalesced if type(pattern) is Coordinates else None
+    return rebuilt, (pattern.layout, pattern.parts(), self._held, pattern.size, told, self.requires_grad)
+
+
+def _coalesce(self: SparseTensor) -> SparseTensor:
+    """The same tensor in sorted coordinates, each once: values at the same place are added; RuntimeError for other layouts."""
+    self._expect("coalesce", (formats.sparse_coo,), "coordinate")
+    return conversion.coalesce(self)
+
+
+SparseTensor.__reduce_ex__ = _reduced  # type: ignore[method-assign]
+SparseTensor.coalesce = _coalesce  # type: ignore[attr-defined]
+SparseTensor.to_dense = conversion.to_dense  # type: ignore[attr-defined]
+SparseTensor.sparse_resize_ = masks.sparse_resize_  # type: ignore[attr-defined]
+SparseTensor.sparse_resize_and_clear_ = masks.sparse_resize_and_clear_  # type: ignore[attr-defined]

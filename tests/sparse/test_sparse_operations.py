@@ -1,0 +1,437 @@
+"""Operations on sparse tensors of every layout, from one table, beside the same on dense arrays; all others refuse."""
+
+import re
+
+import numpy as np
+import pytest
+from sparse_samples import (
+    BLOCKED,
+    COMPRESSED,
+    COO,
+    CSC,
+    CSR,
+    LAYOUTS,
+    array,
+    coordinates,
+    dense_array,
+    sample,
+)
+
+import flambeau
+from flambeau.nn import functional as F
+from flambeau.sparse import probabilities, unary
+from flambeau.sparse.methods import ANSWERS
+
+RIGHT = flambeau.tensor(dense_array((6, 5), 3, 0.9))
+LEFT = flambeau.tensor(dense_array((3, 4), 4, 0.9))
+OTHER = flambeau.tensor(dense_array((4, 6), 5, 0.9))
+VECTOR = flambeau.tensor(dense_array((6,), 6, 0.9))
+ADDEND = flambeau.tensor(dense_array((4, 5), 7, 0.9))
+
+# What is called with a sparse x, and whether the result is sparse (None: a number of its own kind); the same is called with
+# the dense x.
+EVERYWHERE = {
+    "neg": lambda x: -x,
+    "mul number": lambda x: x * 3,
+    "number mul": lambda x: 3 * x,
+    "mul number of a tensor": lambda x: x * flambeau.tensor(2.0),
+    "div": lambda x: x / 4,
+    "div floor": lambda x: x.div(4, rounding_mode="floor"),
+    "floor_divide": lambda x: x // 3,
+    "pow": lambda x: x**3,
+    "square": lambda x: x.square(),
+    "add dense": lambda x: x + OTHER,
+    "dense add": lambda x: OTHER + x,
+    "dense sub": lambda x: flambeau.sub(OTHER, x, alpha=2),
+    "dense add_": lambda x: OTHER.clone().add_(x, alpha=3),
+    "dense sub_": lambda x: OTHER.clone().sub_(x),
+    "mul dense": lambda x: x * OTHER,
+    "dense mul": lambda x: OTHER * x,
+    "mul a row": lambda x: x * VECTOR,
+    "add itself": lambda x: x + x,
+    "sub itself": lambda x: flambeau.sub(x, x, alpha=3),
+    "mul itself": lambda x: x * x,
+    "clone": lambda x: x.clone(),
+    "detach": lambda x: x.detach(),
+    "float": lambda x: x.float(),
+    "to": lambda x: x.to(flambeau.complex128),
+    "mm": lambda x: x.mm(RIGHT),
+    "matmul": lambda x: x @ RIGHT,
+    "mm on the right": lambda x: LEFT @ x,
+    "matmul of a turned matrix": lambda x: x @ RIGHT.t().contiguous().t(),
+    "mv": lambda x: x.mv(VECTOR),
+    "matmul with a vector": lambda x: x @ VECTOR,
+    "vector matmul": lambda x: LEFT[0] @ x,
+    "addmm": lambda x: flambeau.addmm(ADDEND, x, RIGHT, beta=2, alpha=3),
+    "addmm without addend": lambda x: flambeau.addmm(ADDEND, x, RIGHT, beta=0),
+    "addmm_": lambda x: ADDEND.clone().addmm_(x, RIGHT),
+    "addmv": lambda x: flambeau.addmv(ADDEND[:, 0], x, VECTOR, beta=0.5),
+    "linear": lambda x: F.linear(OTHER, x),
+    "linear, sparse input": lambda x: F.linear(x, RIGHT.t(), RIGHT[0]),
+    "t": lambda x: x.t(),
+    "T": lambda x: x.T,
+    "mT": lambda x: x.mT,
+    "transpose": lambda x: x.transpose(0, -1),
+    "permute": lambda x: x.permute(1, 0),
+    "sum": lambda x: x.sum(),
+    "any": lambda x: x.any(),
+    "norm": lambda x: x.norm(),
+    "norm 1": lambda x: x.norm(1),
+    "select": lambda x: x.select(1, 2),
+    "index": lambda x: x[3],
+    "index twice": lambda x: x[1, 2],
+    "unbind": lambda x: flambeau.stack([y.to_dense() for y in x.unbind(1)]),
+    "copy_": lambda x: flambeau.zeros(4, 6).double().copy_(x),
+    "zeros_like": lambda x: flambeau.zeros_like(x),
+    "isnan": lambda x: x.isnan(),
+    "sparse @ sparse": lambda x: x @ x.t(),
+    "abs": abs,
+}
+IN_COORDINATES = {
+    "sum 0": lambda x: x.sum(0),
+    "sum 0, 1": lambda x: x.sum((0, 1)),
+    "sum kept": lambda x: x.sum(1, keepdim=True),
+    "sum both kept": lambda x: x.sum((0, 1), keepdim=True),
+    "slice": lambda x: x[1:3],
+    "slice of columns": lambda x: x[:, 1::2],
+    "ellipsis": lambda x: x[..., 2:4],
+    "none": lambda x: x[:, None, 1],
+    "narrow": lambda x: x.narrow(1, 2, 3),
+    "index_select": lambda x: x.index_select(1, flambeau.tensor([5, 0, 0, 2])),
+    "list": lambda x: x[[2, 0, 2]],
+    "mask": lambda x: x[flambeau.tensor([True, False, True, False])],
+    "unsqueeze": lambda x: x.unsqueeze(1),
+    "squeeze": lambda x: x.unsqueeze(0).squeeze(),
+    "cat": lambda x: flambeau.cat([x, x * 2], 1),
+    "stack": lambda x: flambeau.stack([x, x], 1),
+    "transpose_": lambda x: x[:, :4].clone().transpose_(0, 1),
+    "bmm": lambda x: flambeau.stack([x, x * 2]).bmm(RIGHT.expand(2, 6, 5)),
+    "add of other places": lambda x: x + x.t()[:4].t()[:4].unsqueeze(0).squeeze(0)[:, [0, 1, 2, 3, 0, 1]],
+}
+IN_ROWS = {
+    "sum kept": lambda x: x.sum(1, keepdim=True),
+    "sum 0 kept": lambda x: x.sum(0, keepdim=True),
+    "cat": lambda x: flambeau.cat([x, x * 2], 1),
+}
+CASES = [
+    *[(name, layout, f) for name, f in EVERYWHERE.items() for layout in LAYOUTS],
+    *[(name, COO, f) for name, f in IN_COORDINATES.items()],
+    *[(name, layout, f) for name, f in IN_ROWS.items() for layout in (CSR, CSC)],
+]
+
+
+@pytest.mark.parametrize(
+    "name, layout, call", CASES, ids=[f"{n}-{str(x).split('_')[-1]}" for n, x, _ in CASES]
+)
+def test_beside_dense(name, layout, call):
+    x = sample(layout)
+    found, expected = call(x), call(flambeau.tensor(array(x)))
+    assert found.shape == expected.shape and found.dtype == expected.dtype
+    assert np.allclose(array(found), expected.numpy(), rtol=1e-12)
+
+
+ELEMENTS = [
+    n for n in (*unary.LINEAR, *unary.ZERO_PRESERVING) if n not in ("imag", "erfinv", "asin", "sqrt", "log1p")
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_functions_of_elements(name, layout):
+    run = ANSWERS[name][1] if name == "relu" else getattr(flambeau, name, None) or ANSWERS[name][1]
+    x = sample(layout)
+    dense = flambeau.tensor(array(x))
+    found, expected = run(x), (F.relu if name == "relu" else getattr(flambeau, name))(dense)
+    assert found.layout is layout
+    assert np.allclose(array(found), expected.numpy(), rtol=1e-12, equal_nan=True)
+    if hasattr(dense, name + "_") and expected.dtype == dense.dtype:
+        assert getattr(x, name + "_")() is x
+        assert np.allclose(array(x), expected.numpy(), rtol=1e-12, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["erfinv", "asin", "sqrt", "log1p"])
+def test_functions_of_small_elements(name):
+    x = sample(CSR) / 9
+    x = x if name in ("asin", "erfinv") else x.abs()
+    assert np.allclose(array(getattr(x, name)()), getattr(flambeau.tensor(array(x)), name)().numpy())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_two_sparse_tensors(layout):
+    """Of different places."""
+    a, b = sample(layout, seed=1), sample(layout, seed=2)
+    for call in (
+        lambda a, b: a + b,
+        lambda a, b: flambeau.add(a, b, alpha=-2),
+        lambda a, b: a - b,
+        lambda a, b: a * b,
+        lambda a, b: a @ b.t(),
+    ):
+        found, expected = call(a, b), call(*(flambeau.tensor(array(x)) for x in (a, b)))
+        assert found.layout is layout or layout in BLOCKED
+        assert np.allclose(array(found), expected.numpy())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_in_place(layout):
+    x, y = sample(layout, seed=1), sample(layout, seed=2)
+    a, b = array(x), array(y)
+    assert x.add_(y, alpha=2) is x and np.allclose(array(x), a + 2 * b)
+    assert x.mul_(3) is x and np.allclose(array(x), 3 * (a + 2 * b))
+    assert x.div_(2) is x and x.sub_(y) is x and np.allclose(array(x), 1.5 * (a + 2 * b) - b)
+    assert x.copy_(y) is x and np.allclose(array(x), b)
+    x.mul_(2)
+    assert np.allclose(array(y), b)
+    assert x.zero_() is x and x._nnz() == 0 and not array(x).any() and x.shape == y.shape
+    with pytest.raises(RuntimeError, match="cast"):
+        sample(layout, dtype="int64").mul_(1.5)
+
+
+def test_layouts_that_do_not_go_together_are_both_named():
+    for a in LAYOUTS:
+        for b in LAYOUTS:
+            if a is b:
+                continue
+            both = re.escape(str(a)) + ".*" + re.escape(str(b))
+            for call in (flambeau.add, flambeau.mul, lambda x, y: flambeau.cat([x, y])):
+                with pytest.raises(RuntimeError, match=both):
+                    call(sample(a), sample(b))
+            if COO in (a, b):
+                with pytest.raises(RuntimeError, match=both):
+                    sample(a).mm(sample(b, (6, 4)))
+
+
+REFUSED = [
+    "exp",
+    "cos",
+    "cumsum",
+    "argmax",
+    "sort",
+    "flip",
+    "reshape",
+    "view",
+    "tolist",
+    "numpy",
+    "eq",
+    "mean",
+    "max",
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_name_operation_layout_and_what_to_do(name, layout):
+    with pytest.raises(NotImplementedError, match=rf"{name}.*{layout}.*to_dense"):
+        getattr(sample(layout), name)()
+
+
+@pytest.mark.parametrize("layout", COMPRESSED, ids=str)
+def test_operations_of_coordinates_alone(layout):
+    for call in (
+        lambda x: x.unsqueeze(0),
+        lambda x: x.narrow(0, 0, 1),
+        lambda x: flambeau.stack([x, x]),
+        lambda x: x[0:2],
+    ):
+        with pytest.raises(NotImplementedError, match=str(layout)):
+            call(sample(layout))
+    with pytest.raises(RuntimeError, match="coordinate"):
+        sample(layout).coalesce()
+
+
+def test_shapes_and_dtypes_that_do_not_fit():
+    for layout in LAYOUTS:
+        x = sample(layout)
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            x @ LEFT
+        with pytest.raises(RuntimeError, match="same dtype"):
+            x @ RIGHT.float()
+        with pytest.raises(RuntimeError, match="same size|broadcast"):
+            x * RIGHT
+        with pytest.raises(RuntimeError, match="zero-dim"):
+            x / OTHER
+        with pytest.raises(RuntimeError, match="zeroth power"):
+            x**0
+        with pytest.raises(IndexError, match="select"):
+            x[4]
+    with pytest.raises(RuntimeError, match="sparse_dim=1"):
+        coordinates((4, 6), 1) @ RIGHT
+
+
+# --- dense dimensions ------------------------------
+@pytest.mark.parametrize("sparse_dim", [1, 2, 3])
+def test_dense_dimensions(sparse_dim):
+    shape = (3, 4, 2, 5)
+    x = coordinates(shape, sparse_dim)
+    a = array(x)
+    n = sparse_dim
+    for found, expected in (
+        (x.coalesce(), a),
+        (x + x, 2 * a),
+        (x.sum(0), a.sum(0)),
+        (x.sum(3), a.sum(3)),
+        (x.sum((0, 3)), a.sum((0, 3))),
+        (x.sum(3, keepdim=True), a.sum(3, keepdims=True)),
+        (x[1], a[1]),
+        (x[:, 2], a[:, 2]),
+        (x[..., 1:3], a[..., 1:3]),
+        (x[2, 1, 0, 4], a[2, 1, 0, 4]),
+        (x.select(3, 1), a[..., 1]),
+        (flambeau.cat([x, x], 0), np.concatenate([a, a], 0)),
+        (flambeau.cat([x, 2 * x], 3), np.concatenate([a, 2 * a], 3)),
+        (x.unsqueeze(4), a[..., None]),
+        (x.unsqueeze(0), a[None]),
+        (x * flambeau.tensor(a), a * a),
+        (x * x.coalesce(), a * a),
+        (x.index_select(3, flambeau.tensor([4, 0])), a[..., [4, 0]]),
+        (
+            x.sparse_mask(coordinates(shape, n, seed=3)),
+            np.where(array(pattern_of(coordinates(shape, n, seed=3))), a, 0),
+        ),
+    ):
+        assert np.allclose(array(found), expected)
+
+
+def pattern_of(x):
+    """Ones where x lists something."""
+    x = x.coalesce()
+    return flambeau.sparse_coo_tensor(x.indices(), flambeau.ones_like(x.values()), x.shape)
+
+
+@pytest.mark.parametrize("layout", COMPRESSED, ids=str)
+def test_dense_dimensions_and_batches_of_compressed_layouts(layout):
+    """One mask for all matrices of the batch, since each lists as many elements."""
+    rng = np.random.default_rng(0)
+    mask = np.kron(rng.random((2, 3)) < 0.6, np.ones((2, 2)))[None, None, :, :, None]
+    a = rng.integers(1, 9, size=(2, 3, 4, 6, 2)) * mask.astype("float64")
+    block = (2, 2) if layout in BLOCKED else None
+    x = flambeau.tensor(a).to_sparse(layout=layout, blocksize=block, dense_dim=1)
+    assert x.shape == a.shape and x.dense_dim() == 1 and x.sparse_dim() == 2
+    for found, expected in (
+        (x, a),
+        (x.to_sparse_coo(), a),
+        (x * 2, 2 * a),
+        (x + x, 2 * a),
+        (x * x, a * a),
+        (x.transpose(2, 3), a.swapaxes(2, 3)),
+        (x[1], a[1]),
+        (x[1, 2], a[1, 2]),
+        (x.to_sparse_coo().to_sparse(layout=layout, blocksize=block), a),
+        (x * flambeau.tensor(a), a * a),
+        (x.sum(), a.sum()),
+        (flambeau.tensor(a).sparse_mask(x), a),
+    ):
+        assert np.allclose(array(found), expected)
+    uneven = a.copy()
+    uneven[0, 0] = 0
+    with pytest.raises(RuntimeError, match="same number of specified elements per batch"):
+        flambeau.tensor(uneven).to_sparse(layout=layout, blocksize=block, dense_dim=1)
+
+
+# --- along a dimension ------------------------------
+@pytest.mark.parametrize(
+    "shape, sparse_dim", [((4, 6), 2), ((3, 4, 5), 3), ((3, 4, 5), 2), ((5,), 1), ((0, 3), 2)]
+)
+def test_softmax_of_what_is_listed(shape, sparse_dim):
+    x = coordinates(shape, sparse_dim).coalesce()
+    listed = np.broadcast_to(array(pattern_of(x)) != 0, shape)
+    a = np.where(listed, array(x), -np.inf)
+    for dim in range(len(shape)):
+        top = a.max(dim, keepdims=True, initial=-1e9)
+        e = np.exp(a - top)
+        expected = np.where(listed, e / np.maximum(e.sum(dim, keepdims=True), 1e-300), 0)
+        assert np.allclose(array(flambeau.sparse.softmax(x, dim)), expected)
+        logs = flambeau.sparse.log_softmax(x, dim - len(shape))
+        assert np.allclose(np.exp(logs.values().numpy()), flambeau.sparse.softmax(x, dim).values().numpy())
+    with pytest.raises(IndexError, match="softmax"):
+        flambeau.sparse.softmax(x, len(shape))
+    with pytest.raises(RuntimeError, match="sparse_csr"):
+        probabilities.softmax(sample(CSR), 1)
+
+
+# --- functions of their own ------------------------------
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_products_with_reductions(reduce):
+    x = sample(CSR)
+    a, b = array(x), RIGHT.numpy()
+    terms = np.where(a[:, :, None] != 0, a[:, :, None] * b, np.nan)
+    with np.errstate(all="ignore"):
+        expected = np.nan_to_num(
+            {"sum": np.nansum, "mean": np.nanmean, "amax": np.nanmax, "amin": np.nanmin}[reduce](terms, 1)
+        )
+    assert np.allclose(flambeau.sparse.mm(x, RIGHT, reduce).numpy(), expected)
+
+
+def test_products_of_their_own():
+    x = sample(COO)
+    a, b = array(x), RIGHT.numpy()
+    assert np.allclose(array(flambeau.smm(x, RIGHT)), a @ b)
+    rows = flambeau.hspmm(x, RIGHT)
+    assert rows.sparse_dim() == 1 and np.allclose(array(rows), a @ b)
+    input = sample(COO, (4, 5), 3)
+    found = flambeau.sspaddmm(input, x, RIGHT, beta=2, alpha=3)
+    assert found.is_sparse and np.allclose(array(found), 2 * array(input) + 3 * a @ b)
+    assert np.allclose(flambeau.sparse.addmm(ADDEND, x, RIGHT).numpy(), ADDEND.numpy() + a @ b)
+    assert np.allclose(flambeau.spmm(x, RIGHT).numpy(), a @ b)
+    sampled = flambeau.sparse.sampled_addmm(sample(CSR), ADDEND, RIGHT.t().contiguous(), beta=2, alpha=0.5)
+    c = array(sample(CSR))
+    assert np.allclose(array(sampled), 2 * c + 0.5 * (c != 0) * (ADDEND.numpy() @ RIGHT.numpy().T))
+    square = array(sample(COO, (4, 4))) + 9 * np.eye(4)
+    matrix = flambeau.tensor(square).to_sparse_csr()
+    for right in (ADDEND, ADDEND[:, 0]):
+        assert np.allclose(
+            flambeau.sparse.spsolve(matrix, right).numpy(), np.linalg.solve(square, right.numpy())
+        )
+    with pytest.raises(RuntimeError, match="singular"):
+        flambeau.sparse.spsolve(flambeau.tensor([[1.0, 0.0], [0.0, 0.0]]).to_sparse_csr(), flambeau.ones(2))
+
+
+def test_diagonals():
+    from scipy import sparse as ss
+
+    diagonals = np.arange(1.0, 13).reshape(3, 4)
+    for shape in ((4, 4), (3, 6), (6, 3)):
+        expected = ss.spdiags(diagonals, [0, -1, 2], *shape).toarray()
+        for layout in (None, CSR, CSC):
+            found = flambeau.sparse.spdiags(
+                flambeau.tensor(diagonals), flambeau.tensor([0, -1, 2]), shape, layout
+            )
+            assert found.layout is (layout or COO) and np.allclose(array(found), expected)
+    with pytest.raises(RuntimeError, match="duplicate"):
+        flambeau.sparse.spdiags(flambeau.ones(2, 2), flambeau.tensor([1, 1]), (2, 2))
+    with pytest.raises(RuntimeError, match="number of offsets"):
+        flambeau.sparse.spdiags(flambeau.ones(3, 2), flambeau.tensor([1, 0]), (2, 2))
+
+
+@pytest.mark.parametrize(
+    "kind", ["float16", "bfloat16", "float32", "int32", "int64", "complex64", "complex128"]
+)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_dtypes(kind, layout):
+    dtype = getattr(flambeau, kind)
+    x, right = sample(layout).to(dtype), RIGHT.to(dtype)
+    a, b = array(x.to(flambeau.complex128)), RIGHT.numpy()
+    for found, expected in (
+        (x @ right, a @ b),
+        (x @ right[:, 0], a @ b[:, 0]),
+        (x + x, 2 * a),
+        (x.sum(), a.sum()),
+    ):
+        assert np.allclose(
+            array(found.to(flambeau.complex128)), expected, rtol=1e-2 if "16" in kind else 1e-6
+        )
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    before = flambeau.get_num_threads()
+    x = coordinates((3000, 2000), nnz=60000, dtype="float32")
+    right, found = flambeau.randn(2000, 19), []
+    try:
+        for threads in (1, 2, 5):
+            flambeau.set_num_threads(threads)
+            rows = x.coalesce().to_sparse_csr()
+            found.append([(rows @ right).numpy(), (x @ right[:, 0]).numpy(), rows.values().numpy()])
+    finally:
+        flambeau.set_num_threads(before)
+    for other in found[1:]:
+        assert all((a == b).all() for a, b in zip(found[0], other))

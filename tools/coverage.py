@@ -1,0 +1,207 @@
+"""Which public names of PyTorch are here, and why the others are not.
+
+    python tools/coverage.py            # writes docs/coverage.md; needs torch 2.13 beside flambeau
+    python tools/coverage.py --check    # exit 1 where it is not current
+
+A name is public where it stands in `__all__` of a module of PyTorch without an underscore in its path, or, in modules that have
+none, where the module defines it; and where it is an attribute of `Tensor`.  Each absent one must match a line of REASONS: the tool
+stops at the first that does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import pathlib
+import pkgutil
+import re
+import sys
+import textwrap
+import types
+import warnings
+
+PAGE = pathlib.Path(__file__).parent.parent / "docs" / "coverage.md"
+
+HEAD = """# Names of PyTorch 2.13
+
+`python tools/coverage.py` writes this page, in an environment with PyTorch; `tests/test_coverage.py` holds it to what is here.
+A name is counted where it stands in `__all__` of a public module, or, in modules without one, where the module defines it; `Tensor`
+counts attributes.  That a name is here says nothing of what it does: `docs/parity.md` has that.
+"""
+
+# Whole rooms that are absent, and why.
+ROOMS = {
+    "ao": "quantisation of graphs and modules: there is no quantised dtype",
+    "quantization": "the older name of `ao.quantization`",
+    "contrib": "PyTorch's experiments",
+    "nn.intrinsic": "quantisation",
+    "nn.qat": "quantisation",
+    "nn.quantizable": "quantisation",
+    "nn.quantized.dynamic": "quantisation",
+    "nn.quantized.modules": "quantisation",
+    "nn.quantized.functional": "quantisation",
+    "nn.quantized._reference": "quantisation",
+    "nn.cpp": "modules written in C++ with LibTorch",
+    "utils.data.datapipes": "deprecated in PyTorch",
+    "utils.hipify": "rewrites CUDA sources",
+    "utils.jit": "there are no graphs yet",
+    "utils.cpp_extension": "extensions are not open yet",
+    "utils.bundled_inputs": "for TorchScript",
+    "utils.mobile_optimizer": "for TorchScript",
+    "utils.model_dump": "for TorchScript",
+    "utils.mkldnn": "modules over oneDNN's layout",
+    "utils.backend_registration": "devices outside of the library are not open yet",
+    "utils.throughput_benchmark": "for TorchScript",
+    "cuda.tunable": "products are the vendor's libraries'",
+    "cuda.gds": "files read by the GPU",
+    "multiprocessing.reductions": "how PyTorch pickles between processes; `multiprocessing/_channels.py` does it here",
+    "distributed": "there is no distributed room yet",
+    "export": "graphs are not kept yet",
+    "fx": "there are no graphs yet",
+    "jit": "there are no graphs yet",
+    "library": "operations of users are not open yet",
+    "nativert": "a runtime for exported graphs",
+    "onnx": "there are no graphs yet",
+    "package": "archives of Python code that run when they are loaded; `save` keeps state, Python's own tools keep code",
+}
+
+# Why single names are absent: the first expression that matches the whole dotted name.
+REASONS: list[tuple[str, str]] = []
+
+
+def reason(text: str, *patterns: str) -> None:
+    REASONS.extend((pattern, text) for pattern in patterns)
+
+
+reason(
+    "there is no compiler of graphs yet",
+    r"compile", r"compiler\..*", r"vmap", r"func\.(vmap|functionalize|debug_unwrap|rearrange)",
+    r"Tensor\.(_dynamo.*)", r"nn\.Module\.compile", r"sym_fresh_size",
+)  # fmt: skip
+reason(
+    "there is no distributed room yet",
+    r"nn\.parallel\..*",
+    r".*[dD]istributed.*",
+    r".*RRef.*",
+    r"fork",
+    r"wait",
+)
+
+
+def public(name: str, module: types.ModuleType) -> list[str]:
+    """The public names of a module, or of the class Tensor."""
+    if inspect.isclass(module):
+        return sorted(n for n in dir(module) if not n.startswith("_") and n not in dir(object))
+    listed = getattr(module, "__all__", None)
+    if listed is not None:
+        found = [n for n in listed if not n.startswith("_")]
+    else:
+        found = [
+            n
+            for n, value in vars(module).items()
+            if not n.startswith("_")
+            and (inspect.isclass(value) or inspect.isfunction(value))
+            and value.__module__ == module.__name__
+        ]
+    return sorted(
+        {n for n in found if hasattr(module, n) and not isinstance(getattr(module, n), types.ModuleType)}
+    )
+
+
+def modules(torch: types.ModuleType) -> dict[str, object]:
+    """The public modules of PyTorch by their dotted names behind `torch.`, and "Tensor"."""
+    found: dict[str, object] = {"": torch, "Tensor": torch.Tensor}
+    for each in pkgutil.walk_packages(torch.__path__, "torch."):
+        name = each.name.removeprefix("torch.")
+        parts = name.split(".")
+        above = {".".join(parts[: k + 1]) for k in range(len(parts))}
+        if any(part.startswith("_") for part in parts) or above & ROOMS.keys():
+            continue
+        try:
+            found[name] = importlib.import_module(each.name)
+        except Exception:  # what it needs is not installed, or it is a program
+            continue
+    return found
+
+
+def ours(name: str) -> object | None:
+    """The module or class of the same name here."""
+    if name == "Tensor":
+        return importlib.import_module("flambeau").Tensor
+    try:
+        return importlib.import_module("flambeau" + (f".{name}" if name else ""))
+    except ImportError:
+        return None
+
+
+def why(dotted: str) -> str | None:
+    return next((text for pattern, text in REASONS if re.fullmatch(pattern, dotted)), None)
+
+
+def listed(names: list[str]) -> str:
+    return textwrap.fill(
+        " ".join(f"`{n}`" for n in names), 140, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def page() -> str:
+    import torch
+
+    parts, unexplained, total, here_total = [], [], 0, 0
+    rows = []
+    for name, module in sorted(modules(torch).items()):
+        names = public(name, module)  # type: ignore[arg-type]
+        if not names:
+            continue
+        place = ours(name)
+        here = [n for n in names if place is not None and hasattr(place, n)]
+        absent = [n for n in names if n not in here]
+        total, here_total = total + len(names), here_total + len(here)
+        label = f"torch.{name}" if name else "torch"
+        rows.append(f"| [`{label}`](#{label.replace('.', '').lower()}) | {len(here)} | {len(absent)} |")
+        groups: dict[str, list[str]] = {}
+        for n in absent:
+            dotted = f"{name}.{n}" if name else n
+            text = why(dotted)
+            if text is None:
+                unexplained.append(dotted)
+            else:
+                groups.setdefault(text, []).append(n)
+        part = f"## {label}\n\n"
+        if here:
+            part += f"Here: {listed(here)}\n\n"
+        for text, group in groups.items():
+            part += (
+                f"Absent, for {text}: {listed(group)}\n\n"
+                if text.startswith("the ")
+                else f"Absent ({text}): {listed(group)}\n\n"
+            )
+        parts.append(part)
+    if unexplained:
+        raise SystemExit("no reason is given for\n" + "\n".join(unexplained))
+    summary = f"{here_total} of {total} names are here, besides these rooms, which are absent as a whole:\n\n"
+    summary += "| room | why |\n|---|---|\n" + "".join(
+        f"| `torch.{n}` | {text} |\n" for n, text in ROOMS.items()
+    )
+    table = "| module | here | absent |\n|---|---|---|\n" + "\n".join(rows)
+    return f"{HEAD}\n{summary}\n{table}\n\n" + "".join(parts).rstrip() + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 where the page is not current"
+    )
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    text = page()
+    if arguments.check:
+        sys.exit(0 if PAGE.exists() and PAGE.read_text() == text else "docs/coverage.md is not current")
+    PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
