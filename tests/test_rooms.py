@@ -30,7 +30,8 @@ ORDER = """
     cpu cuda opencl functional fft linalg masked signal special return_types testing mps mtia xpu nested
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator random quasirandom backends __config__
-    utils.tensorboard utils.trainer utils.collect_env autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd.profiler profiler
+    utils.collect_env autograd._profiler_table
+    autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd.profiler profiler
     distributions utils.tensorboard utils.trainer
     codegen.ahead
 """.split()
