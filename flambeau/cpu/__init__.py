@@ -90,7 +90,7 @@ def get_capabilities() -> dict[str, Any]:
     import os
     import platform
 
-    from .codegen.target import processor
+    from ..codegen.target import processor
 
     name, features = processor()
     able = {

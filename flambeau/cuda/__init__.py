@@ -16,7 +16,7 @@ from typing import Any
 from ..core.base import device as _devices
 from ..core.base.device import OutOfMemoryError
 from ..devices import cuda as _driver
-from . import amp
+from . import amp, graphs, nccl, nvtx, profiler  # noqa: F401
 from ._find import find as _find
 from ._find import index_of as _index_of
 from ._sensors import (
@@ -131,7 +131,10 @@ __all__ = [
     "memory_stats_as_nested_dict",
     "memory_summary",
     "memory_usage",
+    "nccl",
+    "nvtx",
     "power_draw",
+    "profiler",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_max_memory_cached",

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.base import device as _devices
 from ._find import find
+from ._sensors import list_gpu_processes  # noqa: F401  PyTorch has it here
 
 # What the device counts, by PyTorch's names.
 _NAMES = {

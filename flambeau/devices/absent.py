@@ -14,7 +14,7 @@ def refusals(module: str, names: str, error: type[Exception]) -> dict[str, Any]:
 
 
 def _message(module: str, name: str) -> str:
-    return f"{module}.{name}(): device '{module}' is not available: this build of {display.NAME} has no support for it"
+    return f"{module}.{name}(): device '{module.partition('.')[0]}' is not available: this build of {display.NAME} has no support for it"
 
 
 def _told(module: str, name: str, error: type[Exception]) -> str:

@@ -333,3 +333,18 @@ def test_sensors(monkeypatch):
     with pytest.raises(ModuleNotFoundError, match="nvidia-ml-py"):
         cuda.temperature()
     assert cuda.list_gpu_processes().startswith("pynvml module not found")
+
+
+def test_a_profiler_is_switched():
+    import ctypes
+    import os
+
+    driver = ctypes.CDLL(os.environ["FLAMBEAU_LIBCUDA"])
+    with pytest.raises(KeyError), cuda.profiler.profile():
+        assert driver.fake_profiled() == 1
+        raise KeyError
+    assert driver.fake_profiled() == 0
+    cuda.profiler.start()
+    cuda.profiler.stop()
+    with pytest.raises(RuntimeError, match="cuProfilerStop: error 1"):
+        cuda.profiler.stop()

@@ -19,12 +19,11 @@ if not module.is_available():
     pytest.skip(f"no {TYPE} device", allow_module_level=True)
 
 DEVICE = flambeau.device(TYPE, 0)
-# Operations that draw, by their parameter; poisson's rates are NumPy's and cannot come from a device.
+# Operations that draw, by their parameter; some of them do so on the host, from the device's stream.
 DRAWING = [
     name
     for name, entry in REGISTRY.items()
     if "generator" in getattr(getattr(entry.function, "__signature__", None), "parameters", ())
-    and name != "poisson"
 ]
 GIVEN = {"size": (7,), "low": 0, "high": 9, "p": 0.5, "num_samples": 2, "n": 7}
 
@@ -83,7 +82,7 @@ def test_a_draw_on_the_host_moves_its_generator_alone(name):
 def test_generators_of_another_type_of_device_are_refused(name):
     before = state()
     with pytest.raises(
-        RuntimeError, match=f"^{name}.*Expected a '{TYPE}' device type for generator but found 'cpu'"
+        RuntimeError, match=f"{name}.*Expected a '{TYPE}' device type for generator but found 'cpu'"
     ):
         draw(name, flambeau.Generator())
     with pytest.raises(RuntimeError, match=f"Expected a 'cpu' device type for generator but found '{TYPE}'"):

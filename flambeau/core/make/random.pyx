@@ -239,6 +239,11 @@ cdef Generator generator_for(object given, Device device, str who):
     return <Generator>given
 
 
+def generator_on(generator, place, str who) -> Generator:
+    """The generator to draw with on a device, as `generator_for` says, for what is drawn on the host in the device's stead."""
+    return generator_for(generator, device_for(place, who), who)
+
+
 def _reserve(generator, uint64_t counters, TensorBase like=None) -> tuple:
     """Take counters of a generator, or of the default one of the device that `like` is on (None: the host): (seed, first
     counter).  RuntimeError for a generator of another type of device.

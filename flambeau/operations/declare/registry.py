@@ -16,6 +16,7 @@ from ...core.base.tensor import TensorBase
 from ...core.call.copies import clone as copied_by
 from ...core.call.function import FunctionOp
 from ...core.call.operation import Op
+from ...core.make.random import Generator, generator_on
 
 
 class Entry(NamedTuple):
@@ -52,6 +53,10 @@ HANDED_ON = frozenset(("view", "copy", "creation", "random", "question", "error"
 def through_host(function: Callable) -> Callable:
     """The function for tensors of any device: computed on the CPU, on the tape; a tensor that it writes to is written."""
 
+    code = getattr(function, "__code__", None)
+    named = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    turn = named.index("generator") if "generator" in named else -1
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         place = next((x.device for x in _tensors((*args, *kwargs.values())) if not x.is_cpu), None)
@@ -79,7 +84,16 @@ def through_host(function: Callable) -> Callable:
                 return type(x)(*map(back, x)) if hasattr(x, "_fields") else tuple(map(back, x))
             return list(map(back, x)) if type(x) is list else x
 
-        return back(function(*map(there, args), **{n: there(x) for n, x in kwargs.items()}))
+        if turn < 0:
+            return back(function(*map(there, args), **{n: there(x) for n, x in kwargs.items()}))
+        before, after = args[:turn], args[turn + 1 :]  # the host draws from the device's stream
+        asked = args[turn] if turn < len(args) else kwargs.pop("generator", None)
+        own = generator_on(asked, place, function.__name__)
+        kwargs.update(dict(zip(named[turn + 1 :], after)), generator=Generator().set_state(own.get_state()))
+        try:
+            return back(function(*map(there, before), **{n: there(x) for n, x in kwargs.items()}))
+        finally:
+            own.set_offset(kwargs["generator"].get_offset())
 
     call.__doc__ = (
         function.__doc__ or ""

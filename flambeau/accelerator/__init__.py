@@ -8,10 +8,11 @@ from __future__ import annotations
 from types import ModuleType, TracebackType
 from typing import Any
 
-from . import cpu, cuda, mps, mtia, opencl, xpu
-from .core.base.display import NAME
-from .core.base.dtypes import by_name
-from .core.base.dtypes import device as Device
+from .. import cpu, cuda, mps, mtia, opencl, xpu
+from .._lazily import lazily as _lazily
+from ..core.base.display import NAME
+from ..core.base.dtypes import by_name
+from ..core.base.dtypes import device as Device
 
 __all__ = [
     "current_accelerator",
@@ -286,3 +287,6 @@ def get_device_capability(device: Any = None) -> dict[str, Any]:
     """
     _here().get_device_capability(device)
     return {"supported_dtypes": set(by_name.values())}
+
+
+__getattr__, __dir__ = _lazily(__name__, submodules=("memory",))

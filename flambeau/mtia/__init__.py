@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .core.base.tensor import TensorBase
-from .devices.absent import refusals as _refusals
+from .._lazily import lazily as _lazily
+from ..core.base.tensor import TensorBase
+from ..devices.absent import refusals as _refusals
 
 
 def is_available() -> bool:
@@ -148,3 +149,5 @@ globals().update(
         AssertionError,
     )
 )
+
+__getattr__, __dir__ = _lazily(__name__, submodules=("memory", "mtia_graph"))

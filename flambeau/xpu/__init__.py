@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .core.base.tensor import TensorBase
-from .devices.absent import refusals as _refusals
+from .._lazily import lazily as _lazily
+from ..core.base.tensor import TensorBase
+from ..devices.absent import refusals as _refusals
 
 default_generators: tuple[()] = ()
 
@@ -211,3 +212,5 @@ globals().update(
         AssertionError,
     )
 )
+
+__getattr__, __dir__ = _lazily(__name__, submodules=("graphs", "memory", "random", "streams"))

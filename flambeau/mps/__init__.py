@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from .devices.absent import refusals as _refusals
+from .._lazily import lazily as _lazily
+from ..devices.absent import refusals as _refusals
 
 
 def is_available() -> bool:
@@ -55,3 +56,5 @@ globals().update(
         RuntimeError,
     )
 )
+
+__getattr__, __dir__ = _lazily(__name__, submodules=("event", "profiler"))

@@ -1,0 +1,58 @@
+"""Switching an NVIDIA profiler that watches this process on and off, through the driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..core.base import device as _devices
+
+__all__ = ["profile", "start", "stop"]
+
+
+def _call(name: str) -> None:
+    """A function of the driver's that takes nothing.  RuntimeError without a device, or where it fails."""
+    import ctypes
+
+    _devices.find_device("cuda", None)
+    driver = ctypes.CDLL(os.environ.get("FLAMBEAU_LIBCUDA", "libcuda.so.1"))
+    status = getattr(driver, name)()
+    if status:
+        raise RuntimeError(f"CUDA error: {name}: error {status}")
+
+
+def start() -> None:
+    """Let the profiler collect from here on.  RuntimeError without a device.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.profiler.start()
+    """
+    _call("cuProfilerStart")
+
+
+def stop() -> None:
+    """Let it collect no longer.  RuntimeError without a device.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     flambeau.cuda.profiler.stop()
+    """
+    _call("cuProfilerStop")
+
+
+@contextmanager
+def profile() -> Iterator[None]:
+    """A context in which the profiler collects.
+
+    >>> import flambeau
+    >>> if flambeau.cuda.is_available():
+    ...     with flambeau.cuda.profiler.profile():
+    ...         y = flambeau.ones(2, device="cuda") + 1
+    """
+    start()
+    try:
+        yield
+    finally:
+        stop()
