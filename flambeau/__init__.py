@@ -76,6 +76,7 @@ from .sparse import sparse_coo_tensor
 
 Tensor.to_dense, Tensor.to_sparse = sparse.to_dense, sparse.to_sparse
 
+from .operations.linalg.scaled import _scaled_mm, grouped_mm as _grouped_mm
 from . import _C, func, nn, optim, overrides, return_types, types
 from ._printing import set_printoptions
 from ._files import load, save

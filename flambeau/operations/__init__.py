@@ -3,7 +3,7 @@
 `declare` turns bodies into operations and lists them; every other folder declares a family.
 """
 
-from .linalg import decompositions, determinants, distances, einsum, lapack, matrices, products  # noqa: F401
+from .linalg import decompositions, determinants, distances, einsum, lapack, matrices, products, scaled  # noqa: F401
 from .moving import (  # noqa: F401
     creation,
     device_bodies,
