@@ -17,6 +17,8 @@ STORED = [
     "float8_e8m0fnu",
     "float4_e2m1fn_x2",
 ]
+# Results in between are rounded, and have signs, which this dtype has not.
+UNSIGNED = {"float8_e8m0fnu": ("multi_dot", "affine_grid")}
 CASES = [(e, text) for e, text in ALL if e.kind != "random"]
 ERRORS = (NotImplementedError, RuntimeError, TypeError, ValueError)
 # What an error may say that does not name the dtype.
@@ -67,7 +69,11 @@ def test_samples_are_right_or_refused(name):
             if not any(word in str(error) for word in (name, *SAID)):
                 wrong.append(f"{entry.name}({text}): {type(error).__name__}: {error}")
             continue
-        if name.startswith("float4") or not any(t.dtype == kind for t in found):
+        if (
+            name.startswith("float4")
+            or entry.name in UNSIGNED.get(name, ())
+            or not any(t.dtype == kind for t in found)
+        ):
             continue
         for got, want in zip(found, run(entry, text, Stored(kind, True))):
             if got.dtype != kind or not (want.is_floating_point() or want.is_complex()):
