@@ -35,6 +35,7 @@ from math import e, inf, nan, pi
 newaxis = None
 globals().update(_dtypes.by_name)
 globals().update(_legacy_storages)
+Storage = _legacy_storages["FloatStorage"]
 float, double, half = _dtypes.by_name["float32"], _dtypes.by_name["float64"], _dtypes.by_name["float16"]
 int, long, short = _dtypes.by_name["int32"], _dtypes.by_name["int64"], _dtypes.by_name["int16"]
 cfloat, cdouble, chalf = (

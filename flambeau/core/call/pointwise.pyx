@@ -243,7 +243,7 @@ cdef inline bint numbers_fit(Operand* operands, int n, int code) noexcept nogil:
     return True
 
 
-cdef inline int fill_scalars(PointwiseOp op, Operand* operands, double* params, int common, uint64_t* scalars) noexcept:
+cdef inline int fill_scalars(PointwiseOp op, Operand* operands, double* params, int common, uint64_t* scalars) except -1:
     """Numbers among the operands come first, then the parameters."""
     cdef int k, count = 0
     for k in range(op.operands):
