@@ -27,6 +27,11 @@ def test_parts_are_float16():
     assert x[0].item() == 7 + 2j
     half = flambeau.ones(2, dtype=flambeau.float16)
     assert flambeau.complex(half, half).dtype == flambeau.complex32
+    assert (
+        flambeau.complex(half, half, out=flambeau.empty(2, dtype=flambeau.complex32)).tolist() == [1 + 1j] * 2
+    )
+    with pytest.raises(RuntimeError, match="expected both inputs to be floating-point tensors"):
+        flambeau.complex(x, half)
     assert (half * 1j).dtype == flambeau.complex32 and (half * 1j).tolist() == [1j, 1j]
     assert (
         flambeau.float16.to_complex() == flambeau.complex32

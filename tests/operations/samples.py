@@ -561,7 +561,6 @@ _CALLS = {
         atleast_3d: v | b
         view_as_real: z
         view_as_complex: pairs
-        complex_of_parts: x, y
         broadcast_to: v, (3, 4)
         real: z | x
         imag: z

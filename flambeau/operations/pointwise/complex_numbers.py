@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 from ...codegen import functions as fn
-from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.call.copies import to_dtype
 from ..declare.pointwise import EVERY, FLOATING, pointwise
 from ..declare.registry import library
-from ..declare.results import into
 
 _MAKERS = frozenset(("float32", "float64"))
 _REFUSED = [(EVERY - FLOATING, RuntimeError, "expected both inputs to be floating-point tensors")]
 
 
 @pointwise(
-    places=("_complex",),
+    places=("complex",),
     in_place=False,
     dtypes=_MAKERS,
     refused=_REFUSED,
     alike=("real", "imag"),
+    pairs=True,
     name="complex",
 )
 def complex_of(real, imag):
-    """The complex numbers real + i·imag."""
-    return fn.pair(real, imag)
-
-
-@library("composite", "complex", name="complex_of_parts")
-def complex(real: TensorBase, imag: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     """The complex numbers real + i·imag; of float16, complex32.
 
     >>> import flambeau
     >>> flambeau.complex(flambeau.tensor([1.0]), flambeau.tensor([2.0]))
     tensor([1.+2.j])
     """
-    if real.dtype == imag.dtype == by_name["float16"]:
-        wide = by_name["float32"]
-        made = to_dtype(complex_of(to_dtype(real, wide), to_dtype(imag, wide)), by_name["complex32"])
-        return made if out is None else into(out, made, "complex")
-    return complex_of(real, imag) if out is None else complex_of(real, imag, out=out)
+    return fn.pair(real, imag)
 
 
 @pointwise(places=("polar",), in_place=False, dtypes=_MAKERS, refused=_REFUSED, alike=("abs", "angle"))
