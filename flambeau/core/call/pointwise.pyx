@@ -221,7 +221,7 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
         for k in range(m):
             codes |= (<TensorBase>given[k]).code
     if (codes | common) > op.highest and tensors and ((codes | common) > NO_CODE or common == F16):
-        return run_stored(op, operands, params, given, in_place, C32 if op.pairs and common == F16 else common)
+        return through_others(op, operands, params, given, in_place, C32 if op.pairs and common == F16 else common)
     if given != NULL:
         return run_given(op, operands, params, given, in_place, common, taped)
     if first is None:
@@ -632,6 +632,11 @@ cdef object run_stored(PointwiseOp op, Operand* operands, double* params, PyObje
             t = out
         results.append(t)
     return results[0] if op.outputs == 1 else tuple(results)
+
+
+# Behind a pointer, so that the compiler leaves it out of `run`, which every call goes through.
+ctypedef object (*run_t)(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place, int common)
+cdef run_t through_others = run_stored
 
 
 cdef int set_apart(TensorBase out, Operand* operands, int n, list held) except -1:
