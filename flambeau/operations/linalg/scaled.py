@@ -179,8 +179,8 @@ def scaled_mm(
     if len(contraction_dim) == 2 and mat_a.ndim == mat_b.ndim == 2:
         mat_a = mat_a if contraction_dim[0] % 2 == 1 else mat_a.t()
         mat_b = mat_b if contraction_dim[1] % 2 == 0 else mat_b.t()
-    scales = [_single(who, name, s) for name, s in (("scale_a", scale_a), ("scale_b", scale_b))]
-    found = _product(who, mat_a, mat_b, *scales, bias)
+    first, second = _single(who, "scale_a", scale_a), _single(who, "scale_b", scale_b)
+    found = _product(who, mat_a, mat_b, first, second, bias)
     return found.to(output_dtype or mat_a.dtype)
 
 
