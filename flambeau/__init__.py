@@ -43,6 +43,7 @@ from math import e, inf, nan, pi
 newaxis = None
 globals().update(_dtypes.by_name)
 globals().update(_legacy_storages)
+Storage = _legacy_storages["FloatStorage"]
 float, double, half = _dtypes.by_name["float32"], _dtypes.by_name["float64"], _dtypes.by_name["float16"]
 int, long, short = _dtypes.by_name["int32"], _dtypes.by_name["int64"], _dtypes.by_name["int16"]
 cfloat, cdouble, chalf = (
@@ -118,6 +119,7 @@ dsmm = hsmm = spmm = globals()["mm"]
 saddmm = globals()["addmm"]
 
 from . import _C, func, nested, nn, optim, overrides, return_types, types
+from .operations.linalg.scaled import _scaled_mm, grouped_mm as _grouped_mm
 from ._printing import set_printoptions
 from ._files import load, save
 from ._switches import (

@@ -11,7 +11,7 @@ from . import storage
 from ._legacy import made as legacy_made
 from .core import tape
 from .core.base import display
-from .core.base.dtypes import by_name
+from .core.base.dtypes import by_name, get_default_dtype
 from .core.base.formats import strided
 from .core.base.memory import Storage
 from .core.base.provided import provide, provided
@@ -44,7 +44,10 @@ class Tensor(TensorBase):
         """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the
         default dtype; `_legacy.made` has all it takes.
         """
-        made = legacy_made(None, None, *args, **kwargs)
+        if len(args) == 1 and type(args[0]) is list and not kwargs:
+            made = tensor(args[0], dtype=get_default_dtype())
+        else:
+            made = legacy_made(None, None, *args, **kwargs)
         return made if cls is Tensor else made.as_subclass(cls)
 
     __torch_function__ = classmethod(torch_function)

@@ -32,7 +32,9 @@ def test_names_are_where_the_page_says(label):
         kind, _, names = paragraph.partition(": ")
         here = kind == "Here"
         assert here or kind.startswith("Absent ("), paragraph[:80]
-        wrong += [n for n in re.findall(r"`(\w+)`", names) if (module is not None and hasattr(module, n)) != here]
+        wrong += [
+            n for n in re.findall(r"`(\w+)`", names) if (module is not None and hasattr(module, n)) != here
+        ]
     assert not wrong, f"{label}: not as docs/coverage.md says (python tools/coverage.py writes it): {wrong}"
 
 

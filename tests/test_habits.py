@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import enum
 import functools
 import inspect
 import pickle
@@ -102,6 +103,7 @@ FINAL = (
 FINAL += [
     name for name in vars(flambeau) if name.endswith("Storage") and hasattr(getattr(flambeau, name), "dtype")
 ]
+FINAL += [name for name, c in PUBLIC.items() if isinstance(c, (type(flambeau.FloatTensor), enum.EnumMeta))]
 CLASSES = {name: c for name, c in PUBLIC.items() if isinstance(c, type) and name not in FINAL}
 FUNCTIONS = {name: f for name, f in PUBLIC.items() if not isinstance(f, type)}
 METHODS = {n: f for n, f in inspect.getmembers(flambeau.Tensor) if callable(f) and not n.startswith("_")}

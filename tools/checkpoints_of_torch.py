@@ -35,11 +35,13 @@ WHOLE = ("model", "containers")  # what `weights_only=True` does not read
 
 
 def formats(name: str) -> list[tuple[str, dict[str, Any]]]:
-    """The formats that a content is kept in: sparse and nested tensors are not read from that of before 1.6."""
+    """The formats that a content is kept in: sparse and nested tensors are not read from that of before 1.6, and dtypes of after it not by
+    PyTorch.
+    """
     return [
         item
         for item in FORMATS.items()
-        if item[0] != "legacy" or name not in ("sparse", "compressed", "nested")
+        if item[0] != "legacy" or name not in ("sparse", "compressed", "nested", "dtypes")
     ]
 
 
@@ -116,10 +118,7 @@ def write() -> None:
                 (checkpoints.FOLDER / f"{name}.zip16.pt").write_bytes(as_1_6(file.getvalue()))
     (checkpoints.FOLDER / "old_tensors.tar.pt").write_bytes(as_tar(checkpoints.old_tensors(torch)))
     lacking = {
-        "float8": torch.ones(2).to(torch.float8_e4m3fn),
-        "uint16": torch.ones(2, dtype=torch.uint16),
         "quantised": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
-        "complex32": torch.ones(2, dtype=torch.complex32),
     }
     for name, x in lacking.items():
         torch.save(x, checkpoints.FOLDER / f"lacking_{name}.pt")

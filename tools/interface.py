@@ -38,7 +38,7 @@ def dtypes_of(entry: Entry) -> str:
         return ""
     groups = {
         "bool": {"bool"},
-        "integers": {"uint8", "int8", "int16", "int32", "int64"},
+        "integers": {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
         "floats": {"float16", "bfloat16", "float32", "float64"},
         "complex": {"complex64", "complex128"},
     }

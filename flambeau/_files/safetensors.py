@@ -385,7 +385,23 @@ def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -
 
 
 # The package sorts by these, the last first.
-_ORDER = ("BOOL", "U8", "I8", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "C64", "F64", "I64", "U64")
+_ORDER = (
+    *(
+        "BOOL",
+        "U8",
+        "I8",
+        "F8_E5M2",
+        "F8_E4M3",
+        "F8_E8M0",
+        "F8_E4M3FNUZ",
+        "F8_E5M2FNUZ",
+        "I16",
+        "U16",
+        "F16",
+        "BF16",
+    ),
+    *("I32", "U32", "F32", "C64", "F64", "I64", "U64"),
+)
 _RANK = {name: i for i, name in enumerate(_ORDER)}
 
 

@@ -13,6 +13,7 @@ from .linalg import (  # noqa: F401
     matrices,
     products,
     reflections,
+    scaled,
 )
 from .moving import (  # noqa: F401
     creation,

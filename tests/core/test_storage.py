@@ -20,7 +20,9 @@ import flambeau as torch
 from flambeau import UntypedStorage
 
 TYPED = [
-    (name, kind) for name, kind in vars(torch).items() if name.endswith("Storage") and hasattr(kind, "dtype")
+    (name, kind)
+    for name, kind in vars(torch).items()
+    if name.endswith("Storage") and hasattr(kind, "dtype") and name == kind.__name__
 ]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 FOLDER = Path(__file__).parent.parent / "data" / "torch"
 DTYPES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128".split()
+NEW_DTYPES = "uint16 uint32 uint64 complex32 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu".split()
 OLD_DTYPES = "uint8 int8 int16 int32 int64 float32 float64".split()  # of the time of tar archives
 
 
@@ -33,6 +34,12 @@ def tensors(torch: Any) -> dict[str, Any]:
     }
     made |= {"leaf": torch.ones(2, requires_grad=True), "special": torch.tensor([math.inf, -0.0])}
     return made
+
+
+def dtypes(torch: Any) -> dict[str, Any]:
+    """Those that have no class of storages."""
+    made = {name: torch.tensor([[0.5, 1, 2], [1, 4, 8]]).to(getattr(torch, name)) for name in NEW_DTYPES}
+    return made | {"part": made["uint16"][1], "pair": torch.nn.Parameter(made["complex32"])}
 
 
 def old_tensors(torch: Any) -> dict[str, Any]:
@@ -129,7 +136,8 @@ def training(torch: Any) -> dict[str, Any]:
 
 
 CONTENTS = {
-    f.__name__: f for f in (tensors, parameters, containers, training, model, sparse, compressed, nested)
+    f.__name__: f
+    for f in (tensors, dtypes, parameters, containers, training, model, sparse, compressed, nested)
 }
 
 

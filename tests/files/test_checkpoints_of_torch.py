@@ -45,7 +45,9 @@ def test_what_pytorch_wrote_is_mapped(path):
     checkpoints.same(flambeau.load(path, mmap=True, weights_only=False), content(path))
 
 
-@pytest.mark.parametrize("name", ["tensors", "parameters", "containers", "training", "sparse", "compressed"])
+@pytest.mark.parametrize(
+    "name", ["tensors", "dtypes", "parameters", "containers", "training", "sparse", "compressed"]
+)
 def test_ours_are_pytorchs_byte_for_byte(name):
     """Where no addresses are written: in zip files, all but the identity of the file."""
     kept = checkpoints.FOLDER / f"{name}.zip.pt"

@@ -27,7 +27,7 @@ from flambeau.utils.safetensors import (
     save_model,
 )
 
-DTYPES = "bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64".split()
+DTYPES = "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 float32 float64 complex64".split()
 
 
 def tensors():

@@ -105,6 +105,8 @@ class Operands(dict):
     def make(self, name: str) -> flambeau.Tensor:
         if name in WHOLE or name in CONDITIONS:
             return flambeau.tensor(WHOLE.get(name, CONDITIONS.get(name)))
+        if name in ("eight", "eights"):  # float8 numbers, as scaled products take them
+            return flambeau.from_numpy(values("sq" if name == "eight" else "b")).to(flambeau.float8_e4m3fn)
         if name in ("z", "zs"):
             found = (
                 flambeau.complex(self.floats("x"), self.floats("y")) if name == "z" else self.complex_square()
@@ -505,6 +507,9 @@ _CALLS = {
         baddbmm: batch, b, c
         addr: x, bias, v
         linear: x, y | b, y | x, y, bias | v, y
+        grouped_mm: b, c
+        scaled_mm: eight, eight.mT, one.detach().float(), 0, one.detach().float(), 0
+        scaled_grouped_mm: eights, eights.mT, b.detach().float()[..., 0], 1, b.detach().float()[..., 0], 1
         linalg.matmul: x, c[0]
     """,
     "Spectra": """

@@ -20,7 +20,7 @@ cdef enum:
     U64 = 14
     NO_CODE = 15              # no dtype: what a kernel's key says of a result that is yet to be made
     # From here on dtypes that are stored, and computed in others: their codes do not fit the 4 bits that a kernel's key has for
-    # one, and no kernel sees them (`core/call/stored.pyx`).
+    # one, and no kernel sees them (see `run_stored` in `core/call/pointwise.pyx`).
     C32 = 16
     F8_E4M3FN = 17
     F8_E5M2 = 18

@@ -178,7 +178,8 @@ cdef object shown(PointwiseOp op, Operand* operands, double* params):
         elif operands[k].category == 2:
             args.append(operands[k].real)
         else:
-            args.append(bool(operands[k].whole) if operands[k].category == 0 else operands[k].whole)
+            args.append(bool(operands[k].whole) if operands[k].category == 0 else
+                        int(operands[k].real) if operands[k].whole < 0 < operands[k].real else operands[k].whole)
     for k in range(op.params):
         args.append(params[k])
     return op(*args)

@@ -5,7 +5,7 @@ from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.device cimport Device
 from ..base.dtypes cimport (
-    BOOL, I64, F16, F64, C32, C64, C128, F8_E4M3FN, CATEGORY, PROMOTED, REFUSED, default_code, dtype, dtype_of, no_promotion,
+    BOOL, I64, U64, F16, F64, C32, C64, C128, F8_E4M3FN, CATEGORY, PROMOTED, REFUSED, default_code, dtype, dtype_of, no_promotion,
 )
 from ..base.tensor cimport TensorBase
 from .kernels cimport away
@@ -46,9 +46,11 @@ cdef int read_operand(object x, Operand* o) except -1:
         o.category, o.whole, o.real = 0, x is True, x is True
     elif PyLong_Check(x):
         o.whole = PyLong_AsLongLongAndOverflow(x, &overflow)
-        if overflow:
-            raise OverflowError("a Python int that does not fit 64 bits met a tensor")
         o.category, o.real = 1, <double>o.whole
+        if overflow:                       # uint64 may hold it; see `pack`
+            if overflow < 0 or x >= (<object>1 << 64):
+                raise too_large()
+            o.whole, o.real = <int64_t><uint64_t>x, <double>x
     elif PyComplex_Check(x):
         o.category, o.real, o.imag = 3, x.real, x.imag
     elif hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "ndim", 1) == 0:  # a NumPy scalar
@@ -122,8 +124,12 @@ cdef object apart(Operand* operands, int n, unsigned int raw):
     return RuntimeError("Promotion of these dtypes is not supported")
 
 
-cdef int pack(Operand* o, int code, uint64_t* slot) noexcept:
-    """A number as the kernel takes it: a double, an int64, or two doubles; how many slots that takes."""
+cdef object too_large():
+    return OverflowError("a Python int that does not fit 64 bits met a tensor")
+
+
+cdef int pack(Operand* o, int code, uint64_t* slot) except -1:
+    """A number as the kernel takes it: a double, an int64 or uint64, or two doubles; how many slots that takes."""
     cdef double real = o.real
     cdef int64_t whole = o.whole
     if CATEGORY[code] >= 2:
@@ -135,6 +141,8 @@ cdef int pack(Operand* o, int code, uint64_t* slot) noexcept:
     else:
         if o.category == 2:
             whole = <int64_t>real
+        elif whole < 0 and real > 0 and code != U64:
+            raise too_large()
         memcpy(slot, &whole, 8)
     return 1
 

@@ -11,12 +11,10 @@ from ..base.dtypes import dtype
 from ..base.tensor import TensorBase
 from .overlap import require_apart
 
-CATEGORIES = {"bool": 0, "uint8": 1, "int8": 1, "int16": 1, "int32": 1, "int64": 1}
-
 
 def category(d: dtype) -> int:
     """0 for bool, 1 for integers, 2 for floating-point numbers, 3 for complex ones."""
-    return 3 if d.is_complex else CATEGORIES.get(d.name, 2)
+    return 3 if d.is_complex else 2 if d.is_floating_point else int(d.name != "bool")
 
 
 def into(

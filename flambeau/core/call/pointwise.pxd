@@ -15,6 +15,8 @@ cdef class PointwiseOp(Op):
     cdef unsigned int strict        # operands that must be tensors
     cdef unsigned int raw           # operands that take no part in type promotion
     cdef bint widens                # takes float8, which it computes in float32
+    cdef bint pairs                 # makes complex32 of float16
+    cdef int highest                # the largest code of a dtype that goes the straight way
     cdef Table table
     cdef dict derivations           # which inputs want a gradient -> Derivation
     cdef int read_params(self, dict params, double* values) except -1

@@ -41,7 +41,7 @@ cdef class PointwiseOp(Op):
     """n operands (tensors or numbers), named scalar parameters, m results; see `operations/declare/pointwise.py`."""
 
     def __cinit__(self, str name, tuple operands, tuple params, tuple defaults, int outputs, declaration,
-                  bint differentiable=True, unsigned int raw=0, bint widens=False):
+                  bint differentiable=True, unsigned int raw=0, bint widens=False, bint pairs=False):
         cdef int k
         if len(operands) > MAX_OPERANDS or outputs > MAX_OUTPUTS or len(params) > MAX_PARAMS:
             raise ValueError(f"{name}: at most {MAX_OPERANDS} operands, {MAX_OUTPUTS} results, {MAX_PARAMS} parameters")
@@ -53,7 +53,8 @@ cdef class PointwiseOp(Op):
             self.defaults[len(params) - len(defaults) + k] = defaults[k]
         self.declaration = declaration
         self.differentiable = differentiable
-        self.raw, self.widens = raw, widens
+        self.raw, self.widens, self.pairs = raw, widens, pairs
+        self.highest = F16 - 1 if pairs else NO_CODE
         self.derivations = {}
         self.let_numbers(operands)
 
@@ -223,8 +224,8 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
     if given != NULL:
         for k in range(m):
             codes |= (<TensorBase>given[k]).code
-    if (codes | common) > NO_CODE and tensors:
-        return run_stored(op, operands, params, given, in_place, common)
+    if (codes | common) > op.highest and tensors and ((codes | common) > NO_CODE or common == F16):
+        return through_others(op, operands, params, given, in_place, C32 if op.pairs and common == F16 else common)
     if given != NULL:
         return run_given(op, operands, params, given, in_place, common, taped)
     if first is None:
@@ -247,7 +248,7 @@ cdef inline bint numbers_fit(Operand* operands, int n, int code) noexcept nogil:
     return True
 
 
-cdef inline int fill_scalars(PointwiseOp op, Operand* operands, double* params, int common, uint64_t* scalars) noexcept:
+cdef inline int fill_scalars(PointwiseOp op, Operand* operands, double* params, int common, uint64_t* scalars) except -1:
     """Numbers among the operands come first, then the parameters."""
     cdef int k, count = 0
     for k in range(op.operands):
@@ -588,6 +589,8 @@ cdef object run_stored(PointwiseOp op, Operand* operands, double* params, PyObje
     cdef TensorBase t, out
     cdef int64_t sizes[MAX_DIMS]
     cdef int k, n = op.operands, working = wider(common) if is_stored(common) else common, rank = 0
+    if op.pairs and common == C32:
+        working = F32
     if common == F4_E2M1FN_X2 and given == NULL and (op.name == "eq" or op.name == "ne") and n == 2 and operands[0].tensor != NULL and (
             operands[1].tensor != NULL):
         for k in range(n):                 # two numbers a byte, of which equal ones are the same bits
@@ -595,13 +598,16 @@ cdef object run_stored(PointwiseOp op, Operand* operands, double* params, PyObje
             held.append(t)
             read[k].tensor = <PyObject*>t
         return run(op, read, params, NULL, False)
-    if is_stored(common) and not (op.declaration.takes("complex64") if common == C32 else op.widens and common != F4_E2M1FN_X2):
+    if is_stored(common) and not (op.pairs or op.declaration.takes("complex64") if common == C32 else op.widens and common != F4_E2M1FN_X2):
         raise not_implemented(op.name, common)
     memcpy(read, operands, n * sizeof(Operand))
     for k in range(n):
         if operands[k].tensor == NULL:
             continue
         t = <TensorBase>operands[k].tensor
+        if op.pairs and common == C32 and t.code != F16:
+            raise RuntimeError(f"{op.name}(): expected both inputs to be floating-point tensors, got {dtype_of(t.code)} for argument "
+                               f"'{op.names[k]}'")
         if op.raw >> k & 1:
             if is_stored(t.code):
                 raise not_implemented(op.name, t.code)
@@ -630,6 +636,11 @@ cdef object run_stored(PointwiseOp op, Operand* operands, double* params, PyObje
             t = out
         results.append(t)
     return results[0] if op.outputs == 1 else tuple(results)
+
+
+# Behind a pointer, so that the compiler leaves it out of `run`, which every call goes through.
+ctypedef object (*run_t)(PointwiseOp op, Operand* operands, double* params, PyObject** given, bint in_place, int common)
+cdef run_t through_others = run_stored
 
 
 cdef int set_apart(TensorBase out, Operand* operands, int n, list held) except -1:

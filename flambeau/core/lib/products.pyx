@@ -15,7 +15,7 @@ from ..call.operation cimport Op, make_callable, prepare_op
 from ..call.kernels cimport Operand
 from ..call.pointwise cimport copied
 from ..call.layout cimport fits
-from ..call.operands cimport read_operand
+from ..call.operands cimport read_operand, too_large
 from ..tape.nodes cimport Node
 from ..tape.inplace cimport check_in_place
 from ..tape.modes cimport grad_enabled, wants_grad
@@ -73,6 +73,8 @@ cdef int read_scale(ProductOp op, int place, PyObject* given, Scale* s, int code
         raise TypeError(f"{op.name}(): argument '{op.signature.names[place]}' must be Number, not {type(value).__name__}")
     if o.category == 3 and o.imag != 0 and CATEGORY[code] != 3:
         raise RuntimeError(f"{op.name}(): argument '{op.signature.names[place]}' is {value}, which {dtype_of(code)} does not hold")
+    if o.category == 1 and o.whole < 0 < o.real:
+        raise too_large()
     s.real, s.imag = o.real, o.imag if o.category == 3 else 0.0
     s.whole = <int64_t>o.real if o.category >= 2 else o.whole
     return 0

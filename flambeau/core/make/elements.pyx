@@ -390,6 +390,8 @@ cdef void fill_strided(TensorBase t, Fill* f) noexcept nogil:
 cdef int fill_with(TensorBase t, const Value* v) except -1:
     """Every element becomes that number, which fits t's dtype."""
     cdef Fill f
+    if t.code == F4_E2M1FN_X2 and v.real != 0:
+        raise NotImplementedError(f"fill_(): \"fill_\" not implemented for '{dtype_of(t.code).name}'")
     if t.count == 0:
         return 0
     store(f.pattern, t.code, v)

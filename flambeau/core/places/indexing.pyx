@@ -6,7 +6,7 @@ dimensions (see `places`).
 """
 from libc.string cimport memset
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from ..base.dtypes cimport BOOL, U8, I32, I64, CATEGORY, dtype_of
+from ..base.dtypes cimport BOOL, U8, U16, U64, I32, I64, CATEGORY, dtype_of
 from ..base.tensor cimport MAX_DIMS, OP_NE, TensorBase, as_int, check_apart, late, new_tensor, new_tensor_on, operator_for, pointer, same_shape, wrap_dim
 from ..loops.launch cimport moved
 from ..tape.modes cimport grad_enabled, set_grad
@@ -164,7 +164,7 @@ cdef object plain_item(object item):
         return to_dtype(t, dtype_of(BOOL))
     if t.code == BOOL:
         return t
-    if CATEGORY[t.code] != 1:
+    if CATEGORY[t.code] != 1 or (U16 <= t.code <= U64 and t.rank):
         raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {dtype_of(t.code)}")
     if t.rank == 0:
         return int(t)
@@ -514,7 +514,7 @@ cdef list read_indices(TensorBase t, object indices, TensorBase values, str who)
             places = coordinates(index, False, places_for(values, t.rank - index.rank - len(found)))
             for d in range(index.rank):
                 found.append(row_of(places, d))
-        elif CATEGORY[index.code] == 1:
+        elif CATEGORY[index.code] == 1 and not U16 <= index.code <= U64:
             found.append(as_index(index))
         else:
             raise IndexError(f"{who}(): tensors used as indices must be long, int, byte or bool tensors, got "

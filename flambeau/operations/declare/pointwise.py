@@ -69,12 +69,13 @@ class Pointwise:
         rounded: bool = False,
         alike: Sequence[str] = (),
         widens: bool = False,
+        pairs: bool = False,
     ):
         self.name, self.body = name, body
         self.operands, self.params, self.results = tuple(operands), tuple(params), results
         self.int_to_float, self.dtypes = int_to_float, dtypes
         self.refused, self.rounded, self.alike = refused, rounded, frozenset(alike)
-        self.widens = widens
+        self.widens, self.pairs = widens, pairs
         self.raw = frozenset(raw)  # operands that take no part in type promotion: a condition, a mask
         self.keeps = keeps  # for each result: the operand whose dtype it has, None for the common one
         self.derivative_body: Callable | None = None
@@ -356,6 +357,7 @@ class Pointwise:
             differentiable,
             raw,
             self.widens,
+            self.pairs,
         )
         return self.op
 
@@ -381,6 +383,7 @@ def pointwise(
     rounded: bool = False,
     alike: Sequence[str] = (),
     widens: bool = False,
+    pairs: bool = False,
     in_place: bool = True,
     differentiable: bool = True,
     name: str | None = None,
@@ -394,7 +397,7 @@ def pointwise(
     become the default dtype.  `rounded`: numbers and tensors of other dtypes are rounded to the common dtype first, so that
     a float16 0.1 equals the number 0.1; else half types are computed in float32 with what was given.  `alike`: operands
     whose dtypes must agree; others are promoted.  `widens`: takes float8, too, computed in float32 and rounded.
-    `refused`: dtypes that no operand may have, with their errors.  `places` are the
+    `pairs`: makes complex32 of float16.  `refused`: dtypes that no operand may have, with their errors.  `places` are the
     dotted public names (default: the flat namespace and a method), `also` adds to them.
     """
 
@@ -423,6 +426,7 @@ def pointwise(
             rounded=rounded,
             alike=alike,
             widens=widens,
+            pairs=pairs,
         )
         op = declared.make_op(defaults, differentiable)
         op.__doc__ = body.__doc__

@@ -13,18 +13,15 @@ from ...core.call.operands import result_type
 from ...core.make.bridge import from_numpy
 from ...core.make.create import full
 from ..declare import checks
-from ..declare.host import Result, computed, needs_data
+from ..declare.host import Result, array, computed, needs_data
 from ..declare.registry import library
 from ..declare.results import accepts_out, into
 from ..pointwise.copying import to_dtype
 
 
 def _host(x: TensorBase):
-    """The elements as a NumPy array; half types as float32."""
-    x = x.detach()
-    if x.dtype.name in ("float16", "bfloat16"):
-        x = to_dtype(x, by_name["float32"])
-    return x.contiguous().numpy()
+    """The elements as a NumPy array without gaps; half types in the next wider dtype."""
+    return array(x.contiguous())
 
 
 def _found(array, dtype: str | None = None) -> TensorBase:

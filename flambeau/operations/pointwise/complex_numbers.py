@@ -17,10 +17,11 @@ _REFUSED = [(EVERY - FLOATING, RuntimeError, "expected both inputs to be floatin
     dtypes=_MAKERS,
     refused=_REFUSED,
     alike=("real", "imag"),
+    pairs=True,
     name="complex",
 )
 def complex_of(real, imag):
-    """The complex numbers real + i·imag.
+    """The complex numbers real + i·imag; of float16, complex32.
 
     >>> import flambeau
     >>> flambeau.complex(flambeau.tensor([1.0]), flambeau.tensor([2.0]))

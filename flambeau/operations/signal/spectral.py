@@ -120,12 +120,14 @@ def _with_size(x: TensorBase, dim: int, n: int) -> list[int]:
 
 # --- arguments ----------------------------------------------------------------------------------------------------------------
 def _floating(who: str, x: TensorBase) -> TensorBase:
-    """Integers as the default dtype.  RuntimeError for half types."""
+    """Integers as the default dtype.  RuntimeError for half types and smaller ones."""
     if not isinstance(x, TensorBase):
         raise TypeError(f"{who}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
-    if x.dtype.name in ("float16", "bfloat16"):
+    if not (x.is_floating_point() or x.is_complex()):
+        return x.to(get_default_dtype())
+    if x.dtype.name not in ("float32", "float64", "complex64", "complex128"):
         raise RuntimeError(f"{who}(): Unsupported dtype {x.dtype}")
-    return x if x.is_floating_point() or x.is_complex() else x.to(get_default_dtype())
+    return x
 
 
 def _complex(who: str, x: TensorBase) -> TensorBase:
