@@ -97,6 +97,8 @@ def product(TensorBase starts not None, TensorBase columns not None, TensorBase 
     if right.code != code or values.count != columns.count or (starts.code != I32 and not wide) \
             or (right.rank == 2 and r.width > 1 and right.strides[1] != 1):
         raise TypeError("product(): operands that do not fit")
+    if r.width == 1 and right.strides[0] != 1:
+        right = (<object>right).contiguous()
     r.right, r.right_step = pointer(right) if right.count else NULL, right.strides[0]
     sizes[0], sizes[1] = starts.count - 1, r.width
     out = new_tensor(right.rank, sizes, code)
@@ -235,7 +237,8 @@ def coalesced(TensorBase indices not None, sizes) -> tuple:
     RuntimeError where places and their number together have more than 2**64 values.
     """
     cdef const int64_t* source = <const int64_t*>numbers(indices, I64, "indices")
-    cdef int64_t dims = indices.sizes[0], n = indices.sizes[1], k, d, runs = 0, shape[2]
+    cdef int64_t dims = indices.sizes[0], n = indices.sizes[1], k, d, runs = 0
+    cdef int64_t[2] shape
     cdef int shift = bits_of(n - 1 if n else 0), bits, state
     cdef int64_t size[64]
     cdef uint64_t* room
@@ -450,7 +453,8 @@ def broken_rule(TensorBase starts not None, TensorBase columns not None, int64_t
     cdef int code = starts.code, found
     cdef const void* a = numbers(starts, code, "starts")
     cdef const void* b = numbers(columns, code, "columns")
-    cdef int64_t batches = starts.count // (rows + 1), n = columns.sizes[columns.rank - 1], where[3]
+    cdef int64_t batches = starts.count // (rows + 1), n = columns.sizes[columns.rank - 1]
+    cdef int64_t[3] where
     where[0] = where[1] = where[2] = 0
     with nogil:
         if code == I32:
