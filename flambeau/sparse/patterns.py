@@ -188,12 +188,12 @@ class Coordinates(Pattern):
         """All indices of each place."""
         return self.at
 
-    def rows(self) -> tuple[Rows, TensorBase | None]:
-        """A matrix's places row by row, and the entry that each is (None where that is their order)."""
+    def rows(self) -> tuple[Rows | None, TensorBase | None]:
+        """A matrix's places row by row, and the entry that each is (None where that is their order); None for no matrix."""
         return self.kept("rows", self._rows)
 
     def _rows(self) -> tuple:
-        return _by_rows(self.at, *self.size)
+        return _by_rows(self.at, *self.size) if len(self.size) == self.sparse_dim == 2 else (None, None)
 
 
 def _by_rows(at: TensorBase, count: int, bound: int) -> tuple[Rows, TensorBase | None]:
@@ -305,11 +305,13 @@ class Compressed(Pattern):
             step *= length
         return _stack([*reversed(indices), *pair])
 
-    def rows(self) -> tuple[Rows, TensorBase | None]:
-        """A matrix's places row by row, and the element that each is (None where that is their order)."""
+    def rows(self) -> tuple[Rows | None, TensorBase | None]:
+        """A matrix's places row by row, and the element that each is (None where that is their order); None for no matrix."""
         return self.kept("rows", self._rows)
 
     def _rows(self) -> tuple:
+        if len(self.size) != 2:
+            return None, None
         count, bound = self.size
         if self.block:
             at = self.coordinates()
@@ -317,7 +319,8 @@ class Compressed(Pattern):
             inside = arange(high * wide, device=at.device)
             row = (at[0] * high).unsqueeze(1) + inside.div(wide, rounding_mode="floor")
             column = (at[1] * wide).unsqueeze(1) + inside.remainder(wide)
-            return _by_rows(_stack([row.reshape(-1), column.reshape(-1)]), count, bound)
+            rows, order = _by_rows(_stack([row.reshape(-1), column.reshape(-1)]), count, bound)
+            return rows, arange(row.numel(), device=at.device) if order is None else order
         starts, places = self.starts.contiguous(), self.places.contiguous()
         if self.by_columns:
             return Rows(starts, places, bound, count).turned()

@@ -28,6 +28,7 @@ NAMES = {  # as messages name them
 }
 
 Answer = Callable[..., Any]
+EVERY = frozenset(LAYOUTS)
 ANSWERS: dict[str, tuple[frozenset, Answer]] = {}
 
 
@@ -43,7 +44,7 @@ def answers(*names: str, layouts: Iterable[Any] = LAYOUTS) -> Callable[[Answer],
 
     def declare(function: Answer) -> Answer:
         for name in names:
-            ANSWERS[name] = frozenset(layouts), function
+            ANSWERS[name] = EVERY if layouts is LAYOUTS else frozenset(layouts), function
         return function
 
     return declare
@@ -90,10 +91,12 @@ class SparseTensor(Tensor):
         found = ANSWERS.get(func.__name__)
         if found is None:
             raise refusal(func.__name__, (*args, *(kwargs or {}).values()))
-        for x in args:
-            if type(x) is SparseTensor and x._pattern.layout not in found[0]:
-                raise refusal(func.__name__, (x,))
-        return found[1](*args, **kwargs) if kwargs else found[1](*args)
+        layouts, answer = found
+        if layouts is not EVERY:
+            for x in args:
+                if type(x) is SparseTensor and x._pattern.layout not in layouts:
+                    raise refusal(func.__name__, (x,))
+        return answer(*args, **kwargs) if kwargs else answer(*args)
 
     # --- what it is made of ---
     def _indices(self) -> TensorBase:
