@@ -134,7 +134,7 @@ def sizes(who: str, size: Any) -> tuple[int, ...]:
         raise RuntimeError(f"{who}(): size must be non-negative numbers, got {found}")
     count = 1
     for n in found:
-        count *= n
+        count *= max(n, 1)
     if count >= 1 << 63 or max(found, default=0) >= 1 << 63:
         raise RuntimeError(f"{who}(): a tensor of size {found} has more elements than 64 bits count")
     return tuple(found)

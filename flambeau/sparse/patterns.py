@@ -150,14 +150,9 @@ class Coordinates(Pattern):
         return Coordinates(self.at.clone(), self.size, self.coalesced)
 
     def keys(self) -> TensorBase:
-        """The places as single numbers, row by row; RuntimeError where 64 bits do not hold them."""
-        lengths = self.size[: self.sparse_dim]
-        if math.prod(lengths) >= 1 << 63:
-            raise RuntimeError(
-                f"sparse tensor of {list(self.size)}: its places are more than 64 bits can number"
-            )
+        """The places as single numbers, row by row; a tensor has never more elements than 64 bits count."""
         keys = self.at.new_zeros([self.at.shape[1]])
-        for row, length in zip(self.at, lengths):
+        for row, length in zip(self.at, self.size[: self.sparse_dim]):
             keys = keys * length + row
         return keys
 
@@ -168,7 +163,14 @@ class Coordinates(Pattern):
     def _sorted(self) -> tuple:
         if self.coalesced:
             return self, None, None
-        lengths = self.size[: self.sparse_dim]
+        lengths, listed = self.size[: self.sparse_dim], self.at.shape[1]
+        if (
+            math.prod(lengths).bit_length() + listed.bit_length() > 64
+        ):  # a place and its number are no single key
+            keys, order = self.keys().sort(stable=True)
+            first = _cat([keys.new_ones([1]).bool(), keys[1:] != keys[:-1]]).nonzero().reshape(-1)
+            at = self.at.index_select(1, order.index_select(0, first))
+            return Coordinates(at, self.size, True), order, _cat([first, first.new_full([1], listed)])
         at, order, starts = on_host(sparse_rows.coalesced, self.at.contiguous(), lengths)
         return Coordinates(at, self.size, True), order, starts
 
