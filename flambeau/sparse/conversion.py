@@ -193,7 +193,7 @@ def to_coordinates(x: SparseTensor) -> SparseTensor:
     return coalesce(made)
 
 
-def to_compressed(x: SparseTensor, layout: Any, block: Any) -> SparseTensor:
+def to_compressed(x: Any, layout: Any, block: Any) -> SparseTensor:
     """The same elements in a compressed layout.
 
     >>> import flambeau

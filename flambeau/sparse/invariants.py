@@ -27,7 +27,8 @@ class check_sparse_tensor_invariants(contextlib.ContextDecorator):  # noqa: N801
     """
 
     def __init__(self, enable: bool = True):
-        self.state, self._before = enable, []
+        self.state = enable
+        self._before: list[bool] = []
 
     @staticmethod
     def is_enabled() -> bool:

@@ -54,7 +54,8 @@ def rebuilt(
     if layout is formats.sparse_coo:
         pattern: Any = Coordinates(parts[0], size, bool(coalesced))
     else:
-        pattern = Compressed(layout, *parts, size, block_of(layout, parts[0].ndim, values))
+        starts, places = parts
+        pattern = Compressed(layout, starts, places, size, block_of(layout, starts.ndim, values))
     return sparse(pattern, values).requires_grad_(requires_grad)
 
 
@@ -72,8 +73,8 @@ def _coalesce(self: SparseTensor) -> SparseTensor:
     return conversion.coalesce(self)
 
 
-SparseTensor.__reduce_ex__ = _reduced  # type: ignore[method-assign]
+SparseTensor.__reduce_ex__ = _reduced  # type: ignore[method-assign,assignment]
 SparseTensor.coalesce = _coalesce  # type: ignore[attr-defined]
-SparseTensor.to_dense = conversion.to_dense  # type: ignore[attr-defined]
+SparseTensor.to_dense = conversion.to_dense  # type: ignore[method-assign,assignment]
 SparseTensor.sparse_resize_ = masks.sparse_resize_  # type: ignore[attr-defined]
 SparseTensor.sparse_resize_and_clear_ = masks.sparse_resize_and_clear_  # type: ignore[attr-defined]

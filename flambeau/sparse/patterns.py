@@ -292,7 +292,7 @@ class Compressed(Pattern):
     def _coordinates(self) -> TensorBase:
         lengths, listed = self.starts.shape[:-1], self.places.shape[-1]
         parts = self.starts.reshape(-1, self.starts.shape[-1])
-        along = []
+        along: list[Any] = []
         for one in parts:
             along.extend(on_host(lambda s: (sparse_rows.row_numbers(s, listed),), one.contiguous()))
         line = _cat(along).long() if along else self.places.reshape(-1).long()

@@ -13,6 +13,7 @@ from typing import Any
 from .._tensor import Tensor
 from ..core import tape
 from ..core.base import formats
+from ..core.base.device import OutOfMemoryError
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty
 from ..operations.declare.registry import published
@@ -285,7 +286,11 @@ def sparse(pattern: Coordinates | Compressed, values: TensorBase) -> SparseTenso
     >>> sparse(Coordinates(flambeau.tensor([[0, 2]]), (4,), True), flambeau.tensor([3.0, 4.0])).to_dense()
     tensor([3., 0., 4., 0.])
     """
-    made = SparseTensor._make_subclass(SparseTensor, empty(pattern.size, dtype=values.dtype, device="meta"))
+    try:
+        shape = empty(pattern.size, dtype=values.dtype, device="meta")
+    except OutOfMemoryError:  # so many elements can be counted, but not their bytes
+        shape = empty((), dtype=values.dtype, device="meta").expand(pattern.size)
+    made = SparseTensor._make_subclass(SparseTensor, shape)
     made._pattern = pattern
     if values.requires_grad:
         made._held = values.detach()
@@ -322,7 +327,7 @@ def _from_values(grad: TensorBase, pattern: Any) -> tuple:
     """A place that is listed twice has one gradient, which each of its values was given."""
     if type(pattern) is Coordinates and not pattern.coalesced:
         pattern, order, starts = pattern.sorted()
-        if order is not None:
+        if order is not None and starts is not None:
             grad = grad.index_select(0, order.index_select(0, starts[:-1]))
     return (sparse(pattern, grad),)
 
@@ -347,7 +352,7 @@ def values_at(x: TensorBase, pattern: Any) -> TensorBase:
         return values_of(x)
     if type(pattern) is not Coordinates:
         return values_at(x.to_dense(), pattern)
-    source = x if type(x._pattern) is Coordinates else x.to_sparse_coo()
+    source: Any = x if type(x._pattern) is Coordinates else x.to_sparse_coo()
     if source._pattern.sparse_dim != pattern.sparse_dim:
         return values_at(x.to_dense(), pattern)
     source = source.coalesce()

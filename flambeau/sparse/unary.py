@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ..core.base import formats
 from ..core.base.tensor import TensorBase
@@ -156,7 +156,7 @@ def _copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
             f"copy_(): expected tensors of the same size where one is sparse, got {tuple(input.shape)} and "
             f"{tuple(src.shape)}"
         )
-    return input._become(src.clone().to(input.dtype), "copy_")
+    return input._become(cast(SparseTensor, src.clone().to(input.dtype)), "copy_")
 
 
 def _like(name: str) -> Answer:
@@ -184,7 +184,7 @@ def _zeros_like(input: SparseTensor, **options: Any) -> Any:
 
 
 @answers("as_tensor")
-def _as_tensor(data: SparseTensor, dtype: Any = None, device: Any = None) -> SparseTensor:
+def _as_tensor(data: SparseTensor, dtype: Any = None, device: Any = None) -> TensorBase:
     return data.to(device=device or data.device, dtype=dtype or data.dtype)
 
 
