@@ -26,7 +26,14 @@ COMPRESSED = ROW_LAYOUTS | COLUMN_LAYOUTS
 
 
 def on_host(function: Callable[..., tuple], first: TensorBase, *rest: Any) -> tuple:
-    """What a loop of the host makes of places, which go there and back where they lie on another device."""
+    """What a loop of the host makes of places, which go there and back where they lie on another device.
+
+    >>> import flambeau
+    >>> from flambeau.core.lib.sparse_rows import by_rows
+    >>> from flambeau.sparse.patterns import on_host
+    >>> on_host(by_rows, flambeau.tensor([1, 0]), 2)
+    (tensor([0, 1, 2]), tensor([1, 0]))
+    """
     if first.device.type == "cpu":
         return function(first, *rest)
     found = function(*(x.cpu() if isinstance(x, TensorBase) else x for x in (first, *rest)))
@@ -72,7 +79,13 @@ class Rows:
 
 
 class Pattern:
-    """What patterns share: their layout and size, and what is kept of them while the indices are what they were."""
+    """What patterns share: their layout and size, and what is kept of them while the indices are what they were.
+
+    >>> import flambeau
+    >>> pattern = flambeau.eye(2).to_sparse()._pattern
+    >>> pattern.kept("sum", lambda: pattern.at.sum()) is pattern.kept("sum", lambda: None)
+    True
+    """
 
     __slots__ = ("_kept", "layout", "size")
 

@@ -60,7 +60,13 @@ def _layouts_in(x: Any) -> list[Any]:
 
 
 def refusal(name: str, args: Iterable[Any]) -> NotImplementedError:
-    """The error of an operation that sparse arguments like these have not."""
+    """The error of an operation that sparse arguments like these have not.
+
+    >>> import flambeau
+    >>> from flambeau.sparse.tensors import refusal
+    >>> print(refusal("exp", [flambeau.eye(2).to_sparse_csr()]))
+    exp(): not available for tensors of layout flambeau.sparse_csr; make them dense with to_dense()
+    """
     found = dict.fromkeys(layout for x in args for layout in _layouts_in(x))
     told = " and ".join(map(str, found))
     return NotImplementedError(
