@@ -8,7 +8,7 @@
 #else
 #define FOR_EACH_PROCESSOR
 #endif
-#define MANY (1 << 14) /* entries whose rows' ends no processor foresees */
+#define MANY (1 << 14) /* entries in whose number a processor does not remember from call to call where rows end */
 #define FETCHED 1024
 #define TOGETHER 16
 

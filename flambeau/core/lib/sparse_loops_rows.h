@@ -31,7 +31,9 @@ static int64_t JOINED(fetched, OF_NUMBER, OF_INDEX)(flambeau_rows *r, int64_t i,
     const INDEX *restrict starts = r->starts, *restrict columns = r->columns;
     const NUMBER *restrict values = r->values, *restrict right = r->right;
     NUMBER *restrict to = r->out, terms[FETCHED + 2 * TOGETHER];
-    int64_t first = starts[i], last = first, next = i, outside = 0, bound = r->bound;
+    int64_t first = starts[i], last = first, next = i;
+    int64_t most = sizeof(INDEX) == 4 ? INT32_MAX : INT64_MAX;
+    INDEX outside = 0, top = r->bound - 1 < most ? r->bound - 1 : most;
     SHORT(OF_NUMBER, lanes) number[PARTS];
     if (first < 0)
         return i;
@@ -43,8 +45,8 @@ static int64_t JOINED(fetched, OF_NUMBER, OF_INDEX)(flambeau_rows *r, int64_t i,
     values += first;
     int count = last - first;
     for (int k = 0; k < count; k++) {
-        int64_t column = columns[k];
-        outside |= column | (bound - 1 - column); /* negative where one is out of bounds */
+        INDEX column = columns[k];
+        outside |= column | (INDEX)((uint64_t)top - (uint64_t)column); /* negative where one is out of bounds */
     }
     if (outside < 0)
         return i;
@@ -65,10 +67,12 @@ static int64_t JOINED(fetched, OF_NUMBER, OF_INDEX)(flambeau_rows *r, int64_t i,
             k += TOGETHER;
             left -= TOGETHER;
         } while (left > 0);
-        NUMBER total = 0;
-        for (int lane = 0; lane < LANES / 2; lane++)
-            total += sum[lane] + sum[lane + LANES / 2];
-        to[i] = total;
+        union {
+            SHORT(OF_NUMBER, whole) whole;
+            SHORT(OF_NUMBER, half) half[2];
+        } both = {sum};
+        SHORT(OF_NUMBER, half) total = both.half[0] + both.half[1];
+        to[i] = LANES == 8 ? (total[0] + total[2 % (LANES / 2)]) + (total[1] + total[3 % (LANES / 2)]) : total[0] + total[1];
     }
     return next;
 }
