@@ -371,4 +371,12 @@ def resize_as_sparse_(input: TensorBase, the_template: TensorBase) -> TensorBase
     return masks.resize_as_sparse_(input, the_template)
 
 
+def _of_gathered(grad: TensorBase, index: TensorBase, dim: int, size: Any) -> TensorBase:
+    """The gradient of what was gathered along a dimension, at the places read."""
+    from .methods import of_gathered
+
+    return of_gathered(grad, index, dim, size)
+
+
 provide("sparse_coo", _of_gradient)
+provide("sparse_coo_gathered", _of_gathered)

@@ -9,7 +9,7 @@ from ..core.base.tensor import TensorBase
 from . import arithmetic, conversion, masks, multiplied, products, reductions, shaping, unary
 from .exchange import from_scipy
 from .functions import addmm, as_sparse_gradcheck, mm, sampled_addmm, spdiags, spsolve
-from .making import compressed, in_coordinates, of_gradient
+from .making import compressed, in_coordinates, of_gathered, of_gradient
 from .patterns import Compressed, Coordinates
 from .probabilities import log_softmax, softmax
 from .reductions import sum
@@ -28,6 +28,7 @@ __all__ = [
     "masks",
     "mm",
     "multiplied",
+    "of_gathered",
     "of_gradient",
     "products",
     "rebuilt",
