@@ -126,7 +126,7 @@ class Coordinates(Pattern):
         self.coalesced = coalesced or at.shape[1] < 2
 
     def version(self) -> int:
-        return self.at._version
+        return sparse_rows.writes(self.at)
 
     def parts(self) -> tuple[TensorBase, ...]:
         """The tensors that it is made of."""
@@ -245,7 +245,7 @@ class Compressed(Pattern):
         self.size, self._kept = tuple(size), {}
 
     def version(self) -> int:
-        return self.starts._version + self.places._version
+        return sparse_rows.writes(self.starts) + sparse_rows.writes(self.places)
 
     def parts(self) -> tuple[TensorBase, ...]:
         """The tensors that it is made of."""

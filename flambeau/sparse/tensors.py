@@ -103,7 +103,11 @@ class SparseTensor(Tensor):
             for x in args:
                 if type(x) is SparseTensor and x._pattern.layout not in layouts:
                     raise refusal(func.__name__, (x,))
-        return answer(*args, **kwargs) if kwargs else answer(*args)
+        if not kwargs:
+            return answer(*args)
+        out = kwargs.pop("out", None)
+        found = answer(*args, **kwargs)
+        return found if out is None else _into(out, found, func.__name__)
 
     # --- what it is made of ---
     def _indices(self) -> TensorBase:
@@ -280,6 +284,23 @@ def block_of(layout: Any, ndim: int, values: TensorBase) -> tuple[int, ...]:
     ((2, 3), ())
     """
     return tuple(values.shape[ndim : ndim + 2]) if layout in BLOCK_LAYOUTS else ()
+
+
+def _into(out: Any, found: Any, who: str) -> Any:
+    """A result written to the tensor that was given for it."""
+    if out.layout is not found.layout:
+        raise RuntimeError(f"{who}(): expected out to have the layout {found.layout} but got {out.layout}")
+    if out.requires_grad or found.requires_grad:
+        raise RuntimeError(
+            f"{who}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+            "requires grad."
+        )
+    if isinstance(out, SparseTensor):
+        out._take(found.to(out.dtype))
+        return out._become(found.to(out.dtype), who)
+    if out.shape != found.shape:
+        out.resize_(found.shape)
+    return out.copy_(found)
 
 
 # --- on the tape ------------------------------

@@ -126,7 +126,7 @@ for _name in (
 @answers("legacy_type")
 def _type(input: SparseTensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     if dtype is None:
-        return f"torch.sparse.{type(input._held.detach()).__name__}"
+        return input._held.type().replace(".", ".sparse.", 1)
     return input.to(dtype)
 
 

@@ -422,6 +422,26 @@ def test_dtypes(kind, layout):
         )
 
 
+def test_results_given_and_inference():
+    x, out = sample(CSR), flambeau.empty(0).double()
+    assert flambeau.mm(x, RIGHT, out=out) is out and np.allclose(out.numpy(), array(x) @ RIGHT.numpy())
+    y, given = sample(COO), flambeau.sparse_coo_tensor((1, 1), dtype=flambeau.float64)
+    assert flambeau.add(y, y, out=given) is given and np.allclose(array(given), 2 * array(y))
+    for wrong in (flambeau.empty(0).double(), sample(CSR)):
+        with pytest.raises(RuntimeError, match="layout"):
+            flambeau.add(y, y, out=wrong)
+    with pytest.raises(RuntimeError, match="out="):
+        flambeau.mm(x.requires_grad_(), RIGHT, out=out)
+    with flambeau.inference_mode():
+        z = sample(COO)
+        assert (
+            np.allclose((z @ RIGHT).numpy(), (z.to_sparse_csr() @ RIGHT).numpy())
+            and z.coalesce().is_coalesced()
+        )
+        z._indices()[1] = 0  # what was kept of the indices is made anew
+        assert np.allclose((z @ RIGHT).numpy(), array(z) @ RIGHT.numpy())
+
+
 def test_any_number_of_threads_gives_the_same_bits():
     before = flambeau.get_num_threads()
     x = coordinates((3000, 2000), nnz=60000, dtype="float32")

@@ -57,6 +57,11 @@ cdef const void* numbers(TensorBase x, int code, str what) except? NULL:
     return pointer(x) if x.count else <const void*>1
 
 
+def writes(TensorBase x not None) -> int:
+    """How often something was written to a tensor's memory, also to that of one made in inference mode."""
+    return x.storage.version
+
+
 cdef int outside(str who) except -1:
     raise IndexError(f"{who}(): the indices of a sparse tensor are outside of its size: they were changed after it was made")
 
