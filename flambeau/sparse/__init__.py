@@ -35,7 +35,7 @@ __getattr__, __dir__ = lazily(
 
 # --- made of parts ------------------------------
 def sparse_coo_tensor(
-    indices: Any,
+    indices: Any = None,
     values: Any = None,
     size: Any = None,
     *,

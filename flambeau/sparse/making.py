@@ -33,9 +33,9 @@ def in_coordinates(
     tensor([0., 2., 0.])
     """
     if values is None:
-        if size is not None:
-            raise TypeError("sparse_coo_tensor(): values are missing")
-        size = sizes("sparse_coo_tensor", indices)
+        if (size is None) == (indices is None):
+            raise TypeError("sparse_coo_tensor(): indices and values are missing, or a size alone")
+        size = sizes("sparse_coo_tensor", indices if size is None else size)
         places = zeros(len(size), 0, dtype=by_name["int64"], device=device or "cpu")
         made = sparse(Coordinates(places, size, True), zeros(0, dtype=dtype, device=device or "cpu"))
         return made.requires_grad_() if requires_grad else made

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from ..core.base import formats
 from ..core.base.tensor import TensorBase
+from ..core.call.watching import _disabled_torch_function_impl
 from ..core.make.create import zeros
 from ..nn import functional
 from ..operations.declare.registry import published
@@ -138,6 +139,11 @@ def _clone(input: SparseTensor, *, memory_format: Any = None) -> SparseTensor:
 @answers("detach", "detach_copy", "alias_copy")
 def _detach(input: SparseTensor) -> SparseTensor:
     return sparse(input._pattern, input._held)
+
+
+@answers("detach_")
+def _detach_(input: SparseTensor) -> SparseTensor:
+    return _disabled_torch_function_impl(_methods["detach_"], (), (input,))
 
 
 @answers("zero_")

@@ -61,6 +61,10 @@ def test_sizes_follow_from_indices():
     empty = flambeau.sparse_coo_tensor((2, 3))
     assert empty.to_dense().tolist() == [[0.0] * 3] * 2 and empty._nnz() == 0
     assert flambeau.sparse_coo_tensor([[], []], [], (2, 2)).coalesce()._nnz() == 0
+    assert flambeau.sparse_coo_tensor(size=(2, 3), dtype=flambeau.float64).dtype == flambeau.float64
+    for missing in ({}, {"indices": [[0]], "size": (2,)}):
+        with pytest.raises(TypeError, match="missing"):
+            flambeau.sparse_coo_tensor(**missing)
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,7 @@ def test_as_a_tensor_on_the_tape(layout):
         assert not (x * 2).requires_grad and x.detach().requires_grad is False
     with pytest.raises(RuntimeError, match="leaf"):
         x.mul_(2)
+    assert (x * 2).detach_().grad_fn is None
     z = x * 2
     z.mul_(3)
     (g,) = flambeau.autograd.grad(z.sum(), x)

@@ -104,7 +104,9 @@ IN_COORDINATES = {
     "squeeze": lambda x: x.unsqueeze(0).squeeze(),
     "cat": lambda x: flambeau.cat([x, x * 2], 1),
     "stack": lambda x: flambeau.stack([x, x], 1),
-    "transpose_": lambda x: x[:, :4].clone().transpose_(0, 1),
+    "transpose_": lambda x: x.clone().transpose_(0, 1),
+    "t_": lambda x: x.clone().t_(),
+    "narrow_copy": lambda x: x.narrow_copy(1, 2, 3),
     "bmm": lambda x: flambeau.stack([x, x * 2]).bmm(RIGHT.expand(2, 6, 5)),
     "add of other places": lambda x: x + x.t()[:4].t()[:4].unsqueeze(0).squeeze(0)[:, [0, 1, 2, 3, 0, 1]],
 }
