@@ -163,6 +163,8 @@ def sum_runs(TensorBase order not None, TensorBase starts not None, TensorBase v
     r.starts, r.order = numbers(starts, I64, "starts"), <const int64_t*>numbers(order, I64, "order")
     r.right = numbers(values, code, "values")
     r.listed, r.bound = order.count, values.sizes[0]
+    if r.bound != r.listed:
+        raise TypeError(f"sum_runs(): {r.bound} values for {r.listed} places")
     r.width = values.count // r.bound if r.bound else 0
     shape = [runs, *values.shape[1:]]
     out = (<object>values).new_empty(shape)
