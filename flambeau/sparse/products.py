@@ -14,13 +14,13 @@ from ..core.lib import sparse_rows
 from ..core.make.create import arange
 from ..operations.declare.registry import published
 from .arithmetic import mixed
+from .conversion import FAST
 from .making import nothing_like
 from .patterns import Coordinates, Rows
 from .tensors import SparseTensor, answers, refusal, sparse, values_of
 
 _stack = published("")["stack"]
 
-FAST = frozenset(("float32", "float64"))
 HALF = frozenset(("float16", "bfloat16"))
 
 
