@@ -240,7 +240,8 @@ for number in (3, -1, 10**9, 2**62, -(2**62), 2**63 - 1):
                 call(x)
             except (RuntimeError, IndexError, ValueError, TypeError):
                 pass
-for make in (lambda: flambeau.sparse_coo_tensor([[0, 0, 1], [1, 1, 0]], [1.0, 2.0, 3.0], (2, 3)), lambda: flambeau.eye(2, 3).to_sparse_csr()):
+twice = lambda: flambeau.sparse_coo_tensor([[0, 0, 1], [1, 1, 0]], [1.0, 2.0, 3.0], (2, 3))
+for make in (twice, lambda: flambeau.eye(2, 3).to_sparse_csr()):
     for call in calls:
         for part in (lambda x: x._values(), lambda x: x._indices() if x.is_sparse else x.col_indices()):
             x = make()
