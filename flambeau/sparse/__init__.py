@@ -35,7 +35,7 @@ __getattr__, __dir__ = lazily(
 
 # --- made of parts ------------------------------
 def sparse_coo_tensor(
-    indices: Any,
+    indices: Any = None,
     values: Any = None,
     size: Any = None,
     *,
@@ -244,7 +244,13 @@ def _lazy(home: str, name: str) -> Any:
         import_module(".methods", __package__)
         return getattr(import_module(home, __package__), name)(self, *args, **kwargs)
 
-    method.__name__ = method.__qualname__ = name
+    return _named(method, name)
+
+
+def _named(method: Any, name: str) -> Any:
+    """A method as it is found by name."""
+    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    method.__module__ = __name__.partition(".")[0]
     return method
 
 
@@ -254,8 +260,7 @@ def _not_dense(name: str, kind: str) -> Any:
     def method(self: TensorBase, *args: Any) -> Any:
         raise RuntimeError(f"{name} expected sparse {kind}tensor layout but got Strided")
 
-    method.__name__ = method.__qualname__ = name
-    return method
+    return _named(method, name)
 
 
 def _copied(name: str) -> Any:
@@ -293,11 +298,12 @@ METHODS: dict[str, Any] = {
     "to_scipy": _lazy(".exchange", "to_scipy"),
     **{name: _lazy(".conversion", name) for name in _CONVERSIONS},
     **{name: _not_dense(name, kind) for name, kind in _KINDS.items()},
-    "sparse_dim": lambda self: 0,
-    "dense_dim": lambda self: self.ndim,
+    "sparse_dim": _named(lambda self: 0, "sparse_dim"),
+    "dense_dim": _named(lambda self: self.ndim, "dense_dim"),
     "is_sparse_csr": property(lambda self: False),
 }
 COPIES: dict[str, Any] = {f"{name}_copy": _copied(name) for name in _MAKES}
+globals().update(COPIES)
 
 
 # --- functions of the flat namespace ------------------------------
@@ -365,4 +371,12 @@ def resize_as_sparse_(input: TensorBase, the_template: TensorBase) -> TensorBase
     return masks.resize_as_sparse_(input, the_template)
 
 
+def _of_gathered(grad: TensorBase, index: TensorBase, dim: int, size: Any) -> TensorBase:
+    """The gradient of what was gathered along a dimension, at the places read."""
+    from .methods import of_gathered
+
+    return of_gathered(grad, index, dim, size)
+
+
 provide("sparse_coo", _of_gradient)
+provide("sparse_coo_gathered", _of_gathered)

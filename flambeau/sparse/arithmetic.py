@@ -198,7 +198,7 @@ def _mul_(input: Any, other: Any) -> Any:
     return input._become(_kept(_mul(input, other), input), "mul_")
 
 
-def _kept(found: SparseTensor, into: SparseTensor) -> SparseTensor:
+def _kept(found: Any, into: SparseTensor) -> Any:
     """A result in the dtype of what it is written to, where that may be."""
     if found.dtype != into.dtype and can_cast(found.dtype, into.dtype):
         return found.to(into.dtype)

@@ -26,7 +26,7 @@ from .tensors import NAMES, SparseTensor, sparse, tiles, values_of
 
 _operations = published("")
 _stack, _cat = _operations["stack"], _operations["cat"]
-FAST = frozenset(("float32", "float64"))
+FAST = frozenset(("float32", "float64"))  # what the loops of `core/lib/sparse_rows.pyx` are made for
 
 
 # --- to dense ------------------------------
@@ -193,7 +193,7 @@ def to_coordinates(x: SparseTensor) -> SparseTensor:
     return coalesce(made)
 
 
-def to_compressed(x: SparseTensor, layout: Any, block: Any) -> SparseTensor:
+def to_compressed(x: Any, layout: Any, block: Any) -> SparseTensor:
     """The same elements in a compressed layout.
 
     >>> import flambeau

@@ -27,7 +27,8 @@ class check_sparse_tensor_invariants(contextlib.ContextDecorator):  # noqa: N801
     """
 
     def __init__(self, enable: bool = True):
-        self.state, self._before = enable, []
+        self.state = enable
+        self._before: list[bool] = []
 
     @staticmethod
     def is_enabled() -> bool:
@@ -134,7 +135,7 @@ def sizes(who: str, size: Any) -> tuple[int, ...]:
         raise RuntimeError(f"{who}(): size must be non-negative numbers, got {found}")
     count = 1
     for n in found:
-        count *= n
+        count *= max(n, 1)
     if count >= 1 << 63 or max(found, default=0) >= 1 << 63:
         raise RuntimeError(f"{who}(): a tensor of size {found} has more elements than 64 bits count")
     return tuple(found)

@@ -6,11 +6,14 @@ from typing import Any
 
 from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
-from ..core.make.create import zeros
+from ..core.make.create import arange, zeros
 from ..core.make.literal import as_tensor
+from ..operations.declare.registry import published
 from .invariants import checked, checked_compressed, sizes, wanted
 from .patterns import BLOCK_LAYOUTS, COLUMN_LAYOUTS, COMPRESSED, Compressed, Coordinates
 from .tensors import SparseTensor, block_of, sparse
+
+_operations = published("")
 
 
 def in_coordinates(
@@ -30,9 +33,9 @@ def in_coordinates(
     tensor([0., 2., 0.])
     """
     if values is None:
-        if size is not None:
-            raise TypeError("sparse_coo_tensor(): values are missing")
-        size = sizes("sparse_coo_tensor", indices)
+        if (size is None) == (indices is None):
+            raise TypeError("sparse_coo_tensor(): indices and values are missing, or a size alone")
+        size = sizes("sparse_coo_tensor", indices if size is None else size)
         places = zeros(len(size), 0, dtype=by_name["int64"], device=device or "cpu")
         made = sparse(Coordinates(places, size, True), zeros(0, dtype=dtype, device=device or "cpu"))
         return made.requires_grad_() if requires_grad else made
@@ -120,6 +123,19 @@ def of_gradient(indices: TensorBase, values: TensorBase, size: Any) -> TensorBas
     flambeau.sparse_coo
     """
     return sparse(Coordinates(indices, size, False), values)
+
+
+def of_gathered(grad: TensorBase, index: TensorBase, dim: int, size: Any) -> TensorBase:
+    """A gradient (of index's shape) at the places that `index` chose along a dimension of a tensor of that size.
+
+    >>> import flambeau
+    >>> from flambeau.sparse.making import of_gathered
+    >>> of_gathered(flambeau.ones(1, 2), flambeau.tensor([[2, 0]]), 1, (1, 3)).to_dense()
+    tensor([[1., 0., 1.]])
+    """
+    at = list(_operations["unravel_index"](arange(index.numel(), device=index.device), tuple(index.shape)))
+    at[dim] = index.reshape(-1)
+    return sparse(Coordinates(_operations["stack"](at), size, False), grad.reshape(-1))
 
 
 def nothing_like(x: SparseTensor, size: tuple[int, ...] | None = None) -> SparseTensor:

@@ -9,7 +9,7 @@ from ..core.base.tensor import TensorBase
 from . import arithmetic, conversion, masks, multiplied, products, reductions, shaping, unary
 from .exchange import from_scipy
 from .functions import addmm, as_sparse_gradcheck, mm, sampled_addmm, spdiags, spsolve
-from .making import compressed, in_coordinates, of_gradient
+from .making import compressed, in_coordinates, of_gathered, of_gradient
 from .patterns import Compressed, Coordinates
 from .probabilities import log_softmax, softmax
 from .reductions import sum
@@ -28,6 +28,7 @@ __all__ = [
     "masks",
     "mm",
     "multiplied",
+    "of_gathered",
     "of_gradient",
     "products",
     "rebuilt",
@@ -54,7 +55,8 @@ def rebuilt(
     if layout is formats.sparse_coo:
         pattern: Any = Coordinates(parts[0], size, bool(coalesced))
     else:
-        pattern = Compressed(layout, *parts, size, block_of(layout, parts[0].ndim, values))
+        starts, places = parts
+        pattern = Compressed(layout, starts, places, size, block_of(layout, starts.ndim, values))
     return sparse(pattern, values).requires_grad_(requires_grad)
 
 
@@ -72,8 +74,8 @@ def _coalesce(self: SparseTensor) -> SparseTensor:
     return conversion.coalesce(self)
 
 
-SparseTensor.__reduce_ex__ = _reduced  # type: ignore[method-assign]
-SparseTensor.coalesce = _coalesce  # type: ignore[attr-defined]
-SparseTensor.to_dense = conversion.to_dense  # type: ignore[attr-defined]
+SparseTensor.__reduce_ex__ = _reduced  # type: ignore[method-assign,assignment]
+SparseTensor.coalesce = _coalesce  # type: ignore[attr-defined,assignment]
+SparseTensor.to_dense = conversion.to_dense  # type: ignore[method-assign,assignment]
 SparseTensor.sparse_resize_ = masks.sparse_resize_  # type: ignore[attr-defined]
 SparseTensor.sparse_resize_and_clear_ = masks.sparse_resize_and_clear_  # type: ignore[attr-defined]

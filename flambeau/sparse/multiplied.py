@@ -55,14 +55,16 @@ def _wide(kind: Any) -> Any:
 
 def _gradients(grad: TensorBase, left: TensorBase, right: TensorBase, a: Any, b: Any, product: Any) -> tuple:
     """(G bᵀ) at the places of a, and (aᵀ G) at those of b."""
-    g, first, second = sparse(product, grad), sparse(a, left), sparse(b, right)
+    g: Any = sparse(product, grad)
+    first: Any = sparse(a, left)
+    second: Any = sparse(b, right)
     if left.is_complex():
         first, second = first.conj(), second.conj()
     of_left, of_right = multiply(g, _turned(second, g)), multiply(_turned(first, g), g)
     return values_at(of_left, a), values_at(of_right, b)
 
 
-def _turned(x: SparseTensor, like: SparseTensor) -> SparseTensor:
+def _turned(x: SparseTensor, like: SparseTensor) -> Any:
     """The transposed matrix in a layout that goes with another's."""
     turned = x.t()
     return turned if like.layout is formats.sparse_coo else to_compressed(turned, formats.sparse_csr, None)

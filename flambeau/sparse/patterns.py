@@ -26,7 +26,14 @@ COMPRESSED = ROW_LAYOUTS | COLUMN_LAYOUTS
 
 
 def on_host(function: Callable[..., tuple], first: TensorBase, *rest: Any) -> tuple:
-    """What a loop of the host makes of places, which go there and back where they lie on another device."""
+    """What a loop of the host makes of places, which go there and back where they lie on another device.
+
+    >>> import flambeau
+    >>> from flambeau.core.lib.sparse_rows import by_rows
+    >>> from flambeau.sparse.patterns import on_host
+    >>> on_host(by_rows, flambeau.tensor([1, 0]), 2)
+    (tensor([0, 1, 2]), tensor([1, 0]))
+    """
     if first.device.type == "cpu":
         return function(first, *rest)
     found = function(*(x.cpu() if isinstance(x, TensorBase) else x for x in (first, *rest)))
@@ -72,7 +79,13 @@ class Rows:
 
 
 class Pattern:
-    """What patterns share: their layout and size, and what is kept of them while the indices are what they were."""
+    """What patterns share: their layout and size, and what is kept of them while the indices are what they were.
+
+    >>> import flambeau
+    >>> pattern = flambeau.eye(2).to_sparse()._pattern
+    >>> pattern.kept("sum", lambda: pattern.at.sum()) is pattern.kept("sum", lambda: None)
+    True
+    """
 
     __slots__ = ("_kept", "layout", "size")
 
@@ -113,7 +126,7 @@ class Coordinates(Pattern):
         self.coalesced = coalesced or at.shape[1] < 2
 
     def version(self) -> int:
-        return self.at._version
+        return sparse_rows.writes(self.at)
 
     def parts(self) -> tuple[TensorBase, ...]:
         """The tensors that it is made of."""
@@ -150,14 +163,9 @@ class Coordinates(Pattern):
         return Coordinates(self.at.clone(), self.size, self.coalesced)
 
     def keys(self) -> TensorBase:
-        """The places as single numbers, row by row; RuntimeError where 64 bits do not hold them."""
-        lengths = self.size[: self.sparse_dim]
-        if math.prod(lengths) >= 1 << 63:
-            raise RuntimeError(
-                f"sparse tensor of {list(self.size)}: its places are more than 64 bits can number"
-            )
+        """The places as single numbers, row by row; a tensor has never more elements than 64 bits count."""
         keys = self.at.new_zeros([self.at.shape[1]])
-        for row, length in zip(self.at, lengths):
+        for row, length in zip(self.at, self.size[: self.sparse_dim]):
             keys = keys * length + row
         return keys
 
@@ -168,7 +176,14 @@ class Coordinates(Pattern):
     def _sorted(self) -> tuple:
         if self.coalesced:
             return self, None, None
-        lengths = self.size[: self.sparse_dim]
+        lengths, listed = self.size[: self.sparse_dim], self.at.shape[1]
+        if (
+            math.prod(lengths).bit_length() + listed.bit_length() > 64
+        ):  # a place and its number are no single key
+            keys, order = self.keys().sort(stable=True)
+            first = _cat([keys.new_ones([1]).bool(), keys[1:] != keys[:-1]]).nonzero().reshape(-1)
+            at = self.at.index_select(1, order.index_select(0, first))
+            return Coordinates(at, self.size, True), order, _cat([first, first.new_full([1], listed)])
         at, order, starts = on_host(sparse_rows.coalesced, self.at.contiguous(), lengths)
         return Coordinates(at, self.size, True), order, starts
 
@@ -188,12 +203,12 @@ class Coordinates(Pattern):
         """All indices of each place."""
         return self.at
 
-    def rows(self) -> tuple[Rows, TensorBase | None]:
-        """A matrix's places row by row, and the entry that each is (None where that is their order)."""
+    def rows(self) -> tuple[Rows | None, TensorBase | None]:
+        """A matrix's places row by row, and the entry that each is (None where that is their order); None for no matrix."""
         return self.kept("rows", self._rows)
 
     def _rows(self) -> tuple:
-        return _by_rows(self.at, *self.size)
+        return _by_rows(self.at, *self.size) if len(self.size) == self.sparse_dim == 2 else (None, None)
 
 
 def _by_rows(at: TensorBase, count: int, bound: int) -> tuple[Rows, TensorBase | None]:
@@ -230,7 +245,7 @@ class Compressed(Pattern):
         self.size, self._kept = tuple(size), {}
 
     def version(self) -> int:
-        return self.starts._version + self.places._version
+        return sparse_rows.writes(self.starts) + sparse_rows.writes(self.places)
 
     def parts(self) -> tuple[TensorBase, ...]:
         """The tensors that it is made of."""
@@ -290,7 +305,7 @@ class Compressed(Pattern):
     def _coordinates(self) -> TensorBase:
         lengths, listed = self.starts.shape[:-1], self.places.shape[-1]
         parts = self.starts.reshape(-1, self.starts.shape[-1])
-        along = []
+        along: list[Any] = []
         for one in parts:
             along.extend(on_host(lambda s: (sparse_rows.row_numbers(s, listed),), one.contiguous()))
         line = _cat(along).long() if along else self.places.reshape(-1).long()
@@ -305,11 +320,13 @@ class Compressed(Pattern):
             step *= length
         return _stack([*reversed(indices), *pair])
 
-    def rows(self) -> tuple[Rows, TensorBase | None]:
-        """A matrix's places row by row, and the element that each is (None where that is their order)."""
+    def rows(self) -> tuple[Rows | None, TensorBase | None]:
+        """A matrix's places row by row, and the element that each is (None where that is their order); None for no matrix."""
         return self.kept("rows", self._rows)
 
     def _rows(self) -> tuple:
+        if len(self.size) != 2:
+            return None, None
         count, bound = self.size
         if self.block:
             at = self.coordinates()
@@ -317,7 +334,8 @@ class Compressed(Pattern):
             inside = arange(high * wide, device=at.device)
             row = (at[0] * high).unsqueeze(1) + inside.div(wide, rounding_mode="floor")
             column = (at[1] * wide).unsqueeze(1) + inside.remainder(wide)
-            return _by_rows(_stack([row.reshape(-1), column.reshape(-1)]), count, bound)
+            rows, order = _by_rows(_stack([row.reshape(-1), column.reshape(-1)]), count, bound)
+            return rows, arange(row.numel(), device=at.device) if order is None else order
         starts, places = self.starts.contiguous(), self.places.contiguous()
         if self.by_columns:
             return Rows(starts, places, bound, count).turned()

@@ -14,13 +14,13 @@ from ..core.lib import sparse_rows
 from ..core.make.create import arange
 from ..operations.declare.registry import published
 from .arithmetic import mixed
+from .conversion import FAST
 from .making import nothing_like
 from .patterns import Coordinates, Rows
 from .tensors import SparseTensor, answers, refusal, sparse, values_of
 
 _stack = published("")["stack"]
 
-FAST = frozenset(("float32", "float64"))
 HALF = frozenset(("float16", "bfloat16"))
 
 
@@ -36,21 +36,16 @@ def times(rows: Rows, values: TensorBase, dense: TensorBase) -> TensorBase:
     tensor([3., 3.])
     """
     kind = values.dtype.name
-    if kind in HALF:
-        return times(rows, values.float(), dense.float()).to(values.dtype)
-    if kind not in FAST or values.device.type != "cpu":
+    if kind not in FAST or not values.is_cpu:
+        if kind in HALF:
+            return times(rows, values.float(), dense.float()).to(values.dtype)
         return _times_in_parts(rows, values, dense)
-    found = sparse_rows.product(rows.starts, rows.columns, values.contiguous(), _along_rows(dense))
-    left, right = tape.recording(values), tape.recording(dense)
-    if left or right:
+    found = sparse_rows.product(rows.starts, rows.columns, values, dense)
+    if values.requires_grad or dense.requires_grad:
+        left, right = tape.recording(values), tape.recording(dense)
         inputs = values if left else None, dense if right else None
         tape.record("SparseMmBackward", _times_gradients, inputs, found, (values, dense), (rows, left, right))
     return found
-
-
-def _along_rows(x: TensorBase) -> TensorBase:
-    x = x.detach()
-    return x if x.ndim == 1 or x.stride(1) == 1 else x.contiguous()
 
 
 def _times_in_parts(rows: Rows, values: TensorBase, dense: TensorBase) -> TensorBase:
@@ -91,7 +86,7 @@ def inner(rows: Rows, left: TensorBase, right: TensorBase) -> TensorBase:
             right.index_select(0, rows.columns.long()),
         )
         return (a * b).sum(1)
-    found = sparse_rows.inner(rows.starts, rows.columns, _along_rows(left), _along_rows(right))
+    found = sparse_rows.inner(rows.starts, rows.columns, left, right)
     first, second = tape.recording(left), tape.recording(right)
     if first or second:
         inputs = left if first else None, right if second else None
@@ -115,16 +110,16 @@ def _inner_gradients(
 def _matrix(name: str, x: SparseTensor) -> tuple[Rows, TensorBase]:
     """A sparse matrix as rows and their values."""
     pattern = x._pattern
-    if len(pattern.size) != 2 or pattern.dense_dim or pattern.sparse_dim != 2:
+    rows, order = pattern.rows()
+    if rows is None:
         raise RuntimeError(
             f"{name}(): expected a sparse matrix (sparse_dim=2, dense_dim=0), got a tensor of the shape {list(x.shape)} "
             f"with sparse_dim={pattern.sparse_dim} and dense_dim={pattern.dense_dim}"
         )
-    rows, order = pattern.rows()
-    values = values_of(x)
-    if values.ndim > 1:
-        values = values.reshape(-1)
-    return rows, values if order is None else values.index_select(0, order)
+    values = values_of(x) if x.requires_grad else x._held
+    if order is None:
+        return rows, values
+    return rows, values.reshape(-1).index_select(0, order)
 
 
 def _need_one_dtype(name: str, a: TensorBase, b: TensorBase) -> None:
@@ -153,8 +148,12 @@ def by_dense(name: str, a: SparseTensor, dense: TensorBase) -> TensorBase:
     tensor([1., 2.])
     """
     rows, values = _matrix(name, a)
-    _need_one_dtype(name, a, dense)
-    _need_shapes(name, a, dense)
+    if values.dtype is not dense.dtype:
+        _need_one_dtype(name, a, dense)
+    shape = dense.shape
+    if len(shape) not in (1, 2) or shape[0] != rows.bound:
+        _need_shapes(name, a, dense)
+        raise RuntimeError(f"{name}(): a matrix or vector expected, got a tensor of the shape {list(shape)}")
     return times(rows, values, dense)
 
 
@@ -199,7 +198,9 @@ def _mm(input: Any, mat2: Any = None, *, vec: Any = None) -> Any:
 def _matmul(input: Any, other: Any) -> Any:
     if input.ndim > 2 or other.ndim > 2:
         return _bmm(input, other, name="matmul")
-    return _product("matmul", input, other)
+    if isinstance(other, SparseTensor):
+        return _product("matmul", input, other)
+    return by_dense("matmul", input, other)
 
 
 @answers("bmm")

@@ -100,10 +100,20 @@ def _mt(input: SparseTensor) -> SparseTensor:
 
 @answers("transpose_", layouts=COO)
 def _transpose_(input: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
-    found = _transpose(input, dim0, dim1)
-    if found.shape != input.shape:
-        raise refusal("transpose_", (input,))
-    return input._become(found, "transpose_")
+    return _turn_over(input, _transpose(input, dim0, dim1), "transpose_")
+
+
+@answers("t_", layouts=COO)
+def _t_(input: SparseTensor) -> SparseTensor:
+    return _turn_over(input, _t(input), "t_")
+
+
+def _turn_over(input: SparseTensor, found: SparseTensor, who: str) -> SparseTensor:
+    """Write in place what may have another shape."""
+    if input.requires_grad:
+        raise RuntimeError(f"{who}(): not in place for a sparse tensor that requires a gradient")
+    input._take(found)
+    return input._become(found, who)
 
 
 # --- parts ------------------------------
@@ -140,7 +150,7 @@ def _index_select(input: SparseTensor, dim: int, index: TensorBase) -> SparseTen
     return sparse(Coordinates(at, size, False), values_of(input).index_select(0, place))
 
 
-@answers("narrow", layouts=COO)
+@answers("narrow", "narrow_copy", layouts=COO)
 def _narrow(input: SparseTensor, dim: int, start: Any, length: int) -> SparseTensor:
     dim = _dim("narrow", dim, input.ndim)
     start = int(start)

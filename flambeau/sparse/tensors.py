@@ -13,6 +13,7 @@ from typing import Any
 from .._tensor import Tensor
 from ..core import tape
 from ..core.base import formats
+from ..core.base.device import OutOfMemoryError
 from ..core.base.tensor import TensorBase
 from ..core.make.create import empty
 from ..operations.declare.registry import published
@@ -28,6 +29,7 @@ NAMES = {  # as messages name them
 }
 
 Answer = Callable[..., Any]
+EVERY = frozenset(LAYOUTS)
 ANSWERS: dict[str, tuple[frozenset, Answer]] = {}
 
 
@@ -43,7 +45,7 @@ def answers(*names: str, layouts: Iterable[Any] = LAYOUTS) -> Callable[[Answer],
 
     def declare(function: Answer) -> Answer:
         for name in names:
-            ANSWERS[name] = frozenset(layouts), function
+            ANSWERS[name] = EVERY if layouts is LAYOUTS else frozenset(layouts), function
         return function
 
     return declare
@@ -58,7 +60,13 @@ def _layouts_in(x: Any) -> list[Any]:
 
 
 def refusal(name: str, args: Iterable[Any]) -> NotImplementedError:
-    """The error of an operation that sparse arguments like these have not."""
+    """The error of an operation that sparse arguments like these have not.
+
+    >>> import flambeau
+    >>> from flambeau.sparse.tensors import refusal
+    >>> print(refusal("exp", [flambeau.eye(2).to_sparse_csr()]))
+    exp(): not available for tensors of layout flambeau.sparse_csr; make them dense with to_dense()
+    """
     found = dict.fromkeys(layout for x in args for layout in _layouts_in(x))
     told = " and ".join(map(str, found))
     return NotImplementedError(
@@ -92,10 +100,16 @@ class SparseTensor(Tensor):
             raise refusal(f"masked.{func.__name__}", (*args, *(kwargs or {}).values()))
         if found is None:
             raise refusal(func.__name__, (*args, *(kwargs or {}).values()))
-        for x in args:
-            if type(x) is SparseTensor and x._pattern.layout not in found[0]:
-                raise refusal(func.__name__, (x,))
-        return found[1](*args, **kwargs) if kwargs else found[1](*args)
+        layouts, answer = found
+        if layouts is not EVERY:
+            for x in args:
+                if type(x) is SparseTensor and x._pattern.layout not in layouts:
+                    raise refusal(func.__name__, (x,))
+        if not kwargs:
+            return answer(*args)
+        out = kwargs.pop("out", None)
+        found = answer(*args, **kwargs)
+        return found if out is None else _into(out, found, func.__name__)
 
     # --- what it is made of ---
     def _indices(self) -> TensorBase:
@@ -274,6 +288,23 @@ def block_of(layout: Any, ndim: int, values: TensorBase) -> tuple[int, ...]:
     return tuple(values.shape[ndim : ndim + 2]) if layout in BLOCK_LAYOUTS else ()
 
 
+def _into(out: Any, found: Any, who: str) -> Any:
+    """A result written to the tensor that was given for it."""
+    if out.layout is not found.layout:
+        raise RuntimeError(f"{who}(): expected out to have the layout {found.layout} but got {out.layout}")
+    if out.requires_grad or found.requires_grad:
+        raise RuntimeError(
+            f"{who}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+            "requires grad."
+        )
+    if isinstance(out, SparseTensor):
+        out._take(found.to(out.dtype))
+        return out._become(found.to(out.dtype), who)
+    if out.shape != found.shape:
+        out.resize_(found.shape)
+    return out.copy_(found)
+
+
 # --- on the tape ------------------------------
 def sparse(pattern: Coordinates | Compressed, values: TensorBase) -> SparseTensor:
     """A sparse tensor of parts that fit; its gradient goes on to the values.
@@ -284,7 +315,11 @@ def sparse(pattern: Coordinates | Compressed, values: TensorBase) -> SparseTenso
     >>> sparse(Coordinates(flambeau.tensor([[0, 2]]), (4,), True), flambeau.tensor([3.0, 4.0])).to_dense()
     tensor([3., 0., 4., 0.])
     """
-    made = SparseTensor._make_subclass(SparseTensor, empty(pattern.size, dtype=values.dtype, device="meta"))
+    try:
+        shape = empty(pattern.size, dtype=values.dtype, device="meta")
+    except OutOfMemoryError:  # so many elements can be counted, but not their bytes
+        shape = empty((), dtype=values.dtype, device="meta").expand(pattern.size)
+    made = SparseTensor._make_subclass(SparseTensor, shape)
     made._pattern = pattern
     if values.requires_grad:
         made._held = values.detach()
@@ -321,7 +356,7 @@ def _from_values(grad: TensorBase, pattern: Any) -> tuple:
     """A place that is listed twice has one gradient, which each of its values was given."""
     if type(pattern) is Coordinates and not pattern.coalesced:
         pattern, order, starts = pattern.sorted()
-        if order is not None:
+        if order is not None and starts is not None:
             grad = grad.index_select(0, order.index_select(0, starts[:-1]))
     return (sparse(pattern, grad),)
 
@@ -346,7 +381,7 @@ def values_at(x: TensorBase, pattern: Any) -> TensorBase:
         return values_of(x)
     if type(pattern) is not Coordinates:
         return values_at(x.to_dense(), pattern)
-    source = x if type(x._pattern) is Coordinates else x.to_sparse_coo()
+    source: Any = x if type(x._pattern) is Coordinates else x.to_sparse_coo()
     if source._pattern.sparse_dim != pattern.sparse_dim:
         return values_at(x.to_dense(), pattern)
     source = source.coalesce()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ..core.base import formats
 from ..core.base.tensor import TensorBase
+from ..core.call.watching import _disabled_torch_function_impl
 from ..core.make.create import zeros
 from ..nn import functional
 from ..operations.declare.registry import published
@@ -126,7 +127,7 @@ for _name in (
 @answers("legacy_type")
 def _type(input: SparseTensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     if dtype is None:
-        return f"torch.sparse.{type(input._held.detach()).__name__}"
+        return input._held.type().replace(".", ".sparse.", 1)
     return input.to(dtype)
 
 
@@ -138,6 +139,11 @@ def _clone(input: SparseTensor, *, memory_format: Any = None) -> SparseTensor:
 @answers("detach", "detach_copy", "alias_copy")
 def _detach(input: SparseTensor) -> SparseTensor:
     return sparse(input._pattern, input._held)
+
+
+@answers("detach_")
+def _detach_(input: SparseTensor) -> SparseTensor:
+    return _disabled_torch_function_impl(_methods["detach_"], (), (input,))
 
 
 @answers("zero_")
@@ -156,7 +162,7 @@ def _copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
             f"copy_(): expected tensors of the same size where one is sparse, got {tuple(input.shape)} and "
             f"{tuple(src.shape)}"
         )
-    return input._become(src.clone().to(input.dtype), "copy_")
+    return input._become(cast(SparseTensor, src.clone().to(input.dtype)), "copy_")
 
 
 def _like(name: str) -> Answer:
@@ -184,7 +190,7 @@ def _zeros_like(input: SparseTensor, **options: Any) -> Any:
 
 
 @answers("as_tensor")
-def _as_tensor(data: SparseTensor, dtype: Any = None, device: Any = None) -> SparseTensor:
+def _as_tensor(data: SparseTensor, dtype: Any = None, device: Any = None) -> TensorBase:
     return data.to(device=device or data.device, dtype=dtype or data.dtype)
 
 

@@ -61,6 +61,10 @@ def test_sizes_follow_from_indices():
     empty = flambeau.sparse_coo_tensor((2, 3))
     assert empty.to_dense().tolist() == [[0.0] * 3] * 2 and empty._nnz() == 0
     assert flambeau.sparse_coo_tensor([[], []], [], (2, 2)).coalesce()._nnz() == 0
+    assert flambeau.sparse_coo_tensor(size=(2, 3), dtype=flambeau.float64).dtype == flambeau.float64
+    for missing in ({}, {"indices": [[0]], "size": (2,)}):
+        with pytest.raises(TypeError, match="missing"):
+            flambeau.sparse_coo_tensor(**missing)
 
 
 @pytest.mark.parametrize(
@@ -237,3 +241,19 @@ def test_on_a_device():
         optimizer.step()
         found.append(p.tolist())
     assert np.allclose(*found, rtol=1e-6)
+
+
+def test_all_layouts_on_a_device():
+    """Indices that only the host's loops work on go there and back."""
+    for layout in (flambeau.sparse_coo, flambeau.sparse_csr, flambeau.sparse_csc):
+        x = sample().to("opencl").to_sparse(layout=layout)
+        right, expected = flambeau.ones(2, 3), np.array(DENSE)
+        w = right.to("opencl").requires_grad_()
+        assert x.device.type == "opencl" == (x @ w).device.type
+        assert np.allclose((x @ w).tolist(), expected @ right.numpy())
+        assert (x + x).to_dense().tolist() == (2 * expected).tolist() and (x * x).to_dense().tolist() == (
+            expected**2
+        ).tolist()
+        (x @ w).sum().backward()
+        assert np.allclose(w.grad.tolist(), expected.T @ np.ones((3, 3)))
+        assert np.allclose((x @ x.t()).to_dense().tolist(), expected @ expected.T)

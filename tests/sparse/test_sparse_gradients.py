@@ -201,6 +201,7 @@ def test_as_a_tensor_on_the_tape(layout):
         assert not (x * 2).requires_grad and x.detach().requires_grad is False
     with pytest.raises(RuntimeError, match="leaf"):
         x.mul_(2)
+    assert (x * 2).detach_().grad_fn is None
     z = x * 2
     z.mul_(3)
     (g,) = flambeau.autograd.grad(z.sum(), x)
@@ -240,3 +241,21 @@ def test_compressed_leaves_step():
         with flambeau.no_grad():
             x.add_(x.grad, alpha=-0.1)
         assert np.allclose(array(x), 0.8 * before)
+
+
+@pytest.mark.parametrize("shape, dim", [((5,), 0), ((4, 3), 0), ((4, 3), 1), ((2, 3, 4), -2)])
+def test_sparse_gradients_of_gather(shape, dim):
+    found = []
+    index = flambeau.tensor(np.random.default_rng(0).integers(0, shape[dim], size=[min(n, 3) for n in shape]))
+    for sparse in (False, True):
+        x = flambeau.ones(shape, requires_grad=True)
+        (
+            x.gather(dim, index, sparse_grad=sparse)
+            * (1 + flambeau.arange(index.numel()).reshape(index.shape))
+        ).sum().backward()
+        assert x.grad.is_sparse == sparse
+        found.append(x.grad.to_dense().tolist())
+    assert found[0] == found[1]
+    one = flambeau.tensor(2.0, requires_grad=True)
+    one.gather(0, flambeau.tensor(0), sparse_grad=True).backward()
+    assert one.grad.item() == 1

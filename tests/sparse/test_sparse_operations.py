@@ -104,7 +104,9 @@ IN_COORDINATES = {
     "squeeze": lambda x: x.unsqueeze(0).squeeze(),
     "cat": lambda x: flambeau.cat([x, x * 2], 1),
     "stack": lambda x: flambeau.stack([x, x], 1),
-    "transpose_": lambda x: x[:, :4].clone().transpose_(0, 1),
+    "transpose_": lambda x: x.clone().transpose_(0, 1),
+    "t_": lambda x: x.clone().t_(),
+    "narrow_copy": lambda x: x.narrow_copy(1, 2, 3),
     "bmm": lambda x: flambeau.stack([x, x * 2]).bmm(RIGHT.expand(2, 6, 5)),
     "add of other places": lambda x: x + x.t()[:4].t()[:4].unsqueeze(0).squeeze(0)[:, [0, 1, 2, 3, 0, 1]],
 }
@@ -420,6 +422,26 @@ def test_dtypes(kind, layout):
         assert np.allclose(
             array(found.to(flambeau.complex128)), expected, rtol=1e-2 if "16" in kind else 1e-6
         )
+
+
+def test_results_given_and_inference():
+    x, out = sample(CSR), flambeau.empty(0).double()
+    assert flambeau.mm(x, RIGHT, out=out) is out and np.allclose(out.numpy(), array(x) @ RIGHT.numpy())
+    y, given = sample(COO), flambeau.sparse_coo_tensor((1, 1), dtype=flambeau.float64)
+    assert flambeau.add(y, y, out=given) is given and np.allclose(array(given), 2 * array(y))
+    for wrong in (flambeau.empty(0).double(), sample(CSR)):
+        with pytest.raises(RuntimeError, match="layout"):
+            flambeau.add(y, y, out=wrong)
+    with pytest.raises(RuntimeError, match="out="):
+        flambeau.mm(x.requires_grad_(), RIGHT, out=out)
+    with flambeau.inference_mode():
+        z = sample(COO)
+        assert (
+            np.allclose((z @ RIGHT).numpy(), (z.to_sparse_csr() @ RIGHT).numpy())
+            and z.coalesce().is_coalesced()
+        )
+        z._indices()[1] = 0  # what was kept of the indices is made anew
+        assert np.allclose((z @ RIGHT).numpy(), array(z) @ RIGHT.numpy())
 
 
 def test_any_number_of_threads_gives_the_same_bits():

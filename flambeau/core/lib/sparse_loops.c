@@ -8,7 +8,9 @@
 #else
 #define FOR_EACH_PROCESSOR
 #endif
-#define INLINED static inline __attribute__((always_inline))
+#define MANY (1 << 14) /* entries in whose number a processor does not remember from call to call where rows end */
+#define FETCHED 1024
+#define TOGETHER 16
 
 #define JOINED_(a, b, c) flambeau_##a##_##b##_##c
 #define JOINED(a, b, c) JOINED_(a, b, c)
@@ -16,6 +18,7 @@
 #define SHORT(a, b) SHORT_(a, b)
 
 #define NUMBER float
+#define LANE int32_t
 #define OF_NUMBER f32
 #include "sparse_loops_runs.h"
 #define INDEX int32_t
@@ -29,9 +32,11 @@
 #undef INDEX
 #undef OF_INDEX
 #undef NUMBER
+#undef LANE
 #undef OF_NUMBER
 
 #define NUMBER double
+#define LANE int64_t
 #define OF_NUMBER f64
 #include "sparse_loops_runs.h"
 #define INDEX int32_t

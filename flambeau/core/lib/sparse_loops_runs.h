@@ -1,8 +1,7 @@
-/* For one type of numbers (NUMBER, named OF_NUMBER): vectors of 1 to 16 of them, and sums of runs. */
-typedef NUMBER SHORT(OF_NUMBER, 2) __attribute__((vector_size(2 * sizeof(NUMBER)), aligned(sizeof(NUMBER)), may_alias));
-typedef NUMBER SHORT(OF_NUMBER, 4) __attribute__((vector_size(4 * sizeof(NUMBER)), aligned(sizeof(NUMBER)), may_alias));
-typedef NUMBER SHORT(OF_NUMBER, 8) __attribute__((vector_size(8 * sizeof(NUMBER)), aligned(sizeof(NUMBER)), may_alias));
-typedef NUMBER SHORT(OF_NUMBER, 16) __attribute__((vector_size(16 * sizeof(NUMBER)), aligned(sizeof(NUMBER)), may_alias));
+/* For one type of numbers (NUMBER, named OF_NUMBER, LANE integers of its width): vectors of 32 bytes and their halves, and sums of runs. */
+typedef NUMBER SHORT(OF_NUMBER, whole) __attribute__((vector_size(32), aligned(sizeof(NUMBER)), may_alias));
+typedef NUMBER SHORT(OF_NUMBER, half) __attribute__((vector_size(16), aligned(sizeof(NUMBER)), may_alias));
+typedef LANE SHORT(OF_NUMBER, lanes) __attribute__((vector_size(32), aligned(sizeof(LANE)), may_alias));
 
 FOR_EACH_PROCESSOR
 void SHORT(flambeau_runs, OF_NUMBER)(void *context, int64_t begin, int64_t end)

@@ -12,6 +12,7 @@ from ..base.dtypes cimport F32, F64, I32, I64, dtype_of
 from ..base.memory cimport check_room
 from ..base.parallel cimport parallel_in_parts, task_t
 from ..base.tensor cimport TensorBase, new_tensor, pointer
+from ..views.views cimport compact
 cdef extern from "sparse_loops.h" nogil:
     ctypedef struct Rows "flambeau_rows":
         const void* starts
@@ -56,6 +57,11 @@ cdef const void* numbers(TensorBase x, int code, str what) except? NULL:
     return pointer(x) if x.count else <const void*>1
 
 
+def writes(TensorBase x not None) -> int:
+    """How often something was written to a tensor's memory, also to that of one made in inference mode."""
+    return x.storage.version
+
+
 cdef int outside(str who) except -1:
     raise IndexError(f"{who}(): the indices of a sparse tensor are outside of its size: they were changed after it was made")
 
@@ -78,11 +84,17 @@ cdef int check_rows(TensorBase starts, TensorBase columns) except -1:
     return 0
 
 
+cdef TensorBase in_rows(TensorBase x):
+    """A vector, or matrix, whose rows have no gaps; those of one element follow one another."""
+    cdef bint narrow = x.rank == 1 or x.sizes[1] == 1
+    return x if (x.strides[0] == 1 if narrow else x.strides[1] == 1) else compact(x)
+
+
 def product(TensorBase starts not None, TensorBase columns not None, TensorBase values not None,
             TensorBase right not None) -> TensorBase:
     """Rows times a matrix (columns, width) or a vector: out[i] = sum of values[k] * right[columns[k]].
 
-    `right` has a unit stride along its rows.
+    Operands may have any strides.
     """
     cdef Rows r
     cdef int64_t sizes[2]
@@ -90,13 +102,14 @@ def product(TensorBase starts not None, TensorBase columns not None, TensorBase 
     cdef bint wide = starts.code == I64
     cdef task_t task
     check_rows(starts, columns)
+    values = compact(values)
     r.starts = numbers(starts, starts.code, "starts")
     r.columns, r.values = numbers(columns, starts.code, "columns"), numbers(values, code, "values")
     r.listed, r.bound = columns.count, right.sizes[0]
     r.width = right.sizes[1] if right.rank == 2 else 1
-    if right.code != code or values.count != columns.count or (starts.code != I32 and not wide) \
-            or (right.rank == 2 and r.width > 1 and right.strides[1] != 1):
+    if right.code != code or values.count != columns.count or (starts.code != I32 and not wide) or right.rank > 2:
         raise TypeError("product(): operands that do not fit")
+    right = in_rows(right)
     r.right, r.right_step = pointer(right) if right.count else NULL, right.strides[0]
     sizes[0], sizes[1] = starts.count - 1, r.width
     out = new_tensor(right.rank, sizes, code)
@@ -115,7 +128,7 @@ def product(TensorBase starts not None, TensorBase columns not None, TensorBase 
 
 def inner(TensorBase starts not None, TensorBase columns not None, TensorBase left not None,
           TensorBase right not None) -> TensorBase:
-    """Inner products at the places that rows list: out[k] = left[i] . right[columns[k]]; both have unit strides along rows."""
+    """Inner products at the places that rows list: out[k] = left[i] . right[columns[k]]; operands may have any strides."""
     cdef Rows r
     cdef int code = left.code
     cdef bint wide = starts.code == I64
@@ -124,8 +137,9 @@ def inner(TensorBase starts not None, TensorBase columns not None, TensorBase le
     r.starts, r.columns = numbers(starts, starts.code, "starts"), numbers(columns, starts.code, "columns")
     r.listed, r.bound, r.width = columns.count, right.sizes[0], right.sizes[1]
     if right.code != code or left.rank != 2 or right.rank != 2 or left.sizes[1] != r.width or (starts.code != I32 and not wide) \
-            or left.sizes[0] != starts.count - 1 or (r.width > 1 and (left.strides[1] != 1 or right.strides[1] != 1)):
+            or left.sizes[0] != starts.count - 1:
         raise TypeError("inner(): operands that do not fit")
+    left, right = in_rows(left), in_rows(right)
     out = new_tensor(1, &r.listed, code)
     r.values = (<TensorBase>out).storage.data
     r.left, r.right = pointer(left) if left.count else NULL, pointer(right) if right.count else NULL
@@ -149,6 +163,8 @@ def sum_runs(TensorBase order not None, TensorBase starts not None, TensorBase v
     r.starts, r.order = numbers(starts, I64, "starts"), <const int64_t*>numbers(order, I64, "order")
     r.right = numbers(values, code, "values")
     r.listed, r.bound = order.count, values.sizes[0]
+    if r.bound != r.listed:
+        raise TypeError(f"sum_runs(): {r.bound} values for {r.listed} places")
     r.width = values.count // r.bound if r.bound else 0
     shape = [runs, *values.shape[1:]]
     out = (<object>values).new_empty(shape)
@@ -235,7 +251,8 @@ def coalesced(TensorBase indices not None, sizes) -> tuple:
     RuntimeError where places and their number together have more than 2**64 values.
     """
     cdef const int64_t* source = <const int64_t*>numbers(indices, I64, "indices")
-    cdef int64_t dims = indices.sizes[0], n = indices.sizes[1], k, d, runs = 0, shape[2]
+    cdef int64_t dims = indices.sizes[0], n = indices.sizes[1], k, d, runs = 0
+    cdef int64_t[2] shape
     cdef int shift = bits_of(n - 1 if n else 0), bits, state
     cdef int64_t size[64]
     cdef uint64_t* room
@@ -450,7 +467,8 @@ def broken_rule(TensorBase starts not None, TensorBase columns not None, int64_t
     cdef int code = starts.code, found
     cdef const void* a = numbers(starts, code, "starts")
     cdef const void* b = numbers(columns, code, "columns")
-    cdef int64_t batches = starts.count // (rows + 1), n = columns.sizes[columns.rank - 1], where[3]
+    cdef int64_t batches = starts.count // (rows + 1), n = columns.sizes[columns.rank - 1]
+    cdef int64_t[3] where
     where[0] = where[1] = where[2] = 0
     with nogil:
         if code == I32:

@@ -159,7 +159,7 @@ def gather(TensorBase input not None, dim, TensorBase index not None, *, sparse_
     """Elements of dimension `dim` chosen by `index`, whose shape the result has.
 
     The index tensor has the input's rank, and along the other dimensions at most its sizes.  RuntimeError for an index out
-    of bounds; negative ones do not wrap.
+    of bounds; negative ones do not wrap.  With `sparse_grad` the input's gradient is a sparse tensor that lists the places read.
 
     >>> import flambeau
     >>> flambeau.gather(flambeau.tensor([[1, 2], [3, 4]]), 1, flambeau.tensor([[0, 0], [1, 0]]))
@@ -185,13 +185,19 @@ def gather(TensorBase input not None, dim, TensorBase index not None, *, sparse_
         if w.outside:
             check_inside(&w, d, "gather")
     if taped(input):
-        record("GatherBackward0", gather_back, (input,), out, (index,), (d, input.shape))
+        back = gather_back_sparse if sparse_grad and input.rank else gather_back
+        record("GatherBackward0", back, (input,), out, (index,), (d, input.shape))
     return out
 
 
 def gather_back(grad, index, dim, shape):
     """Derivative of gather: the gradient added up at the places read."""
     return scatter_add_(grad.new_zeros(shape), dim, index, grad), None
+
+
+def gather_back_sparse(grad, index, dim, shape):
+    """The same as a sparse tensor that lists the places read."""
+    return provided["sparse_coo_gathered"](grad, index, dim, shape), None
 
 
 def take_along_dim(TensorBase input not None, TensorBase indices not None, dim=None):
