@@ -37,8 +37,8 @@ from .normal import Normal
 from .one_hot_categorical import OneHotCategorical, OneHotCategoricalStraightThrough
 from .pareto import Pareto
 from .poisson import Poisson
-from .relaxed_bernoulli import LogitRelaxedBernoulli, RelaxedBernoulli
-from .relaxed_categorical import ExpRelaxedCategorical, RelaxedOneHotCategorical
+from .relaxed_bernoulli import RelaxedBernoulli
+from .relaxed_categorical import RelaxedOneHotCategorical
 from .studentT import StudentT
 from .transformed_distribution import TransformedDistribution
 from .transforms import *  # noqa: F403
@@ -58,7 +58,6 @@ __all__ = [
     "ContinuousBernoulli",
     "Dirichlet",
     "Distribution",
-    "ExpRelaxedCategorical",
     "Exponential",
     "ExponentialFamily",
     "FisherSnedecor",
@@ -75,7 +74,6 @@ __all__ = [
     "Laplace",
     "LogNormal",
     "LogisticNormal",
-    "LogitRelaxedBernoulli",
     "LowRankMultivariateNormal",
     "MixtureSameFamily",
     "Multinomial",

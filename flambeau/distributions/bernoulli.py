@@ -62,7 +62,7 @@ class Bernoulli(ByProbsOrLogits, ExponentialFamily):
 
     @property
     def mode(self) -> Any:
-        return _bernoulli_mode(self.probs)
+        return _bernoulli_mode(self.probs.detach())
 
     @property
     def variance(self) -> Any:

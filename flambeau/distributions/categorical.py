@@ -60,7 +60,7 @@ class Categorical(Distribution):
         *batch, self._num_events = self._param.shape
         super().__init__(Size(batch), validate_args=validate_args)
 
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = self._get_checked_instance(Categorical, _instance)
         batch_shape = Size(batch_shape)
         given = self.__dict__

@@ -47,6 +47,12 @@ def _mean(probs: Any, low: Any, high: Any) -> Any:
     return fn.where(apart, p / (2.0 * p - 1.0) + 1.0 / _odds(p), near)
 
 
+def _bend(x: Any, probs: Any) -> tuple[Any, Any]:
+    """The next two terms of the quantile's series in the log odds, which are 0 at 1/2."""
+    logit, spread = -_odds(probs), x * (1.0 - x)
+    return 0.5 * logit * spread, logit * logit * spread * (1.0 - 2.0 * x) * (1.0 / 6.0)
+
+
 @fused
 def _cb_log_norm(probs, *, low, high):
     return _log_norm(probs, low, high)
@@ -77,14 +83,17 @@ def _cb_cdf(value, probs, *, low, high):
     inside = (value > 0) & (value < 1)
     x = fn.where(inside, value, 0.5)
     found = (fn.exp(x * fn.log(p) + (1.0 - x) * fn.log1p(-p)) + p - 1.0) / (2.0 * p - 1.0)
+    slope, curve = _bend(x, probs)
     ends = fn.where(value <= 0, fn.like(value, 0.0), fn.where(value >= 1, fn.like(value, 1.0), value))
-    return fn.where(inside & apart, found, ends)
+    return fn.where(inside, fn.where(apart, found, x - slope + 0.5 * curve), ends)
 
 
 @fused
 def _cb_icdf(value, probs, *, low, high):
     apart, p = _cut(probs, low, high)
-    return fn.where(apart, (fn.log1p(-p) - fn.log1p(-p + value * (2.0 * p - 1.0))) / _odds(p), value)
+    slope, curve = _bend(value, probs)
+    found = (fn.log1p(-p) - fn.log1p(-p + value * (2.0 * p - 1.0))) / _odds(p)
+    return fn.where(apart, found, value + slope + curve)
 
 
 @fused

@@ -17,7 +17,7 @@ __all__ = ["GeneralizedPareto"]
 
 
 def _is_exponential(concentration: Any) -> Any:
-    """Whether the concentration is so near to 0 that the exponential distribution stands for it, as in PyTorch."""
+    """Whether the concentration is so near to 0 that the first two terms of its series stand for the closed forms."""
     return fn.absolute(concentration) <= 1e-8
 
 
@@ -29,7 +29,8 @@ def _apart_from_zero(concentration: Any) -> Any:
 def _gpd_log_survival(value, loc, scale, concentration):
     z = (value - loc) / scale
     safe = _apart_from_zero(concentration)
-    return fn.where(_is_exponential(concentration), -z, -fn.log1p(safe * z) / safe)
+    near = 0.5 * concentration * (z * z) - z
+    return fn.where(_is_exponential(concentration), near, -fn.log1p(safe * z) / safe)
 
 
 @fused
@@ -38,7 +39,8 @@ def _gpd_log_prob(value, loc, scale, concentration):
     safe = _apart_from_zero(concentration)
     y = 1.0 / safe + 1.0
     other = fn.where(y == 0, y, y * fn.log1p(fn.where(y == 0, 0.0, safe * z)))
-    return -fn.log(scale) - fn.where(_is_exponential(concentration), z, other)
+    near = z + concentration * (z - 0.5 * (z * z))
+    return -fn.log(scale) - fn.where(_is_exponential(concentration), near, other)
 
 
 @fused
@@ -46,7 +48,8 @@ def _gpd_from_exponential(noise, loc, scale, concentration):
     """The quantile at 1 - exp(-noise)."""
     safe = _apart_from_zero(concentration)
     curved = scale / safe * fn.expm1(safe * noise)
-    return loc + fn.where(_is_exponential(concentration), scale * noise, curved)
+    near = scale * (noise + 0.5 * concentration * (noise * noise))
+    return loc + fn.where(_is_exponential(concentration), near, curved)
 
 
 @fused

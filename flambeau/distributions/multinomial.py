@@ -11,8 +11,7 @@ from ..core.base.dtypes import Size
 from ..core.make.create import arange, ones_like, zeros
 from . import constraints
 from ._fused import fn, fused, xlogy
-from .categorical import Categorical
-from .distribution import Distribution
+from ._over_categorical import OverCategorical
 
 __all__ = ["Multinomial"]
 
@@ -32,7 +31,7 @@ def _log_factorial_weight(counts, probs, total):
     return fn.exp(ways + xlogy(counts, probs) + xlogy(total - counts, 1.0 - probs)) * log_factorial
 
 
-class Multinomial(Distribution):
+class Multinomial(OverCategorical):
     """How often each of K categories was drawn in `total_count` draws, by weights `probs` (*batch, K) or log weights `logits`.
 
     Both are normalised along the last dimension.  Probability n! Π p_k^x_k / x_k! (Johnson, Kotz, Balakrishnan, Discrete
@@ -54,36 +53,16 @@ class Multinomial(Distribution):
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        self._categorical = Categorical(probs, logits, validate_args=False)
-        shape = self._categorical.param_shape
-        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+        self._set_categorical(probs, logits, validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Multinomial, _instance)
-        batch_shape = Size(batch_shape)
+        new = self._expanded_categorical(Multinomial, batch_shape, _instance)
         new.total_count = self.total_count
-        new._categorical = self._categorical.expand(batch_shape)
-        return self._settled(new, batch_shape)
-
-    def _new(self, *args: Any, **kwargs: Any) -> Any:
-        return self._categorical._new(*args, **kwargs)
+        return new
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:
         return constraints.multinomial(self.total_count)
-
-    @property
-    def logits(self) -> Any:
-        return self._categorical.logits
-
-    @property
-    def probs(self) -> Any:
-        return self._categorical.probs
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter: batch, and the number of categories."""
-        return self._categorical.param_shape
 
     @property
     def mean(self) -> Any:

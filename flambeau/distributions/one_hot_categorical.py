@@ -9,13 +9,12 @@ from ..core.base.dtypes import Size
 from ..core.make.create import eye
 from ..operations.neural.embedding import one_hot
 from . import constraints
-from .categorical import Categorical
-from .distribution import Distribution
+from ._over_categorical import OverCategorical
 
 __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
 
-class OneHotCategorical(Distribution):
+class OneHotCategorical(OverCategorical):
     """The categorical distribution of one-hot vectors of length K, by weights `probs` (*batch, K) or log weights `logits`.
 
     Both are normalised along the last dimension.  Probability of the vector with 1 at k: probs[k].  Samples are of the dtype of
@@ -33,31 +32,10 @@ class OneHotCategorical(Distribution):
     has_enumerate_support = True
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        # its own constraints are the categorical's: what they say is checked once, below
-        self._categorical = Categorical(probs, logits, validate_args=False)
-        shape = self._categorical.param_shape
-        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+        self._set_categorical(probs, logits, validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        new = self._get_checked_instance(OneHotCategorical, _instance)
-        batch_shape = Size(batch_shape)
-        new._categorical = self._categorical.expand(batch_shape)
-        return self._settled(new, batch_shape)
-
-    def _new(self, *args: Any, **kwargs: Any) -> Any:
-        return self._categorical._new(*args, **kwargs)
-
-    @property
-    def _param(self) -> Any:
-        return self._categorical._param
-
-    @property
-    def probs(self) -> Any:
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Any:
-        return self._categorical.logits
+        return self._expanded_categorical(OneHotCategorical, batch_shape, _instance)
 
     @property
     def mean(self) -> Any:
@@ -71,11 +49,6 @@ class OneHotCategorical(Distribution):
     @property
     def variance(self) -> Any:
         return self._categorical.probs * (1 - self._categorical.probs)
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter: batch, and the number of categories."""
-        return self._categorical.param_shape
 
     def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
         indices = self._categorical.sample(sample_shape)

@@ -36,7 +36,7 @@ class LogitRelaxedBernoulli(ByProbsOrLogits):
     Concrete distribution).  The batch is the shape of the parameter.
 
     >>> import flambeau
-    >>> from flambeau.distributions import LogitRelaxedBernoulli
+    >>> from flambeau.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
     >>> relaxed = LogitRelaxedBernoulli(flambeau.tensor(2.0), logits=flambeau.tensor([0.0, 1.0]))
     >>> relaxed.log_prob(flambeau.tensor(0.0)).exp()
     tensor([0.5000, 0.3932])

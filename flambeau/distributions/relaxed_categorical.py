@@ -11,8 +11,7 @@ from ..core.make.create import empty
 from ..operations.rows.softmax import log_softmax
 from . import constraints
 from ._fused import fn, fused, made_of
-from .categorical import Categorical
-from .distribution import Distribution
+from ._over_categorical import OverCategorical
 from .transformed_distribution import TransformedDistribution
 from .transforms import ExpTransform
 
@@ -25,14 +24,14 @@ def _score(noise, logits, temperature):
     return (logits - fn.log(noise)) / temperature
 
 
-class ExpRelaxedCategorical(Distribution):
+class ExpRelaxedCategorical(OverCategorical):
     """The logarithms of `RelaxedOneHotCategorical`: log-softmax of (`logits` + Gumbel noise) / `temperature`.
 
     Density (K-1)! t^(K-1) Π_k softmax_k(logits - t x), t the temperature, on the surface Σ exp x = 1 (Maddison et al., 2017, The
     Concrete distribution).  `probs` or `logits` are of shape (*batch, K).
 
     >>> import flambeau
-    >>> from flambeau.distributions import ExpRelaxedCategorical
+    >>> from flambeau.distributions.relaxed_categorical import ExpRelaxedCategorical
     >>> relaxed = ExpRelaxedCategorical(flambeau.tensor(0.5), probs=flambeau.tensor([0.2, 0.8]))
     >>> bool((relaxed.rsample((3,)).exp().sum(-1) - 1 < 1e-5).all())
     True
@@ -45,33 +44,13 @@ class ExpRelaxedCategorical(Distribution):
     def __init__(
         self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        self._categorical = Categorical(probs, logits, validate_args=False)
         self.temperature = temperature
-        shape = self._categorical.param_shape
-        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+        self._set_categorical(probs, logits, validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        new = self._get_checked_instance(ExpRelaxedCategorical, _instance)
-        batch_shape = Size(batch_shape)
+        new = self._expanded_categorical(ExpRelaxedCategorical, batch_shape, _instance)
         new.temperature = self.temperature
-        new._categorical = self._categorical.expand(batch_shape)
-        return self._settled(new, batch_shape)
-
-    def _new(self, *args: Any, **kwargs: Any) -> Any:
-        return self._categorical._new(*args, **kwargs)
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter: batch, and the number of categories."""
-        return self._categorical.param_shape
-
-    @property
-    def logits(self) -> Any:
-        return self._categorical.logits
-
-    @property
-    def probs(self) -> Any:
-        return self._categorical.probs
+        return new
 
     def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
         logits = self.logits

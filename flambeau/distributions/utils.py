@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from .._typeinfo import finfo
 from ..autograd.grad_mode import enable_grad
@@ -118,10 +118,7 @@ def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
     return clamped.log() - (-clamped).log1p() if is_binary else clamped.log()
 
 
-T, R = TypeVar("T"), TypeVar("R")
-
-
-class lazy_property(Generic[T, R]):
+class lazy_property:
     """A method as an attribute that is computed, on the tape, when first asked for, and kept on the object.
 
     >>> from flambeau.distributions.utils import lazy_property
@@ -136,11 +133,11 @@ class lazy_property(Generic[T, R]):
     8
     """
 
-    def __init__(self, wrapped: Callable[[T], R]) -> None:
+    def __init__(self, wrapped: Callable[[Any], Any]) -> None:
         self.wrapped = wrapped
         update_wrapper(self, wrapped)  # type: ignore[arg-type]
 
-    def __get__(self, instance: T | None, obj_type: Any = None) -> Any:
+    def __get__(self, instance: Any, obj_type: Any = None) -> Any:
         if instance is None:
             return _lazy_property_and_property(self.wrapped)
         with enable_grad():
