@@ -280,7 +280,8 @@ def _kl_expfamily_expfamily(p, q):
         others = q._natural_params
         result = q._log_normalizer(*others) - value
         for theta, other, slope in zip(thetas, others, slopes):
-            result = result - _sum_rightmost((other - theta) * slope, len(q.event_shape))
+            term = (other - theta) * slope
+            result = result - _sum_rightmost(term, term.dim() - result.dim())
     return on_tape_of(result, (*p._natural_params, *others))
 
 
