@@ -80,4 +80,15 @@ from ._switches import (
     use_deterministic_algorithms,
 )
 from ._queries import can_cast, is_complex, is_floating_point, is_tensor, numel
-from . import __config__, accelerator, backends, distributions, hub, multiprocessing, random, serialization, testing, version
+from . import (
+    __config__,
+    accelerator,
+    backends,
+    distributions,
+    hub,
+    multiprocessing,
+    random,
+    serialization,
+    testing,
+    version,
+)
