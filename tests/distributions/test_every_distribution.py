@@ -163,7 +163,8 @@ def test_bad_parameters(name, parameter):
         assert parameter in text and "invalid values:\n" in text
         if name != "Uniform":  # where each end constrains the other
             assert f"parameter {parameter} " in text and repr(constraint)[:12] in text
-        getattr(D, name)(**given, validate_args=False)
+        if name != "LowRankMultivariateNormal":  # of which a factor is computed
+            getattr(D, name)(**given, validate_args=False)
 
 
 @pytest.mark.parametrize("name", EVERY)
