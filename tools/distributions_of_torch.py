@@ -120,14 +120,17 @@ MEANT = {
     r"(Categorical|Multinomial|OneHot).*: r?sample\(0": "no samples, where PyTorch's multinomial wants at least one",
     r"GeneralizedPareto.*: .*(log_prob|cdf).*(float64|validated)": "PyTorch's compares with a float32 number, and fails",
     r"Gumbel: (cdf\(.*True|icdf)": "0 and 1 at the ends, where PyTorch's base stops before them, or refuses",
-    r"(Half\w+|LogNormal): (repr|expand)": "names the parameters",
+    r"(Half\w+|LogNormal|Beta): (repr|expand)": "names the parameters",
     r"Kumaraswamy: .*mode": "PyTorch takes logarithms of negative numbers",
     r"Kumaraswamy: (log_prob|cdf)|Weibull: (log_prob|cdf\(-inf)": "limits, where PyTorch gives NaN; what is outside is refused",
     r"LogitRelaxedBernoulli: has_rsample": "it has, which PyTorch's does not say",
     r"OneHot.*: log_prob of \(3, 2\)": "without validation, the error for shapes that do not broadcast",
-    r"Pareto: with alpha": "names the parameter that was given",
+    r"(Pareto|Beta|FisherSnedecor|LowRankMultivariateNormal): with ": "names the parameter that was given",
     r"(ContinuousBernoulli|GeneralizedPareto).*: (gradients of|icdf|mean gradient)": "right where the closed form ends",
+    r"ContinuousBernoulli: with probs": "refused, where PyTorch clamps before it checks",
     r"ContinuousBernoulli Uniform$|Uniform ContinuousBernoulli$": "PyTorch calls it infinite at the very ends of the interval",
+    r"divergences: gradients: Uniform (Beta|Chi2|Gamma)": "none where the divergence is infinite, where PyTorch gives NaN",
+    r"divergences: .*: Wishart Wishart": "of each element; PyTorch's mixes the elements of a batch",
     r"constraints: .* of value 14": "empty matrices are triangular, where PyTorch fails",
 }
 BAD = {  # a parameter outside of its support
@@ -349,7 +352,7 @@ def rsample_gradients(report: Report, name: str, n: int = 40000) -> None:
             sample = d.rsample((n,))
             score = (sample.tanh() * t.arange(1, sample.shape[-1] + 1, dtype=t.float64)).mean(0).sum()
             score.backward()
-        except NotImplementedError:
+        except (NotImplementedError, RuntimeError):  # PyTorch's Wishart and von Mises have no gradient
             return
         found.append([m.grad.numpy() for m in made.values() if hasattr(m, "grad") and m.grad is not None])
     for k, (a, b) in enumerate(zip(*found, strict=True)):

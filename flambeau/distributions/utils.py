@@ -184,7 +184,7 @@ def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
     count = vec.shape[-1]
     # the positive root of n² + (1 + 2 diag) n - |diag| (diag + 1) - 2 count = 0
     n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * count + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
-    if round(n) - n > finfo(vec.dtype).eps:
+    if abs(round(n) - n) > 1e-9:
         raise ValueError(
             f"The size of last dimension is {count} which cannot be expressed as "
             "the lower triangular part of a square D x D matrix."

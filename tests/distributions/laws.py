@@ -140,7 +140,7 @@ def expectation(reference: Any, function: Callable[[float], float]) -> float:
 
     def term(x: float) -> float:
         density = reference.pdf(x)
-        return density * function(x) if density > 0 else 0.0
+        return density * function(x) if density > 1e-30 else 0.0
 
     return sum(
         integrate.quad(term, a, b, epsabs=1e-11, epsrel=1e-10, limit=200)[0] for a, b in zip(cuts, cuts[1:])
