@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import mpmath
 import numpy as np
 import pytest
@@ -113,7 +115,29 @@ def draws():
         flambeau.poisson(b),
         flambeau.binomial(b.floor(), a / 5),
         sampled.von_mises(a, b),
+        a.view(-1, 50).multinomial(30, True),
+        a.multinomial(3000, True),
     ]
+
+
+@pytest.mark.parametrize("dtype", [flambeau.float32, flambeau.float64])
+def test_choices_fit(dtype):
+    flambeau.manual_seed(12)
+    weights = flambeau.tensor(
+        [[0.0, 3.0, 1.0, 0.0, 4.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0, 0.0], [1e-3, 1, 1, 1, 1, 2]], dtype=dtype
+    )
+    drawn = weights.multinomial(DRAWN, True)
+    assert drawn.shape == (3, DRAWN) and drawn.dtype is flambeau.int64
+    for row, w in zip(drawn, weights.double().numpy()):
+        found = np.bincount(row.numpy(), minlength=6)
+        assert not found[w == 0].any()
+        some = w > 0
+        assert some.sum() == 1 or stats.chisquare(found[some], w[some] / w.sum() * DRAWN).pvalue > LEAST
+    for bad, message in ((-1.0, "element < 0"), (math.nan, "nan"), (math.inf, "inf")):
+        with pytest.raises(RuntimeError, match=message):
+            flambeau.tensor([[1.0, 1.0], [bad, 1.0]]).multinomial(2, True)
+    with pytest.raises(RuntimeError, match="sum of probabilities"):
+        flambeau.tensor([[1.0, 1.0], [0.0, 0.0]]).multinomial(2, True)
 
 
 def test_bits_do_not_depend_on_the_number_of_threads():

@@ -606,6 +606,56 @@ FOR_NUMBERS static void draw_rows(flambeau_draws *f, int64_t begin, int64_t end)
     free(numbers);
 }
 
+/* Where fractions of a row's sum fall among its cumulative weights: never on a weight of 0. */
+static void choose(flambeau_draws *f, int64_t begin, int64_t end)
+{
+    int64_t n = f->row, next = begin, last = 0;   /* the element that begins the next row */
+    double *sums = malloc((size_t)n * sizeof(double)), total = 0.0;
+    if (sums == NULL) {
+        f->no_memory = 1;
+        return;
+    }
+    for (int64_t from = begin; from < end; from += AHEAD) {
+        first_blocks found;
+        look_ahead(&found, f->key, f->first, (uint64_t)from + 1);
+        for (int64_t i = from; i < end && i < from + AHEAD; i++) {
+            if (i == next) {
+                int64_t row = i / f->each;
+                next = (row + 1) * f->each;
+                total = 0.0;
+                for (int64_t k = 0; k < n; k++) {
+                    double weight = read(f, 0, row * n + k);
+                    if (!(weight >= 0.0 && weight <= DBL_MAX))
+                        f->refused = 1;
+                    sums[k] = total += weight;
+                    if (weight > 0.0)
+                        last = k;
+                }
+                if (!(total > 0.0))
+                    f->nothing = 1;
+            }
+            stream s = stream_of(&found, f->key, f->first, i, (int)(i - from));
+            next_block(&s);
+            double x = fraction(s.words) * total;
+            int64_t low = 0, high = last;
+            if (last < 32) {               /* counted without branches, which nobody could foresee */
+                for (int64_t k = 0; k < last; k++)
+                    low += sums[k] <= x;
+                high = low;
+            }
+            while (low < high) {
+                int64_t middle = low + (high - low) / 2;
+                if (sums[middle] > x)
+                    high = middle;
+                else
+                    low = middle + 1;
+            }
+            ((int64_t *)f->to[0])[i] = low;
+        }
+    }
+    free(sums);
+}
+
 FOR_NUMBERS static void draw_elements(flambeau_draws *f, int64_t begin, int64_t end)
 {
     double least = f->wide ? DBL_MIN : (double)FLT_MIN, most = 1.0 - (f->wide ? 0x1p-53 : 0x1p-24), x, rest;
@@ -632,6 +682,8 @@ void flambeau_draw(void *draws, int64_t begin, int64_t end)
     flambeau_draws *f = draws;
     if (f->kind == FLAMBEAU_DIRICHLET) {
         draw_rows(f, begin, end);
+    } else if (f->kind == FLAMBEAU_CHOICE) {
+        choose(f, begin, end);
     } else if (f->kind == FLAMBEAU_GAMMA_GRADIENT) {
         for (int64_t i = begin; i < end; i++)
             write(f, 0, i, gamma_gradient(read(f, 0, i), read(f, 1, i)));
