@@ -276,6 +276,32 @@ def test_relaxed_bernoulli_keeps_its_parameters():
         assert stats.binomtest(count, 4000, share).pvalue > 1e-4
 
 
+def test_temperatures_may_be_numbers():
+    probs = flambeau.tensor([0.2, 0.8], dtype=flambeau.float64)
+    for make in (D.RelaxedBernoulli, D.RelaxedOneHotCategorical):
+        found = []
+        for temperature in (0.5, flambeau.tensor(0.5, dtype=flambeau.float64)):
+            flambeau.manual_seed(0)
+            drawn = make(temperature, probs).sample((3,))
+            found.append((drawn.numpy(), make(temperature, probs).log_prob(drawn).numpy()))
+        np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-12)
+        np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [1 << 14, 9999])
+def test_many_rows_are_as_few(rows):
+    """Large batches go through kernels of their own."""
+    flambeau.manual_seed(0)
+    probs = flambeau.tensor([0.2, 0.3, 0.5], dtype=flambeau.float64)
+    law = D.Multinomial(4, probs)
+    drawn = law.sample((rows,))
+    expected = [law.log_prob(x).item() for x in drawn[:5]]
+    np.testing.assert_allclose(law.log_prob(drawn)[:5].numpy(), expected, rtol=1e-12)
+    relaxed = D.RelaxedOneHotCategorical(flambeau.tensor(0.4, dtype=flambeau.float64), probs)
+    chosen = np.bincount(relaxed.sample((rows,)).argmax(-1).numpy(), minlength=3)
+    assert stats.chisquare(chosen, probs.numpy() * rows).pvalue > 1e-4
+
+
 def test_logistic_normal():
     loc, scale = np.array([0.3, -0.2]), np.array([0.7, 1.1])
     law = D.LogisticNormal(flambeau.tensor(loc), flambeau.tensor(scale))
