@@ -58,7 +58,7 @@ class LKJCholesky(Distribution):
         batch_shape = Size(batch_shape)
         new.dim = self.dim
         new.concentration = self.concentration.expand(batch_shape)
-        new._beta = self._beta.expand(batch_shape + (self.dim,))
+        new._beta = self._beta.expand((*batch_shape, self.dim))
         return self._settled(new, batch_shape)
 
     def sample(self, sample_shape: Sequence[int] = Size()) -> Any:

@@ -204,12 +204,18 @@ static inline void beta_numbers(stream *s, gamma_plan *plans, double a, double b
 }
 
 /* --- Poisson and binomial ---------------------------------------------------------------------------------------------- */
+#define MANY 1e8
+#define FEW 24.0             /* means up to which inversion takes less time than rejection */
+#define MOST 200             /* no number of a distribution with such a mean is larger, to the last bit of a fraction */
 #define SMALL 16
 #define HALF_LOG_2PI 0.91893853320467274178
 static double small_factorials[SMALL], small_rests[SMALL];
+static double parts[MOST + 1];   /* 1 / k */
 
 static void make_factorials(void)
 {
+    for (int k = 1; k <= MOST; k++)
+        parts[k] = 1.0 / k;
     for (int k = 0; k < SMALL; k++) {
         small_factorials[k] = k == 0 ? 0.0 : small_factorials[k - 1] + log(k);
         small_rests[k] = small_factorials[k] - ((k + 0.5) * log(k + 1.0) - (k + 1.0) + HALF_LOG_2PI);
@@ -240,15 +246,11 @@ static double nearly_normal(stream *s, double mean, double variance, double skew
     return floor(mean + sqrt(variance) * z + (z * z - 1.0) * skew / 6.0 + 0.5);
 }
 
-#define MANY 1e8
-#define FEW 24.0             /* means up to which inversion takes less time than rejection */
-#define MOST 200             /* no number of a distribution with such a mean is larger, to the last bit of a fraction */
-
 /* The distribution function of counts with few expected, as far as it was asked for; kept while parameters stay the same. */
 typedef struct {
     double a, b;             /* the parameters: rate and -1, or trials and chance */
     int known;
-    double term, sums[MOST];
+    double odds, term, sums[MOST];
 } inversion;
 
 static inline void restart(inversion *t, double a, double b, double first)
@@ -273,14 +275,16 @@ static int few_by_rate(inversion *t, double u, double rate)
 {
     if (t->a != rate || t->b != -1.0)
         restart(t, rate, -1.0, exp(-rate));
-    INVERT(t, u, MOST, rate / t->known);
+    INVERT(t, u, MOST, rate * parts[t->known]);
 }
 
 static int few_by_trials(inversion *t, double u, double n, double p)
 {
-    if (t->a != n || t->b != p)
+    if (t->a != n || t->b != p) {
         restart(t, n, p, exp(n * log1p(-p)));
-    INVERT(t, u, n, p / (1.0 - p) * (n - t->known + 1.0) / t->known);
+        t->odds = p / (1.0 - p);
+    }
+    INVERT(t, u, n, t->odds * (n - t->known + 1.0) * parts[t->known]);
 }
 
 /* Small rates by inversion; larger ones by transformed rejection: PTRS of Hoermann, "The transformed rejection method for
@@ -573,13 +577,15 @@ FOR_NUMBERS static void draw_rows(flambeau_draws *f, int64_t begin, int64_t end)
 {
     int64_t n = f->row, from = begin * n - AHEAD;
     double least = f->wide ? DBL_MIN : (double)FLT_MIN, exponent;
-    double *numbers = malloc((size_t)n * sizeof(double));
+    double *numbers = malloc((size_t)n * (sizeof(double) + sizeof(gamma_plan)));
+    gamma_plan *plans = (gamma_plan *)(numbers + n);   /* one for each column: rows often have the same concentrations */
     first_blocks found;
-    gamma_plan plan = {0.0, 0.0, 0.0};
     if (numbers == NULL) {
         f->no_memory = 1;
         return;
     }
+    for (int64_t k = 0; k < n; k++)
+        plans[k].shape = 0.0;
     for (int64_t row = begin; row < end; row++) {
         int64_t at = row * n;
         double top = -INFINITY, sum = 0.0;
@@ -592,7 +598,7 @@ FOR_NUMBERS static void draw_rows(flambeau_draws *f, int64_t begin, int64_t end)
                 look_ahead(&found, f->key, f->first, (uint64_t)from + 1);
             }
             stream s = stream_of(&found, f->key, f->first, at + k, (int)(at + k - from));
-            double number = gamma_parts(&s, &plan, read(f, 0, at + k), f->wide, &exponent);
+            double number = gamma_parts(&s, plans + k, read(f, 0, at + k), f->wide, &exponent);
             numbers[k] = small ? log(number) + exponent : number;
             top = numbers[k] > top ? numbers[k] : top;
         }
@@ -672,6 +678,9 @@ FOR_NUMBERS static void draw_elements(flambeau_draws *f, int64_t begin, int64_t 
         EACH(x = read(f, 0, i); if (!(x >= 0.0)) f->refused = 1; else write(f, 0, i, poisson_number(&s, &plan, x)));
     case FLAMBEAU_BINOMIAL:
         EACH(write(f, 0, i, binomial_number(&s, &plan, read(f, 0, i), read(f, 1, i))));
+    case FLAMBEAU_NEGATIVE_BINOMIAL:
+        EACH(x = gamma_number(&s, plans, read(f, 0, i), f->wide) * read(f, 1, i);
+             write(f, 0, i, x >= 0.0 ? poisson_number(&s, &plan, x) : NAN));
     case FLAMBEAU_VON_MISES:
         EACH(write(f, 0, i, von_mises_number(&s, read(f, 0, i), read(f, 1, i))));
     }

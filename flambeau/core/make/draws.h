@@ -14,6 +14,7 @@ enum {
     FLAMBEAU_DIRICHLET,      /* rows */
     FLAMBEAU_POISSON,
     FLAMBEAU_BINOMIAL,
+    FLAMBEAU_NEGATIVE_BINOMIAL,
     FLAMBEAU_VON_MISES,
     FLAMBEAU_CHOICE,         /* places in rows of weights, int64 */
     FLAMBEAU_GAMMA_GRADIENT,

@@ -22,6 +22,7 @@ cdef extern from "draws.h" nogil:
         FLAMBEAU_DIRICHLET
         FLAMBEAU_POISSON
         FLAMBEAU_BINOMIAL
+        FLAMBEAU_NEGATIVE_BINOMIAL
         FLAMBEAU_VON_MISES
         FLAMBEAU_CHOICE
         FLAMBEAU_GAMMA_GRADIENT
@@ -134,6 +135,11 @@ def poisson(TensorBase rate not None, generator=None):
 def binomial(TensorBase count not None, TensorBase probability not None, generator=None) -> TensorBase:
     """Numbers of successes among `count` trials."""
     return draw(FLAMBEAU_BINOMIAL, count, probability, None, 1, "binomial", generator)
+
+
+def negative_binomial(TensorBase count not None, TensorBase odds not None, generator=None) -> TensorBase:
+    """Numbers of successes before `count` failures, for these odds of success: Poisson numbers whose rates are gamma numbers."""
+    return draw(FLAMBEAU_NEGATIVE_BINOMIAL, count, odds, None, 1, "negative_binomial", generator)
 
 
 def von_mises(TensorBase concentration not None, TensorBase place not None, generator=None) -> TensorBase:
