@@ -15,6 +15,7 @@ SHOWN = (
     *(
         "accelerator",
         "backends",
+        "distributions",
         "hub",
         "multiprocessing",
         "nn.attention",

@@ -73,6 +73,11 @@ def broadcast_all(*values: Any) -> tuple[Any, ...]:
     return values
 
 
+def _as_tensor(value: Any, like: Any) -> Any:
+    """A tensor as it is; a number as a scalar of that tensor's dtype and device."""
+    return value if isinstance(value, TensorBase) else tensor(value, dtype=like.dtype, device=like.device)
+
+
 def _standard_normal(shape: Any, dtype: Any, device: Any) -> Any:
     """Unrecorded samples of the standard normal distribution."""
     return empty(shape, dtype=dtype, device=device).normal_()

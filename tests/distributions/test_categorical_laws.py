@@ -58,6 +58,34 @@ def test_categorical_samples():
     assert stats.chi2_contingency(pairs).pvalue > 1e-4
 
 
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 9, 100])
+@pytest.mark.parametrize("dtype", [flambeau.float32, flambeau.float64, flambeau.float16])
+def test_categories_of_weight_zero_are_never_drawn(k, dtype):
+    weights = np.arange(k) % 3.0 if k > 1 else np.ones(1)
+    law = [make(flambeau.tensor([weights, weights[::-1].copy()], dtype=dtype), validate_args=False)
+           for make in (D.Categorical, D.OneHotCategorical)]  # fmt: skip
+    many = D.Multinomial(5, law[0].probs, validate_args=False)
+    shares = np.stack([weights, weights[::-1]]) / weights.sum()
+    flambeau.manual_seed(0)
+    found = [np.stack([np.bincount(c, minlength=k) for c in law[0].sample((2000,)).numpy().T])]
+    drawn = law[1].sample((2000,))
+    assert (drawn.sum(-1) == 1).all() and drawn.dtype is dtype
+    found += [drawn.double().sum(0).numpy(), many.sample((400,)).double().sum(0).numpy()]
+    one = D.Categorical(flambeau.tensor(weights, dtype=dtype), validate_args=False).sample((2000,)).numpy()
+    found.append(np.stack([np.bincount(one, minlength=k)] * 2) * [[1], [0]] + [[0], [1]] * shares * 2000)
+    for counts in found:
+        assert counts[shares == 0].sum() == 0 and np.allclose(counts.sum(-1), 2000)
+        np.testing.assert_allclose(counts / 2000, shares, atol=0.06)
+
+
+def test_draws_of_what_has_no_weights():
+    for make in (D.Categorical, D.OneHotCategorical):
+        with pytest.raises(RuntimeError, match="contains either `inf`, `nan` or element < 0"):
+            make(flambeau.tensor([0.5, math.nan]), validate_args=False).sample()
+        with pytest.raises(RuntimeError, match="no category"):
+            make(flambeau.zeros(2, 0), validate_args=False).sample()
+
+
 def test_gradients_of_weights():
     weights = flambeau.tensor(WEIGHTS, requires_grad=True)
     value = flambeau.tensor([2, 1])
@@ -246,6 +274,32 @@ def test_relaxed_bernoulli_keeps_its_parameters():
     above = (law.sample((4000,)) > 0.5).sum(0)
     for count, share in zip(above.tolist(), (0.2, 0.7)):
         assert stats.binomtest(count, 4000, share).pvalue > 1e-4
+
+
+def test_temperatures_may_be_numbers():
+    probs = flambeau.tensor([0.2, 0.8], dtype=flambeau.float64)
+    for make in (D.RelaxedBernoulli, D.RelaxedOneHotCategorical):
+        found = []
+        for temperature in (0.5, flambeau.tensor(0.5, dtype=flambeau.float64)):
+            flambeau.manual_seed(0)
+            drawn = make(temperature, probs).sample((3,))
+            found.append((drawn.numpy(), make(temperature, probs).log_prob(drawn).numpy()))
+        np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-12)
+        np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [1 << 14, 9999])
+def test_many_rows_are_as_few(rows):
+    """Large batches go through kernels of their own."""
+    flambeau.manual_seed(0)
+    probs = flambeau.tensor([0.2, 0.3, 0.5], dtype=flambeau.float64)
+    law = D.Multinomial(4, probs)
+    drawn = law.sample((rows,))
+    expected = [law.log_prob(x).item() for x in drawn[:5]]
+    np.testing.assert_allclose(law.log_prob(drawn)[:5].numpy(), expected, rtol=1e-12)
+    relaxed = D.RelaxedOneHotCategorical(flambeau.tensor(0.4, dtype=flambeau.float64), probs)
+    chosen = np.bincount(relaxed.sample((rows,)).argmax(-1).numpy(), minlength=3)
+    assert stats.chisquare(chosen, probs.numpy() * rows).pvalue > 1e-4
 
 
 def test_logistic_normal():
