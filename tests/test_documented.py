@@ -23,6 +23,7 @@ SHOWN = (
         "cuda.profiler",
         "cuda.random",
         "futures",
+        "distributions",
         "hub",
         "mps",
         "mtia",

@@ -127,6 +127,7 @@ MEANT = {
     r"OneHot.*: log_prob of \(3, 2\)": "without validation, the error for shapes that do not broadcast",
     r"(Pareto|Beta|FisherSnedecor|LowRankMultivariateNormal): with ": "names the parameter that was given",
     r"(ContinuousBernoulli|GeneralizedPareto).*: (gradients of|icdf|mean gradient)": "right where the closed form ends",
+    r"ContinuousBernoulli: with probs": "refused, where PyTorch clamps before it checks",
     r"ContinuousBernoulli Uniform$|Uniform ContinuousBernoulli$": "PyTorch calls it infinite at the very ends of the interval",
     r"divergences: gradients: Uniform (Beta|Chi2|Gamma)": "none where the divergence is infinite, where PyTorch gives NaN",
     r"divergences: .*: Wishart Wishart": "of each element; PyTorch's mixes the elements of a batch",

@@ -7,6 +7,7 @@ follow, as for public operations (`operations/declare/pointwise.py`).  They are 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..codegen.differentiate import sign
 from ..core import tape
 from ..operations.declare.pointwise import ALL, FLOATING, Pointwise
 
-__all__ = ["fn", "fused", "made_of", "question", "sign", "softplus", "xlog1py", "xlogy"]
+__all__ = ["fn", "fused", "made_of", "question", "sign", "softplus", "with_row", "xlog1py", "xlogy"]
 
 
 def fused(body: Callable[..., Any]) -> Any:
@@ -48,6 +49,17 @@ def made_of(op: Any, noise: Any, *parameters: Any) -> Any:
     if tape.recording(*parameters) or any(p.dtype is not dtype for p in parameters):
         return op(noise, *parameters)
     return op(noise, *parameters, out=noise)
+
+
+def with_row(op: Any, rows: Any, row: Any, *numbers: Any) -> Any:
+    """op(rows, row, *numbers), where a short row that many meet is repeated, so that a kernel's lanes are all busy."""
+    k, size = row.shape[-1], rows.numel()
+    one = row.dim() == 1 and all(n.numel() == 1 for n in numbers)
+    if one and k < 64 and size > 1 << 14 and rows.shape[-1] == k and rows.is_contiguous():
+        times = math.gcd(size // k, 256)
+        if times > 1 and not tape.recording(rows, row, *numbers):
+            return op(rows.view(-1, times * k), row.repeat(times), *numbers).view(rows.shape)
+    return op(rows, row, *numbers)
 
 
 def xlogy(x: Any, y: Any) -> Any:

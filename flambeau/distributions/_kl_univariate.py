@@ -279,10 +279,9 @@ def _kl_expfamily_expfamily(p, q):
         thetas, value, slopes = p._normalizer_and_slopes()
         others = q._natural_params
         result = q._log_normalizer(*others) - value
-        batch = result.dim()
         for theta, other, slope in zip(thetas, others, slopes):
             term = (other - theta) * slope
-            result = result - _sum_rightmost(term, term.dim() - batch)
+            result = result - _sum_rightmost(term, term.dim() - result.dim())
     return on_tape_of(result, (*p._natural_params, *others))
 
 

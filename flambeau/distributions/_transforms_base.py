@@ -511,7 +511,7 @@ class CatTransform(_Joined):
 
 
 class StackTransform(_Joined):
-    """Transforms of the slices of x along `dim`, as many as there are.
+    """Transforms of the slices of x along `dim`, as many as there are.  The Jacobian is that of each slice, as in PyTorch.
 
     >>> import flambeau
     >>> from flambeau.distributions.transforms import ExpTransform, StackTransform, identity_transform

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._typeinfo import finfo
-from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size, by_name
 from ..core.make.create import arange, full
 from ..operations.moving.shaping import broadcast_shapes
-from ..operations.random.random import multinomial
 from ..operations.rows.softmax import log_softmax
 from . import constraints
+from ._draws import categories
 from ._fused import fn, fused
 from ._probs import only_one
 from .distribution import Distribution
@@ -109,15 +108,8 @@ class Categorical(Distribution):
 
     def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
         sample_shape = Size(sample_shape)
-        shape, count = self._extended_shape(sample_shape), sample_shape.numel()
-        probs = self.probs
-        if shape.numel() == 0:
-            return probs.new_empty(shape, dtype=_INT64)
-        with no_grad():
-            if probs.dim() == 1:
-                return multinomial(probs, count, True).view(shape)
-            rows = probs.reshape(-1, self._num_events)
-            return multinomial(rows, count, True).T.reshape(shape)
+        drawn = categories(self.probs, sample_shape.numel())
+        return drawn.view(self._extended_shape(sample_shape))
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:

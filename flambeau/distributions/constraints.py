@@ -220,7 +220,13 @@ def _not_too_few(found: int, wanted: int) -> ValueError:
 
 
 class _IndependentConstraint(Constraint):
-    """A region whose last `reinterpreted_batch_ndims` batch dimensions belong to the event."""
+    """A region whose last `reinterpreted_batch_ndims` batch dimensions belong to the event.
+
+    >>> import flambeau
+    >>> from flambeau.distributions import constraints
+    >>> constraints.independent(constraints.positive, 1).check(flambeau.tensor([[1.0, 2.0], [1.0, 0.0]]))
+    tensor([ True, False])
+    """
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         if not isinstance(base_constraint, Constraint):
@@ -347,7 +353,13 @@ class _Between(_Bounded):
 
 
 class _IntegerInterval(_Between):
-    """Whole numbers in [lower_bound, upper_bound]."""
+    """Whole numbers in [lower_bound, upper_bound].
+
+    >>> import flambeau
+    >>> from flambeau.distributions import constraints
+    >>> constraints.integer_interval(0, 2).check(flambeau.tensor([0.0, 0.5, 2.0, 3.0]))
+    tensor([ True, False,  True, False])
+    """
 
     is_discrete = True
 
@@ -381,35 +393,65 @@ class _Real(Constraint):
 
 
 class _GreaterThan(_From):
-    """The half line (lower_bound, inf]."""
+    """The half line (lower_bound, inf].
+
+    >>> import flambeau
+    >>> from flambeau.distributions import constraints
+    >>> constraints.greater_than(1.0).check(flambeau.tensor([1.0, 2.0]))
+    tensor([False,  True])
+    """
 
     def check(self, value: Any) -> Any:
         return self.lower_bound < value
 
 
 class _GreaterThanEq(_From):
-    """The half line [lower_bound, inf]."""
+    """The half line [lower_bound, inf].
+
+    >>> import flambeau
+    >>> from flambeau.distributions import constraints
+    >>> constraints.greater_than_eq(1.0).check(flambeau.tensor([1.0, 0.5]))
+    tensor([ True, False])
+    """
 
     def check(self, value: Any) -> Any:
         return self.lower_bound <= value
 
 
 class _LessThan(_To):
-    """The half line [-inf, upper_bound)."""
+    """The half line [-inf, upper_bound).
+
+    >>> import flambeau
+    >>> from flambeau.distributions import constraints
+    >>> constraints.less_than(1.0).check(flambeau.tensor([1.0, 0.5]))
+    tensor([False,  True])
+    """
 
     def check(self, value: Any) -> Any:
         return value < self.upper_bound
 
 
 class _Interval(_Between):
-    """The interval [lower_bound, upper_bound]."""
+    """The interval [lower_bound, upper_bound].
+
+    >>> import flambeau
+    >>> from flambeau.distributions import constraints
+    >>> constraints.interval(0.0, 1.0).check(flambeau.tensor([0.0, 1.0, 2.0]))
+    tensor([ True,  True, False])
+    """
 
     def check(self, value: Any) -> Any:
         return _lies_within(_tensor(value), self.lower_bound, self.upper_bound)
 
 
 class _HalfOpenInterval(_Between):
-    """The interval [lower_bound, upper_bound)."""
+    """The interval [lower_bound, upper_bound).
+
+    >>> import flambeau
+    >>> from flambeau.distributions import constraints
+    >>> constraints.half_open_interval(0.0, 1.0).check(flambeau.tensor([0.0, 1.0]))
+    tensor([ True, False])
+    """
 
     def check(self, value: Any) -> Any:
         return _lies_half_open(_tensor(value), self.lower_bound, self.upper_bound)
@@ -425,7 +467,13 @@ class _Simplex(Constraint):
 
 
 class _Multinomial(Constraint):
-    """Vectors of nonnegative numbers whose sum is at most `upper_bound`; as in PyTorch, not the stronger equality."""
+    """Vectors of nonnegative numbers whose sum is at most `upper_bound`; as in PyTorch, not the stronger equality.
+
+    >>> import flambeau
+    >>> from flambeau.distributions import constraints
+    >>> constraints.multinomial(3).check(flambeau.tensor([[1, 2], [2, 2]]))
+    tensor([ True, False])
+    """
 
     is_discrete = True
     event_dim = 1
@@ -519,7 +567,13 @@ def _must_have_dim(dim: int, value: Any) -> None:
 
 
 class _Cat(Constraint):
-    """Constraints of parts that lie one after another along `dim`, `lengths[i]` long each."""
+    """Constraints of parts that lie one after another along `dim`, `lengths[i]` long each.
+
+    >>> import flambeau
+    >>> from flambeau.distributions import constraints
+    >>> constraints.cat([constraints.positive, constraints.real], lengths=[1, 2]).check(flambeau.tensor([0.0, -1.0, 1.0]))
+    tensor([False,  True,  True])
+    """
 
     def __init__(
         self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None
@@ -549,7 +603,13 @@ class _Cat(Constraint):
 
 
 class _Stack(Constraint):
-    """Constraints of parts that are stacked along `dim`."""
+    """Constraints of parts that are stacked along `dim`.
+
+    >>> import flambeau
+    >>> from flambeau.distributions import constraints
+    >>> constraints.stack([constraints.positive, constraints.real]).check(flambeau.tensor([0.0, -1.0]))
+    tensor([False,  True])
+    """
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
         self.cseq = _must_be_constraints(cseq)

@@ -10,10 +10,9 @@ from ..core.base.dtypes import Size
 from ..operations.random.random import rand
 from . import constraints
 from ._fused import fn, fused, softplus
-from ._probs import ByProbsOrLogits, only_one
-from .distribution import holds_everywhere
+from ._probs import ByProbsOrLogits
 from .exp_family import ExponentialFamily
-from .utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs
+from .utils import clamp_probs, lazy_property, logits_to_probs
 
 __all__ = ["ContinuousBernoulli"]
 
@@ -136,18 +135,11 @@ class ContinuousBernoulli(ByProbsOrLogits, ExponentialFamily):
         lims: tuple[float, float] = (0.499, 0.501),
         validate_args: bool | None = None,
     ) -> None:
-        only_one(probs, logits)
-        if probs is not None:
-            (given,) = broadcast_all(probs)
-            if validate_args is not None and not holds_everywhere(constraints.unit_interval, given):
-                raise ValueError(
-                    f"The parameter probs has invalid values: it must lie in [0, 1], but got {given}"
-                )
-            self.probs = self._param = clamp_probs(given)
-        else:
-            self._set_one_of(None, logits)
+        self._set_one_of(probs, logits)
         self._lims = lims
-        super().__init__(self._param.shape, validate_args=validate_args)
+        super().__init__(self._param.shape, validate_args=validate_args)  # checks what was given
+        if probs is not None:
+            self.probs = self._param = clamp_probs(self.probs)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = self._expanded_one_of(ContinuousBernoulli, batch_shape, _instance)

@@ -44,18 +44,21 @@ class LKJCholesky(Distribution):
         self._beta = self._of_rows()
 
     def _of_rows(self) -> Beta:
-        """The squared norm of each row before the diagonal; the first row has none."""
+        """The squared norm of each row before the diagonal: of k numbers, beta (k / 2, concentration + (dim - 1 - k) / 2).
+
+        The first row has none; a beta number is drawn for it, too, and not used.  (PyTorch draws from beta (k - 1/2, …), which
+        the density does not fit.)
+        """
         eta = self.concentration
-        before = arange(-1, self.dim - 1, dtype=eta.dtype, device=eta.device).clamp(min=0)
-        marginal = eta + 0.5 * (self.dim - 2)
-        return Beta(before + 0.5, marginal.unsqueeze(-1) - 0.5 * before, validate_args=False)
+        half = 0.5 * arange(self.dim, dtype=eta.dtype, device=eta.device).clamp(min=1)
+        return Beta(half, (eta + 0.5 * (self.dim - 1)).unsqueeze(-1) - half, validate_args=False)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = self._get_checked_instance(LKJCholesky, _instance)
         batch_shape = Size(batch_shape)
         new.dim = self.dim
         new.concentration = self.concentration.expand(batch_shape)
-        new._beta = self._beta.expand(batch_shape + (self.dim,))
+        new._beta = self._beta.expand((*batch_shape, self.dim))
         return self._settled(new, batch_shape)
 
     def sample(self, sample_shape: Sequence[int] = Size()) -> Any:

@@ -79,8 +79,8 @@ class LowRankMultivariateNormal(Distribution):
         self.loc, self.cov_diag = loc_[..., 0], diag_[..., 0]
         self._unbroadcasted_cov_factor = cov_factor
         self._unbroadcasted_cov_diag = cov_diag
-        self._capacitance_tril = cholesky(with_unit(cov_factor.mT / cov_diag.unsqueeze(-2) @ cov_factor))
         super().__init__(self.loc.shape[:-1], event_shape, validate_args=validate_args)
+        self._capacitance_tril = cholesky(with_unit(cov_factor.mT / cov_diag.unsqueeze(-2) @ cov_factor))
 
     @property
     def _matrix_shape(self) -> Any:

@@ -10,7 +10,8 @@ from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
 from ..core.make.create import arange, ones_like, zeros
 from . import constraints
-from ._fused import fn, fused, xlogy
+from ._draws import FEW, counts
+from ._fused import fn, fused, with_row, xlogy
 from ._over_categorical import OverCategorical
 
 __all__ = ["Multinomial"]
@@ -76,15 +77,21 @@ class Multinomial(OverCategorical):
         sample_shape = Size(sample_shape)
         shape = self._extended_shape(sample_shape)
         with no_grad():
+            if shape[-1] <= FEW:
+                return (
+                    counts(self.probs, sample_shape.numel(), self.total_count)
+                    .view(shape)
+                    .to(self.probs.dtype)
+                )
             drawn = self._categorical.sample((*sample_shape, self.total_count))
             drawn = drawn.movedim(len(sample_shape), -1)
-            counts = zeros(shape, dtype=drawn.dtype, device=drawn.device)
-            return counts.scatter_add_(-1, drawn, ones_like(drawn)).to(self.probs)
+            empty = zeros(shape, dtype=drawn.dtype, device=drawn.device)
+            return empty.scatter_add_(-1, drawn, ones_like(drawn)).to(self.probs)
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        return (value.sum(-1) + 1).lgamma() + _weight(value, self.logits).sum(-1)
+        return (value.sum(-1) + 1).lgamma() + with_row(_weight, value, self.logits).sum(-1)
 
     def entropy(self) -> Any:
         n, probs = self.total_count, self.probs

@@ -33,6 +33,8 @@ def batch_mahalanobis(factors: Any, vectors: Any) -> Any:
     Vectors that meet the same factor are solved for together, so that no factor is copied.
     """
     n, batch = vectors.shape[-1], vectors.shape[:-1]
+    if 0 in batch:
+        return vectors.square().sum(-1)
     own = factors.dim() - 2
     outer = len(batch) - own
     sizes: list[int] = list(batch[:outer])

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
-from ..operations.random.sampled import poisson, standard_gamma
+from ..operations.random.sampled import negative_binomial
 from . import constraints
 from ._fused import fn, fused, softplus
 from .binomial import CountedTrials
@@ -66,9 +66,9 @@ class NegativeBinomial(CountedTrials):
 
     def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
         """Poisson numbers whose rates are gamma numbers."""
+        shape = self._extended_shape(sample_shape)
         with no_grad():
-            rate = standard_gamma(self.total_count.expand(self._extended_shape(sample_shape)))
-            return poisson(rate.mul_(self.logits.exp()))
+            return negative_binomial(self.total_count.expand(shape), self.logits.exp().expand(shape))
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:

@@ -9,6 +9,7 @@ from ..core.base.dtypes import Size
 from ..core.make.create import eye
 from ..operations.neural.embedding import one_hot
 from . import constraints
+from ._draws import one_hot_categories
 from ._over_categorical import OverCategorical
 
 __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
@@ -51,8 +52,10 @@ class OneHotCategorical(OverCategorical):
         return self._categorical.probs * (1 - self._categorical.probs)
 
     def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
-        indices = self._categorical.sample(sample_shape)
-        return one_hot(indices, self._categorical._num_events).to(self._categorical.probs)
+        sample_shape = Size(sample_shape)
+        probs = self._categorical.probs
+        drawn = one_hot_categories(probs, sample_shape.numel())
+        return drawn.view(self._extended_shape(sample_shape)).to(probs.dtype)
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:

@@ -13,6 +13,7 @@ from ._fused import fn, fused, made_of, softplus
 from ._probs import ByProbsOrLogits
 from .transformed_distribution import TransformedDistribution
 from .transforms import SigmoidTransform
+from .utils import _as_tensor
 
 __all__ = ["LogitRelaxedBernoulli", "RelaxedBernoulli"]
 
@@ -61,8 +62,9 @@ class LogitRelaxedBernoulli(ByProbsOrLogits):
     def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
         dtype = self._param.dtype
         eps = finfo(dtype).eps
+        temperature = _as_tensor(self.temperature, self._param)
         noise = empty(self._extended_shape(sample_shape), dtype=dtype, device=self._param.device)
-        return made_of(_relaxed_logit, noise.uniform_(eps, 1 - eps), self.logits, self.temperature)
+        return made_of(_relaxed_logit, noise.uniform_(eps, 1 - eps), self.logits, temperature)
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
@@ -90,7 +92,7 @@ class RelaxedBernoulli(TransformedDistribution):
     def __init__(
         self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        base = LogitRelaxedBernoulli(temperature, probs, logits)
+        base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:

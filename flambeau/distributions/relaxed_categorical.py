@@ -10,10 +10,11 @@ from ..core.base.dtypes import Size
 from ..core.make.create import empty
 from ..operations.rows.softmax import log_softmax
 from . import constraints
-from ._fused import fn, fused, made_of
+from ._fused import fn, fused, with_row
 from ._over_categorical import OverCategorical
 from .transformed_distribution import TransformedDistribution
 from .transforms import ExpTransform
+from .utils import _as_tensor
 
 __all__ = ["ExpRelaxedCategorical", "RelaxedOneHotCategorical"]
 
@@ -54,15 +55,17 @@ class ExpRelaxedCategorical(OverCategorical):
 
     def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
         logits = self.logits
+        temperature = _as_tensor(self.temperature, logits)
         noise = empty(self._extended_shape(sample_shape), dtype=logits.dtype, device=logits.device)
-        return log_softmax(made_of(_score, noise.exponential_(), logits, self.temperature), -1)
+        return log_softmax(with_row(_score, noise.exponential_(), logits, temperature), -1)
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         others = self._categorical._num_events - 1
-        score = log_softmax(self.logits - value * self.temperature, -1).sum(-1)
-        return score + self.temperature.log() * others + math.lgamma(others + 1)
+        temperature = _as_tensor(self.temperature, self.logits)
+        score = log_softmax(self.logits - value * temperature, -1).sum(-1)
+        return score + temperature.log() * others + math.lgamma(others + 1)
 
 
 class RelaxedOneHotCategorical(TransformedDistribution):

@@ -73,6 +73,11 @@ def broadcast_all(*values: Any) -> tuple[Any, ...]:
     return values
 
 
+def _as_tensor(value: Any, like: Any) -> Any:
+    """A tensor as it is; a number as a scalar of that tensor's dtype and device."""
+    return value if isinstance(value, TensorBase) else tensor(value, dtype=like.dtype, device=like.device)
+
+
 def _standard_normal(shape: Any, dtype: Any, device: Any) -> Any:
     """Unrecorded samples of the standard normal distribution."""
     return empty(shape, dtype=dtype, device=device).normal_()
@@ -184,7 +189,7 @@ def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
     count = vec.shape[-1]
     # the positive root of n² + (1 + 2 diag) n - |diag| (diag + 1) - 2 count = 0
     n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * count + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
-    if round(n) - n > finfo(vec.dtype).eps:
+    if abs(round(n) - n) > 1e-9:
         raise ValueError(
             f"The size of last dimension is {count} which cannot be expressed as "
             "the lower triangular part of a square D x D matrix."

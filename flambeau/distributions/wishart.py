@@ -11,7 +11,6 @@ from .._typeinfo import finfo
 from ..core.base.dtypes import Size
 from ..core.make.create import arange, tensor
 from ..operations.linalg.determinants import slogdet
-from ..operations.linalg.lapack import solve_triangular
 from ..operations.moving.shaping import broadcast_shapes
 from ..operations.pointwise.elementary import digamma
 from ..operations.pointwise.special import mvlgamma
@@ -178,12 +177,7 @@ class Wishart(ByMatrix, ExponentialFamily):
         if self._validate_args:
             self._validate_sample(value)
         nu, p, factor = self.df, self._event_shape[-1], self._unbroadcasted_scale_tril
-        halved = solve_triangular(factor.expand(value.shape), value, upper=False)
-        trace = (
-            solve_triangular(factor.mT.expand(value.shape), halved, upper=True)
-            .diagonal(dim1=-2, dim2=-1)
-            .sum(-1)
-        )
+        trace = (self.precision_matrix * value).sum((-2, -1))  # of Σ⁻¹ x; both are symmetric
         return (
             -nu * (p * _LOG_2 / 2 + half_log_det(factor))
             - mvlgamma(nu / 2, p)

@@ -73,7 +73,9 @@ def test_divergences_are_integrals(name, other, turned):
                 continue
             difference = lambda x: float(getattr(a, log)(x) - getattr(b, log)(x))  # noqa: B023
             expected = expectation(a, difference)
-        assert found[element] == pytest.approx(expected, rel=3e-3 if heavy else 1e-5, abs=1e-6)
+        assert found[element] == pytest.approx(
+            expected, rel=3e-3 if heavy or expected > 1e6 else 1e-5, abs=1e-6
+        )
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ cdef enum:
     PARALLEL_FROM = 32768
     BLOCK = 16384                # elements of a contiguous row that one state set takes in
     COLUMN_BLOCK = 65536         # elements of a block of rows, where lanes run across
+    SHORT = 16                   # elements of a contiguous row from which on lanes run along it
+    MANY_ROWS = 32               # rows from which on they run across shorter ones
     DEVICE_BLOCK = 4096          # the same, either way, where there are thousands of threads to keep busy
     WHOLE = 0
     PARTIAL = 1
@@ -287,6 +289,8 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
                     lane = i
             if lane < 0:
                 rows.along, lane = True, 0
+        elif device is None and row.rank == 1 and row.size[0] < SHORT and keeps.size[0] >= MANY_ROWS:
+            rows.along, lane = False, 0  # one row would leave most of the lanes idle
     rows.operands = m + n
     rows.r0, rows.r1 = (row.size[0] if row.rank > 0 else 1), (row.size[1] if row.rank > 1 else 1)
     for d in range(rank):

@@ -4,32 +4,81 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* The same loops for newer processors, of which the loader takes what runs here.  None of these contracts products and sums, so the
+   bits are the same. */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__)
+#define FOR_INTEGERS __attribute__((target_clones("avx512f", "avx2", "default")))
+#define FOR_NUMBERS __attribute__((target_clones("sse4.1", "default")))
+#else
+#define FOR_INTEGERS
+#define FOR_NUMBERS
+#endif
+
 #define TRIES 1000           /* a loop of rejections ends: each try succeeds with a chance of one half and more */
 #define PI 3.14159265358979323846
 
 /* --- streams ----------------------------------------------------------------------------------------------------------- */
 typedef struct {
     uint64_t key, first, place;
+    int ahead;               /* whether the words are a block that nobody has read */
     uint32_t words[4];
 } stream;
 
-/* Ten rounds of Philox4x32 (Salmon, Moraes, Dror, Shaw, SC 2011), as `random.pyx` has them. */
+#define ROUNDS 10
+#define KEY_STEPS 0x9E3779B9u, 0xBB67AE85u
+
+/* One round of Philox4x32 (Salmon, Moraes, Dror, Shaw, SC 2011). */
+static inline void philox_round(uint32_t *c0, uint32_t *c1, uint32_t *c2, uint32_t *c3, uint32_t k0, uint32_t k1)
+{
+    uint64_t p0 = (uint64_t)*c0 * 0xD2511F53u, p1 = (uint64_t)*c2 * 0xCD9E8D57u;
+    *c0 = (uint32_t)(p1 >> 32) ^ *c1 ^ k0;
+    *c2 = (uint32_t)(p0 >> 32) ^ *c3 ^ k1;
+    *c1 = (uint32_t)p1;
+    *c3 = (uint32_t)p0;
+}
+
 static inline void next_block(stream *s)
 {
+    const uint32_t steps[2] = {KEY_STEPS};
     uint32_t c0 = (uint32_t)s->first, c1 = (uint32_t)(s->first >> 32);
     uint32_t c2 = (uint32_t)s->place, c3 = (uint32_t)(s->place >> 32);
     uint32_t k0 = (uint32_t)s->key, k1 = (uint32_t)(s->key >> 32);
-    for (int r = 0; r < 10; r++) {
-        uint64_t p0 = (uint64_t)c0 * 0xD2511F53u, p1 = (uint64_t)c2 * 0xCD9E8D57u;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+    if (s->ahead) {
+        s->ahead = 0;
+        return;
     }
+    for (int r = 0; r < ROUNDS; r++, k0 += steps[0], k1 += steps[1])
+        philox_round(&c0, &c1, &c2, &c3, k0, k1);
     s->words[0] = c0, s->words[1] = c1, s->words[2] = c2, s->words[3] = c3;
     s->place += (uint64_t)1 << 48;
+}
+
+/* The first blocks of as many streams at once: most numbers need no other. */
+#define AHEAD 64
+typedef struct {
+    uint32_t words[4][AHEAD];
+} first_blocks;
+
+FOR_INTEGERS static void look_ahead(first_blocks *found, uint64_t key, uint64_t first, uint64_t place)
+{
+    const uint32_t steps[2] = {KEY_STEPS};
+    uint32_t *c0 = found->words[0], *c1 = found->words[1], *c2 = found->words[2], *c3 = found->words[3];
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    for (int i = 0; i < AHEAD; i++) {
+        c0[i] = (uint32_t)first, c1[i] = (uint32_t)(first >> 32);
+        c2[i] = (uint32_t)(place + i), c3[i] = (uint32_t)((place + i) >> 32);
+    }
+    for (int r = 0; r < ROUNDS; r++, k0 += steps[0], k1 += steps[1])
+        for (int i = 0; i < AHEAD; i++)
+            philox_round(c0 + i, c1 + i, c2 + i, c3 + i, k0, k1);
+}
+
+/* The stream of element i, which lies `at` places behind the first that were looked ahead for. */
+static inline stream stream_of(const first_blocks *found, uint64_t key, uint64_t first, int64_t i, int at)
+{
+    stream s = {key, first, ((uint64_t)i + 1) + ((uint64_t)1 << 48), 1,
+                {found->words[0][at], found->words[1][at], found->words[2][at], found->words[3][at]}};
+    return s;
 }
 
 /* In (0, 1), from 32 and from 53 bits. */
@@ -92,12 +141,21 @@ static inline double normal(stream *s)
 /* --- gamma, beta, Dirichlet -------------------------------------------------------------------------------------------- */
 /* Marsaglia and Tsang, "A simple method for generating gamma variables" (2000).  The number is the result times
    exp(*exponent), which is not 1 for shapes below 1 alone and may be too small for a double. */
-static inline double gamma_parts(stream *s, double shape, int wide, double *exponent)
+typedef struct {
+    double shape, d, c;
+} gamma_plan;
+
+static inline double gamma_parts(stream *s, gamma_plan *plan, double shape, int wide, double *exponent)
 {
     *exponent = 0.0;
     if (!(shape > 0.0) || shape > DBL_MAX)
         return shape >= 0.0 ? shape : NAN;
-    double d = (shape < 1.0 ? shape + 1.0 : shape) - 1.0 / 3.0, c = 1.0 / sqrt(9.0 * d), v = 1.0;
+    if (plan->shape != shape) {
+        plan->shape = shape;
+        plan->d = (shape < 1.0 ? shape + 1.0 : shape) - 1.0 / 3.0;
+        plan->c = 1.0 / sqrt(9.0 * plan->d);
+    }
+    double d = plan->d, c = plan->c, v = 1.0;
     uint32_t spare = 0;
     for (int tries = 0; tries < TRIES; tries++) {
         next_block(s);
@@ -123,17 +181,18 @@ static inline double gamma_parts(stream *s, double shape, int wide, double *expo
     return d * v;
 }
 
-static inline double gamma_number(stream *s, double shape, int wide)
+static inline double gamma_number(stream *s, gamma_plan *plan, double shape, int wide)
 {
-    double exponent, found = gamma_parts(s, shape, wide, &exponent);
+    double exponent, found = gamma_parts(s, plan, shape, wide, &exponent);
     return shape < 1.0 ? found * exp(exponent) : found;
 }
 
 /* x of a beta distribution, and 1 - x: of two gamma numbers, whose logarithms are compared where one may be too small. */
-static inline void beta_numbers(stream *s, double a, double b, int wide, double *x, double *rest)
+static inline void beta_numbers(stream *s, gamma_plan *plans, double a, double b, int wide, double *x, double *rest)
 {
     double first_exponent, second_exponent;
-    double first = gamma_parts(s, a, wide, &first_exponent), second = gamma_parts(s, b, wide, &second_exponent);
+    double first = gamma_parts(s, plans, a, wide, &first_exponent);
+    double second = gamma_parts(s, plans + 1, b, wide, &second_exponent);
     if (a < 1.0 || b < 1.0) {
         double ahead = (log(first) + first_exponent) - (log(second) + second_exponent), down = exp(-fabs(ahead));
         *x = (ahead > 0.0 ? 1.0 : down) / (1.0 + down);
@@ -145,24 +204,38 @@ static inline void beta_numbers(stream *s, double a, double b, int wide, double 
 }
 
 /* --- Poisson and binomial ---------------------------------------------------------------------------------------------- */
-static double small_factorials[16];
+#define MANY 1e8
+#define FEW 24.0             /* means up to which inversion takes less time than rejection */
+#define MOST 200             /* no number of a distribution with such a mean is larger, to the last bit of a fraction */
+#define SMALL 16
+#define HALF_LOG_2PI 0.91893853320467274178
+static double small_factorials[SMALL], small_rests[SMALL];
+static double parts[MOST + 1];   /* 1 / k */
+
+static void make_factorials(void)
+{
+    for (int k = 1; k <= MOST; k++)
+        parts[k] = 1.0 / k;
+    for (int k = 0; k < SMALL; k++) {
+        small_factorials[k] = k == 0 ? 0.0 : small_factorials[k - 1] + log(k);
+        small_rests[k] = small_factorials[k] - ((k + 0.5) * log(k + 1.0) - (k + 1.0) + HALF_LOG_2PI);
+    }
+}
 
 /* log k! less Stirling's (k + 1/2) log(k + 1) - (k + 1) + log(2 pi) / 2. */
 static inline double stirling_rest(double k)
 {
-    if (k < 16.0) {
-        double n = k + 1.0;
-        return small_factorials[(int)k] - ((k + 0.5) * log(n) - n + 0.91893853320467274178);
-    }
+    if (k < SMALL)
+        return small_rests[(int)k];
     double inverse = 1.0 / (k + 1.0), square = inverse * inverse;
     return (1.0 / 12.0 - (1.0 / 360.0 - (1.0 / 1260.0 - square / 1680.0) * square) * square) * inverse;
 }
 
 static inline double log_factorial(double k)
 {
-    if (k < 16.0)
+    if (k < SMALL)
         return small_factorials[(int)k];
-    return (k + 0.5) * log(k + 1.0) - (k + 1.0) + 0.91893853320467274178 + stirling_rest(k);
+    return (k + 0.5) * log(k + 1.0) - (k + 1.0) + HALF_LOG_2PI + stirling_rest(k);
 }
 
 /* The first terms of Cornish and Fisher's expansion: exact to one over the variance, which is large. */
@@ -173,25 +246,58 @@ static double nearly_normal(stream *s, double mean, double variance, double skew
     return floor(mean + sqrt(variance) * z + (z * z - 1.0) * skew / 6.0 + 0.5);
 }
 
-#define MANY 1e8
+/* The distribution function of counts with few expected, as far as it was asked for; kept while parameters stay the same. */
+typedef struct {
+    double a, b;             /* the parameters: rate and -1, or trials and chance */
+    int known;
+    double odds, term, sums[MOST];
+} inversion;
+
+static inline void restart(inversion *t, double a, double b, double first)
+{
+    t->a = a, t->b = b, t->known = 1;
+    t->term = t->sums[0] = first;
+}
+
+/* The first count whose sum reaches u; term k + 1 is term k times `rise`, an expression in `t->known`. */
+#define INVERT(t, u, most, rise)                                                                                               \
+    int k_ = 0, most_ = (most) < MOST - 1 ? (int)(most) : MOST - 1;                                                            \
+    while (k_ < most_ && u > (t)->sums[k_]) {                                                                                  \
+        if (++k_ == (t)->known) {                                                                                              \
+            (t)->term *= (rise);                                                                                               \
+            (t)->sums[k_] = (t)->sums[k_ - 1] + (t)->term;                                                                     \
+            (t)->known++;                                                                                                      \
+        }                                                                                                                      \
+    }                                                                                                                          \
+    return k_
+
+static int few_by_rate(inversion *t, double u, double rate)
+{
+    if (t->a != rate || t->b != -1.0)
+        restart(t, rate, -1.0, exp(-rate));
+    INVERT(t, u, MOST, rate * parts[t->known]);
+}
+
+static int few_by_trials(inversion *t, double u, double n, double p)
+{
+    if (t->a != n || t->b != p) {
+        restart(t, n, p, exp(n * log1p(-p)));
+        t->odds = p / (1.0 - p);
+    }
+    INVERT(t, u, n, t->odds * (n - t->known + 1.0) * parts[t->known]);
+}
 
 /* Small rates by inversion; larger ones by transformed rejection: PTRS of Hoermann, "The transformed rejection method for
    generating Poisson random variables" (1993). */
-static double poisson_number(stream *s, double rate)
+static double poisson_number(stream *s, inversion *plan, double rate)
 {
     if (rate > DBL_MAX)
         return rate;
     if (rate >= MANY)
         return nearly_normal(s, rate, rate, 1.0);
-    if (rate < 10.0) {
+    if (rate < FEW) {
         next_block(s);
-        double u = fraction(s->words), term = exp(-rate), k = 0.0;
-        while (u > term && k < 100.0) {
-            u -= term;
-            k += 1.0;
-            term *= rate / k;
-        }
-        return k;
+        return few_by_rate(plan, fraction(s->words), rate);
     }
     double root = sqrt(rate), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
     double inverse = 1.1239 + 1.1328 / (b - 3.4), inside = 0.9277 - 3.6224 / (b - 2.0), logarithm = log(rate), k = floor(rate);
@@ -211,22 +317,16 @@ static double poisson_number(stream *s, double rate)
 
 /* Successes for a chance of at most one half.  Few by inversion; more by transformed rejection: BTRS of Hoermann, "The generation
    of binomial random variates" (1993), with the acceptance of his BTRD, which cancels nowhere. */
-static double fewer_successes(stream *s, double n, double p)
+static double fewer_successes(stream *s, inversion *plan, double n, double p)
 {
     double mean = n * p, q = 1.0 - p, ratio = p / q, variance = mean * q, k = 0.0;
     if (p < 1e-15)
-        return fmin(poisson_number(s, mean), n);
+        return fmin(poisson_number(s, plan, mean), n);
     if (variance >= MANY)
         return fmin(fmax(nearly_normal(s, mean, variance, 1.0 - 2.0 * p), 0.0), n);
-    if (mean < 10.0) {
+    if (mean < FEW) {
         next_block(s);
-        double u = fraction(s->words), term = exp(n * log1p(-p));
-        while (u > term && k < n && k < 150.0) {
-            u -= term;
-            k += 1.0;
-            term *= ratio * (n - k + 1.0) / k;
-        }
-        return k;
+        return few_by_trials(plan, fraction(s->words), n, p);
     }
     double deviation = sqrt(variance), b = 1.15 + 2.53 * deviation, a = -0.0873 + 0.0248 * b + 0.01 * p, c = mean + 0.5;
     double inside = 0.92 - 4.2 / b, alpha = (2.83 + 5.1 / b) * deviation, mode = floor((n + 1.0) * p), above = n - mode + 1.0;
@@ -248,7 +348,7 @@ static double fewer_successes(stream *s, double n, double p)
     return mode;
 }
 
-static double binomial_number(stream *s, double n, double p)
+static double binomial_number(stream *s, inversion *plan, double n, double p)
 {
     if (n != n || p != p)
         return NAN;
@@ -257,7 +357,7 @@ static double binomial_number(stream *s, double n, double p)
     if (p >= 1.0 || n > DBL_MAX)
         return n;
     n = floor(n);
-    return p <= 0.5 ? fewer_successes(s, n, p) : n - fewer_successes(s, n, 1.0 - p);
+    return p <= 0.5 ? fewer_successes(s, plan, n, p) : n - fewer_successes(s, plan, n, 1.0 - p);
 }
 
 /* --- von Mises --------------------------------------------------------------------------------------------------------- */
@@ -299,26 +399,38 @@ static double von_mises_number(stream *s, double concentration, double place)
    Mohamed, Mnih: "Implicit reparameterization gradients", 2018).  dF/da is an integral of (log t + …) times the density over t
    below x, or above x with the other sign: by the series of the incomplete function where its terms have one sign and are few,
    else by Gauss and Legendre's rule over log t (logit t for beta), along which the density falls from x on. */
-#define NODES 32
-static double node[NODES], weight[NODES];
+#define NODES 32             /* for doubles; half of them are enough for floats */
+typedef struct {
+    int count;
+    double faded;            /* exp of it is below the rounding of what is summed */
+    double node[NODES], weight[NODES];
+} rule;
+static rule rules[2];        /* for floats, for doubles */
 
-static void make_nodes(void)
+static void make_rule(rule *found, int count, double faded)
 {
-    for (int k = 0; k < NODES; k++) {
-        double x = cos(PI * (k + 0.75) / (NODES + 0.5)), slope = 1.0;
+    found->count = count, found->faded = faded;
+    for (int k = 0; k < count; k++) {
+        double x = cos(PI * (k + 0.75) / (count + 0.5)), slope = 1.0;
         for (int step = 0; step < 20; step++) {
             double p = x, before = 1.0;
-            for (int n = 2; n <= NODES; n++) {
+            for (int n = 2; n <= count; n++) {
                 double next = ((2 * n - 1) * x * p - (n - 1) * before) / n;
                 before = p;
                 p = next;
             }
-            slope = NODES * (x * p - before) / (x * x - 1.0);
+            slope = count * (x * p - before) / (x * x - 1.0);
             x -= p / slope;
         }
-        node[k] = 0.5 * (1.0 - x);
-        weight[k] = 1.0 / ((1.0 - x * x) * slope * slope);
+        found->node[k] = 0.5 * (1.0 - x);
+        found->weight[k] = 1.0 / ((1.0 - x * x) * slope * slope);
     }
+}
+
+static void make_nodes(void)
+{
+    make_rule(rules, NODES / 2, -20.0);
+    make_rule(rules + 1, NODES, -42.0);
 }
 
 static double digamma(double x)
@@ -332,26 +444,19 @@ static double digamma(double x)
 }
 
 #define HUGE_SHAPE 1e12      /* from here on numbers are their means to as many digits as derivatives could be told */
-#define FADED -42.0          /* exp of it is below the rounding of what is summed */
-
-/* Where `fall`, which decreases from 0, has fallen to FADED: doubled from its scale, then halved. */
+/* Where `fall`, an expression in s_ that decreases from 0, has fallen far enough: doubled from its scale, then halved. */
 #define FIND_END(end, scale, fall)                                                                                             \
     do {                                                                                                                       \
         double low_ = 0.0, s_ = (scale);                                                                                       \
-        for (int k_ = 0; k_ < 60 && (fall) > FADED; k_++)                                                                      \
+        for (int k_ = 0; k_ < 60 && (fall) > r->faded; k_++)                                                                   \
             low_ = s_, s_ *= 2.0;                                                                                              \
-        double high_ = s_;                                                                                                     \
-        for (int k_ = 0; k_ < 6; k_++) {                                                                                       \
-            s_ = 0.5 * (low_ + high_);                                                                                         \
-            if ((fall) > FADED)                                                                                                \
-                low_ = s_;                                                                                                     \
-            else                                                                                                               \
-                high_ = s_;                                                                                                    \
-        }                                                                                                                      \
-        end = high_;                                                                                                           \
+        end = s_;                                                                                                              \
+        s_ = 0.5 * (low_ + s_);                                                                                                \
+        if ((fall) <= r->faded)                                                                                                \
+            end = s_;                                                                                                          \
     } while (0)
 
-static double gamma_gradient(double shape, double x)
+static double gamma_gradient(const rule *r, double shape, double x)
 {
     if (!(shape > 0.0) || !(x >= 0.0) || shape > DBL_MAX || x > DBL_MAX)
         return NAN;
@@ -370,25 +475,25 @@ static double gamma_gradient(double shape, double x)
         }
         return x * sum;
     }
-    double level = log(x) - digamma(shape), scale = 1.0 / (sqrt(shape) + fabs(x - shape)), end, sum = 0.0;
+    double level = log(x) - digamma(shape), scale = 4.0 / (sqrt(shape) + fabs(x - shape)), end, sum = 0.0;
     if (x <= shape) {
         FIND_END(end, scale, -shape * s_ - x * expm1(-s_));
-        for (int k = 0; k < NODES; k++) {
-            double s = end * node[k];
-            sum -= weight[k] * (level - s) * exp(-shape * s - x * expm1(-s));
+        for (int k = 0; k < r->count; k++) {
+            double s = end * r->node[k];
+            sum -= r->weight[k] * (level - s) * exp(-shape * s - x * expm1(-s));
         }
     } else {
         FIND_END(end, scale, shape * s_ - x * expm1(s_));
-        for (int k = 0; k < NODES; k++) {
-            double s = end * node[k];
-            sum += weight[k] * (level + s) * exp(shape * s - x * expm1(s));
+        for (int k = 0; k < r->count; k++) {
+            double s = end * r->node[k];
+            sum += r->weight[k] * (level + s) * exp(shape * s - x * expm1(s));
         }
     }
     return x * end * sum;
 }
 
 /* dx/da of a number with the distribution beta(a, b), over 1 - x, which is `rest`. */
-static double beta_gradient(double x, double rest, double a, double b)
+static double beta_gradient(const rule *r, double x, double rest, double a, double b)
 {
     double total = a + b, sum = 0.0;
     if (!(a > 0.0) || !(b > 0.0) || !(x >= 0.0) || !(rest >= 0.0) || total > DBL_MAX)
@@ -401,6 +506,8 @@ static double beta_gradient(double x, double rest, double a, double b)
     if (below ? a < 1.0 && x > 0.5 : b < 1.0 && rest > 0.5)
         below = !below;
     double center = digamma(a) - digamma(total);
+    if (a < 1.0 || b < 1.0)
+        r = rules + 1;       /* the density falls in two steps */
     if (below && a < 1.0) {
         double term = 1.0, by_a = log(x) - digamma(a + 1.0) + digamma(total);
         sum = by_a;
@@ -426,18 +533,18 @@ static double beta_gradient(double x, double rest, double a, double b)
         return x / b * sum;
     }
     /* over d = |logit t - logit x| */
-    double end, level = log(x) - center, scale = 1.0 / (sqrt(total * x * rest) + fabs(x * total - a));
+    double end, level = log(x) - center, scale = 4.0 / (sqrt(total * x * rest) + fabs(x * total - a));
     if (below) {
         FIND_END(end, scale, -a * s_ - total * log1p(x * expm1(-s_)));
-        for (int k = 0; k < NODES; k++) {
-            double d = end * node[k], more = log1p(x * expm1(-d));
-            sum -= weight[k] * (level - d - more) * exp(-a * d - total * more);
+        for (int k = 0; k < r->count; k++) {
+            double d = end * r->node[k], more = log1p(x * expm1(-d));
+            sum -= r->weight[k] * (level - d - more) * exp(-a * d - total * more);
         }
     } else {
         FIND_END(end, scale, -b * s_ - total * log1p(rest * expm1(-s_)));
-        for (int k = 0; k < NODES; k++) {
-            double d = end * node[k], more = log1p(rest * expm1(-d));
-            sum += weight[k] * (level - more) * exp(-b * d - total * more);
+        for (int k = 0; k < r->count; k++) {
+            double d = end * r->node[k], more = log1p(rest * expm1(-d));
+            sum += r->weight[k] * (level - more) * exp(-b * d - total * more);
         }
     }
     return x * end * sum;
@@ -458,23 +565,34 @@ static inline void write(const flambeau_draws *f, int k, int64_t i, double x)
         ((float *)f->to[k])[i] = (float)x;
 }
 
-/* Elements from `begin` to `end`: `made` is computed of the operand(s) at i and a stream of its own. */
+/* Elements from `begin` to `end`: `made` is computed of the operand(s) at i and the stream of its own, s. */
 #define EACH(made)                                                                                                             \
-    for (int64_t i = begin; i < end; i++) {                                                                                    \
-        stream s = {f->key, f->first, (uint64_t)i + 1, {0, 0, 0, 0}};                                                          \
-        made;                                                                                                                  \
+    for (int64_t from = begin; from < end; from += AHEAD) {                                                                    \
+        first_blocks found;                                                                                                    \
+        look_ahead(&found, f->key, f->first, (uint64_t)from + 1);                                                              \
+        for (int64_t i = from; i < end && i < from + AHEAD; i++) {                                                             \
+            stream s = stream_of(&found, f->key, f->first, i, (int)(i - from));                                                \
+            made;                                                                                                              \
+        }                                                                                                                      \
     }                                                                                                                          \
     break
 
-static void draw_rows(flambeau_draws *f, int64_t begin, int64_t end)
+static inline double within(double x, double least, double most) { return x < least ? least : x > most ? most : x; }
+
+/* Rows of Dirichlet numbers; the logarithms of gamma numbers are compared where one may be too small. */
+FOR_NUMBERS static void draw_rows(flambeau_draws *f, int64_t begin, int64_t end)
 {
-    int64_t n = f->row;
-    double least = f->wide ? DBL_MIN : (double)FLT_MIN;
-    double *numbers = malloc((size_t)n * sizeof(double)), exponent;
+    int64_t n = f->row, from = begin * n - AHEAD;
+    double least = f->wide ? DBL_MIN : (double)FLT_MIN, exponent;
+    double *numbers = malloc((size_t)n * (sizeof(double) + sizeof(gamma_plan)));
+    gamma_plan *plans = (gamma_plan *)(numbers + n);   /* one for each column: rows often have the same concentrations */
+    first_blocks found;
     if (numbers == NULL) {
         f->no_memory = 1;
         return;
     }
+    for (int64_t k = 0; k < n; k++)
+        plans[k].shape = 0.0;
     for (int64_t row = begin; row < end; row++) {
         int64_t at = row * n;
         double top = -INFINITY, sum = 0.0;
@@ -482,10 +600,14 @@ static void draw_rows(flambeau_draws *f, int64_t begin, int64_t end)
         for (int64_t k = 0; k < n; k++)
             small |= read(f, 0, at + k) < 1.0;
         for (int64_t k = 0; k < n; k++) {
-            stream s = {f->key, f->first, (uint64_t)(at + k) + 1, {0, 0, 0, 0}};
-            double number = gamma_parts(&s, read(f, 0, at + k), f->wide, &exponent);
+            if (at + k >= from + AHEAD) {
+                from = at + k;
+                look_ahead(&found, f->key, f->first, (uint64_t)from + 1);
+            }
+            stream s = stream_of(&found, f->key, f->first, at + k, (int)(at + k - from));
+            double number = gamma_parts(&s, plans + k, read(f, 0, at + k), f->wide, &exponent);
             numbers[k] = small ? log(number) + exponent : number;
-            top = fmax(top, numbers[k]);
+            top = numbers[k] > top ? numbers[k] : top;
         }
         for (int64_t k = 0; k < n; k++)
             sum += numbers[k] = small ? exp(numbers[k] - top) : numbers[k] / top;
@@ -497,35 +619,97 @@ static void draw_rows(flambeau_draws *f, int64_t begin, int64_t end)
     free(numbers);
 }
 
+/* Where fractions of a row's sum fall among its cumulative weights: never on a weight of 0. */
+static void choose(flambeau_draws *f, int64_t begin, int64_t end)
+{
+    int64_t n = f->row, next = begin, last = 0;   /* the element that begins the next row */
+    double *sums = malloc((size_t)n * sizeof(double)), total = 0.0;
+    if (sums == NULL) {
+        f->no_memory = 1;
+        return;
+    }
+    for (int64_t from = begin; from < end; from += AHEAD) {
+        first_blocks found;
+        look_ahead(&found, f->key, f->first, (uint64_t)from + 1);
+        for (int64_t i = from; i < end && i < from + AHEAD; i++) {
+            if (i == next) {
+                int64_t row = i / f->each;
+                next = (row + 1) * f->each;
+                total = 0.0;
+                for (int64_t k = 0; k < n; k++) {
+                    double weight = read(f, 0, row * n + k);
+                    if (!(weight >= 0.0 && weight <= DBL_MAX))
+                        f->refused = 1;
+                    sums[k] = total += weight;
+                    if (weight > 0.0)
+                        last = k;
+                }
+                if (!(total > 0.0))
+                    f->nothing = 1;
+            }
+            stream s = stream_of(&found, f->key, f->first, i, (int)(i - from));
+            next_block(&s);
+            double x = fraction(s.words) * total;
+            int64_t low = 0, high = last;
+            if (last < 32) {               /* counted without branches, which nobody could foresee */
+                for (int64_t k = 0; k < last; k++)
+                    low += sums[k] <= x;
+                high = low;
+            }
+            while (low < high) {
+                int64_t middle = low + (high - low) / 2;
+                if (sums[middle] > x)
+                    high = middle;
+                else
+                    low = middle + 1;
+            }
+            ((int64_t *)f->to[0])[i] = low;
+        }
+    }
+    free(sums);
+}
+
+FOR_NUMBERS static void draw_elements(flambeau_draws *f, int64_t begin, int64_t end)
+{
+    double least = f->wide ? DBL_MIN : (double)FLT_MIN, most = 1.0 - (f->wide ? 0x1p-53 : 0x1p-24), x, rest;
+    gamma_plan plans[2] = {{0.0, 0.0, 0.0}, {0.0, 0.0, 0.0}};
+    inversion plan;
+    plan.a = plan.b = NAN;
+    switch (f->kind) {
+    case FLAMBEAU_GAMMA:
+        EACH(x = gamma_number(&s, plans, read(f, 0, i), f->wide); write(f, 0, i, x < least ? least : x));
+    case FLAMBEAU_BETA:
+        EACH(beta_numbers(&s, plans, read(f, 0, i), read(f, 1, i), f->wide, &x, &rest); write(f, 0, i, within(x, least, most));
+             write(f, 1, i, within(rest, least, most)));
+    case FLAMBEAU_POISSON:
+        EACH(x = read(f, 0, i); if (!(x >= 0.0)) f->refused = 1; else write(f, 0, i, poisson_number(&s, &plan, x)));
+    case FLAMBEAU_BINOMIAL:
+        EACH(write(f, 0, i, binomial_number(&s, &plan, read(f, 0, i), read(f, 1, i))));
+    case FLAMBEAU_NEGATIVE_BINOMIAL:
+        EACH(x = gamma_number(&s, plans, read(f, 0, i), f->wide) * read(f, 1, i);
+             write(f, 0, i, x >= 0.0 ? poisson_number(&s, &plan, x) : NAN));
+    case FLAMBEAU_VON_MISES:
+        EACH(write(f, 0, i, von_mises_number(&s, read(f, 0, i), read(f, 1, i))));
+    }
+}
+
 void flambeau_draw(void *draws, int64_t begin, int64_t end)
 {
     flambeau_draws *f = draws;
-    double least = f->wide ? DBL_MIN : (double)FLT_MIN, most = 1.0 - (f->wide ? 0x1p-53 : 0x1p-24), x, rest;
-    switch (f->kind) {
-    case FLAMBEAU_GAMMA:
-        EACH(x = gamma_number(&s, read(f, 0, i), f->wide); write(f, 0, i, x < least ? least : x));
-    case FLAMBEAU_BETA:
-        EACH(beta_numbers(&s, read(f, 0, i), read(f, 1, i), f->wide, &x, &rest);
-             write(f, 0, i, x < least ? least : x > most ? most : x);
-             write(f, 1, i, rest < least ? least : rest > most ? most : rest));
-    case FLAMBEAU_POISSON:
-        EACH(x = read(f, 0, i); if (!(x >= 0.0)) f->refused = 1; else write(f, 0, i, poisson_number(&s, x)));
-    case FLAMBEAU_BINOMIAL:
-        EACH(write(f, 0, i, binomial_number(&s, read(f, 0, i), read(f, 1, i))));
-    case FLAMBEAU_VON_MISES:
-        EACH(write(f, 0, i, von_mises_number(&s, read(f, 0, i), read(f, 1, i))));
-    case FLAMBEAU_GAMMA_GRADIENT:
-        for (int64_t i = begin; i < end; i++)
-            write(f, 0, i, gamma_gradient(read(f, 0, i), read(f, 1, i)));
-        break;
-    case FLAMBEAU_BETA_GRADIENT:
-        for (int64_t i = begin; i < end; i++) {
-            x = read(f, 0, i);
-            write(f, 0, i, beta_gradient(x, 1.0 - x, read(f, 1, i), read(f, 2, i)));
-        }
-        break;
-    default:
+    if (f->kind == FLAMBEAU_DIRICHLET) {
         draw_rows(f, begin, end);
+    } else if (f->kind == FLAMBEAU_CHOICE) {
+        choose(f, begin, end);
+    } else if (f->kind == FLAMBEAU_GAMMA_GRADIENT) {
+        for (int64_t i = begin; i < end; i++)
+            write(f, 0, i, gamma_gradient(rules + f->wide, read(f, 0, i), read(f, 1, i)));
+    } else if (f->kind == FLAMBEAU_BETA_GRADIENT) {
+        for (int64_t i = begin; i < end; i++) {
+            double x = read(f, 0, i);
+            write(f, 0, i, beta_gradient(rules + f->wide, x, 1.0 - x, read(f, 1, i), read(f, 2, i)));
+        }
+    } else {
+        draw_elements(f, begin, end);
     }
 }
 
@@ -533,6 +717,5 @@ void flambeau_prepare_draws(void)
 {
     make_strips();
     make_nodes();
-    for (int k = 1; k < 16; k++)
-        small_factorials[k] = small_factorials[k - 1] + log(k);
+    make_factorials();
 }

@@ -14,7 +14,9 @@ enum {
     FLAMBEAU_DIRICHLET,      /* rows */
     FLAMBEAU_POISSON,
     FLAMBEAU_BINOMIAL,
+    FLAMBEAU_NEGATIVE_BINOMIAL,
     FLAMBEAU_VON_MISES,
+    FLAMBEAU_CHOICE,         /* places in rows of weights, int64 */
     FLAMBEAU_GAMMA_GRADIENT,
     FLAMBEAU_BETA_GRADIENT
 };
@@ -27,7 +29,9 @@ typedef struct {
     int64_t period[3];       /* element i reads element i % period */
     char *to[2];
     int64_t row;             /* elements of a row */
+    int64_t each;            /* choices for each row */
     int refused;             /* an operand lies outside of what can be drawn from */
+    int nothing;             /* a row's weights are all 0 */
     int no_memory;
 } flambeau_draws;
 

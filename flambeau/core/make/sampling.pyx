@@ -6,7 +6,7 @@ The loops are in `draws.c`.  A call takes one counter of the generator; each ele
 depend neither on the number of threads nor on what other elements do.
 """
 from libc.stdint cimport int64_t, uint64_t
-from ..base.dtypes cimport F32, F64, dtype_of
+from ..base.dtypes cimport F32, F64, I64, dtype_of
 from ..base.device import OutOfMemoryError
 from ..base.memory cimport refusal
 from ..base.parallel cimport parallel_in_parts
@@ -22,7 +22,9 @@ cdef extern from "draws.h" nogil:
         FLAMBEAU_DIRICHLET
         FLAMBEAU_POISSON
         FLAMBEAU_BINOMIAL
+        FLAMBEAU_NEGATIVE_BINOMIAL
         FLAMBEAU_VON_MISES
+        FLAMBEAU_CHOICE
         FLAMBEAU_GAMMA_GRADIENT
         FLAMBEAU_BETA_GRADIENT
     ctypedef struct flambeau_draws:
@@ -34,7 +36,9 @@ cdef extern from "draws.h" nogil:
         int64_t period[3]
         char* to[2]
         int64_t row
+        int64_t each
         int refused
+        int nothing
         int no_memory
     void flambeau_prepare_draws()
     void flambeau_draw(void* draws, int64_t begin, int64_t end) noexcept
@@ -133,9 +137,42 @@ def binomial(TensorBase count not None, TensorBase probability not None, generat
     return draw(FLAMBEAU_BINOMIAL, count, probability, None, 1, "binomial", generator)
 
 
+def negative_binomial(TensorBase count not None, TensorBase odds not None, generator=None) -> TensorBase:
+    """Numbers of successes before `count` failures, for these odds of success: Poisson numbers whose rates are gamma numbers."""
+    return draw(FLAMBEAU_NEGATIVE_BINOMIAL, count, odds, None, 1, "negative_binomial", generator)
+
+
 def von_mises(TensorBase concentration not None, TensorBase place not None, generator=None) -> TensorBase:
     """Angles in [-π, π) around a place."""
     return draw(FLAMBEAU_VON_MISES, concentration, place, None, 1, "von_mises", generator)
+
+
+def choose(TensorBase weights not None, int64_t each, generator=None):
+    """Places (int64, [each] or [rows, each]) in a row of weights, or in rows of them, drawn in proportion to the weights.
+
+    The name of what is wrong where it is: "weight" for a negative, infinite or NaN one, "sum" for a row of zeros.
+    """
+    cdef flambeau_draws f
+    cdef TensorBase given = compact(weights), out
+    cdef int64_t sizes[2]
+    cdef Generator g
+    sizes[0] = given.sizes[0] if given.rank == 2 else each
+    sizes[1] = each
+    out = new_tensor_on(given.storage.on, given.rank, sizes, I64)
+    if out.count == 0 or (given.storage.on is not None and given.storage.on.blank):
+        return out
+    g = generator_or_default(generator, "choose")
+    f.kind, f.wide, f.refused, f.nothing, f.no_memory = FLAMBEAU_CHOICE, given.code == F64, 0, 0, 0
+    f.key, f.first = g.key, reserve(g, 1)
+    f.given[0], f.period[0], f.to[0] = pointer(given), given.count, pointer(out)
+    f.row, f.each = given.sizes[given.rank - 1], each
+    if f.row == 0:
+        return "sum"
+    with nogil:
+        parallel_in_parts(flambeau_draw, &f, out.count, GRAIN, 20.0)
+    if f.no_memory:
+        raise OutOfMemoryError(refusal(f.row * 8))
+    return "weight" if f.refused else "sum" if f.nothing else out
 
 
 def gamma_gradient(TensorBase shape not None, TensorBase number not None) -> TensorBase:

@@ -14,6 +14,7 @@ from typing import Any
 from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
+from ...core.lib import small
 from ...core.lib.products import matmul
 from ..declare import host
 from ..declare.host import Result, holds, without_data
@@ -184,7 +185,10 @@ def _triangular(A: TensorBase, B: TensorBase, upper: bool, unit: bool) -> Tensor
                 x[...] = solve_one(one.T, right, lower=upper, trans=1, unitdiag=unit)[0]
         return found
 
-    X = computed("linalg.solve_triangular", Result(B.shape, B.dtype), solve_all, A, B)
+    if small.takes(A) and B.is_cpu:
+        X = small.triangular(A.detach(), B.detach(), upper, unit)
+    else:
+        X = computed("linalg.solve_triangular", Result(B.shape, B.dtype), solve_all, A, B)
     record("LinalgSolveTriangular", _triangular_gradient, (A, B), X, (A, X), (upper, unit))
     return X
 
@@ -326,7 +330,10 @@ def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = Fals
     def factor(a: Any) -> Any:
         return by_matrix(rules, _lower)(a.conj().swapaxes(-1, -2) if upper else a)
 
-    L, info = computed("linalg.cholesky", rules, factor, A)
+    if small.takes(A):
+        L, info = small.cholesky(A.detach().mT if upper else A.detach())
+    else:
+        L, info = computed("linalg.cholesky", rules, factor, A)
     if check_errors and not holds(info == 0):
         order = int(info.reshape(-1).max())
         raise LinAlgError(

@@ -20,6 +20,7 @@ from ...codegen import philox
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ...core.make import sampling
 from ...core.make.create import empty, empty_like
 from ...core.make.random import Generator, _reserve
 from ...core.tape.contexts import unrecorded
@@ -28,7 +29,6 @@ from ..declare import checks
 from ..declare.host import holds
 from ..declare.pointwise import Pointwise
 from ..declare.registry import library, register
-from ..moving.searching import searchsorted
 from ..pointwise.copying import to_dtype
 
 GROUP = 256
@@ -612,24 +612,27 @@ def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, 
     weights = to_dtype(
         input.detach(), by_name["float64"] if input.dtype.name == "float64" else by_name["float32"]
     )
-    if not holds((weights >= 0) & (weights < math.inf)):
-        raise RuntimeError("multinomial(): probability tensor contains either `inf`, `nan` or element < 0")
-    if not holds(weights.sum(-1) > 0):
-        raise RuntimeError("multinomial(): invalid multinomial distribution (sum of probabilities <= 0)")
-    with unrecorded():
-        if replacement:
-            drawn = _with_replacement(weights, num_samples, generator)
-        else:
-            found = weights / exponential_(empty_like(weights), generator=generator)
-            drawn = found.topk(num_samples, -1).indices
+    if replacement and not (weights.is_cpu or weights.is_meta):
+        drawn = multinomial(weights.cpu(), num_samples, True, generator=generator).to(weights.device)
+    elif replacement:
+        drawn = sampling.choose(weights, num_samples, generator)
+        if isinstance(drawn, str):
+            _refuse_weights(drawn != "weight")
+    else:
+        if not holds((weights >= 0) & (weights < math.inf)):
+            _refuse_weights(False)
+        if not holds(weights.sum(-1) > 0):
+            _refuse_weights(True)
+        with unrecorded():
+            drawn = (
+                (weights / exponential_(empty_like(weights), generator=generator))
+                .topk(num_samples, -1)
+                .indices
+            )
     return drawn if out is None else out.resize_(drawn.shape).copy_(drawn)
 
 
-def _with_replacement(weights: TensorBase, n: int, generator: Generator | None) -> TensorBase:
-    """Where uniform numbers fall among the cumulative weights; never on a weight of zero."""
-    bounds = weights.to(by_name["float64"]).cumsum(-1)
-    u = uniform_(bounds.new_empty((*weights.shape[:-1], n)), generator=generator)
-    total = bounds[..., -1:].contiguous()
-    return searchsorted(bounds, u * total, right=True).minimum(
-        searchsorted(bounds, total)
-    )  # a product may round up to it
+def _refuse_weights(nothing: bool) -> None:
+    if nothing:
+        raise RuntimeError("multinomial(): invalid multinomial distribution (sum of probabilities <= 0)")
+    raise RuntimeError("multinomial(): probability tensor contains either `inf`, `nan` or element < 0")

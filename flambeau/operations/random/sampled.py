@@ -91,6 +91,13 @@ def binomial(count: TensorBase, prob: TensorBase, generator: Generator | None = 
     return made
 
 
+@library("random", "_negative_binomial", name="negative_binomial", differentiable=False, on_host=True)
+def negative_binomial(count: TensorBase, odds: TensorBase, generator: Generator | None = None) -> TensorBase:
+    """How many trials succeed before `count` have failed, for these odds of success: Poisson numbers with gamma rates."""
+    count, odds = _together("_negative_binomial", count=count, odds=odds)
+    return to_dtype(sampling.negative_binomial(_drawn_from(count), _drawn_from(odds), generator), count.dtype)
+
+
 @library("random", "_standard_gamma", name="standard_gamma", differentiable=False, on_host=True)
 def standard_gamma(input: TensorBase, generator: Generator | None = None) -> TensorBase:
     """Numbers of the gamma distributions with the shapes in `input` and rate 1 (Marsaglia and Tsang 2000).
