@@ -399,26 +399,38 @@ static double von_mises_number(stream *s, double concentration, double place)
    Mohamed, Mnih: "Implicit reparameterization gradients", 2018).  dF/da is an integral of (log t + …) times the density over t
    below x, or above x with the other sign: by the series of the incomplete function where its terms have one sign and are few,
    else by Gauss and Legendre's rule over log t (logit t for beta), along which the density falls from x on. */
-#define NODES 32
-static double node[NODES], weight[NODES];
+#define NODES 32             /* for doubles; half of them are enough for floats */
+typedef struct {
+    int count;
+    double faded;            /* exp of it is below the rounding of what is summed */
+    double node[NODES], weight[NODES];
+} rule;
+static rule rules[2];        /* for floats, for doubles */
 
-static void make_nodes(void)
+static void make_rule(rule *found, int count, double faded)
 {
-    for (int k = 0; k < NODES; k++) {
-        double x = cos(PI * (k + 0.75) / (NODES + 0.5)), slope = 1.0;
+    found->count = count, found->faded = faded;
+    for (int k = 0; k < count; k++) {
+        double x = cos(PI * (k + 0.75) / (count + 0.5)), slope = 1.0;
         for (int step = 0; step < 20; step++) {
             double p = x, before = 1.0;
-            for (int n = 2; n <= NODES; n++) {
+            for (int n = 2; n <= count; n++) {
                 double next = ((2 * n - 1) * x * p - (n - 1) * before) / n;
                 before = p;
                 p = next;
             }
-            slope = NODES * (x * p - before) / (x * x - 1.0);
+            slope = count * (x * p - before) / (x * x - 1.0);
             x -= p / slope;
         }
-        node[k] = 0.5 * (1.0 - x);
-        weight[k] = 1.0 / ((1.0 - x * x) * slope * slope);
+        found->node[k] = 0.5 * (1.0 - x);
+        found->weight[k] = 1.0 / ((1.0 - x * x) * slope * slope);
     }
+}
+
+static void make_nodes(void)
+{
+    make_rule(rules, NODES / 2, -20.0);
+    make_rule(rules + 1, NODES, -42.0);
 }
 
 static double digamma(double x)
@@ -432,26 +444,19 @@ static double digamma(double x)
 }
 
 #define HUGE_SHAPE 1e12      /* from here on numbers are their means to as many digits as derivatives could be told */
-#define FADED -42.0          /* exp of it is below the rounding of what is summed */
-
-/* Where `fall`, which decreases from 0, has fallen to FADED: doubled from its scale, then halved. */
+/* Where `fall`, an expression in s_ that decreases from 0, has fallen far enough: doubled from its scale, then halved. */
 #define FIND_END(end, scale, fall)                                                                                             \
     do {                                                                                                                       \
         double low_ = 0.0, s_ = (scale);                                                                                       \
-        for (int k_ = 0; k_ < 60 && (fall) > FADED; k_++)                                                                      \
+        for (int k_ = 0; k_ < 60 && (fall) > r->faded; k_++)                                                                   \
             low_ = s_, s_ *= 2.0;                                                                                              \
-        double high_ = s_;                                                                                                     \
-        for (int k_ = 0; k_ < 6; k_++) {                                                                                       \
-            s_ = 0.5 * (low_ + high_);                                                                                         \
-            if ((fall) > FADED)                                                                                                \
-                low_ = s_;                                                                                                     \
-            else                                                                                                               \
-                high_ = s_;                                                                                                    \
-        }                                                                                                                      \
-        end = high_;                                                                                                           \
+        end = s_;                                                                                                              \
+        s_ = 0.5 * (low_ + s_);                                                                                                \
+        if ((fall) <= r->faded)                                                                                                \
+            end = s_;                                                                                                          \
     } while (0)
 
-static double gamma_gradient(double shape, double x)
+static double gamma_gradient(const rule *r, double shape, double x)
 {
     if (!(shape > 0.0) || !(x >= 0.0) || shape > DBL_MAX || x > DBL_MAX)
         return NAN;
@@ -470,25 +475,25 @@ static double gamma_gradient(double shape, double x)
         }
         return x * sum;
     }
-    double level = log(x) - digamma(shape), scale = 1.0 / (sqrt(shape) + fabs(x - shape)), end, sum = 0.0;
+    double level = log(x) - digamma(shape), scale = 4.0 / (sqrt(shape) + fabs(x - shape)), end, sum = 0.0;
     if (x <= shape) {
         FIND_END(end, scale, -shape * s_ - x * expm1(-s_));
-        for (int k = 0; k < NODES; k++) {
-            double s = end * node[k];
-            sum -= weight[k] * (level - s) * exp(-shape * s - x * expm1(-s));
+        for (int k = 0; k < r->count; k++) {
+            double s = end * r->node[k];
+            sum -= r->weight[k] * (level - s) * exp(-shape * s - x * expm1(-s));
         }
     } else {
         FIND_END(end, scale, shape * s_ - x * expm1(s_));
-        for (int k = 0; k < NODES; k++) {
-            double s = end * node[k];
-            sum += weight[k] * (level + s) * exp(shape * s - x * expm1(s));
+        for (int k = 0; k < r->count; k++) {
+            double s = end * r->node[k];
+            sum += r->weight[k] * (level + s) * exp(shape * s - x * expm1(s));
         }
     }
     return x * end * sum;
 }
 
 /* dx/da of a number with the distribution beta(a, b), over 1 - x, which is `rest`. */
-static double beta_gradient(double x, double rest, double a, double b)
+static double beta_gradient(const rule *r, double x, double rest, double a, double b)
 {
     double total = a + b, sum = 0.0;
     if (!(a > 0.0) || !(b > 0.0) || !(x >= 0.0) || !(rest >= 0.0) || total > DBL_MAX)
@@ -501,6 +506,8 @@ static double beta_gradient(double x, double rest, double a, double b)
     if (below ? a < 1.0 && x > 0.5 : b < 1.0 && rest > 0.5)
         below = !below;
     double center = digamma(a) - digamma(total);
+    if (a < 1.0 || b < 1.0)
+        r = rules + 1;       /* the density falls in two steps */
     if (below && a < 1.0) {
         double term = 1.0, by_a = log(x) - digamma(a + 1.0) + digamma(total);
         sum = by_a;
@@ -526,18 +533,18 @@ static double beta_gradient(double x, double rest, double a, double b)
         return x / b * sum;
     }
     /* over d = |logit t - logit x| */
-    double end, level = log(x) - center, scale = 1.0 / (sqrt(total * x * rest) + fabs(x * total - a));
+    double end, level = log(x) - center, scale = 4.0 / (sqrt(total * x * rest) + fabs(x * total - a));
     if (below) {
         FIND_END(end, scale, -a * s_ - total * log1p(x * expm1(-s_)));
-        for (int k = 0; k < NODES; k++) {
-            double d = end * node[k], more = log1p(x * expm1(-d));
-            sum -= weight[k] * (level - d - more) * exp(-a * d - total * more);
+        for (int k = 0; k < r->count; k++) {
+            double d = end * r->node[k], more = log1p(x * expm1(-d));
+            sum -= r->weight[k] * (level - d - more) * exp(-a * d - total * more);
         }
     } else {
         FIND_END(end, scale, -b * s_ - total * log1p(rest * expm1(-s_)));
-        for (int k = 0; k < NODES; k++) {
-            double d = end * node[k], more = log1p(rest * expm1(-d));
-            sum += weight[k] * (level - more) * exp(-b * d - total * more);
+        for (int k = 0; k < r->count; k++) {
+            double d = end * r->node[k], more = log1p(rest * expm1(-d));
+            sum += r->weight[k] * (level - more) * exp(-b * d - total * more);
         }
     }
     return x * end * sum;
@@ -695,11 +702,11 @@ void flambeau_draw(void *draws, int64_t begin, int64_t end)
         choose(f, begin, end);
     } else if (f->kind == FLAMBEAU_GAMMA_GRADIENT) {
         for (int64_t i = begin; i < end; i++)
-            write(f, 0, i, gamma_gradient(read(f, 0, i), read(f, 1, i)));
+            write(f, 0, i, gamma_gradient(rules + f->wide, read(f, 0, i), read(f, 1, i)));
     } else if (f->kind == FLAMBEAU_BETA_GRADIENT) {
         for (int64_t i = begin; i < end; i++) {
             double x = read(f, 0, i);
-            write(f, 0, i, beta_gradient(x, 1.0 - x, read(f, 1, i), read(f, 2, i)));
+            write(f, 0, i, beta_gradient(rules + f->wide, x, 1.0 - x, read(f, 1, i), read(f, 2, i)));
         }
     } else {
         draw_elements(f, begin, end);
