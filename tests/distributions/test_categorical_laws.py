@@ -297,6 +297,9 @@ def test_many_rows_are_as_few(rows):
     drawn = law.sample((rows,))
     expected = [law.log_prob(x).item() for x in drawn[:5]]
     np.testing.assert_allclose(law.log_prob(drawn)[:5].numpy(), expected, rtol=1e-12)
+    batch = D.Normal(flambeau.tensor([0.0, 1.0, -5.0]), flambeau.tensor([1.0, 0.5, 2.0]))
+    for column, loc, scale in zip(batch.sample((rows,)).numpy().T, (0, 1, -5), (1, 0.5, 2)):
+        assert stats.kstest(column, stats.norm(loc, scale).cdf).pvalue > 1e-4
     relaxed = D.RelaxedOneHotCategorical(flambeau.tensor(0.4, dtype=flambeau.float64), probs)
     chosen = np.bincount(relaxed.sample((rows,)).argmax(-1).numpy(), minlength=3)
     assert stats.chisquare(chosen, probs.numpy() * rows).pvalue > 1e-4
