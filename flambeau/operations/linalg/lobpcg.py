@@ -45,8 +45,8 @@ def lobpcg(
 
     >>> import flambeau
     >>> values, vectors = flambeau.lobpcg(flambeau.arange(1.0, 11.0).diag(), k=2)
-    >>> values
-    tensor([10.0000,  9.0000])
+    >>> values.round(decimals=3)
+    tensor([10.,  9.])
     """
     checked("lobpcg", A)
     given = {"A": A, "B": B, "X": X, "iK": iK}
