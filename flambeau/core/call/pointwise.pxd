@@ -14,11 +14,11 @@ cdef class PointwiseOp(Op):
     cdef public bint casts          # copies: any dtype may go into any other, and results keep their shape
     cdef unsigned int strict        # operands that must be tensors
     cdef unsigned int raw           # operands that take no part in type promotion
+    cdef Table table
+    cdef dict derivations           # which inputs want a gradient -> Derivation
     cdef bint widens                # takes float8, which it computes in float32
     cdef bint pairs                 # makes complex32 of float16
     cdef int highest                # the largest code of a dtype that goes the straight way
-    cdef Table table
-    cdef dict derivations           # which inputs want a gradient -> Derivation
     cdef int read_params(self, dict params, double* values) except -1
 
 cdef struct Recorder:               # what `gradients` supplies
