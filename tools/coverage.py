@@ -119,10 +119,11 @@ reason(
 )
 reason(
     "steps of a device's own libraries that nothing here calls", r"cuda\.(comm|gds|sparse|green_contexts|nccl)\..*",
-    r"backends\.cuda\..*(cufft|cuFFT|cuBLAS|cublas|preferred|workspace).*", r"backends\.(xeon|mkl)\..*", r"cuda\.(Green|check|cuda|Deferred|Cuda).*",
+    r"backends\.cuda\..*(cufft|cuFFT|cuBLAS|cublas|preferred|workspace).*", r"backends\.(xeon|mkl)\..*",
+    r"cuda\.(Green|check|cuda|Deferred|Cuda).*",
 )  # fmt: skip
 reason(
-    "memory of devices comes from our own allocator alone", r"cuda\.(memory\.)?(.*Pool|.*Allocator|.*allocator|.*_snapshot|"
+    "memory of devices comes from our own allocator alone", r"cuda\.(memory\.)?(.*Pool|use_mem_pool|.*Allocator|.*allocator|.*_snapshot|"
     r"host_memory_.*|reset_.*host_.*|caching_allocator_(enable|disabled)|list_gpu_processes)",
 )  # fmt: skip
 reason(
@@ -131,6 +132,18 @@ reason(
     r"autograd\..*(nvprof|NestedIO|profiler_legacy).*",
     r"utils\.hooks\..*",
 )
+reason("ranges around every operation for other profilers", r"autograd\.profiler\.emit_nvtx")
+reason("typed storages of devices are deprecated in PyTorch", r"cuda\.\w+Storage")
+reason(
+    "PyTorch registers named results as trees with it; here all of them are",
+    r"return_types\.pytree_register_structseq",
+)
+reason(
+    "old products and sizes of sparse tensors: functions, or methods of their class",
+    r"Tensor\.(smm|sspaddmm|sparse_resize.*|resize_as_sparse_)",
+)
+reason("handles of a library whose functions are not called", r"cuda\.current_solver_handle")
+reason("warnings of PyTorch's own changes", r"utils\.backcompat\..*")
 reason("Intel's tracing library", r"(profiler|autograd)\..*itt.*")
 reason("traces for replay by other tools", r"profiler\..*ExecutionTraceObserver")
 reason(

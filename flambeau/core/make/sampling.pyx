@@ -161,7 +161,7 @@ def choose(TensorBase weights not None, int64_t each, generator=None):
     out = new_tensor_on(given.storage.on, given.rank, sizes, I64)
     if out.count == 0 or (given.storage.on is not None and given.storage.on.blank):
         return out
-    g = generator_or_default(generator, "choose")
+    g = generator_for(generator, given.storage.on, "choose")
     f.kind, f.wide, f.refused, f.nothing, f.no_memory = FLAMBEAU_CHOICE, given.code == F64, 0, 0, 0
     f.key, f.first = g.key, reserve(g, 1)
     f.given[0], f.period[0], f.to[0] = pointer(given), given.count, pointer(out)
