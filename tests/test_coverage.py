@@ -41,6 +41,6 @@ def test_names_are_where_the_page_says(label):
 def test_the_page_counts_what_it_lists():
     table = dict(re.findall(r"^\| \[`(torch[\w.]*)`\].* \| (\d+) \| \d+ \|$", PAGE.read_text(), re.MULTILINE))
     for label, text in MODULES.items():
-        here = [p for p in text.split("\n\n") if p.startswith("Here: ")]
+        here = [p for p in text.strip().split("\n\n") if p.startswith("Here: ")]
         assert sum(len(re.findall(r"`\w+`", p)) for p in here) == int(table[label])
     assert len(table) == len(MODULES) > 50
