@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
 from ..core.make.create import arange
 from ..operations.random.random import bernoulli
@@ -69,8 +68,7 @@ class Bernoulli(ByProbsOrLogits, ExponentialFamily):
         return self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
-        with no_grad():
-            return bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
+        return bernoulli(self.probs.detach().expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:

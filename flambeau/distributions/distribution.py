@@ -183,7 +183,10 @@ class Distribution:
         """The shape of samples: `sample_shape + batch_shape + event_shape`."""
         if not isinstance(sample_shape, Size):
             sample_shape = Size(sample_shape)
-        return Size(sample_shape + self._batch_shape + self._event_shape)
+        own = self._batch_shape + self._event_shape if self._event_shape else self._batch_shape
+        if not sample_shape and isinstance(own, Size):
+            return own
+        return sample_shape + own
 
     def _validate_sample(self, value: Any) -> None:
         """ValueError where `value` is no tensor, does not broadcast against batch and event, or lies outside the support."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...codegen import expr as ex
 from ...codegen import functions as fn
@@ -30,15 +30,25 @@ from ..declare.host import holds
 from ..declare.pointwise import Pointwise
 from ..declare.registry import library, register
 from ..pointwise.copying import to_dtype
+from ..rows.reductions import any_improbable
 
 GROUP = 256
+FEW = 8  # up to so many groups on the host are drawn whole, and copied
 NARROW = 1 << 20  # integers below it take one word
 FLOAT16_BITS = {"float16": 11, "bfloat16": 8}  # what fits in [0, 1) without being rounded to 1
 
 
 # --- kernels -----------------------------------------------------------------------------------------------------------
-def _kernel(name: str, per_counter: int, draw: Callable, params: tuple[str, ...] = ()):
-    """An operation of `per_counter` results that are `draw(words, dtype, *params)` of the counter's words."""
+class Drawn(NamedTuple):
+    """Operations that draw numbers."""
+
+    per_counter: int
+    every: Any
+    first: Any  # what the first words give, which is all that a few elements are made of
+
+
+def _kernel(name: str, per_counter: int, draw: Callable, params: tuple[str, ...] = ()) -> Drawn:
+    """Operations of `per_counter` results that are `draw(words, dtype, *params)` of the counter's words, and of the first alone."""
     state = [f"state{k}" for k in range(2 * philox.PIECES)]
 
     def body(like: ex.Expr, **scalars: ex.Expr):
@@ -47,8 +57,14 @@ def _kernel(name: str, per_counter: int, draw: Callable, params: tuple[str, ...]
         drawn = draw(philox.words(key, fn.cast(fn.index(), "uint64") + first), like.dtype, *given[6:])
         return [fn.cast(d, like.dtype) for d in drawn]
 
-    return Pointwise(name, body, ["like"], [*state, *params], results=per_counter).make_op(
-        differentiable=False
+    def first_of_body(like: ex.Expr, **scalars: ex.Expr):
+        return body(like, **scalars)[0]
+
+    numbers = [*state, *params]
+    every = Pointwise(name, body, ["like"], numbers, results=per_counter)
+    first = Pointwise(f"{name}_first", first_of_body, ["like"], numbers)
+    return Drawn(
+        per_counter, every.make_op(differentiable=False), first.make_op(differentiable=False)
     )
 
 
@@ -127,35 +143,54 @@ wide_integer_kernel = _kernel("random_integer32", 2, _wide_integer_words, _SIX)
 full_integer_kernel = _kernel("random_integer64", 2, _full_integer_words, _SIX)
 
 
-def _draw(t: TensorBase, kernel, generator: Generator | None, *params: float) -> None:
+def _success(u: ex.Expr, p: ex.Expr) -> ex.Expr:
+    return fn.where(u < p, fn.like(u, 1.0), fn.like(u, 0.0))
+
+
+success = Pointwise("random_success", _success, ["u", "p"], []).make_op(differentiable=False)
+
+
+def _draw(t: TensorBase, kernel: Drawn, generator: Generator | None, *params: float) -> None:
     """Write a contiguous tensor's elements, unrecorded; without elements, no numbers are drawn."""
     if t.is_meta:
         return
-    n, per_counter = t.numel(), kernel.declaration.results
-    groups, rest = divmod(n, GROUP)
+    n, per_counter = t.numel(), kernel.per_counter
     counters = GROUP // per_counter
+    groups, rest = divmod(n, GROUP)
     seed, first = _reserve(generator, (groups + (rest > 0)) * counters, t)
-    key, flat = philox.pieces(seed), t.view(-1)
+    key = philox.pieces(seed)
+    if groups < FEW and rest and t.is_cpu:  # the call costs more than the numbers: one kernel, whatever is thrown away
+        start = philox.pieces(first)
+        if n <= counters:
+            kernel.first(t, *key, *start, *params, out=t)
+        else:
+            room, parts = _scratch(t, per_counter, groups + 1)
+            kernel.every(parts[0], *key, *start, *params, out=parts)
+            t.view(-1).copy_(room[:n])
+        return
+    flat = t.view(-1)
     if groups:
         parts = flat[: groups * GROUP].view(groups, per_counter, counters).unbind(1)
-        kernel(parts[0], *key, *philox.pieces(first), *params, out=parts)
+        kernel.every(parts[0], *key, *philox.pieces(first), *params, out=parts)
     if rest:
-        tail, parts = _scratch(t, per_counter)
-        kernel(parts[0], *key, *philox.pieces(first + groups * counters), *params, out=parts)
+        tail, parts = _scratch(t, per_counter, 1)
+        kernel.every(parts[0], *key, *philox.pieces(first + groups * counters), *params, out=parts)
         (flat[groups * GROUP :] if groups else flat).copy_(tail[:rest])
 
 
 _scratches = threading.local()
 
 
-def _scratch(t: TensorBase, per_counter: int) -> tuple[TensorBase, tuple[TensorBase, ...]]:
-    """Room on the host for one group of t's dtype, whole and by words; every thread has its own."""
+def _scratch(
+    t: TensorBase, per_counter: int, groups: int
+) -> tuple[TensorBase, tuple[TensorBase, ...]]:
+    """Room on the host for groups of t's dtype, whole and by words; every thread has its own."""
     known: dict = _scratches.__dict__
-    key = (t.dtype.name, per_counter)
+    key = (t.dtype.name, per_counter, groups)
     found = known.get(key)
     if found is None:
-        tail = empty(GROUP, dtype=t.dtype, device="cpu")
-        found = known[key] = (tail, tail.view(per_counter, GROUP // per_counter).unbind(0))
+        room = empty(groups * GROUP, dtype=t.dtype, device="cpu")
+        found = known[key] = (room, room.view(groups, per_counter, GROUP // per_counter).unbind(1))
     return found
 
 
@@ -378,11 +413,12 @@ def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = 
 def _successes(p: TensorBase, generator: Generator | None, who: str) -> TensorBase:
     """1.0 with the probability that each element gives."""
     _floating(p, who)
-    if not holds((p >= 0) & (p <= 1)):
+    if not p.is_meta and any_improbable(p):
         raise RuntimeError(f"{who}(): Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
-    dtype = p.dtype if p.dtype.name == "float64" else by_name["float32"]
-    u = empty(p.shape, dtype=dtype, device=p.device)
-    return (uniform_(u, generator=generator) < p).to(p.dtype)
+    wide = p.dtype.name == "float64"
+    u = empty(p.shape, dtype=by_name["float64" if wide else "float32"], device=p.device)
+    _draw(u, wide_uniform_kernel if wide else uniform_kernel, generator, 0.0, 1.0, 2.0**24)
+    return to_dtype(success(u, p, out=u), p.dtype)
 
 
 for _function in (

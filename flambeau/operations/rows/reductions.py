@@ -180,6 +180,13 @@ def count_not_finite(input):
     return kn.sum(fn.cast(nothing != nothing, "int64"))
 
 
+@reduction(places=("_any_improbable",), dtypes=FLOATING)
+def any_improbable(input):
+    """Whether any element lies outside [0, 1] or is NaN (bool)."""
+    inside = (input >= 0) & (input <= 1)
+    return kn.any(fn.where(inside, fn.like(input, 0.0), fn.like(input, 1.0)))
+
+
 @reduction(places=("_prod",), accumulate=widened, name="product", reference="numpy.prod", dtypes=EVERY)
 def product(input):
     """Product of a row."""
