@@ -7,7 +7,6 @@ follow, as for public operations (`operations/declare/pointwise.py`).  They are 
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,11 +15,7 @@ from ..codegen.differentiate import sign
 from ..core import tape
 from ..operations.declare.pointwise import ALL, FLOATING, Pointwise
 
-__all__ = ["fn", "fused", "made_of", "question", "sign", "softplus", "with_row", "xlog1py", "xlogy"]
-
-
-# A row with fewer elements leaves lanes of a kernel idle; it is repeated where so many elements meet it.
-SHORT, MANY = 64, 1 << 14
+__all__ = ["fn", "fused", "made_of", "question", "sign", "softplus", "xlog1py", "xlogy"]
 
 
 def fused(body: Callable[..., Any]) -> Any:
@@ -52,29 +47,7 @@ def made_of(op: Any, noise: Any, *parameters: Any) -> Any:
     dtype = noise.dtype
     if tape.recording(*parameters) or any(p.dtype is not dtype for p in parameters):
         return op(noise, *parameters)
-    shape = parameters[0].shape
-    if (
-        len(shape) == 1
-        and shape[0] < SHORT
-        and noise.numel() > MANY
-        and all(p.shape == shape for p in parameters)
-    ):
-        times = math.gcd(noise.numel() // shape[0], 256)
-        wide = noise.view(-1, times * shape[0])
-        op(wide, *[p.repeat(times) for p in parameters], out=wide)
-        return noise
     return op(noise, *parameters, out=noise)
-
-
-def with_row(op: Any, rows: Any, row: Any, *numbers: Any) -> Any:
-    """op(rows, row, *numbers), where a short row that many meet is repeated, so that a kernel's lanes are all busy."""
-    k, size = row.shape[-1], rows.numel()
-    one = row.dim() == 1 and all(n.numel() == 1 for n in numbers)
-    if one and k < SHORT and size > MANY and rows.shape[-1] == k and rows.is_contiguous():
-        times = math.gcd(size // k, 256)
-        if times > 1 and not tape.recording(rows, row, *numbers):
-            return op(rows.view(-1, times * k), row.repeat(times), *numbers).view(rows.shape)
-    return op(rows, row, *numbers)
 
 
 def xlogy(x: Any, y: Any) -> Any:

@@ -72,8 +72,8 @@ def _cb_variance(probs, *, low, high):
 
 
 @fused
-def _cb_log_prob(value, logits, probs, *, low, high):
-    return value * logits - softplus(logits) + _log_norm(probs, low, high)
+def _cb_log_prob(value, logits, log_norm):
+    return value * logits - softplus(logits) + log_norm
 
 
 @fused
@@ -169,7 +169,9 @@ class ContinuousBernoulli(ByProbsOrLogits, ExponentialFamily):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        return _cb_log_prob(value, self.logits, self.probs, *self._lims)
+        return _cb_log_prob(
+            value, self.logits, self._cont_bern_log_norm()
+        )  # which few parameters make for many values
 
     def cdf(self, value: Any) -> Any:
         if self._validate_args:

@@ -11,7 +11,7 @@ from ..core.base.dtypes import Size
 from ..core.make.create import arange, ones_like, zeros
 from . import constraints
 from ._draws import FEW, counts
-from ._fused import fn, fused, with_row, xlogy
+from ._fused import fn, fused, xlogy
 from ._over_categorical import OverCategorical
 
 __all__ = ["Multinomial"]
@@ -91,7 +91,7 @@ class Multinomial(OverCategorical):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        return (value.sum(-1) + 1).lgamma() + with_row(_weight, value, self.logits).sum(-1)
+        return (value.sum(-1) + 1).lgamma() + _weight(value, self.logits).sum(-1)
 
     def entropy(self) -> Any:
         n, probs = self.total_count, self.probs

@@ -10,7 +10,7 @@ from ..core.base.dtypes import Size
 from ..core.make.create import empty
 from ..operations.rows.softmax import log_softmax
 from . import constraints
-from ._fused import fn, fused, with_row
+from ._fused import fn, fused
 from ._over_categorical import OverCategorical
 from .transformed_distribution import TransformedDistribution
 from .transforms import ExpTransform
@@ -57,7 +57,7 @@ class ExpRelaxedCategorical(OverCategorical):
         logits = self.logits
         temperature = _as_tensor(self.temperature, logits)
         noise = empty(self._extended_shape(sample_shape), dtype=logits.dtype, device=logits.device)
-        return log_softmax(with_row(_score, noise.exponential_(), logits, temperature), -1)
+        return log_softmax(_score(noise.exponential_(), logits, temperature), -1)
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:

@@ -86,6 +86,11 @@ def _sigmoid_within(x, *, low, high):
 
 
 @fused
+def _broken_off(x, left, *, low, high):
+    return fn.minimum(fn.maximum(fn.sigmoid(x - left), low), high)
+
+
+@fused
 def _logit_within(y, *, low, high):
     y = fn.minimum(fn.maximum(y, low), high)
     return fn.log(y) - fn.log1p(-y)
@@ -423,7 +428,7 @@ class StickBreakingTransform(_Alike):
         return arange(n, 0, -1, dtype=x.dtype, device=x.device).log()
 
     def _call(self, x: Any) -> Any:
-        z = _clipped_sigmoid(x - self._left(x, x.shape[-1]))
+        z = _broken_off(x, self._left(x, x.shape[-1]), *_bounds(x.dtype))
         return pad(z, [0, 1], value=1) * pad((1 - z).cumprod(-1), [1, 0], value=1)
 
     def _inverse(self, y: Any) -> Any:

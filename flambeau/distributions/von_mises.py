@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.base.dtypes import Size
+from ..core.base.dtypes import Size, by_name
 from ..operations.pointwise.special import i0e, i1e
 from ..operations.random.sampled import von_mises
 from . import constraints
@@ -15,6 +15,40 @@ from .distribution import Distribution
 from .utils import broadcast_all, lazy_property
 
 __all__ = ["VonMises"]
+
+_FLOAT64 = by_name["float64"]
+
+
+# exp(-x) I₀(x) in Chebyshev polynomials, to float32's last digits: of x / 2 - 2 up to 8, of 32 / x - 2 and over √x from there
+# (Moshier, Cephes Mathematical Library, i0f.c).
+_NEAR = (
+    -1.30002500998624804212e-8, 6.04699502254191894932e-8, -2.67079385394061173391e-7, 1.11738753912010371815e-6,
+    -4.41673835845875056359e-6, 1.64484480707288970893e-5, -5.75419501008210370398e-5, 1.88502885095841655729e-4,
+    -5.76375574538582365885e-4, 1.63947561694133579842e-3, -4.32430999505057594430e-3, 1.05464603945949983183e-2,
+    -2.37374148058994688156e-2, 4.93052842396707084878e-2, -9.49010970480476444210e-2, 1.71620901522208775349e-1,
+    -3.04682672343198398683e-1, 6.76795274409476084995e-1,
+)  # fmt: skip
+_FAR = (
+    3.39623202570838634515e-9, 2.26666899049817806459e-8, 2.04891858946906374183e-7, 2.89137052083475648297e-6,
+    6.88975834691682398426e-5, 3.36911647825569408990e-3, 8.04490411014108831608e-1,
+)  # fmt: skip
+
+
+def _chebyshev(x: Any, coefficients: Sequence[float]) -> Any:
+    """Their sum by Clenshaw's recurrence, for x in [-2, 2]; the last coefficient is twice the constant."""
+    now, before, last = fn.like(x, coefficients[0]), fn.like(x, 0.0), fn.like(x, 0.0)
+    for c in coefficients[1:]:
+        now, before, last = x * now - before + c, now, before
+    return 0.5 * (now - last)
+
+
+@fused
+def _scaled_bessel(concentration):
+    """exp(-κ) I₀(κ) in float32."""
+    near = concentration <= 8.0
+    low, high = fn.where(near, concentration, 8.0), fn.where(near, 8.0, concentration)
+    beyond = _chebyshev(32.0 / high - 2.0, _FAR) / fn.sqrt(high)
+    return fn.where(near, _chebyshev(0.5 * low - 2.0, _NEAR), beyond)
 
 
 @fused
@@ -69,4 +103,5 @@ class VonMises(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         k = self.concentration
-        return _von_mises_log_prob(value, self.loc, k, i0e(k))
+        bessel = i0e(k) if k.dtype is _FLOAT64 else _scaled_bessel(k)
+        return _von_mises_log_prob(value, self.loc, k, bessel)

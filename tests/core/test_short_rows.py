@@ -76,3 +76,38 @@ def test_gradients_and_threads():
     finally:
         flambeau.set_num_threads(before)
     assert all(flambeau.equal(a, b) for a, b in zip(*found))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "complex64"])
+@pytest.mark.parametrize("length", [2, 3, 7, 31, 63, 64])
+def test_a_short_row_that_many_rows_meet(length, dtype):
+    """Elements are those of one operand as large as the other, to the last bit, however many rows there are."""
+    for rows in (1, 40, 1024, 1025, 5003, 20011):
+        a = (RANDOM.normal(size=(rows, length)) * 30).astype(dtype)
+        b = (RANDOM.normal(size=length) * 30).astype(dtype)
+        wide = np.ascontiguousarray(np.broadcast_to(b, a.shape))
+        x, row, whole = flambeau.from_numpy(a), flambeau.from_numpy(b), flambeau.from_numpy(wide)
+        number = flambeau.tensor(3).to(x.dtype)
+        for given in (row, row[None], row.expand(rows, length), row.repeat(2)[::1][length:]):
+            assert (given * x).equal(whole * x)
+            assert flambeau.where(x == number, given, x).equal(flambeau.where(x == number, whole, x))
+        assert (row == x).equal(whole == x)
+        padded = flambeau.zeros(rows, length + 1, dtype=x.dtype)
+        padded[:, :length] = row
+        assert padded[:, :length].equal(whole) and not padded[:, length].any()
+        again = x.clone()
+        again *= again[0]
+        assert again.equal(x * whole.copy_(x[0]))
+
+
+def test_a_short_row_with_any_number_of_threads():
+    x, row, threads = flambeau.randn(50_003, 5), flambeau.randn(5), flambeau.get_num_threads()
+    found = []
+    try:
+        for count in (1, 2, 3):
+            flambeau.set_num_threads(count)
+            found.append(flambeau.pow(x.abs(), row))
+    finally:
+        flambeau.set_num_threads(threads)
+    assert found[0].equal(found[1]) and found[0].equal(found[2])
+    assert found[0].equal(flambeau.pow(x.abs(), row.expand(50_003, 5).contiguous()))

@@ -287,3 +287,14 @@ def test_divergences_that_are_infinite_or_unknown():
     with pytest.raises(NotImplementedError, match="total_count"):
         kl_divergence(fewer, more)
     assert kl_divergence(D.Poisson(0.0), D.Poisson(2.0)) == 2.0
+
+
+def test_bessel_function_in_single_precision():
+    k = np.concatenate([np.geomspace(1e-8, 1e30, 20_001), np.linspace(7.9, 8.1, 1001)]).astype(np.float32)
+    x = flambeau.tensor(k).requires_grad_()
+    flat = D.VonMises(flambeau.zeros(k.size), x).log_prob(flambeau.zeros(k.size))
+    wanted = -np.log(2 * np.pi * special.i0e(k.astype(np.float64)))
+    np.testing.assert_allclose(flat.detach().numpy(), wanted, rtol=1e-6, atol=1e-6)
+    flat.sum().backward()
+    slope = 1 - special.i1e(k.astype(np.float64)) / special.i0e(k.astype(np.float64))
+    np.testing.assert_allclose(x.grad.numpy(), slope, rtol=1e-4, atol=2e-6)

@@ -214,3 +214,42 @@ def test_leaves_are_not_overwritten():
 def test_errors(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("draw", ["uniform_", "normal_", "exponential_"])
+def test_few_numbers_are_the_first_of_many(draw, dtype):
+    """Whichever way so many are drawn."""
+    dtype = getattr(flambeau, dtype)
+    flambeau.manual_seed(3)
+    many = getattr(flambeau.empty(5000, dtype=dtype), draw)()
+    for shape in (
+        (),
+        (1,),
+        (3, 7),
+        (64,),
+        (65,),
+        (128,),
+        (129,),
+        (2, 128),
+        (300,),
+        (2047,),
+        (2048,),
+        (2049,),
+    ):
+        flambeau.manual_seed(3)
+        few = getattr(flambeau.empty(shape, dtype=dtype), draw)()
+        assert few.view(-1).equal(many[: few.numel()])
+        after = flambeau.rand(5)
+        flambeau.manual_seed(3)
+        getattr(flambeau.empty(-(-few.numel() // 256) * 256, dtype=dtype), draw)()
+        assert flambeau.rand(5).equal(after)  # whole groups are taken
+
+
+@pytest.mark.parametrize("p", [math.nan, -1e-30, 1.0 + 1e-6, math.inf])
+def test_bernoulli_finds_one_wrong_probability(p):
+    for size in (1, 7, 1000):
+        given = flambeau.full((size,), 0.5)
+        given[size // 2] = p
+        with pytest.raises(RuntimeError, match="p_in"):
+            flambeau.bernoulli(given)

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Shapes and strides of results, and the order in which a kernel walks over its operands."""
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
@@ -144,11 +145,78 @@ cdef void launch_range(void* context, int64_t begin, int64_t end) noexcept nogil
             return
 
 
+cdef enum:
+    WIDE = 512               # elements that a repeated row has at most
+    MANY = 2048              # elements from which repeating it costs less than short rows do
+
+
+cdef bint launch_widened(Launch* launch) noexcept:
+    """Where many rows of contiguous operands meet one short row of others, which would leave lanes and loops of a kernel idle:
+    repeat that row, and walk as over long ones.  Whether it was done.
+    """
+    cdef Plan* plan = launch.plan
+    cdef Plan wide
+    cdef Launch part = launch[0]
+    cdef int64_t row = plan.sizes[0], rows = plan.sizes[1], times = WIDE // row, left = rows % times, size, filled
+    cdef int64_t* strides
+    cdef int k, place
+    cdef size_t needed = 0
+    cdef char* room
+    cdef char* at
+    for k in range(launch.operands):
+        strides = plan.strides[launch.plan_index[k]]
+        if strides[1] == 0 and strides[0] == 1:
+            needed += row * times * launch.width[k]
+        elif not (strides[0] == 1 and strides[1] == row) and (strides[0] != 0 or strides[1] != 0):
+            return False
+    if needed == 0:
+        return False
+    at = room = <char*>malloc(needed)
+    if room == NULL:
+        return False         # as it would be without
+    wide.rank, wide.count = 2, row * (rows - left)
+    wide.sizes[0], wide.sizes[1] = row * times, rows // times
+    for k in range(launch.operands):
+        place = launch.plan_index[k]
+        strides = plan.strides[place]
+        wide.strides[place][0], wide.strides[place][1] = strides[0], strides[1] * times
+        if strides[1] == 0 and strides[0] == 1:
+            size, filled = row * times * launch.width[k], row * launch.width[k]
+            memcpy(at, launch.data[k], filled)
+            while filled < size:
+                memcpy(at + filled, at, min(filled, size - filled))
+                filled = min(2 * filled, size)
+            part.data[k] = at
+            at += size
+    part.plan = &wide
+    launch_plan(&part)
+    if left:
+        for k in range(launch.operands):
+            place = launch.plan_index[k]
+            part.data[k] += wide.strides[place][1] * wide.sizes[1] * launch.width[k]
+        launch_rest(&part, row * left, row * (rows - left))
+    free(room)
+    return True
+
+
+cdef void launch_rest(Launch* launch, int64_t count, int64_t first) noexcept nogil:
+    """Run the kernel once, over `count` elements of a row, the first of which is number `first` of all."""
+    cdef int n = launch.operands, k
+    cdef int64_t geometry[3 + 2 * (MAX_OPERANDS + MAX_OUTPUTS)]
+    geometry[0], geometry[1], geometry[2] = count, 1, first
+    for k in range(n):
+        geometry[3 + k] = launch.plan.strides[launch.plan_index[k]][0]
+        geometry[3 + n + k] = 0
+    launch.run(launch.data, geometry, launch.scalars)
+
+
 cdef void launch_plan(Launch* launch) noexcept:
     """On the pool where there is work enough."""
     cdef Plan* plan = launch.plan
     cdef int64_t outer = plan.sizes[plan.rank - 1], grain
     if plan.count == 0:
+        return
+    if plan.rank == 2 and plan.sizes[0] < WIDE // 8 and plan.count >= MANY and launch_widened(launch):
         return
     if plan.count < PARALLEL_FROM:
         launch_range(launch, 0, outer)

@@ -287,9 +287,52 @@ static int few_by_trials(inversion *t, double u, double n, double p)
     INVERT(t, u, n, t->odds * (n - t->known + 1.0) * parts[t->known]);
 }
 
+/* What rejection asks of its parameters. */
+typedef struct {
+    double n, p;             /* the parameters: rate and -1, or trials and chance */
+    double a, b, inside, inverse, logarithm, alpha, mode, at_mode;
+} rejection;
+
+/* What was made for the last parameters: most often those of the next number, too. */
+typedef struct {
+    inversion few;
+    rejection many;
+} counting;
+
+static inline counting no_counting(void)
+{
+    counting plan;
+    plan.few.a = plan.few.b = plan.many.n = plan.many.p = NAN;
+    return plan;
+}
+
+static inline void many_by_rate(rejection *t, double rate)
+{
+    double root = sqrt(rate);
+    t->n = rate, t->p = -1.0;
+    t->b = 0.931 + 2.53 * root;
+    t->a = -0.059 + 0.02483 * t->b;
+    t->inverse = 1.1239 + 1.1328 / (t->b - 3.4);
+    t->inside = 0.9277 - 3.6224 / (t->b - 2.0);
+    t->logarithm = log(rate);
+}
+
+static inline void many_by_trials(rejection *t, double n, double p, double variance, double ratio)
+{
+    double deviation = sqrt(variance);
+    t->n = n, t->p = p;
+    t->b = 1.15 + 2.53 * deviation;
+    t->a = -0.0873 + 0.0248 * t->b + 0.01 * p;
+    t->inside = 0.92 - 4.2 / t->b;
+    t->alpha = (2.83 + 5.1 / t->b) * deviation;
+    t->mode = floor((n + 1.0) * p);
+    t->at_mode = (t->mode + 0.5) * log((t->mode + 1.0) / (ratio * (n - t->mode + 1.0))) + stirling_rest(t->mode)
+                 + stirling_rest(n - t->mode);
+}
+
 /* Small rates by inversion; larger ones by transformed rejection: PTRS of Hoermann, "The transformed rejection method for
    generating Poisson random variables" (1993). */
-static double poisson_number(stream *s, inversion *plan, double rate)
+static double poisson_number(stream *s, counting *plan, double rate)
 {
     if (rate > DBL_MAX)
         return rate;
@@ -297,19 +340,21 @@ static double poisson_number(stream *s, inversion *plan, double rate)
         return nearly_normal(s, rate, rate, 1.0);
     if (rate < FEW) {
         next_block(s);
-        return few_by_rate(plan, fraction(s->words), rate);
+        return few_by_rate(&plan->few, fraction(s->words), rate);
     }
-    double root = sqrt(rate), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
-    double inverse = 1.1239 + 1.1328 / (b - 3.4), inside = 0.9277 - 3.6224 / (b - 2.0), logarithm = log(rate), k = floor(rate);
+    rejection *t = &plan->many;
+    if (t->n != rate || t->p != -1.0)
+        many_by_rate(t, rate);
+    double a = t->a, b = t->b, k = floor(rate);
     for (int tries = 0; tries < TRIES; tries++) {
         next_block(s);
         double u = fraction(s->words) - 0.5, v = fraction(s->words + 2), us = 0.5 - fabs(u);
         k = floor((2.0 * a / us + b) * u + rate + 0.43);
-        if (us >= 0.07 && v <= inside)
+        if (us >= 0.07 && v <= t->inside)
             break;
         if (k < 0.0 || (us < 0.013 && v > us))
             continue;
-        if (log(v * inverse / (a / (us * us) + b)) <= k * logarithm - rate - log_factorial(k))
+        if (log(v * t->inverse / (a / (us * us) + b)) <= k * t->logarithm - rate - log_factorial(k))
             break;
     }
     return k < 0.0 ? floor(rate) : k;
@@ -317,7 +362,7 @@ static double poisson_number(stream *s, inversion *plan, double rate)
 
 /* Successes for a chance of at most one half.  Few by inversion; more by transformed rejection: BTRS of Hoermann, "The generation
    of binomial random variates" (1993), with the acceptance of his BTRD, which cancels nowhere. */
-static double fewer_successes(stream *s, inversion *plan, double n, double p)
+static double fewer_successes(stream *s, counting *plan, double n, double p)
 {
     double mean = n * p, q = 1.0 - p, ratio = p / q, variance = mean * q, k = 0.0;
     if (p < 1e-15)
@@ -326,29 +371,30 @@ static double fewer_successes(stream *s, inversion *plan, double n, double p)
         return fmin(fmax(nearly_normal(s, mean, variance, 1.0 - 2.0 * p), 0.0), n);
     if (mean < FEW) {
         next_block(s);
-        return few_by_trials(plan, fraction(s->words), n, p);
+        return few_by_trials(&plan->few, fraction(s->words), n, p);
     }
-    double deviation = sqrt(variance), b = 1.15 + 2.53 * deviation, a = -0.0873 + 0.0248 * b + 0.01 * p, c = mean + 0.5;
-    double inside = 0.92 - 4.2 / b, alpha = (2.83 + 5.1 / b) * deviation, mode = floor((n + 1.0) * p), above = n - mode + 1.0;
-    double at_mode = (mode + 0.5) * log((mode + 1.0) / (ratio * above)) + stirling_rest(mode) + stirling_rest(n - mode);
+    rejection *t = &plan->many;
+    if (t->n != n || t->p != p)
+        many_by_trials(t, n, p, variance, ratio);
+    double a = t->a, b = t->b, mode = t->mode, c = mean + 0.5;
     for (int tries = 0; tries < TRIES; tries++) {
         next_block(s);
         double u = fraction(s->words) - 0.5, v = fraction(s->words + 2), us = 0.5 - fabs(u);
         k = floor((2.0 * a / us + b) * u + c);
-        if (us >= 0.07 && v <= inside)
+        if (us >= 0.07 && v <= t->inside)
             return k;
         if (k < 0.0 || k > n)
             continue;
         double left = n - k + 1.0;
-        if (log(v * alpha / (a / (us * us) + b))
-            <= at_mode + (n + 1.0) * log1p((k - mode) / left) + (k + 0.5) * log(left * ratio / (k + 1.0))
+        if (log(v * t->alpha / (a / (us * us) + b))
+            <= t->at_mode + (n + 1.0) * log1p((k - mode) / left) + (k + 0.5) * log(left * ratio / (k + 1.0))
                    - stirling_rest(k) - stirling_rest(n - k))
             return k;
     }
     return mode;
 }
 
-static double binomial_number(stream *s, inversion *plan, double n, double p)
+static double binomial_number(stream *s, counting *plan, double n, double p)
 {
     if (n != n || p != p)
         return NAN;
@@ -673,8 +719,7 @@ FOR_NUMBERS static void draw_elements(flambeau_draws *f, int64_t begin, int64_t 
 {
     double least = f->wide ? DBL_MIN : (double)FLT_MIN, most = 1.0 - (f->wide ? 0x1p-53 : 0x1p-24), x, rest;
     gamma_plan plans[2] = {{0.0, 0.0, 0.0}, {0.0, 0.0, 0.0}};
-    inversion plan;
-    plan.a = plan.b = NAN;
+    counting plan = no_counting();
     switch (f->kind) {
     case FLAMBEAU_GAMMA:
         EACH(x = gamma_number(&s, plans, read(f, 0, i), f->wide); write(f, 0, i, x < least ? least : x));

@@ -63,9 +63,7 @@ def _kernel(name: str, per_counter: int, draw: Callable, params: tuple[str, ...]
     numbers = [*state, *params]
     every = Pointwise(name, body, ["like"], numbers, results=per_counter)
     first = Pointwise(f"{name}_first", first_of_body, ["like"], numbers)
-    return Drawn(
-        per_counter, every.make_op(differentiable=False), first.make_op(differentiable=False)
-    )
+    return Drawn(per_counter, every.make_op(differentiable=False), first.make_op(differentiable=False))
 
 
 def _uniform_words(words, dtype, low, span, bits):
@@ -159,7 +157,9 @@ def _draw(t: TensorBase, kernel: Drawn, generator: Generator | None, *params: fl
     groups, rest = divmod(n, GROUP)
     seed, first = _reserve(generator, (groups + (rest > 0)) * counters, t)
     key = philox.pieces(seed)
-    if groups < FEW and rest and t.is_cpu:  # the call costs more than the numbers: one kernel, whatever is thrown away
+    if (
+        groups < FEW and rest and t.is_cpu
+    ):  # the call costs more than the numbers: one kernel, whatever is thrown away
         start = philox.pieces(first)
         if n <= counters:
             kernel.first(t, *key, *start, *params, out=t)
@@ -181,9 +181,7 @@ def _draw(t: TensorBase, kernel: Drawn, generator: Generator | None, *params: fl
 _scratches = threading.local()
 
 
-def _scratch(
-    t: TensorBase, per_counter: int, groups: int
-) -> tuple[TensorBase, tuple[TensorBase, ...]]:
+def _scratch(t: TensorBase, per_counter: int, groups: int) -> tuple[TensorBase, tuple[TensorBase, ...]]:
     """Room on the host for groups of t's dtype, whole and by words; every thread has its own."""
     known: dict = _scratches.__dict__
     key = (t.dtype.name, per_counter, groups)
