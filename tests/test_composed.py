@@ -25,7 +25,7 @@ HARMLESS = (
     | set(
         """__array_priority__ __class__ __delattr__ __delitem__ __dict__ __dir__ __doc__ __getattribute__ __getstate__ __init__
     __init_subclass__ __module__ __new__ __pyx_vtable__ __reduce__ __setattr__ __setstate__ __sizeof__ __str__ __subclasshook__
-    __weakref__ __getitem__ __setitem__ __torch_function__ __len__ __iter__""".split()
+    __weakref__ __slotnames__ __getitem__ __setitem__ __torch_function__ __len__ __iter__""".split()
     )
 )
 

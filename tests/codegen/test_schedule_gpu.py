@@ -28,7 +28,7 @@ from flambeau.codegen.expr import Expr
 from flambeau.codegen.kernels import BROADCAST, CONTIGUOUS, STRIDED, Operand, Pointwise, Row
 from flambeau.codegen.math import EXPANSIONS
 from flambeau.operations.declare.indexed import scatter
-from flambeau.operations.declare.pointwise import CODE_NAMES
+from flambeau.operations.declare.pointwise import CODES
 from flambeau.operations.neural import convolution, pooling
 
 Arrays = tuple[np.ndarray, ...]
@@ -668,7 +668,7 @@ def test_math_functions_give_the_same_bits_as_on_the_cpu(name, dtype):
 # --- indexed kernels ------------------------------
 def traced(op, outputs: Arrays, inputs: Arrays, axes: int, serial: int = 0, **params):
     """The kernel that a declared operation makes for these arrays."""
-    signature = tuple(CODE_NAMES.index(a.dtype.name) | 1 << 4 | a.ndim << 5 for a in (*outputs, *inputs))
+    signature = tuple(CODES[a.dtype.name] | 1 << 5 | a.ndim << 6 for a in (*outputs, *inputs))
     return op.kernel(signature, True, params, len(outputs), axes, serial, False)
 
 

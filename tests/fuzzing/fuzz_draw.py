@@ -79,9 +79,9 @@ class Draw:
     def array(self, shape: tuple[int, ...], dtype: str, low: float = -3.0, high: float = 3.0) -> np.ndarray:
         if dtype == "bool":
             return self.rng.random(shape) < 0.5
-        if dtype in INTEGERS:
+        if dtype in INTEGERS or dtype.startswith("uint"):
             return self.rng.integers(
-                int(max(low, 0)) if dtype == "uint8" else int(low), int(high) + 1, shape
+                int(max(low, 0)) if dtype.startswith("uint") else int(low), int(high) + 1, shape
             ).astype(dtype)
         if dtype in COMPLEX:
             return (self.rng.uniform(low, high, shape) + 1j * self.rng.uniform(low, high, shape)).astype(

@@ -176,9 +176,9 @@ def test_distances_in_blocks(p, block, monkeypatch):
     pairs = flambeau.pdist(flambeau.tensor(b), p)
     monkeypatch.setattr(distances, "BLOCK", block)
     found = flambeau.cdist(flambeau.tensor(a), flambeau.tensor(b), p, "donot_use_mm_for_euclid_dist")
-    assert (
-        found.tolist() == whole.tolist() and flambeau.pdist(flambeau.tensor(b), p).tolist() == pairs.tolist()
-    )
+    # To the last bit but one: few short rows are added up in another order than many.
+    np.testing.assert_allclose(found.numpy(), whole.numpy(), rtol=1e-15)
+    np.testing.assert_allclose(flambeau.pdist(flambeau.tensor(b), p).numpy(), pairs.numpy(), rtol=1e-15)
     if p and block == 10:
         x, y = flambeau.tensor(a[:2, :3, :2]).requires_grad_(), flambeau.tensor(b[:2, :2]).requires_grad_()
         for inputs in ((x, y), (x, y.detach()), (x.detach(), y)):

@@ -54,6 +54,10 @@ def supports(entry, dtype):
     return dtype in entry.details["dtypes"]
 
 
+def dtype_for(entry):
+    return next(dtype for dtype in ("float32", "int64", "uint8") if supports(entry, dtype))
+
+
 @pytest.mark.parametrize("entry", WITH_REFERENCE, ids=name_of)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_values(entry, dtype):
@@ -99,7 +103,7 @@ def test_integer_values(entry, dtype):
 @pytest.mark.parametrize("entry", POINTWISE, ids=name_of)
 def test_layouts_agree(entry):
     """Strided, transposed and expanded operands give the elements that contiguous ones give."""
-    dtype = "float32" if supports(entry, "float32") else "int64"
+    dtype = dtype_for(entry)
     arrays = sample(entry, (6, 10), dtype)
     plain = call(entry, arrays)
     plain = plain if isinstance(plain, tuple) else (plain,)
@@ -116,7 +120,7 @@ def test_layouts_agree(entry):
 
 @pytest.mark.parametrize("entry", [e for e in POINTWISE if len(e.details["operands"]) > 1], ids=name_of)
 def test_broadcasting(entry):
-    dtype = "float32" if supports(entry, "float32") else "int64"
+    dtype = dtype_for(entry)
     count = len(entry.details["operands"])
     shapes = [(4, 1, 5), (3, 1), (1,)][:count] + [()] * (count - 3)
     arrays = [sample(entry, s, dtype, seed)[k] for k, (seed, s) in enumerate(zip(range(count), shapes))]
@@ -136,7 +140,7 @@ def test_broadcasting(entry):
 @pytest.mark.parametrize("entry", POINTWISE, ids=name_of)
 @pytest.mark.parametrize("shape", [(0,), (3, 0, 2), ()])
 def test_empty_and_zero_dimensional(entry, shape):
-    dtype = "float32" if supports(entry, "float32") else "int64"
+    dtype = dtype_for(entry)
     got = call(entry, sample(entry, shape, dtype))
     for r in got if isinstance(got, tuple) else (got,):
         assert tuple(r.shape) == shape
@@ -144,7 +148,7 @@ def test_empty_and_zero_dimensional(entry, shape):
 
 @pytest.mark.parametrize("entry", [e for e in POINTWISE if not e.places[0].startswith("_")], ids=name_of)
 def test_out(entry):
-    dtype = "float32" if supports(entry, "float32") else "int64"
+    dtype = dtype_for(entry)
     arrays = sample(entry, (3, 4), dtype)
     plain = call(entry, arrays)
     out = flambeau.empty(12, dtype=plain.dtype).reshape(4, 3).t()
@@ -158,7 +162,7 @@ def test_out(entry):
 
 @pytest.mark.parametrize("entry", [e for e in POINTWISE if e.in_place], ids=name_of)
 def test_in_place(entry):
-    dtype = "float32" if supports(entry, "float32") else "int64"
+    dtype = dtype_for(entry)
     arrays = sample(entry, (3, 4), dtype)
     plain = call(entry, arrays)
     tensors = [flambeau.from_numpy(a.copy()) for a in arrays]

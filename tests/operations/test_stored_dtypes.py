@@ -18,7 +18,7 @@ STORED = [
     "float4_e2m1fn_x2",
 ]
 # Results in between are rounded, and have signs, which this dtype has not.
-UNSIGNED = {"float8_e8m0fnu": ("multi_dot", "affine_grid")}
+UNSIGNED = {"float8_e8m0fnu": ("multi_dot", "affine_grid", "affine_grid_generator")}
 CASES = [(e, text) for e, text in ALL if e.kind != "random"]
 ERRORS = (NotImplementedError, RuntimeError, TypeError, ValueError)
 # What an error may say that does not name the dtype.

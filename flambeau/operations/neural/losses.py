@@ -438,13 +438,17 @@ def binary_cross_entropy_with_logits(
 
 
 @library("composite", "nn.functional.kl_div")
-@in_float32()
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """Kullback-Leibler divergence of `target` from the log-probabilities `input`; "batchmean" divides by the rows."""
     reduction = check_reduction("kl_div", reduction, size_average, reduce, also=("batchmean",))
+    checks.dtypes("kl_div", checks.FLOATS, RuntimeError, input=input, target=target)
+    return _divergence(input, target, reduction, log_target)
+
+
+@in_float32()
+def _divergence(input, target, reduction, log_target):
     from ..pointwise.elementary import xlogy
 
-    checks.dtypes("kl_div", checks.FLOATS, RuntimeError, input=input, target=target)
     loss = target.exp() * (target - input) if log_target else xlogy(target, target) - target * input
     if reduction == "batchmean":
         return loss.sum() / input.shape[0] if input.ndim else loss

@@ -22,7 +22,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make import sampling
 from ...core.make.create import empty, empty_like
-from ...core.make.random import Generator, _reserve
+from ...core.make.random import Generator, _reserve, generator_on
 from ...core.tape.contexts import unrecorded
 from ...core.views.views import view_as_real
 from ..declare import checks
@@ -647,7 +647,10 @@ def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, 
         input.detach(), by_name["float64"] if input.dtype.name == "float64" else by_name["float32"]
     )
     if replacement and not (weights.is_cpu or weights.is_meta):
-        drawn = multinomial(weights.cpu(), num_samples, True, generator=generator).to(weights.device)
+        own = generator_on(generator, weights.device, "multinomial")  # whose numbers are drawn on the host
+        there = Generator().set_state(own.get_state())
+        drawn = multinomial(weights.cpu(), num_samples, True, generator=there).to(weights.device)
+        own.set_offset(there.get_offset())
     elif replacement:
         drawn = sampling.choose(weights, num_samples, generator)
         if isinstance(drawn, str):
