@@ -8,9 +8,10 @@
 #else
 #define FOR_EACH_PROCESSOR
 #endif
-#define MANY (1 << 14) /* entries in whose number a processor does not remember from call to call where rows end */
+#define MANY (1 << 18) /* entries in whose number a processor does not remember from call to call where rows end */
 #define FETCHED 1024
 #define TOGETHER 16
+#define AT_ONCE 256 /* rows whose indices are looked at before they are followed, while they stay in the nearest memory */
 
 #define JOINED_(a, b, c) flambeau_##a##_##b##_##c
 #define JOINED(a, b, c) JOINED_(a, b, c)
@@ -19,6 +20,7 @@
 
 #define NUMBER float
 #define LANE int32_t
+#define PICKED(K) right[columns[K]], right[columns[(K) + 1]], right[columns[(K) + 2]], right[columns[(K) + 3]]
 #define OF_NUMBER f32
 #include "sparse_loops_runs.h"
 #define INDEX int32_t
@@ -33,10 +35,12 @@
 #undef OF_INDEX
 #undef NUMBER
 #undef LANE
+#undef PICKED
 #undef OF_NUMBER
 
 #define NUMBER double
 #define LANE int64_t
+#define PICKED(K) right[columns[K]], right[columns[(K) + 1]]
 #define OF_NUMBER f64
 #include "sparse_loops_runs.h"
 #define INDEX int32_t
