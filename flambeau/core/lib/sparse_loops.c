@@ -11,7 +11,9 @@
 #define MANY (1 << 18) /* entries in whose number a processor does not remember from call to call where rows end */
 #define FETCHED 1024
 #define TOGETHER 16
-#define AT_ONCE 256 /* rows whose indices are looked at before they are followed, while they stay in the nearest memory */
+#define AT_ONCE 512 /* rows whose indices are looked at before they are followed, while they stay in the nearest memory */
+
+#define PICKED(K) right[columns[K]], right[columns[(K) + 1]], right[columns[(K) + 2]], right[columns[(K) + 3]]
 
 #define JOINED_(a, b, c) flambeau_##a##_##b##_##c
 #define JOINED(a, b, c) JOINED_(a, b, c)
@@ -20,34 +22,38 @@
 
 #define NUMBER float
 #define LANE int32_t
-#define PICKED(K) right[columns[K]], right[columns[(K) + 1]], right[columns[(K) + 2]], right[columns[(K) + 3]]
 #define OF_NUMBER f32
 #include "sparse_loops_runs.h"
 #define INDEX int32_t
+#define UNSIGNED uint32_t
 #define OF_INDEX i32
 #include "sparse_loops_rows.h"
 #undef INDEX
+#undef UNSIGNED
 #undef OF_INDEX
 #define INDEX int64_t
+#define UNSIGNED uint64_t
 #define OF_INDEX i64
 #include "sparse_loops_rows.h"
 #undef INDEX
+#undef UNSIGNED
 #undef OF_INDEX
 #undef NUMBER
 #undef LANE
-#undef PICKED
 #undef OF_NUMBER
 
 #define NUMBER double
 #define LANE int64_t
-#define PICKED(K) right[columns[K]], right[columns[(K) + 1]]
 #define OF_NUMBER f64
 #include "sparse_loops_runs.h"
 #define INDEX int32_t
+#define UNSIGNED uint32_t
 #define OF_INDEX i32
 #include "sparse_loops_rows.h"
 #undef INDEX
+#undef UNSIGNED
 #undef OF_INDEX
 #define INDEX int64_t
+#define UNSIGNED uint64_t
 #define OF_INDEX i64
 #include "sparse_loops_rows.h"

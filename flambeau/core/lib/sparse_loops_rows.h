@@ -5,18 +5,19 @@
 FOR_EACH_PROCESSOR
 static int64_t JOINED(looked_at, OF_NUMBER, OF_INDEX)(const flambeau_rows *r, int64_t i, int64_t end)
 {
-    const INDEX *starts = r->starts, *columns = r->columns;
-    int64_t most = sizeof(INDEX) == 4 ? INT32_MAX : INT64_MAX, first = starts[i], last = first;
-    INDEX outside = 0, top = r->bound - 1 < most ? r->bound - 1 : most;
-    int64_t next = end - i < AT_ONCE ? end : i + AT_ONCE, falls = 0;
+    const INDEX *starts = r->starts;
+    const UNSIGNED *columns = r->columns;
+    int64_t next = end - i < AT_ONCE ? end : i + AT_ONCE, first = starts[i], last = starts[next];
+    uint64_t negative = (UNSIGNED)1 << (8 * sizeof(INDEX) - 1), bound = r->bound;
+    UNSIGNED most = 0; /* a negative index is more than any other */
+    int falls = 0;
     for (int64_t row = i; row < next; row++)
         falls |= starts[row + 1] < starts[row];
-    last = starts[next];
-    if (falls || first < 0 || last > r->listed || (r->bound <= 0 && first < last))
+    if (falls || first < 0 || last > r->listed)
         return i;
     for (int64_t k = first; k < last; k++)
-        outside |= columns[k] | (INDEX)((uint64_t)top - (uint64_t)columns[k]); /* negative where one is out of bounds */
-    return outside < 0 ? i : next;
+        most = columns[k] > most ? columns[k] : most;
+    return first < last && most >= (bound < negative ? bound : negative) ? i : next;
 }
 
 /* A loop over all rows from `begin` to `end`, of which each lists the entries from k up to `stop`. */
@@ -95,30 +96,26 @@ static int64_t JOINED(fetched, OF_NUMBER, OF_INDEX)(flambeau_rows *r, int64_t i,
 FOR_EACH_PROCESSOR
 static void JOINED(vector, OF_NUMBER, OF_INDEX)(flambeau_rows *r, int64_t begin, int64_t end)
 {
-    typedef SHORT(OF_NUMBER, half) half;
-    enum { LANES = sizeof(half) / sizeof(NUMBER) };
+    typedef SHORT(OF_NUMBER, four) four;
     EACH_ROW(
-        half a = {0}, b = {0};
+        four a = {0}, b = {0};
         NUMBER c = 0;
-        for (; k + 2 * LANES <= stop; k += 2 * LANES) {
-            a += *(const half *)(values + k) * (half){PICKED(k)};
-            b += *(const half *)(values + k + LANES) * (half){PICKED(k + LANES)};
+        for (; k + 8 <= stop; k += 8) {
+            a += *(const four *)(values + k) * (four){PICKED(k)};
+            b += *(const four *)(values + k + 4) * (four){PICKED(k + 4)};
         }
-        if ((stop - k) & LANES) {
-            a += *(const half *)(values + k) * (half){PICKED(k)};
-            k += LANES;
+        if ((stop - k) & 4) {
+            a += *(const four *)(values + k) * (four){PICKED(k)};
+            k += 4;
         }
-        if ((stop - k) & LANES / 2) {
-            if (LANES == 4) {
-                c = values[k] * right[columns[k]] + values[k + 1] * right[columns[k + 1]];
-                k += 2;
-            } else
-                c = values[k] * right[columns[k]];
+        if ((stop - k) & 2) {
+            c = values[k] * right[columns[k]] + values[k + 1] * right[columns[k + 1]];
+            k += 2;
         }
-        if (LANES == 4 && k < stop)
+        if (k < stop)
             c += values[k] * right[columns[k]];
         a += b;
-        ((NUMBER *)r->out)[row] = (LANES == 4 ? (a[0] + a[2 % LANES]) + (a[1] + a[3 % LANES]) : a[0] + a[1]) + c;
+        ((NUMBER *)r->out)[row] = ((a[0] + a[2]) + (a[1] + a[3])) + c;
     )
 }
 
