@@ -492,7 +492,12 @@ def test_an_index_outside_is_refused_whatever_the_width(entries):
     for kind, index in (("float32", "int32"), ("float64", "int64")):
         starts, columns, values = rows_of_all_lengths(entries, kind, index)
         for bad in (4000, -1, np.iinfo(index).max, np.iinfo(index).min):
-            for part, at in ((columns, 0), (columns, len(columns) // 2), (columns, -1), (starts, len(starts) // 2)):
+            for part, at in (
+                (columns, 0),
+                (columns, len(columns) // 2),
+                (columns, -1),
+                (starts, len(starts) // 2),
+            ):
                 part = part.copy()
                 part[at] = bad if part.shape == columns.shape else starts[0] - 1 if bad == 4000 else bad
                 given = (starts, part) if part.shape == columns.shape else (part, columns)
