@@ -26,7 +26,7 @@ from scipy import sparse as ss
 
 Case = dict[str, Callable[[], object]]
 SIZES = ((1_000, 10_000), (10_000, 100_000), (100_000, 1_000_000))
-COLUMNS = (0, 1, 4, 16, 64, 256)
+COLUMNS = (0, 1, 2, 4, 8, 16, 64, 256)
 LIBRARIES = ("flambeau", "torch", "torch, int32", "scipy")
 
 

@@ -14,6 +14,7 @@ from sparse_samples import (
     array,
     coordinates,
     dense_array,
+    generator,
     sample,
 )
 
@@ -442,6 +443,69 @@ def test_results_given_and_inference():
         )
         z._indices()[1] = 0  # what was kept of the indices is made anew
         assert np.allclose((z @ RIGHT).numpy(), array(z) @ RIGHT.numpy())
+
+
+WIDTHS = (0, 1, 2, 3, 4, 5, 8, 16, 19, 70)
+
+
+def rows_of_all_lengths(entries, kind, index):
+    """A CSR matrix of some 10 entries a row, with empty rows among them, long ones, and one of thousands."""
+    rng = generator(entries)
+    lengths = rng.poisson(10, size=entries // 10)
+    lengths[::50], lengths[7::90], lengths[13] = 0, rng.integers(20, 90), 3000
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    columns = rng.integers(0, 4000, size=starts[-1])
+    values = rng.standard_normal(len(columns)).astype(kind)
+    return starts.astype(index), columns.astype(index), values
+
+
+def csr_matrix(starts, columns, values):
+    parts = (flambeau.tensor(x) for x in (starts, columns, values))
+    return flambeau.sparse_csr_tensor(*parts, (len(starts) - 1, 4000), check_invariants=False)
+
+
+@pytest.mark.parametrize("entries", [2_000, 40_000, 400_000])
+@pytest.mark.parametrize("kind, index", [("float32", "int64"), ("float64", "int32")])
+def test_products_of_every_width_beside_numpy(entries, kind, index):
+    starts, columns, values = rows_of_all_lengths(entries, kind, index)
+    x, before = csr_matrix(starts, columns, values), flambeau.get_num_threads()
+    for width in WIDTHS if entries < 400_000 else (0, 1, 2, 8):
+        dense = generator(width).standard_normal((4000, width) if width else 4000).astype(kind)
+        terms = dense[columns].astype("float64") * (values[:, None] if width else values)
+        sums = np.concatenate([np.zeros((1, *terms.shape[1:])), np.cumsum(terms, 0)])
+        expected, found = sums[starts[1:]] - sums[starts[:-1]], []
+        try:
+            for threads in (1, 3):
+                flambeau.set_num_threads(threads)
+                found.append((x @ flambeau.tensor(dense)).numpy())
+        finally:
+            flambeau.set_num_threads(before)
+        assert np.allclose(found[0], expected, rtol=0, atol=1e-3 if kind == "float32" else 1e-9)
+        assert (found[0] == found[1]).all()
+        if width > 1:
+            apart = flambeau.tensor(np.concatenate([dense, dense], 1))[:, :width]  # rows with gaps
+            assert np.allclose((x @ apart).numpy(), expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("entries", [2_000, 400_000])
+def test_an_index_outside_is_refused_whatever_the_width(entries):
+    for kind, index in (("float32", "int32"), ("float64", "int64")):
+        starts, columns, values = rows_of_all_lengths(entries, kind, index)
+        for bad in (4000, -1, np.iinfo(index).max, np.iinfo(index).min):
+            for part, at in (
+                (columns, 0),
+                (columns, len(columns) // 2),
+                (columns, -1),
+                (starts, len(starts) // 2),
+            ):
+                part = part.copy()
+                part[at] = bad if part.shape == columns.shape else starts[0] - 1 if bad == 4000 else bad
+                given = (starts, part) if part.shape == columns.shape else (part, columns)
+                x = csr_matrix(*given, values)
+                for width in (0, 2, 4, 8, 3) if entries < 400_000 else (0,):
+                    right = flambeau.ones(4000, width) if width else flambeau.ones(4000)
+                    with pytest.raises(IndexError, match="outside"):
+                        x @ right.to(x.dtype)
 
 
 def test_any_number_of_threads_gives_the_same_bits():

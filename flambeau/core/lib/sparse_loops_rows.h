@@ -1,24 +1,39 @@
 /* For one type of numbers (NUMBER, named OF_NUMBER) and one of indices (INDEX, named OF_INDEX). */
 
-/* So many vectors of a row of the product, kept in registers while the row's entries go by. */
-#define BLOCK(VECTOR, COUNT)                                                                                       \
-    for (; j + (int64_t)(sizeof(VECTOR) / sizeof(NUMBER)) * COUNT <= width;                                        \
-         j += (int64_t)(sizeof(VECTOR) / sizeof(NUMBER)) * COUNT) {                                                \
-        VECTOR sum[COUNT];                                                                                         \
-        for (int v = 0; v < COUNT; v++)                                                                            \
-            sum[v] = (VECTOR){0};                                                                                  \
-        for (int64_t k = start; k < stop; k++) {                                                                   \
-            int64_t column = columns[k];                                                                           \
-            if ((uint64_t)column >= (uint64_t)bound) {                                                             \
-                r->bad = 1;                                                                                        \
-                return;                                                                                            \
-            }                                                                                                      \
-            const VECTOR *from = (const VECTOR *)(right + column * step + j);                                      \
-            for (int v = 0; v < COUNT; v++)                                                                        \
-                sum[v] += values[k] * from[v];                                                                     \
+/* The next rows from i on, whose entries are looked at here so that the loops over them need not; returns the row after them,
+   or i where an index is out of bounds. */
+FOR_EACH_PROCESSOR
+static int64_t JOINED(looked_at, OF_NUMBER, OF_INDEX)(const flambeau_rows *r, int64_t i, int64_t end)
+{
+    const INDEX *starts = r->starts;
+    const UNSIGNED *columns = r->columns;
+    int64_t next = end - i < AT_ONCE ? end : i + AT_ONCE, first = starts[i], last = starts[next];
+    uint64_t negative = (UNSIGNED)1 << (8 * sizeof(INDEX) - 1), bound = r->bound;
+    UNSIGNED most = 0; /* a negative index is more than any other */
+    int falls = 0;
+    for (int64_t row = i; row < next; row++)
+        falls |= starts[row + 1] < starts[row];
+    if (falls || first < 0 || last > r->listed)
+        return i;
+    for (int64_t k = first; k < last; k++)
+        most = columns[k] > most ? columns[k] : most;
+    return first < last && most >= (bound < negative ? bound : negative) ? i : next;
+}
+
+/* A loop over all rows from `begin` to `end`, of which each lists the entries from k up to `stop`. */
+#define EACH_ROW(...)                                                                                              \
+    const INDEX *starts = r->starts, *columns = r->columns;                                                        \
+    const NUMBER *values = r->values, *right = r->right;                                                           \
+    for (int64_t i = begin, next; i < end; i = next) {                                                             \
+        next = JOINED(looked_at, OF_NUMBER, OF_INDEX)(r, i, end);                                                  \
+        if (next == i) {                                                                                           \
+            r->bad = 1;                                                                                            \
+            return;                                                                                                \
         }                                                                                                          \
-        for (int v = 0; v < COUNT; v++)                                                                            \
-            ((VECTOR *)(to + j))[v] = sum[v];                                                                      \
+        for (int64_t row = i, k = starts[i], stop; row < next; row++, k = stop) {                                  \
+            stop = starts[row + 1];                                                                                \
+            __VA_ARGS__                                                                                            \
+        }                                                                                                          \
     }
 
 /* A product with a vector, of as many rows from i on as list FETCHED entries: first all terms, then their sums, 16 at a time
@@ -77,97 +92,115 @@ static int64_t JOINED(fetched, OF_NUMBER, OF_INDEX)(flambeau_rows *r, int64_t i,
     return next;
 }
 
-/* A product with a vector without gaps. */
+/* A product with a vector without gaps, so few rows that a processor remembers where they end. */
 FOR_EACH_PROCESSOR
 static void JOINED(vector, OF_NUMBER, OF_INDEX)(flambeau_rows *r, int64_t begin, int64_t end)
 {
-    const INDEX *restrict starts = r->starts, *restrict columns = r->columns;
-    const NUMBER *restrict values = r->values, *restrict right = r->right;
-    NUMBER *restrict to = r->out;
-    int64_t bound = r->bound, listed = r->listed;
-    for (int64_t i = begin; i < end; i++) {
-        if (listed > MANY) {
-            int64_t next = JOINED(fetched, OF_NUMBER, OF_INDEX)(r, i, end);
-            if (next > i) {
-                i = next - 1;
-                continue;
-            }
+    typedef SHORT(OF_NUMBER, four) four;
+    EACH_ROW(
+        four a = {0}, b = {0};
+        NUMBER c = 0;
+        for (; k + 8 <= stop; k += 8) {
+            a += *(const four *)(values + k) * (four){PICKED(k)};
+            b += *(const four *)(values + k + 4) * (four){PICKED(k + 4)};
         }
-        int64_t k = starts[i], stop = starts[i + 1];
-        NUMBER a = 0, b = 0;
-        if (k < 0 || stop < k || stop > listed) {
-            r->bad = 1;
-            return;
+        if ((stop - k) & 4) {
+            a += *(const four *)(values + k) * (four){PICKED(k)};
+            k += 4;
         }
-        for (; k + 2 <= stop; k += 2) {
-            int64_t one = columns[k], two = columns[k + 1];
-            if ((uint64_t)one >= (uint64_t)bound || (uint64_t)two >= (uint64_t)bound) {
-                r->bad = 1;
-                return;
-            }
-            a += values[k] * right[one];
-            b += values[k + 1] * right[two];
+        if ((stop - k) & 2) {
+            c = values[k] * right[columns[k]] + values[k + 1] * right[columns[k + 1]];
+            k += 2;
         }
-        if (k < stop) {
-            int64_t one = columns[k];
-            if ((uint64_t)one >= (uint64_t)bound) {
-                r->bad = 1;
-                return;
-            }
-            a += values[k] * right[one];
-        }
-        to[i] = a + b;
-    }
+        if (k < stop)
+            c += values[k] * right[columns[k]];
+        a += b;
+        ((NUMBER *)r->out)[row] = ((a[0] + a[2]) + (a[1] + a[3])) + c;
+    )
 }
+
+/* A product with a matrix of so few columns that a vector is one of its rows. */
+#define FROM(K) (*(const VECTOR *)(right + (int64_t)columns[K] * WIDTH))
+#define NARROW(NAME, TYPE)                                                                                         \
+    FOR_EACH_PROCESSOR                                                                                             \
+    static void JOINED(NAME, OF_NUMBER, OF_INDEX)(flambeau_rows *r, int64_t begin, int64_t end)                    \
+    {                                                                                                              \
+        typedef TYPE VECTOR;                                                                                       \
+        enum { WIDTH = sizeof(VECTOR) / sizeof(NUMBER) };                                                          \
+        EACH_ROW(                                                                                                  \
+            VECTOR a = {0}, b = {0}, c = {0}, d = {0};                                                             \
+            for (; k + 4 <= stop; k += 4) {                                                                        \
+                a += values[k] * FROM(k);                                                                          \
+                b += values[k + 1] * FROM(k + 1);                                                                  \
+                c += values[k + 2] * FROM(k + 2);                                                                  \
+                d += values[k + 3] * FROM(k + 3);                                                                  \
+            }                                                                                                      \
+            if ((stop - k) & 2) {                                                                                  \
+                a += values[k] * FROM(k);                                                                          \
+                b += values[k + 1] * FROM(k + 1);                                                                  \
+                k += 2;                                                                                            \
+            }                                                                                                      \
+            if (k < stop)                                                                                          \
+                c += values[k] * FROM(k);                                                                          \
+            *(VECTOR *)((NUMBER *)r->out + row * WIDTH) = (a + b) + (c + d);                                       \
+        )                                                                                                          \
+    }
+NARROW(two, SHORT(OF_NUMBER, pair))
+NARROW(four, SHORT(OF_NUMBER, four))
+NARROW(eight, SHORT(OF_NUMBER, eight))
+#undef NARROW
+#undef FROM
+
+/* So many vectors of a row of the product, kept in registers while the row's entries go by. */
+#define BLOCK(VECTOR, COUNT)                                                                                       \
+    for (; j + (int64_t)(sizeof(VECTOR) / sizeof(NUMBER)) * COUNT <= width;                                        \
+         j += (int64_t)(sizeof(VECTOR) / sizeof(NUMBER)) * COUNT) {                                                \
+        VECTOR sum[COUNT];                                                                                         \
+        for (int v = 0; v < COUNT; v++)                                                                            \
+            sum[v] = (VECTOR){0};                                                                                  \
+        for (int64_t n = k; n < stop; n++) {                                                                       \
+            const VECTOR *from = (const VECTOR *)(right + columns[n] * step + j);                                  \
+            for (int v = 0; v < COUNT; v++)                                                                        \
+                sum[v] += values[n] * from[v];                                                                     \
+        }                                                                                                          \
+        for (int v = 0; v < COUNT; v++)                                                                            \
+            ((VECTOR *)(to + j))[v] = sum[v];                                                                      \
+    }
 
 FOR_EACH_PROCESSOR
 void JOINED(product, OF_NUMBER, OF_INDEX)(void *context, int64_t begin, int64_t end)
 {
     flambeau_rows *r = context;
-    const INDEX *starts = r->starts, *columns = r->columns;
-    const NUMBER *values = r->values, *right = r->right;
-    int64_t width = r->width, bound = r->bound, step = r->right_step;
+    int64_t width = r->width, step = r->right_step;
     if (width == 1) {
-        JOINED(vector, OF_NUMBER, OF_INDEX)(r, begin, end);
+        for (int64_t i = begin, next; i < end && !r->bad; i = next) {
+            next = r->listed > MANY ? JOINED(fetched, OF_NUMBER, OF_INDEX)(r, i, end) : i;
+            if (next == i) {
+                next = r->listed > MANY ? i + 1 : end;
+                JOINED(vector, OF_NUMBER, OF_INDEX)(r, i, next);
+            }
+        }
         return;
     }
-    for (int64_t i = begin; i < end; i++) {
-        int64_t start = starts[i], stop = starts[i + 1], j = 0;
-        NUMBER *to = (NUMBER *)r->out + i * width;
-        if (start < 0 || stop < start || stop > r->listed) {
-            r->bad = 1;
-            return;
-        }
+    if (width == step && (width == 2 || width == 4 || width == 8)) {
+        (width == 2 ? JOINED(two, OF_NUMBER, OF_INDEX) : width == 4 ? JOINED(four, OF_NUMBER, OF_INDEX) :
+                                                                    JOINED(eight, OF_NUMBER, OF_INDEX))(r, begin, end);
+        return;
+    }
+    EACH_ROW(
+        NUMBER *to = (NUMBER *)r->out + row * width;
+        int64_t j = 0;
         BLOCK(SHORT(OF_NUMBER, whole), 8)
         BLOCK(SHORT(OF_NUMBER, whole), 4)
         BLOCK(SHORT(OF_NUMBER, whole), 2)
         BLOCK(SHORT(OF_NUMBER, whole), 1)
         BLOCK(SHORT(OF_NUMBER, half), 1)
-        for (; j < width; j++) {
-            NUMBER a = 0, b = 0;
-            int64_t k = start;
-            for (; k + 2 <= stop; k += 2) {
-                int64_t one = columns[k], two = columns[k + 1];
-                if ((uint64_t)one >= (uint64_t)bound || (uint64_t)two >= (uint64_t)bound) {
-                    r->bad = 1;
-                    return;
-                }
-                a += values[k] * right[one * step + j];
-                b += values[k + 1] * right[two * step + j];
-            }
-            if (k < stop) {
-                int64_t one = columns[k];
-                if ((uint64_t)one >= (uint64_t)bound) {
-                    r->bad = 1;
-                    return;
-                }
-                a += values[k] * right[one * step + j];
-            }
-            to[j] = a + b;
-        }
-    }
+        BLOCK(SHORT(OF_NUMBER, pair), 1)
+        BLOCK(SHORT(OF_NUMBER, single), 1)
+    )
 }
 #undef BLOCK
+#undef EACH_ROW
 
 FOR_EACH_PROCESSOR
 void JOINED(inner, OF_NUMBER, OF_INDEX)(void *context, int64_t begin, int64_t end)

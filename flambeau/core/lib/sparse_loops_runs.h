@@ -1,7 +1,13 @@
-/* For one type of numbers (NUMBER, named OF_NUMBER, LANE integers of its width): vectors of 32 bytes and their halves, and sums of runs. */
-typedef NUMBER SHORT(OF_NUMBER, whole) __attribute__((vector_size(32), aligned(sizeof(NUMBER)), may_alias));
-typedef NUMBER SHORT(OF_NUMBER, half) __attribute__((vector_size(16), aligned(sizeof(NUMBER)), may_alias));
-typedef LANE SHORT(OF_NUMBER, lanes) __attribute__((vector_size(32), aligned(sizeof(LANE)), may_alias));
+/* For one type of numbers (NUMBER, named OF_NUMBER, LANE integers of its width): vectors of so many of them, or bytes, and sums of runs. */
+#define VECTOR_OF(BYTES) __attribute__((vector_size(BYTES), aligned(sizeof(NUMBER)), may_alias))
+typedef NUMBER SHORT(OF_NUMBER, single);
+typedef NUMBER SHORT(OF_NUMBER, half) VECTOR_OF(16);
+typedef NUMBER SHORT(OF_NUMBER, whole) VECTOR_OF(32);
+typedef NUMBER SHORT(OF_NUMBER, pair) VECTOR_OF(2 * sizeof(NUMBER));
+typedef NUMBER SHORT(OF_NUMBER, four) VECTOR_OF(4 * sizeof(NUMBER));
+typedef NUMBER SHORT(OF_NUMBER, eight) VECTOR_OF(8 * sizeof(NUMBER));
+typedef LANE SHORT(OF_NUMBER, lanes) VECTOR_OF(32);
+#undef VECTOR_OF
 
 FOR_EACH_PROCESSOR
 void SHORT(flambeau_runs, OF_NUMBER)(void *context, int64_t begin, int64_t end)
