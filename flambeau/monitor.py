@@ -20,9 +20,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
 
 __all__ = [
     "COUNT",
@@ -78,7 +80,9 @@ class Event:
     """
 
     def __init__(self, name: str, timestamp: datetime, data: Mapping[str, data_value_t]) -> None:
-        if not isinstance(timestamp, datetime):
+        import datetime as dates  # which `import flambeau` need not wait for
+
+        if not isinstance(timestamp, dates.datetime):
             raise TypeError(f"Event(): timestamp must be a datetime, not {type(timestamp).__name__}")
         for key, value in data.items():
             if not isinstance(key, str) or not isinstance(value, (str, int, float)):
@@ -222,7 +226,9 @@ class Stat:
     def _closed(self) -> Event | None:
         """The event of the window, and a new window; None where it has no values."""
         data = {f"{self.name}.{a.name.lower()}": value for a, value in self.get().items()}
-        event = Event(STAT_EVENT, datetime.now(), data) if self._count else None
+        import datetime as dates
+
+        event = Event(STAT_EVENT, dates.datetime.now(), data) if self._count else None
         self._begin()
         return event
 
