@@ -80,3 +80,13 @@ def test_the_place_asked_for_is_not_ignored(made):
         made(device="nowhere")
     with pytest.raises(TypeError, match="layout"):
         made(layout=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("hann", {}), ("kaiser", {}), ("general_cosine", {"a": [0.5, 0.5]})]
+)
+def test_windows_are_strided(name, given):
+    make = getattr(flambeau.signal.windows, name)
+    assert make(3, **given, layout=flambeau.strided).shape == (3,)
+    with pytest.raises(ValueError, match="strided tensors only"):
+        make(3, **given, layout=flambeau.sparse_coo)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.base.dtypes import by_name, get_default_dtype
+from ...core.base.formats import layout as Layout
+from ...core.base.formats import strided
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, empty
 from ..declare.checks import FLOATS
@@ -30,7 +32,7 @@ def _made(
     """`shape(k, n)` for k = 0 … M-1, in float64 on the CPU and then rounded and moved; n is the distance of the first and last
     element of a period.
 
-    ValueError for a negative M, or where the dtype is not one of `kinds`.
+    ValueError for a negative M, another layout than `strided`, or where the dtype is not one of `kinds`.
     """
     if not isinstance(M, int):
         raise TypeError(f"{who}(): argument 'M' (position 1) must be int, not {type(M).__name__}")
@@ -39,6 +41,8 @@ def _made(
     dtype = get_default_dtype() if dtype is None else dtype
     if dtype.name not in kinds:
         raise ValueError(f"{who}(): argument 'dtype': expects one of {sorted(kinds)}, got: {dtype}")
+    if isinstance(layout, Layout) and layout is not strided:
+        raise ValueError(f"{who}(): is implemented for strided tensors only, got: {layout}")
     found = empty(0, dtype=dtype, layout=layout, device=device)
     if M == 1:
         found = arange(1, 2, dtype=dtype, device=device)
