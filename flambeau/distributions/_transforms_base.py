@@ -11,7 +11,7 @@ from ..core.base.dtypes import Size
 from ..core.make.create import zeros_like
 from ..core.places.join import cat, stack
 from . import constraints
-from .utils import _sum_rightmost, lazy_property
+from .utils import _sum_rightmost, lacking, lazy_property
 
 __all__ = [
     "CatTransform",
@@ -90,7 +90,7 @@ class Transform:
     @property
     def sign(self) -> Any:
         """The sign of the derivative, where it is the same everywhere: +1, -1, or a tensor of them."""
-        raise NotImplementedError
+        raise lacking(self, "sign")
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         """The same transform with that cache; itself where it has it."""
@@ -125,14 +125,14 @@ class Transform:
         return x
 
     def _call(self, x: Any) -> Any:
-        raise NotImplementedError
+        raise lacking(self, "_call")
 
     def _inverse(self, y: Any) -> Any:
-        raise NotImplementedError
+        raise lacking(self, "_inverse")
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         """log |det dy/dx| for x and y = t(x), of their shape without the event dimensions of the domain."""
-        raise NotImplementedError
+        raise lacking(self, "log_abs_det_jacobian")
 
     def __repr__(self) -> str:
         return self.__class__.__name__ + "()"

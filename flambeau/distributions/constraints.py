@@ -132,7 +132,7 @@ class Constraint:
 
     def check(self, value: Any) -> Any:
         """Whether each event lies in the region: bools of the shape of `value` without its last `event_dim` dimensions."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}.check is not implemented")
 
     def __repr__(self) -> str:
         return self.__class__.__name__[1:] + "()"

@@ -10,7 +10,7 @@ from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
 from ..core.base.tensor import TensorBase
 from . import constraints
-from .utils import lazy_property
+from .utils import lacking, lazy_property
 
 __all__ = ["Distribution"]
 
@@ -94,7 +94,7 @@ class Distribution:
 
         A subclass that overrides this hands the instance that it has made to its base as `_instance`.
         """
-        raise NotImplementedError
+        raise lacking(self, "expand")
 
     @property
     def batch_shape(self) -> Any:
@@ -109,17 +109,17 @@ class Distribution:
     @property
     def arg_constraints(self) -> dict[str, constraints.Constraint]:
         """What each parameter must satisfy, by name."""
-        raise NotImplementedError
+        raise lacking(self, "arg_constraints")
 
     @property
     def support(self) -> Any:
         """The constraint that values satisfy."""
-        raise NotImplementedError
+        raise lacking(self, "support")
 
     @property
     def mean(self) -> Any:
         """The mean, of shape `batch_shape + event_shape`."""
-        raise NotImplementedError
+        raise lacking(self, "mean")
 
     @property
     def mode(self) -> Any:
@@ -129,7 +129,7 @@ class Distribution:
     @property
     def variance(self) -> Any:
         """The variance, of shape `batch_shape + event_shape`."""
-        raise NotImplementedError
+        raise lacking(self, "variance")
 
     @property
     def stddev(self) -> Any:
@@ -143,7 +143,7 @@ class Distribution:
 
     def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
         """Samples that are differentiable functions of the parameters, of shape `sample_shape + batch_shape + event_shape`."""
-        raise NotImplementedError
+        raise lacking(self, "rsample")
 
     def sample_n(self, n: int) -> Any:
         """Deprecated, as in PyTorch: `sample((n,))`."""
@@ -154,26 +154,26 @@ class Distribution:
 
     def log_prob(self, value: Any) -> Any:
         """The logarithm of the density or probability at `value`, whose shape is broadcast against batch and event."""
-        raise NotImplementedError
+        raise lacking(self, "log_prob")
 
     def cdf(self, value: Any) -> Any:
         """The probability of values up to `value`."""
-        raise NotImplementedError
+        raise lacking(self, "cdf")
 
     def icdf(self, value: Any) -> Any:
         """The quantile at probability `value`: the inverse of `cdf`."""
-        raise NotImplementedError
+        raise lacking(self, "icdf")
 
     def enumerate_support(self, expand: bool = True) -> Any:
         """All values of a discrete distribution along dimension 0: (values,) + `batch_shape` + `event_shape`.
 
         Without `expand` the batch dimensions are of size 1.
         """
-        raise NotImplementedError
+        raise lacking(self, "enumerate_support")
 
     def entropy(self) -> Any:
         """The entropy in nats, of shape `batch_shape`."""
-        raise NotImplementedError
+        raise lacking(self, "entropy")
 
     def perplexity(self) -> Any:
         """exp(entropy), of shape `batch_shape`."""

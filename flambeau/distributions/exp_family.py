@@ -7,7 +7,7 @@ from typing import Any
 from ..autograd import grad
 from ..autograd.grad_mode import enable_grad, is_grad_enabled
 from .distribution import Distribution
-from .utils import _sum_rightmost
+from .utils import _sum_rightmost, lacking
 
 __all__ = ["ExponentialFamily"]
 
@@ -28,14 +28,14 @@ class ExponentialFamily(Distribution):
 
     @property
     def _natural_params(self) -> tuple[Any, ...]:
-        raise NotImplementedError
+        raise lacking(self, "_natural_params")
 
     def _log_normalizer(self, *natural_params: Any) -> Any:
-        raise NotImplementedError
+        raise lacking(self, "_log_normalizer")
 
     @property
     def _mean_carrier_measure(self) -> Any:
-        raise NotImplementedError
+        raise lacking(self, "entropy")
 
     def entropy(self) -> Any:
         """Entropy in nats, of shape `batch_shape`: F(θ) - ⟨θ, ∇F(θ)⟩ - E[k(x)], differentiable by the parameters."""

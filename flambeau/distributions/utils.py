@@ -199,3 +199,8 @@ def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
     rows = arange(n, device=vec.device)
     mat[..., rows < rows.view(-1, 1) + (diag + 1)] = vec
     return mat
+
+
+def lacking(thing: Any, name: str) -> NotImplementedError:
+    """The error for what a distribution or transform has no formula of."""
+    return NotImplementedError(f"{type(thing).__name__}.{name} is not implemented")

@@ -82,6 +82,22 @@ def test_expansion(name):
 
 
 @pytest.mark.parametrize("name", EVERY)
+def test_what_is_not_defined_is_named(name):
+    law = EVERY[name]()
+    value = law.sample()
+    for what in ("mean", "mode", "variance", "entropy", "cdf", "icdf", "rsample", "enumerate_support"):
+        arguments = (value,) if what in ("cdf", "icdf") else ()
+        try:
+            found = getattr(law, what)
+            if callable(found):
+                found(*arguments)
+        except NotImplementedError as error:
+            assert str(error), f"{name}.{what}"
+        except ValueError:  # a sample is no probability
+            assert what == "icdf"
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_copies_and_pickles(name):
     made = EVERY[name]()
     value = made.sample()
