@@ -87,13 +87,13 @@ reason(
     r"wait",
 )
 reason(
-    "TorchScript's types and tools, under the names of the C++ bindings",
+    "TorchScript's and the dispatcher's types, under the names of the C++ bindings",
     r"(Any|Await|Bool|Class|Complex|DeviceObj|Dict|Enum|Float|Future|Inferred|Int|Interface|List|None|Number|Optional|PyObject|"
     r"RRef|StreamObj|String|SymBool|SymInt|Tensor|Tuple|Union)Type", r"Script.*", r"(Concrete)?Module(Type|Dict).*", r"Graph.*",
     r"(Alias|Argument|Block|CallStack|Code|Compil|Complete|Concrete|Deserial|Serial|Error|Execution|File|Function|Gradient|IODesc|"
     r"JIT|Lite|Node|Operator|Static|Tag|Tracing|Type|Use|Value|Capsule|Aggregation|Benchmark|Dispatch|Disable|Exclude|Fatal|"
     r"Locking|Noop|Throughput|DeepCopy|BufferDict|ParameterDict).*",
-    r"AVG|SUM|PyTorchFile.*|import_ir.*|merge_type.*|parse_.*|unify_type_list|AcceleratorError",
+    r"AVG|SUM|PyTorchFile.*|import_ir.*|merge_type.*|parse_.*|unify_type_list",
 )  # fmt: skip
 reason(
     "no quantised dtypes", r"(Tensor\.)?(q_|qint|quint|qscheme|quantize|dequantize|int_repr|fbgemm|choose_qparams|empty_quantized|"
@@ -101,7 +101,7 @@ reason(
 )  # fmt: skip
 reason("kernels of one vendor's library by its name", r"(cudnn|miopen|mkldnn)_.*")
 reason("steps of SyncBatchNorm between processes", r"batch_norm_.*")
-reason("internals of views and of old norms", r"(Tensor\.)?(slice_inverse|native_norm|hash_tensor)")
+reason("internals of views and of old norms", r"(Tensor\.)?(slice_inverse|native_norm)")
 reason("removed from PyTorch, where they only raise", r"Tensor\.(eig|lstsq|solve|symeig|reinforce)")
 reason("deprecated in PyTorch", r"Tensor\.(resize|resize_as|volatile|name)")
 reason("autocast for devices that are not here", r".*_autocast_(ipu|xla)_.*")
@@ -156,7 +156,8 @@ reason("parts of PyTorch's own making", r"utils\.(benchmark|collect_env|tensorbo
        r"overrides\..*", r"optim\.swap_in.*", r"nn\.(factory_kwargs|functional\.assert_.*)", r"Tensor\.(index|module_load)",
        r"multiprocessing\.pool\.clean_worker", r"torch_version\..*", r"fft\.Tensor")  # fmt: skip
 reason(
-    "not there yet", r"(Tensor\.grad_dtype|.*enforce_grad_layout_policy|.*activation_memory_budget|numa\..*)"
+    "not there yet",
+    r"((Tensor\.)?hash_tensor|AcceleratorError|Tensor\.grad_dtype|.*enforce_grad_layout_policy|.*activation_memory_budget|numa\..*)",
 )
 reason("kernels of attention by other names cannot be registered", r"nn\.attention\..*")
 reason(
