@@ -33,7 +33,7 @@ from . import backends as backends
 from ._queries import can_cast as can_cast
 from .amp._state import clear_autocast_cache as clear_autocast_cache
 from . import compiler as compiler
-from ._higher_order_ops import cond as cond
+from ._higher_order_ops.cond import cond as cond
 from . import cpu as cpu
 from . import cuda as cuda
 from . import distributions as distributions
