@@ -168,6 +168,19 @@ from ._symbolic import (
     SymFloat,
     SymInt,
 )
+from ._checks import (
+    _assert,
+    _assert_async,
+    _check,
+    _check_index,
+    _check_is_size,
+    _check_not_implemented,
+    _check_tensor_all,
+    _check_tensor_all_with,
+    _check_type,
+    _check_value,
+    _check_with,
+)
 from ._higher_order_ops import cond
 from .futures import Future
 from . import (
