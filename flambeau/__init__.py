@@ -131,8 +131,9 @@ globals().update(sparse.COPIES)
 dsmm = hsmm = spmm = globals()["mm"]
 saddmm = globals()["addmm"]
 
-from . import _C, func, nested, nn, optim, overrides, return_types, types
+from . import _C, _utils, func, nested, nn, optim, overrides, return_types, types
 from .operations.linalg.scaled import _scaled_mm, grouped_mm as _grouped_mm
+from .operations.rows.softmax import _log_softmax_backward_data, _softmax_backward_data
 from ._printing import set_printoptions
 from ._files import load, save
 from ._switches import (

@@ -8,7 +8,7 @@ from typing import Any
 
 from ._tensor import Tensor
 from .core.base import display
-from .core.base.dtypes import bool as torch_bool
+from .core.base.dtypes import by_name
 from .overrides import handle_torch_function, has_torch_function
 
 __all__ = [
@@ -97,8 +97,9 @@ def _check_tensor_all_with(error_type: type[Exception], cond: Tensor, message: M
     """`error_type` unless all elements of `cond`, a tensor of bools, are true."""
     if not isinstance(cond, Tensor):
         raise TypeError(f"cond must be a tensor, but got {type(cond)}")
-    if cond.dtype is not torch_bool:
-        raise TypeError(f"cond tensor must have dtype {torch_bool}, but got {cond.dtype}")
+    wanted = by_name["bool"]
+    if cond.dtype != wanted:
+        raise TypeError(f"cond tensor must have dtype {wanted}, but got {cond.dtype}")
     _check_with(error_type, bool(cond.all()), message)
 
 

@@ -38,7 +38,10 @@ _REBUILDING = (
 
 __getattr__, __dir__ = lazily(
     __name__,
-    names={**dict.fromkeys(_REBUILDING, "._files.rebuilding"), "ExceptionWrapper": ".utils.data._utils.errors"},
+    names={
+        **dict.fromkeys(_REBUILDING, "._files.rebuilding"),
+        "ExceptionWrapper": ".utils.data._utils.errors",
+    },
 )
 
 

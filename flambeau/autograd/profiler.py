@@ -81,7 +81,7 @@ class emit_nvtx:
             return None
         if self.entered:
             raise RuntimeError("NVTX annotation context manager is not reentrant")
-        from ._nvtx import Ranges
+        from ._profiler_nvtx import Ranges
 
         self._mode = Ranges(self.record_shapes)
         self._mode.__enter__()

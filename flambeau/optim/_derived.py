@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..autograd.grad_mode import set_grad_enabled
-from ..core.base.dtypes import dtype, float32, float64, get_default_dtype
+from ..core.base.dtypes import by_name, dtype, get_default_dtype
 from ..core.base.tensor import TensorBase
+from ..core.views.views import view_as_real
 
 FUSED_DEVICES = ["mps", "cuda", "xpu", "hpu", "cpu", "mtia"]  # as PyTorch names them
 FOREACH_DEVICES = ["cuda", "xpu", "mtia"]
 
-_params_doc = "params (iterable): parameters, (name, parameter) pairs, or dictionaries that define groups of them"
+_params_doc = (
+    "params (iterable): parameters, (name, parameter) pairs, or dictionaries that define groups of them"
+)
 _foreach_doc = "foreach (bool, optional): whether a step is made by functions of lists of tensors"
 _fused_doc = "fused (bool, optional): whether a step is one kernel"
 _capturable_doc = "capturable (bool, optional): whether steps may be captured in a graph"
@@ -49,7 +52,8 @@ def _to_scalar(x: Any) -> Any:
 
 def _get_scalar_dtype(is_fused: bool | None = None) -> dtype:
     """The dtype of counters of steps."""
-    return float64 if not is_fused and get_default_dtype() == float64 else float32
+    name = "float64" if not is_fused and get_default_dtype() == by_name["float64"] else "float32"
+    return by_name[name]
 
 
 def _view_as_real(params: list[TensorBase], *state_and_grads: list[TensorBase]) -> None:
@@ -57,7 +61,7 @@ def _view_as_real(params: list[TensorBase], *state_and_grads: list[TensorBase]) 
     for k, parameter in enumerate(params):
         if parameter.is_complex():
             for tensors in (params, *state_and_grads):
-                tensors[k] = tensors[k].view_as_real()
+                tensors[k] = view_as_real(tensors[k])
 
 
 def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
@@ -86,7 +90,9 @@ def _default_to_fused_or_foreach(
     return fused, not fused and all(p.device.type in FOREACH_DEVICES for p in given)
 
 
-def _disable_dynamo_if_unsupported(single_tensor_fn: Callable | None = None) -> Callable[[Callable], Callable]:
+def _disable_dynamo_if_unsupported(
+    single_tensor_fn: Callable | None = None,
+) -> Callable[[Callable], Callable]:
     """A decorator that changes nothing: steps are not compiled."""
     return lambda func: func
 
@@ -108,10 +114,10 @@ def _group_tensors_by_device_and_dtype(
     groups: dict[tuple[Any, Any], tuple[list[list[TensorBase | None]], list[int]]] = {}
     for k, first in enumerate(tensorlistlist[0]):
         if first is None:
-            raise RuntimeError("_group_tensors_by_device_and_dtype(): tensors of the first list cannot be None")
-        lists, indices = groups.setdefault(
-            (first.device, first.dtype), ([[] for _ in tensorlistlist], [])
-        )
+            raise RuntimeError(
+                "_group_tensors_by_device_and_dtype(): tensors of the first list cannot be None"
+            )
+        lists, indices = groups.setdefault((first.device, first.dtype), ([[] for _ in tensorlistlist], []))
         for found, tensors in zip(lists, tensorlistlist, strict=True):
             found.append(tensors[k])
         if with_indices:

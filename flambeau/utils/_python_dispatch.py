@@ -60,7 +60,5 @@ def is_traceable_wrapper_subclass(t: object) -> bool:
     False
     """
     return (
-        isinstance(t, TensorBase)
-        and hasattr(t, "__tensor_flatten__")
-        and hasattr(t, "__tensor_unflatten__")
+        isinstance(t, TensorBase) and hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")
     )
