@@ -1,4 +1,4 @@
-"""Names of PyTorch's compiled module that programs with tensor classes of their own take from there."""
+"""Names of PyTorch's compiled module that programs take from there, with what they mean here."""
 
 from __future__ import annotations
 

@@ -216,6 +216,8 @@ from . import (
     version,
 )
 from .accelerator import get_device_module
+from .compiler import compile
 from .random import thread_safe_generator
-from . import torch_version
+from . import _dynamo, ao, distributed, export, fx, jit, onnx, torch_version
+from .jit import ScriptModule
 from ._as_torch import as_torch
