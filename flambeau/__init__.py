@@ -218,6 +218,7 @@ from . import (
 from .accelerator import get_device_module
 from .compiler import compile
 from .random import thread_safe_generator
-from . import _dynamo, ao, distributed, export, fx, jit, onnx, torch_version
-from .jit import ScriptModule
+from . import _dynamo, ao, classes, distributed, export, fx, jit, onnx, torch_version
+from .jit import ScriptFunction, ScriptModule
+from ._files.records import PyTorchFileReader
 from ._as_torch import as_torch
