@@ -169,6 +169,7 @@ from ._symbolic import (
     SymInt,
 )
 from ._higher_order_ops import cond
+from ._tags import Tag
 from .futures import Future
 from . import (
     __config__,
@@ -179,8 +180,10 @@ from . import (
     functional,
     futures,
     hub,
+    library,
     monitor,
     multiprocessing,
+    ops,
     profiler,
     quasirandom,
     random,

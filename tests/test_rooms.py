@@ -12,7 +12,7 @@ import pytest
 from rooms import circles, modules, uses
 
 ORDER = """
-    _interpreter _lazily
+    _interpreter _lazily _tags
     core.base core.tape core.call core.views core.loops core.make core.places core.lib
     _typeinfo storage _legacy _tensor
     codegen
@@ -33,6 +33,7 @@ ORDER = """
     autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd.profiler profiler
     utils.module_tracker utils.flop_counter utils.benchmark monitor
     utils.collect_env
+    library ops _ops _custom_ops
     distributions utils.tensorboard utils.trainer
     codegen.ahead
 """.split()
