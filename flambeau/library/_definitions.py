@@ -130,15 +130,16 @@ class CustomOpDef(OpOverload):
         self._entry.autograd = Autograd(backward, setup_context)
         self._changed()
 
-    def register_vmap(self, func: Callable | None = None) -> Callable | None:
+    def register_vmap(self, func: Callable | None = None) -> Callable:
         """Register what `vmap` calls: `func(info, in_dims, *args)` returns the result and its batch dimensions.
 
         `info.batch_size` is the size of the batch, `info.randomness` what `vmap` was told; `in_dims` has for each argument the
         dimension that runs over the batch, or None.
         """
 
-        def register(function: Callable) -> None:
+        def register(function: Callable) -> Callable:
             self._entry.vmap = function
+            return function
 
         return register if func is None else register(func)
 
@@ -265,7 +266,7 @@ def _new_operation(
             raise NotImplementedError(
                 f"custom_op with kwarg-only Tensor args. Please make your tensors not kwarg-only. Got: {text}"
             )
-        op = CustomOpDef.__new__(CustomOpDef, name)
+        op = CustomOpDef.__new__(CustomOpDef, name)  # type: ignore[call-arg]
         op._init_fn, op._disabled_kernel = function, set()
         op.__init__(name, schema, entry, (Tag.pt2_compliant_tag, *tags), source)  # type: ignore[misc]
         op.__doc__ = function.__doc__

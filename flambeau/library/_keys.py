@@ -84,7 +84,7 @@ class DispatchKeySet:
             if isinstance(keys, DispatchKeySet)
             else keys
         )
-        self._keys = frozenset(DispatchKey[key_named(k)] for k in given)
+        self._keys: frozenset[Any] = frozenset(DispatchKey[key_named(k)] for k in given)
 
     def has(self, key: Any) -> bool:
         """Whether a key is among them."""

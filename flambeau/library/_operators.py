@@ -148,7 +148,7 @@ class OpOverload(CustomOp):
     # --- what is called when something is registered, and in calls that are not plain ---
     def _changed(self) -> None:
         entry = self._entry
-        self.chosen = {}
+        self.chosen: dict[str | None, Callable] = {}
         parts = entry.kernel(PARTS)
         self.whole = (
             None if any(p in DEVICES or p == EVERYWHERE for p, k in entry.kernels.items() if k) else parts

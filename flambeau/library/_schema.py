@@ -335,7 +335,8 @@ class _Reader:
         if not self.is_at("("):
             kind, alias = self.type_()
             return [Argument("", kind, alias_info=alias)], False
-        found, varret = [], False
+        found: list[Argument] = []
+        varret = False
         self.take()
         while not self.is_at(")") or found:
             if self.passed("..."):
@@ -422,7 +423,7 @@ class _Reader:
     def value(self, kind: SchemaType) -> Any:
         token = self.take()
         if token.kind == "[":
-            found = []
+            found: list[Any] = []
             while not self.is_at("]") or found:
                 found.append(self.value(kind))
                 if not self.passed(","):
