@@ -1,13 +1,17 @@
-"""Names of PyTorch's compiled module that programs with tensor classes of their own take from there."""
+"""Names of PyTorch's compiled module that programs take from there, with what they mean here."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from ._lazily import lazily
 from .core.call.watching import _disabled_torch_function_impl
+from .nn.modules._convert import _parse_to
 from .overrides import _DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 
 __all__ = ["DisableTorchFunctionSubclass", "_disabled_torch_function_impl"]
 
+_nn = SimpleNamespace(_parse_to=lambda *args, **kwargs: _parse_to(args, kwargs))
 # What programs that add operations take from there.
 __getattr__, __dir__ = lazily(
     "flambeau._C",
