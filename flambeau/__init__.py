@@ -196,6 +196,7 @@ from ._checks import (
     _check_with,
 )
 from ._higher_order_ops import cond
+from ._tags import Tag
 from .futures import Future
 from . import (
     __config__,
@@ -206,8 +207,10 @@ from . import (
     functional,
     futures,
     hub,
+    library,
     monitor,
     multiprocessing,
+    ops,
     profiler,
     quasirandom,
     random,

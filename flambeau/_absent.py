@@ -47,7 +47,6 @@ ROOMS = {
     "export": "graphs are not kept yet",
     "fx": "there are no graphs yet",
     "jit": "there are no graphs yet",
-    "library": "operations of users are not open yet",
     "nativert": "it runs exported graphs, and graphs are not kept yet",
     "onnx": "there are no graphs yet",
     "package": "it runs code when an archive is loaded; `save` keeps state, Python's own tools keep code",

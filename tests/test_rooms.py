@@ -12,7 +12,7 @@ import pytest
 from rooms import circles, modules, uses
 
 ORDER = """
-    _interpreter _lazily
+    _interpreter _lazily _tags
     core.base core.tape core.call core.views core.loops core.make core.places core.lib
     _typeinfo storage _legacy _tensor
     codegen
@@ -35,6 +35,7 @@ ORDER = """
     autograd.profiler profiler
     utils.module_tracker utils.flop_counter utils.benchmark monitor
     utils.collect_env
+    library ops _ops _custom_ops
     distributions utils.tensorboard utils.trainer
     codegen.ahead
     _as_torch torch _shim
