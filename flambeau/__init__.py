@@ -110,6 +110,11 @@ globals().update(_typed.CLASSES)
 vars(cuda).update(_typed.CUDA_CLASSES)
 Tensor.new = _typed.new
 
+from . import _array_object
+
+Tensor.__array_namespace__ = _array_object.__array_namespace__
+Tensor.to_device = _array_object.to_device
+
 from . import sparse
 from .sparse import (
     hspmm,

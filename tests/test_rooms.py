@@ -33,6 +33,7 @@ ORDER = """
     accelerator _utils random quasirandom backends __config__
     autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd._profiler_nvtx
     autograd.profiler profiler
+    _array_api _array_object
     utils.module_tracker utils.flop_counter utils.benchmark monitor
     utils.collect_env
     library ops _ops _custom_ops
