@@ -29,6 +29,7 @@ ORDER = """
     _printing overrides _C _higher_order_ops
     cpu cuda opencl functional fft linalg masked signal special return_types testing mps mtia xpu nested
     _files utils.safetensors hub utils.model_zoo serialization
+    legacy utils.serialization._t7 utils.serialization.read_lua_file utils.serialization.write_lua_file
     accelerator random quasirandom backends __config__
     autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd.profiler profiler
     utils.module_tracker utils.flop_counter utils.benchmark monitor
