@@ -213,6 +213,7 @@ from . import (
     futures,
     hub,
     library,
+    legacy,
     monitor,
     multiprocessing,
     ops,

@@ -34,6 +34,7 @@ ORDER = """
     autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd._profiler_nvtx
     autograd.profiler profiler
     _array_api _array_object
+    legacy utils.serialization._t7 utils.serialization.read_lua_file utils.serialization.write_lua_file
     utils.module_tracker utils.flop_counter utils.benchmark monitor
     utils.collect_env
     library ops _ops _custom_ops
