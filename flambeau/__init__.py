@@ -169,6 +169,7 @@ from ._symbolic import (
     SymInt,
 )
 from ._higher_order_ops import cond
+from .func import vmap
 from .futures import Future
 from . import (
     __config__,
