@@ -8,14 +8,13 @@ its own tensors, until there are none.  The tape, tangents and devices are those
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from itertools import count
 from typing import Any, ClassVar
 
 from .._composed import Composed
 from .._tensor import Tensor
 from ..core.base.tensor import TensorBase
-from ..core.call.watching import Mode, forget_class, set_plain, watch_class
+from ..core.call.watching import Mode, modes_on, set_plain, watch_class
 from ..core.make.create import empty
 from ..operations.declare.registry import REGISTRY
 
@@ -83,6 +82,7 @@ class Batched(Composed):
     _elements: Any
     _level: Level
     _is: ClassVar[str] = "a tensor inside of vmap"
+    _in_slices = True
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -104,6 +104,10 @@ class Batched(Composed):
     def to_dense(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Itself: it is no sparse tensor."""
         return self
+
+    def _everywhere(self) -> bool:
+        elements = self._elements
+        return elements._everywhere() if elements._composed else elements.is_meta or bool(elements.all())
 
     def _reshaped(self) -> None:
         """Take the outline again, after the elements were given another shape in place."""
@@ -141,6 +145,22 @@ def no_item() -> None:
 def depth(x: Any) -> int:
     """How many mapped functions a tensor is inside of."""
     return 1 + depth(x._elements) if type(x) is Batched else 0
+
+
+def spread_over(x: TensorBase, levels: list[Level]) -> TensorBase:
+    """A tensor as one of all those levels (the outermost first), repeated without copying where it is the same for all slices."""
+    if not levels:
+        return x
+    *outer, level = levels
+    inside = level.inside(x)
+    if inside is not None:
+        return level.tensor(spread_over(inside, outer))
+    return level.tensor(level.spread(spread_over(x, outer)))
+
+
+def running_levels() -> list[Level]:
+    """Those of the mapped functions that run now, the outermost first."""
+    return [mode.level for mode in modes_on(True) if isinstance(mode, Running)]
 
 
 def innermost(values: Iterable) -> Level | None:
@@ -197,10 +217,3 @@ class Running(Mode):
         if operation in self.random:
             return self.draw(self, operation, args, kwargs)
         return answer(operation, args, kwargs, self)
-
-
-def parts(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
-    """A function made of operations: it runs on batched tensors."""
-    body = getattr(op, "composite", None) or op.function
-    with running or nullcontext():
-        return body(*args, **kwargs)

@@ -9,7 +9,7 @@ from typing import Any
 from ..core.base.tensor import TensorBase
 from ..core.call.watching import pop_mode, push_mode
 from ..utils import _pytree as pytree
-from . import _special  # noqa: F401  fills the table of rules
+from . import _functions, _special  # noqa: F401  what derivatives and functions do inside; the table of rules
 from ._batched import Level, Running
 from ._draws import RANDOM, drawn
 from ._rules import operation

@@ -10,6 +10,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from .._composed import writes
@@ -21,7 +22,7 @@ from ..core.call.watching import set_plain
 from ..core.loops.rows import RowOp
 from ..operations.declare.registry import REGISTRY
 from . import _batched
-from ._batched import Batched, Level, Rule, Running, no_item, parts
+from ._batched import Level, Rule, Running, no_item
 
 DIMENSIONS = frozenset(
     "dim dims dims_ axis dim0 dim1 dim2 axis0 axis1 source destination dimension start_dim end_dim".split()
@@ -293,6 +294,30 @@ def elements_of(level: Level, op: Any, args: list, kwargs: dict, running: Runnin
     return level.wrapped(op(*inner, **{n: x if (e := level.inside(x)) is None else e for n, x in kwargs.items()}))
 
 
+# --- made of others ---------------------------------
+
+def parts(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
+    """A function made of operations: it runs on batched tensors."""
+    body = getattr(op, "composite", None) or op.function
+    with running or nullcontext():
+        found = body(*args, **kwargs)
+    if _is_outline(found) and not _has_outline(args):
+        return looped(level, op, args, kwargs, running)  # it reads memory past operations
+    return found
+
+
+def _is_outline(found: Any) -> bool:
+    """Whether a result has no data."""
+    if isinstance(found, TensorBase):
+        return found.is_meta
+    return isinstance(found, (tuple, list)) and any(map(_is_outline, found))
+
+
+def _has_outline(args: Any) -> bool:
+    """Whether an argument has no data to begin with."""
+    return any(x.is_meta for x in args if isinstance(x, TensorBase))
+
+
 # --- answers and refusals ---------------------------
 def outlined(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
     """A question about shapes and dtypes: asked of the outlines."""
@@ -393,6 +418,7 @@ BY_KIND: dict[str, Rule] = {
     "indexed": looped,
 }
 BY_NAME: dict[str, Rule] = {}  # of operations that differ from their kind; filled by `_special`
+PRIVATE: dict[str, Rule] = {}  # of operations that are not registered
 
 
 @functools.cache
@@ -411,21 +437,18 @@ def rule_of(op: Any) -> Rule:
     own = getattr(op, "vmap_rule", None)
     if own is not None:
         return own
-    name, kind = _kinds().get(op, (getattr(op, "__name__", ""), ""))
-    if name in BY_NAME:
-        return BY_NAME[name]
-    if name.endswith("_") and kind and name[:-1] in BY_NAME:
-        return BY_NAME[name[:-1]]
-    if kind in BY_KIND:
-        return BY_KIND[kind]
-    if isinstance(op, PointwiseOp):
-        return pointwise
-    function = getattr(op, "function", None)
-    if isinstance(getattr(function, "__self__", None), RowOp):
-        return rows
-    if getattr(op, "composite", None) is not None:
-        return parts
-    return looped
+    name, kind = _kinds().get(op, ("", ""))
+    if kind:
+        found = BY_NAME.get(name) or BY_NAME.get(name.removesuffix("_")) or BY_KIND.get(kind)
+    elif isinstance(op, PointwiseOp):
+        found = pointwise
+    elif isinstance(getattr(getattr(op, "function", None), "__self__", None), RowOp):
+        found = rows
+    else:
+        found = PRIVATE.get(getattr(op, "__name__", ""))
+    if found is None:
+        found = parts if getattr(op, "composite", None) is not None else looped
+    return found
 
 
 _batched.find_rule = rule_of

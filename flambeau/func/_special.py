@@ -10,9 +10,10 @@ from typing import Any
 from ..core.base.tensor import TensorBase
 from ..operations.declare.registry import REGISTRY
 from . import _rules
-from ._batched import Level, Rule, Running, no_item, parts
+from ._batched import Level, Rule, Running, no_item
 from ._rules import (
     BY_NAME,
+    PRIVATE,
     along,
     elements_of,
     leading,
@@ -22,6 +23,7 @@ from ._rules import (
     operation,
     outlined,
     parameters,
+    parts,
     pointwise,
     shapeless,
     shifted,
@@ -51,13 +53,18 @@ def made(*names: str) -> Callable[[Callable], Callable]:
     """Enter a function of batched tensors, with the parameters of those operations, as what they are made of."""
 
     def enter(function: Callable) -> Callable:
-        def answered(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
-            return function(*args, **{parameters(op).own(name): x for name, x in kwargs.items()})
-
-        rule(*names)(answered)
+        rule(*names)(_made_of(function))
         return function
 
     return enter
+
+
+def _made_of(function: Callable) -> Rule:
+    def answered(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
+        named = {parameters(op).own(name): x for name, x in kwargs.items()} if kwargs else {}
+        return function(*args, **named)
+
+    return answered
 
 
 def entered(function: Rule, names: str) -> None:
@@ -71,13 +78,12 @@ entered(
     outlined,
     "is_same_size is_contiguous is_signed_of dim_order is_pinned is_set_to",
 )
-entered(along("flat"), "argmax argmin median nanmedian roll cummax cummin quantile nanquantile")
-entered(along("flat"), "take_along_dim")
+entered(along("flat"), "argmax argmin cummax cummin")
 entered(along(), "flip rot90 sort argsort topk kthvalue mode fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft")
 entered(along("all"), "min max any all fftshift ifftshift")
 entered(leading, "tril tril_ triu triu_ det adjoint")
 entered(spread_leading, "solve solve_ex lu_solve ldl_solve solve_triangular")
-entered(pointwise, "polygamma polygamma_method polygamma_in_place copy_ fill_ real imag view_as_real where where_method masked_fill")
+entered(pointwise, "polygamma polygamma_method polygamma_in_place copy_ fill_ real imag view_as_real where where_method")
 entered(pointwise, "fill")
 entered(elements_of, "detach zero_ view_as_real view_as_complex")
 
@@ -165,7 +171,7 @@ def _squeezed(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     wanted = sorted({wrap_dim(d, rank) for d in dims if rank} & {d for d in range(rank) if target.shape[d] == 1})
     elements = level.inside(target)
     if not wanted:
-        return _in_shape(level, op, target, elements if op.__name__.endswith("_") else elements.view_as(elements))
+        return target if op.__name__.endswith("_") else level.tensor(elements.view_as(elements))
     return _in_shape(level, op, target, op(elements, tuple(d + 1 for d in wanted)))
 
 
@@ -253,6 +259,16 @@ def _broadcast(*tensors: Any) -> Found:
     return tuple(t.expand(shape) for t in given)
 
 
+PRIVATE["mT"] = _made_of(lambda x: x.transpose(-2, -1))
+PRIVATE["mH"] = _made_of(lambda x: _conjugate(x.transpose(-2, -1)))
+PRIVATE["T"] = _made_of(lambda x: x.permute(tuple(reversed(range(x.ndim)))))
+PRIVATE["H"] = _made_of(lambda x: _conjugate(x.transpose(0, 1)))
+
+
+def _conjugate(x: Any) -> Any:
+    return operation("conj")(x) if x.is_complex() else x
+
+
 # --- creation ---------------------------------------
 @rule("new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided")
 def _new(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
@@ -271,9 +287,26 @@ def _new(level: Level, op: Any, args: list, kwargs: dict, running: Running | Non
     return level.wrapped(op(elements if inside is None else inside, **bound))
 
 
-@made("full", "full_like")
-def _full(*args: Any, **kwargs: Any) -> Found:
-    no_item()
+@rule("full_like", "full")
+def _full(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    value = bound["fill_value"]
+    if level.inside(value) is None:
+        return elements_of(level, op, args, kwargs, running)
+    like = bound.get("input")
+    shape = bound["size"] if like is None else like.shape
+    dtype = bound.get("dtype") or (value.dtype if like is None else like.dtype)
+    return value.to(dtype).expand(shape).clone()
+
+
+entered(looped, "linspace logspace")
+
+
+@made("tensor", "as_tensor", "asarray")
+def _as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Found:
+    if not isinstance(data, TensorBase):
+        no_item()
+    return data.detach().to(dtype=dtype or data.dtype, device=device or data.device)
 
 
 # --- joins ------------------------------------------
@@ -365,6 +398,38 @@ def _vdot(input: Any, other: Any) -> Found:
     return (input.conj() if input.is_complex() else input).dot(other)
 
 
+@made("dstack")
+def _dstack(tensors: Any) -> Found:
+    return operation("cat")([_at_least(3, t) for t in tensors], 2)
+
+
+@made("vstack")
+def _vstack(tensors: Any) -> Found:
+    return operation("cat")([_at_least(2, t) for t in tensors], 0)
+
+
+@made("hstack")
+def _hstack(tensors: Any) -> Found:
+    given = [_at_least(1, t) for t in tensors]
+    return operation("cat")(given, 0 if given[0].ndim == 1 else 1)
+
+
+@made("column_stack")
+def _column_stack(tensors: Any) -> Found:
+    return _hstack([t if t.ndim > 1 else t.reshape(-1, 1) for t in tensors])
+
+
+@made("block_diag")
+def _block_diag(*tensors: Any) -> Found:
+    blocks = [_at_least(2, t) for t in tensors]
+    width = sum(b.shape[1] for b in blocks)
+    rows, before = [], 0
+    for b in blocks:
+        rows.append(operation("constant_pad_nd")(b, (before, width - before - b.shape[1])))
+        before += b.shape[1]
+    return operation("cat")(rows, 0)
+
+
 @made("inner")
 def _inner(input: Any, other: Any) -> Found:
     if input.ndim == 0 or other.ndim == 0:
@@ -386,11 +451,6 @@ def _sum(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
         return product
     found = (input if beta == 1 else input * beta) + product
     return found
-
-
-@made("addmm", "addbmm", "baddbmm", "addmv", "addr")
-def _added(input: Any, a: Any = None, b: Any = None, **kwargs: Any) -> Found:
-    raise NotImplementedError
 
 
 def _adding(name: str, product: Callable) -> None:
@@ -575,6 +635,17 @@ def _index_put(level: Level, op: Any, args: list, kwargs: dict, running: Running
     return target
 
 
+@rule("masked_fill", "masked_fill_")
+def _filled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    value = bound["value"]
+    if not isinstance(value, TensorBase) or level.inside(value) is None:
+        return pointwise(level, op, args, kwargs, running)
+    x = bound["input"] if "input" in bound else bound["self"]
+    found = operation("where")(bound["mask"], value.to(x.dtype), x)
+    return written(level, op, args).copy_(found) if op.__name__.endswith("_") else found
+
+
 @made("index_select")
 def _index_select(input: Any, dim: Any, index: Any) -> Found:
     index = index.reshape(1) if index.ndim == 0 else index
@@ -623,7 +694,75 @@ def _gathered(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return along()(level, op, args, kwargs, running)
 
 
+# --- order ------------------------------------------
+def _middle(name: str) -> None:
+    @made(name)
+    def median(input: Any, dim: Any = None, keepdim: bool = False) -> Found:
+        if dim is None:
+            return operation(name)(input.reshape(-1), 0).values
+        return _along_one(operation(name), input, dim, keepdim)
+
+
+def _along_one(op: Any, input: Any, dim: int, keepdim: bool) -> Any:
+    return along()(input._level, op, [input, dim, keepdim], {}, None)
+
+
+for _name in ("median", "nanmedian"):
+    _middle(_name)
+
+
+@made("msort")
+def _msort(input: Any) -> Found:
+    return input.sort(0).values
+
+
+@rule("quantile", "nanquantile")
+def _quantile(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    q = bound["q"]
+    if level.inside(q) is not None or bound.get("out") is not None:
+        return looped(level, op, args, kwargs, running)
+    elements, dim, rank = level.inside(bound["input"]), bound.get("dim"), bound["input"].ndim
+    if dim is None:
+        elements, dim = elements.reshape(level.size, -1), 0
+    elif rank == 0:
+        elements = elements.unsqueeze(1)
+    found = parameters(op).call(op, {**bound, "input": elements, "dim": wrap_dim(dim, rank) + 1})
+    many = isinstance(q, TensorBase) and q.ndim == 1
+    found = found.movedim(0, 1) if many else found
+    if bound.get("keepdim") and (bound.get("dim") is None or rank == 0):
+        found = found.reshape(level.size, *(q.shape if many else ()), *(1,) * rank)
+    return level.tensor(found)
+
+
+@made("take_along_dim")
+def _along(input: Any, indices: Any, dim: Any = None) -> Found:
+    if dim is None:
+        return input.reshape(-1).gather(0, indices.reshape(-1))
+    shape = list(operation("broadcast_shapes")(_without(input.shape, dim), _without(indices.shape, dim)))
+    at = dim % input.ndim
+    return input.expand(*shape[:at], input.shape[at], *shape[at + 1 :]).gather(
+        dim, indices.expand(*shape[:at], indices.shape[at], *shape[at + 1 :])
+    )
+
+
+def _without(shape: Any, dim: int) -> tuple:
+    sizes = list(shape)
+    sizes[dim] = 1
+    return tuple(sizes)
+
+
 # --- repeated and turned ----------------------------
+@rule("roll")
+def _rolled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    dims, x = bound.get("dims"), bound["input"]
+    if dims is None or dims == () or dims == []:
+        flat = op(level.inside(x).reshape(level.size, x.numel()), bound["shifts"], 1)
+        return level.tensor(flat.reshape(level.size, *x.shape))
+    return along()(level, op, args, kwargs, running)
+
+
 @rule("repeat")
 def _repeated(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     counts = _sizes(tuple(args[1:]), kwargs, "repeats")
