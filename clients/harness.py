@@ -130,6 +130,9 @@ def digest(value):
         return digest_array(value)
     if isinstance(value, dict):
         return {str(key): digest(item) for key, item in value.items()}
+    value = list(value)
+    if len(value) > 1 and all(type(item) in (int, float) for item in value):
+        return digest_array(value)
     return [digest(item) for item in value]
 
 
