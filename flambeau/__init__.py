@@ -9,7 +9,7 @@ runs people's code: tensors, a tape, neural networks, optimisers, data loading. 
 from __future__ import annotations
 
 from . import _interpreter  # noqa: F401  first of all
-from .version import __version__
+from .torch_version import __version__
 from .core.base import dtypes as _dtypes
 from .core.base.device import get_default_device, set_default_device
 from .core.base.dtypes import Size, device, dtype, get_default_dtype, promote_types, set_default_dtype
@@ -40,6 +40,19 @@ from .core.base.formats import (
 )
 from math import e, inf, nan, pi
 
+from .core.base import display as _display
+from .core.base.naming import name_type as _name_type
+from .core.make.random import Generator as _Generator
+
+for _kind, _name in (
+    (dtype, "dtype"),
+    (device, "device"),
+    (_Generator, "Generator"),
+    (UntypedStorage, "storage.UntypedStorage"),
+):
+    _name_type(_kind, _display.public(_name))
+for _kind in (Size, layout, memory_format):
+    _kind.__module__ = _display.NAME
 newaxis = None
 globals().update(_dtypes.by_name)
 globals().update(_legacy_storages)
@@ -190,3 +203,5 @@ from . import (
 )
 from .accelerator import get_device_module
 from .random import thread_safe_generator
+from . import torch_version
+from ._as_torch import as_torch

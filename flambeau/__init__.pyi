@@ -25,6 +25,7 @@ from .storage import TypedStorage as TypedStorage
 from . import accelerator as accelerator
 from . import amp as amp
 from ._switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from ._as_torch import as_torch as as_torch
 from .amp.autocast_mode import autocast as autocast
 from .amp._state import autocast_decrement_nesting as autocast_decrement_nesting
 from .amp._state import autocast_increment_nesting as autocast_increment_nesting
@@ -127,6 +128,7 @@ from ._symbolic import sym_sqrt as sym_sqrt
 from ._symbolic import sym_sum as sym_sum
 from . import testing as testing
 from .random import thread_safe_generator as thread_safe_generator
+from . import torch_version as torch_version
 from ._queries import typename as typename
 from . import types as types
 from ._switches import use_deterministic_algorithms as use_deterministic_algorithms
@@ -251,7 +253,7 @@ class dtype:
     def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
     def __getattr__(self, name: _str) -> _Any: ...
 
-__version__: _str
+__version__: _Any
 annotations: _Any
 bfloat16: _dtype
 bool: _dtype

@@ -19,7 +19,7 @@ ORDER = """
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
-    _operators _queries _switches version _foreach _symbolic compiler futures _typed types _composed
+    _operators _queries _switches version torch_version _foreach _symbolic compiler futures _typed types _composed
     amp _operators _queries _switches version _foreach
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
@@ -35,6 +35,7 @@ ORDER = """
     utils.collect_env
     distributions utils.tensorboard utils.trainer
     codegen.ahead
+    _as_torch torch _shim
 """.split()
 
 # Uses against the order, as (user, used), each with the reason why it stays.
@@ -55,7 +56,7 @@ CLOSING = {
     ("nn.modules._hooks", "nn.modules.module"): "parts of one class, in files of their own",
 }
 # Who imports `flambeau` itself.
-OUTSIDE = ("codegen.ahead",)  # runs the library as a program does
+OUTSIDE = ("codegen.ahead", "_shim")  # run the library as a program does
 
 
 def short(module: str) -> str:
