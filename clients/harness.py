@@ -183,7 +183,8 @@ def difference(here, there):
 
 def greatest(differences):
     differences = list(differences)
-    return next((d for d in differences if isinstance(d, str)), max(differences, default=0.0))
+    texts = [d for d in differences if isinstance(d, str)]
+    return texts[0] if texts else max(differences, default=0.0)
 
 
 def apart(here, there):
