@@ -131,8 +131,9 @@ globals().update(sparse.COPIES)
 dsmm = hsmm = spmm = globals()["mm"]
 saddmm = globals()["addmm"]
 
-from . import _C, func, nested, nn, optim, overrides, return_types, types
+from . import _C, _utils, func, nested, nn, optim, overrides, return_types, types
 from .operations.linalg.scaled import _scaled_mm, grouped_mm as _grouped_mm
+from .operations.rows.softmax import _log_softmax_backward_data, _softmax_backward_data
 from ._printing import set_printoptions
 from ._files import load, save
 from ._switches import (
@@ -181,6 +182,19 @@ from ._symbolic import (
     SymFloat,
     SymInt,
 )
+from ._checks import (
+    _assert,
+    _assert_async,
+    _check,
+    _check_index,
+    _check_is_size,
+    _check_not_implemented,
+    _check_tensor_all,
+    _check_tensor_all_with,
+    _check_type,
+    _check_value,
+    _check_with,
+)
 from ._higher_order_ops import cond
 from .futures import Future
 from . import (
@@ -202,6 +216,8 @@ from . import (
     version,
 )
 from .accelerator import get_device_module
+from .compiler import compile
 from .random import thread_safe_generator
-from . import torch_version
+from . import _dynamo, ao, distributed, export, fx, jit, onnx, torch_version
+from .jit import ScriptModule
 from ._as_torch import as_torch

@@ -24,6 +24,7 @@ from ._symbolic import SymInt as SymInt
 from .storage import TypedStorage as TypedStorage
 from . import accelerator as accelerator
 from . import amp as amp
+from . import ao as ao
 from ._switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from ._as_torch import as_torch as as_torch
 from .amp.autocast_mode import autocast as autocast
@@ -33,18 +34,22 @@ from . import autograd as autograd
 from . import backends as backends
 from ._queries import can_cast as can_cast
 from .amp._state import clear_autocast_cache as clear_autocast_cache
+from .compiler import compile as compile
 from . import compiler as compiler
-from ._higher_order_ops import cond as cond
+from ._higher_order_ops.cond import cond as cond
 from . import cpu as cpu
 from . import cuda as cuda
+from . import distributed as distributed
 from . import distributions as distributions
 from .core.tape.contexts import enable_grad as enable_grad
+from . import export as export
 from . import fft as fft
 from ._typeinfo import finfo as finfo
 from .storage import from_file as from_file
 from . import func as func
 from . import functional as functional
 from . import futures as futures
+from . import fx as fx
 from .amp._state import get_autocast_dtype as get_autocast_dtype
 from ._switches import get_deterministic_debug_mode as get_deterministic_debug_mode
 from ._queries import get_device as get_device
@@ -71,6 +76,7 @@ from .storage import is_storage as is_storage
 from ._queries import is_tensor as is_tensor
 from ._switches import is_vulkan_available as is_vulkan_available
 from .core.base.once import is_warn_always_enabled as is_warn_always_enabled
+from . import jit as jit
 from .core.base.formats import layout as layout
 from . import linalg as linalg
 from ._files import load as load
@@ -85,6 +91,7 @@ from . import nested as nested
 from . import nn as nn
 from .autograd.grad_mode import no_grad as no_grad
 from ._queries import numel as numel
+from . import onnx as onnx
 from . import opencl as opencl
 from . import optim as optim
 from . import overrides as overrides
@@ -222,6 +229,10 @@ class LongTensor:
     def __getattr__(self, name: _str) -> _Any: ...
 
 class OutOfMemoryError(RuntimeError):
+    def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
+    def __getattr__(self, name: _str) -> _Any: ...
+
+class ScriptModule:
     def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
     def __getattr__(self, name: _str) -> _Any: ...
 

@@ -12,14 +12,11 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import find_spec
-from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from . import torch_version, version
+from . import _absent, torch_version, version
 from .core.base import display
 from .core.base.naming import name_type
 from .core.call.operation import Op
@@ -27,8 +24,8 @@ from .core.call.operation import Op
 OWN = __name__.partition(".")[0]
 SHOWN = "torch"
 VERSION = "2.13.0"  # the release whose interface this is
-SHIM = Path(__file__).with_name(
-    "_shim"
+SHIM = os.path.join(
+    os.path.dirname(__file__), "_shim"
 )  # has `torch` and its metadata: what processes started from here import
 
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, Op)
@@ -61,11 +58,11 @@ def as_torch() -> ModuleType:
     for kind in _classes(object, set()):
         _rename(kind)
     sys.meta_path.insert(0, _Finder())
-    if str(SHIM) not in sys.path:
-        sys.path.append(str(SHIM))  # spawned processes get this path
+    if SHIM not in sys.path:
+        sys.path.append(SHIM)  # spawned processes get this path
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if str(SHIM) not in inherited:
-        os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, inherited), str(SHIM)])
+    if SHIM not in inherited:
+        os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, inherited), SHIM])
     return library
 
 
@@ -73,7 +70,11 @@ def _refuse_beside_pytorch() -> None:
     """Two torches in one process would share names and files, and neither would know the other's tensors."""
     loaded = sys.modules.get(SHOWN)
     spec = PathFinder.find_spec(SHOWN) if loaded is None else loaded.__spec__
-    if spec is not None and spec.origin is not None and b"as_torch" not in Path(spec.origin).read_bytes():
+    if spec is None or spec.origin is None:
+        return
+    with open(spec.origin, "rb") as source:
+        other = b"as_torch" not in source.read()
+    if other:
         raise ImportError(
             f"{OWN}.as_torch(): PyTorch itself is {'installed' if loaded is None else 'imported already'} "
             f"({spec.origin}), and one process has one torch: use an environment without it, or "
@@ -135,7 +136,7 @@ def _classes(kind: type, seen: set[type]) -> set[type]:
     return seen
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds `torch.x` as `flambeau.x`, and lets modules of this library that are loaded from now on be run under the shown name."""
 
     def find_spec(
@@ -143,7 +144,13 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if name.startswith(SHOWN + "."):
             own = OWN + name[len(SHOWN) :]
-            return ModuleSpec(name, _Alias(own)) if find_spec(own) is not None else None
+            if own in sys.modules or PathFinder.find_spec(own, path) is not None:
+                return ModuleSpec(name, _Alias(own))  # type: ignore[arg-type]
+            reason = _absent.why(name[len(SHOWN) + 1 :])
+            if reason and sys._getframe(1).f_back.f_code.co_name == "_find_and_load_unlocked":  # type: ignore[union-attr]
+                # an import, which ends here; `importlib.util.find_spec` only asks
+                raise ModuleNotFoundError(f"No module named {name!r}: {reason} ({_absent.PAGE})", name=name)
+            return None
         if name.startswith(OWN + "."):
             found = PathFinder.find_spec(name, path, target)
             if found is not None and found.loader is not None:
@@ -165,7 +172,7 @@ def _run_shown(run: Callable[[ModuleType], None], module: ModuleType) -> None:
     _rename_module(module, own)
 
 
-class _Alias(Loader):
+class _Alias:
     """Loads a module of this library for its second name."""
 
     def __init__(self, own: str) -> None:

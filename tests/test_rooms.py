@@ -19,18 +19,19 @@ ORDER = """
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
-    _operators _queries _switches version torch_version _foreach _symbolic compiler futures _typed types _composed
+    _operators _queries _switches version torch_version _foreach _symbolic _absent futures _typed types _composed
     amp _operators _queries _switches version _foreach
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
+    compiler _dynamo ao distributed export fx jit onnx
     multiprocessing
     sparse
     nn.attention
-    _printing overrides _C _higher_order_ops
+    _printing overrides _checks _C _higher_order_ops
     cpu cuda opencl functional fft linalg masked signal special return_types testing mps mtia xpu nested
     _files utils.safetensors hub utils.model_zoo serialization
-    accelerator random quasirandom backends __config__
-    autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd.profiler profiler
+    accelerator _utils random quasirandom backends __config__
+    autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd._profiler_nvtx autograd.profiler profiler
     utils.module_tracker utils.flop_counter utils.benchmark monitor
     utils.collect_env
     distributions utils.tensorboard utils.trainer
