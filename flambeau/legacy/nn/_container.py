@@ -77,6 +77,11 @@ class Container(Module):
         self.applyToModules(lambda m: m.clearState())
         return super().clearState()
 
+    def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
+        super()._from_lua({"modules": [], **attributes}, version)
+        if not isinstance(self.modules, list):
+            raise TypeError(f"its modules are a {type(self.modules).__name__}")
+
     def _lines(self, first: str, between: str, last: str) -> str:
         held = [f"({i}): {m!r}".replace("\n", f"\n  {between}") for i, m in enumerate(self.modules)]
         inside = "".join(f"\n  {first}{line}" for line in held)
@@ -290,7 +295,8 @@ class Parallel(Branches):
         super().__init__()
         self.inputDimension = inputDimension
         self.outputDimension = outputDimension
-        self._slices: tuple[Any, list[Any]] | None = None
+
+    _slices: tuple[Any, list[Any]] | None = None
 
     def _spread(self, input: Any) -> list[Any]:
         return list(input.unbind(self.inputDimension))

@@ -10,6 +10,7 @@ from ...autograd import no_grad
 from ...core.make.create import empty, zeros
 from ...nn import functional as F
 from ._module import Factor
+from ._pointwise import LogSoftMax, Sigmoid
 from ._recording import Recording, zeros_like
 from .utils import recursiveAdd, recursiveType
 
@@ -109,11 +110,13 @@ class Criterion:
         return {name: value for name, value in vars(self).items() if name != "_recording"}
 
     def _to_lua(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__getstate__().items() if value is not None}
+        made = {name: value for name, value in self.__getstate__().items() if value is not None}
+        return made | {"_type": f"torch.{self._type.rpartition('.')[2]}"}
 
     def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
         vars(self).update(attributes)
-        for name, value in (("output", 0), ("gradInput", empty(0)), ("_type", empty(0).type())):
+        vars(self)["_type"] = empty(0).type()
+        for name, value in (("output", 0), ("gradInput", empty(0))):
             vars(self).setdefault(name, value)
 
     def _reduction(self) -> str:
@@ -287,9 +290,23 @@ class CrossEntropyCriterion(_ByClass):
         input, target = input.squeeze(), target.long().squeeze()
         return F.cross_entropy(input, target, self.weights, reduction=self._reduction())
 
+    def _to_lua(self) -> dict[str, Any]:
+        """Lua's are made of two parts."""
+        return super()._to_lua() | {
+            "lsm": LogSoftMax(),
+            "nll": ClassNLLCriterion(self.weights, self.sizeAverage),
+        }
+
     def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
+        _of_parts(attributes)
         super()._from_lua(attributes, version)
-        self.weights = getattr(vars(self).get("nll"), "weights", self.weights)
+
+
+def _of_parts(attributes: dict[str, Any]) -> None:
+    """The settings of a criterion that Lua makes of two parts, of which the second has them."""
+    attributes.pop("lsm", None)
+    settings = getattr(attributes.pop("nll", None), "__dict__", {})
+    attributes.update({name: settings[name] for name in ("weights", "sizeAverage") if name in settings})
 
 
 class MultiLabelSoftMarginCriterion(_ByClass):
@@ -303,6 +320,13 @@ class MultiLabelSoftMarginCriterion(_ByClass):
 
     def compute(self, input: Any, target: Any) -> Any:
         return F.binary_cross_entropy_with_logits(input, target, self.weights, reduction=self._reduction())
+
+    def _to_lua(self) -> dict[str, Any]:
+        return super()._to_lua() | {"lsm": Sigmoid(), "nll": BCECriterion(self.weights, self.sizeAverage)}
+
+    def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
+        _of_parts(attributes)
+        super()._from_lua(attributes, version)
 
 
 class MultiLabelMarginCriterion(_Averaged):

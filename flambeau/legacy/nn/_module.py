@@ -54,6 +54,7 @@ class Module:
     # what a file of Lua counts from 1, and what it calls otherwise
     _from_one: ClassVar[tuple[str, ...]] = ()
     _in_lua: ClassVar[dict[str, str]] = {}
+    _not_in_lua: ClassVar[tuple[str, ...]] = ("_recording", "_slices")
     _version = 1  # of what a file has
 
     def __init__(self) -> None:
@@ -207,7 +208,7 @@ class Module:
         for name in names:
             mine, other = getattr(self, name, None), getattr(mlp, name, None)
             if isinstance(mine, Tensor) and isinstance(other, Tensor):
-                mine.set_(other)
+                mine.set_(other.untyped_storage(), other.storage_offset(), other.shape, other.stride())
         return self
 
     def clearState(self) -> Any:
@@ -245,7 +246,7 @@ class Module:
     # ---------------------------------------------------------------- files of Lua
 
     def write(self, file: Any) -> None:
-        """Write the state into a file that is being written (`utils.serialization.T7Writer`)."""
+        """Write the state into a file of Lua that is being written (`utils.serialization.T7Writer`)."""
         file.writeObject(self._to_lua())
 
     def read(self, file: Any, version: int | None = None) -> None:
@@ -256,22 +257,22 @@ class Module:
         """The attributes as a file of Lua has them."""
         made = {}
         for name, value in vars(self).items():
-            if value is not None and name != "_recording":
-                value = _counted(value, 1) if name in self._from_one else value
+            if value is not None and name not in self._not_in_lua:
+                value = counted(value, 1) if name in self._from_one else value
                 made[self._in_lua.get(name, name)] = value
-        return made
+        return made | {"_type": f"torch.{self._type.rpartition('.')[2]}"}
 
     def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
         """Take the attributes that a file of Lua has."""
         ours = {theirs: name for name, theirs in self._in_lua.items()}
+        mine = vars(self)
         for theirs, value in attributes.items():
             name = ours.get(theirs, theirs)
-            setattr(self, name, _counted(value, -1) if name in self._from_one else value)
+            mine[name] = counted(value, -1) if name in self._from_one else value
         for name in ("output", "gradInput"):
-            if name not in vars(self):
-                setattr(self, name, empty(0))
-        if "_type" not in vars(self):
-            self._type = (self.parameters() or ([empty(0)], ()))[0][0].type()
+            mine.setdefault(name, empty(0))
+        whole = [p for p in (mine.get(name) for name in self._parameters) if isinstance(p, Tensor)]
+        mine["_type"] = (whole or [empty(0)])[0].type()
 
 
 class Computed(Module):
@@ -367,14 +368,21 @@ def _gradient(name: str) -> str:
     return f"grad{name[0].upper()}{name[1:]}"
 
 
-def _counted(value: Any, by: int) -> Any:
+def counted(value: Any, by: int) -> Any:
     """A number, or numbers in lists and tensors, counted from one more or less; negative ones count from the end in both."""
     if isinstance(value, (list, tuple)):
-        return [_counted(v, by) for v in value]
+        return [counted(v, by) for v in value]
     if isinstance(value, Tensor):
-        return value + by
+        return own(value) + by
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return value + by if number and value >= 0 else value
+
+
+def own(x: Tensor) -> Tensor:
+    """The tensor, if it has not more elements than its memory: one of a file, that is to be computed with."""
+    if x.numel() * x.dtype.itemsize > x.untyped_storage().nbytes():
+        raise ValueError(f"a tensor of shape {tuple(x.shape)} in less memory")
+    return x
 
 
 def _flat(parameters: list[Tensor]) -> Tensor:

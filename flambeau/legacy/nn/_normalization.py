@@ -7,7 +7,7 @@ from typing import Any
 from ..._tensor import Tensor
 from ...core.make.create import ones, zeros
 from ...nn import functional as F
-from ._module import Computed, Factor
+from ._module import Computed, Factor, own
 
 
 class BatchNormalization(Computed):
@@ -76,7 +76,7 @@ class BatchNormalization(Computed):
     def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
         if version < 2 and isinstance(attributes.get("running_std"), Tensor):
             attributes = dict(attributes)
-            attributes["running_var"] = attributes.pop("running_std") ** -2 - attributes.get("eps", 1e-5)
+            attributes["running_var"] = own(attributes.pop("running_std")) ** -2 - attributes.get("eps", 1e-5)
         super()._from_lua(attributes, version)
 
 

@@ -6,7 +6,7 @@ all of them may have a batch in front.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ...nn import functional as F
 from ._container import Sequential
@@ -15,7 +15,7 @@ from ._pointwise import MulConstant, Power, Sqrt, Square
 
 
 class _Pooling(Computed):
-    _parameters: tuple[str, ...] = ()
+    _parameters: ClassVar[tuple[str, ...]] = ()
     _axes: tuple[str, ...] = ("H", "W")
     ceil_mode = False
 
@@ -66,9 +66,7 @@ class SpatialMaxPooling(_Pooling):
     iheight = iwidth = 0
 
     def _pooled(self, input: Any) -> tuple[Any, Any]:
-        return F.max_pool2d(
-            input, *(self._of(w) for w in ("k", "d", "pad")), ceil_mode=self.ceil_mode, return_indices=True
-        )
+        return F.max_pool2d(input, self._of("k"), self._of("d"), self._of("pad"), 1, self.ceil_mode, True)
 
     def compute(self, input: Any) -> Any:
         self.iheight, self.iwidth = input.shape[-2:]
@@ -338,9 +336,7 @@ class VolumetricMaxPooling(SpatialMaxPooling):
 
     def _pooled(self, input: Any) -> tuple[Any, Any]:
         self.itime = input.shape[-3]
-        return F.max_pool3d(
-            input, *(self._of(w) for w in ("k", "d", "pad")), ceil_mode=self.ceil_mode, return_indices=True
-        )
+        return F.max_pool3d(input, self._of("k"), self._of("d"), self._of("pad"), 1, self.ceil_mode, True)
 
 
 class VolumetricMaxUnpooling(SpatialMaxUnpooling):
@@ -425,7 +421,7 @@ class SpatialUpSamplingNearest(Computed):
 
 
 class _Around(Computed):
-    _parameters: tuple[str, ...] = ()
+    _parameters = ()
     _mode = "constant"
 
     def __init__(
