@@ -9,7 +9,7 @@ from ..._tensor import Tensor
 from ...autograd import no_grad
 from ...core.make.create import empty, zeros
 from ...nn import functional as F
-from ._module import Factor
+from ._module import Factor, type_of
 from ._pointwise import LogSoftMax, Sigmoid
 from ._recording import Recording, zeros_like
 from .utils import recursiveAdd, recursiveType
@@ -115,7 +115,7 @@ class Criterion:
 
     def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
         vars(self).update(attributes)
-        vars(self)["_type"] = empty(0).type()
+        vars(self)["_type"] = type_of(attributes.get("_type"))
         for name, value in (("output", 0), ("gradInput", empty(0))):
             vars(self).setdefault(name, value)
 

@@ -271,8 +271,7 @@ class Module:
             mine[name] = counted(value, -1) if name in self._from_one else value
         for name in ("output", "gradInput"):
             mine.setdefault(name, empty(0))
-        whole = [p for p in (mine.get(name) for name in self._parameters) if isinstance(p, Tensor)]
-        mine["_type"] = (whole or [empty(0)])[0].type()
+        mine["_type"] = type_of(mine.get("_type"), *(mine.get(name) for name in self._parameters))
 
 
 class Computed(Module):
@@ -376,6 +375,19 @@ def counted(value: Any, by: int) -> Any:
         return own(value) + by
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return value + by if number and value >= 0 else value
+
+
+def type_of(named: Any, *parameters: Any) -> str:
+    """The type of a module in a file: that of its parameters, or the one that Lua names, or the default."""
+    for p in parameters:
+        if isinstance(p, Tensor):
+            return p.type()
+    word = named.rpartition(".")[2].removeprefix("Cuda") if isinstance(named, str) else ""
+    return (
+        empty(0)
+        .type(f"torch.{word}" if word in ("DoubleTensor", "HalfTensor") else "torch.FloatTensor")
+        .type()
+    )
 
 
 def own(x: Tensor) -> Tensor:

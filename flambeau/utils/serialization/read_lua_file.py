@@ -32,7 +32,7 @@ from ._t7 import (
 
 __all__ = ["T7Reader", "load_lua"]
 
-_DEEPEST = 100_000  # objects inside of objects
+_DEEPEST = 20_000  # objects inside of objects
 _MODULES = {
     f"nn.{name}": value
     for name, value in ((name, getattr(nn, name)) for name in nn.__all__)

@@ -11,6 +11,7 @@ from typing import Any
 from ..._files.replacing import replacing
 from ..._tensor import Tensor
 from ...core.base.dtypes import Size, by_name
+from ...core.base.formats import strided
 from ...core.base.memory import Storage
 from ...core.make.create import empty
 from ...core.make.literal import tensor
@@ -142,7 +143,7 @@ class T7Writer:
                 yield value
 
     def _tensor(self, x: Tensor) -> Generator[Any, None, None]:
-        if x._composed or x.dtype not in WORDS or x.device.type == "meta":
+        if x.layout is not strided or x._composed or x.dtype not in WORDS or x.device.type == "meta":
             raise TypeError(
                 f"save_lua: Lua Torch has no tensors of {x.dtype}, layout {x.layout}, on {x.device}"
             )
