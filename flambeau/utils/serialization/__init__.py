@@ -21,8 +21,10 @@ __getattr__, __dir__ = lazily(
     __name__,
     submodules=("read_lua_file", "write_lua_file"),
     names={
-        **dict.fromkeys(("LuaFunction", "T7ReaderException", "Table", "TorchObject"), "._t7"),
-        **dict.fromkeys(("T7Reader", "load_lua"), ".read_lua_file"),
+        **dict.fromkeys(
+            ("LuaFunction", "T7Reader", "T7ReaderException", "Table", "TorchObject", "load_lua"),
+            ".read_lua_file",
+        ),
         **dict.fromkeys(("T7Writer", "save_lua"), ".write_lua_file"),
     },
 )

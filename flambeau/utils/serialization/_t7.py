@@ -43,7 +43,7 @@ class T7ReaderException(Damaged):
     >>> import io
     >>> load_lua(io.BytesIO(b"\\x09\\0\\0\\0"))
     Traceback (most recent call last):
-    flambeau.utils.serialization.T7ReaderException: unknown kind of object 9 at byte 0: no file of Lua Torch, or damaged
+    flambeau.utils.serialization.read_lua_file.T7ReaderException: unknown kind of object 9 at byte 0: no file of Lua Torch, or damaged
     """
 
 
@@ -282,13 +282,11 @@ def source(file: Any, long_size: int | None) -> Binary | Text:
     file.seek(start)
     first = file.read(1)
     file.seek(start)
-    if (
-        first.isdigit() or first.isspace() and first not in (b"", b"\n")
-    ):  # a kind of object in binary is below 9
+    if first.isdigit():  # in binary, the first byte is a kind of object
         return Text(file.read())
     return Binary(file, size, long_size or 8)
 
 
 for _class in (T7ReaderException, LuaFunction, Table, TorchObject):
-    _class.__module__ = __package__  # where programs and pickles find it
+    _class.__module__ = f"{__package__}.read_lua_file"  # where programs and pickles find it
 del _class

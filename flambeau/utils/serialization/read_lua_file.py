@@ -30,7 +30,7 @@ from ._t7 import (
     source,
 )
 
-__all__ = ["T7Reader", "load_lua"]
+__all__ = ["LuaFunction", "T7Reader", "T7ReaderException", "Table", "TorchObject", "load_lua"]
 
 _DEEPEST = 20_000  # objects inside of objects
 _MODULES = {
