@@ -8,7 +8,8 @@ import pickle
 import lua_modules
 import numpy as np
 import pytest
-from lua_modules import CRITERIONS, MODULES, numbers, planes, x34, y34
+from lua_criterions import CRITERIONS
+from lua_modules import MODULES, numbers, planes, x34, y34
 
 import flambeau as torch
 from flambeau.legacy import nn
@@ -429,6 +430,9 @@ def test_a_table_of_variable_length():
         y = shared.forward(x)
         assert len(shared.backward(x, y)) == n and len(shared.parameters()[0]) == 2
         is_close(shared.parameters()[1][1], sum(y), 1e-5)
+    flat, _ = shared.flattenParameters()
+    flat.zero_()
+    assert all((part == 0).all() for part in shared.forward(x))
 
 
 def test_the_network_is_that_of_today():

@@ -28,7 +28,8 @@ from flambeau.utils.serialization import (
 )
 
 sys.path.append(str(Path(__file__).parents[1] / "legacy"))
-from lua_modules import CRITERIONS, MODULES  # noqa: E402
+from lua_criterions import CRITERIONS  # noqa: E402
+from lua_modules import MODULES  # noqa: E402
 
 # ---------------------------------------------------------------- files by hand, as Lua's File.lua writes them
 

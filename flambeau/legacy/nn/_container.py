@@ -340,7 +340,9 @@ class MapTable(Container):
     def _side_by_side(self, n: int) -> ParallelTable:
         first = self.modules[0]
         while len(self.modules) < n:
-            self.modules.append(_twin(first))
+            self.modules.append(first.clone())
+        for twin in self.modules[1:n]:
+            _tie(twin, first)
         table = ParallelTable()
         table.modules = self.modules[:n]
         return table
@@ -373,13 +375,12 @@ class MapTable(Container):
         return super().clearState()
 
 
-def _twin(module: Any) -> Any:
-    """A copy over the same parameters."""
-    twin = module.clone()
+def _tie(twin: Any, module: Any) -> None:
+    """Let a copy's parameters lie in the memory of the module's, which may have moved."""
     for mine, theirs in zip(twin.parameters() or (), module.parameters() or ()):
         for a, b in zip(mine, theirs):
-            a.set_(b)
-    return twin
+            if a.data_ptr() != b.data_ptr():
+                a.set_(b.untyped_storage(), b.storage_offset(), b.shape, b.stride())
 
 
 class CriterionTable(Module):

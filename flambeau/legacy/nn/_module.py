@@ -251,7 +251,7 @@ class Module:
 
     def read(self, file: Any, version: int | None = None) -> None:
         """Take the state from a file that is being read (`utils.serialization.T7Reader`)."""
-        self._from_lua(file.readObject(), self._version if version is None else version)
+        self._from_lua(file.readObject() or {}, self._version if version is None else version)
 
     def _to_lua(self) -> dict[str, Any]:
         """The attributes as a file of Lua has them."""
