@@ -479,3 +479,23 @@ def test_what_does_not_fit_is_said():
         nn.SpatialConvolutionLocal(1, 1, 3, 3, 2, 2).forward(torch.ones(1, 1, 4, 4))
     with pytest.raises(RuntimeError, match="gates"):
         nn.MixtureTable().forward([torch.ones(1, 3), [torch.ones(1, 2)] * 2])
+
+
+def test_gradients_of_ones_own_are_used():
+    class Twice(nn.Linear):
+        def updateGradInput(self, input, gradOutput):
+            self.gradInput = 2 * super().updateGradInput(input, gradOutput)
+            return self.gradInput
+
+    x, g = numbers(3, 4), numbers(3, 2)
+    plain, other = nn.Linear(4, 2).double(), Twice(4, 2).double()
+    other.share(plain, "weight", "bias")
+    plain.forward(x), other.forward(x)
+    is_close(other.backward(x, g), 2 * plain.backward(x, g))
+    is_close(other.gradWeight, plain.gradWeight)
+    plain.accGradParameters = lambda *args: None  # as one freezes a layer
+    before = plain.gradWeight.clone()
+    plain.backward(x, g)
+    is_close(plain.gradWeight, before)
+    with pytest.raises(RuntimeError):
+        plain.backward(x, numbers(3, 3))

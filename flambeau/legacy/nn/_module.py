@@ -10,7 +10,7 @@ from ..._tensor import Tensor
 from ...autograd import is_grad_enabled, no_grad
 from ...core.base.dtypes import by_name
 from ...core.make.create import empty, zeros
-from ._recording import Recording, detached
+from ._recording import Recording, detached, each, tensors
 from .utils import clear, recursiveType
 
 Factor = float  # inside of a class that has a method `float`
@@ -327,17 +327,32 @@ class Computed(Module):
         return input
 
     def updateGradInput(self, input: Any, gradOutput: Any) -> Any:
-        self.gradInput = self._recorded(input).gradients_of_input(gradOutput)
+        self._gradients(input, gradOutput, True, None)
         return self.gradInput
 
     def accGradParameters(self, input: Any, gradOutput: Any, scale: Factor = 1) -> None:
-        names = [n for n in self._parameters if getattr(self, n) is not None]
-        if names:
-            recording = self._recorded(input)
-            of = [p for p in recording.parameters if p is not None]
-            found = recording.gradients(of, gradOutput)
-            for name, gradient in zip(names, found):
-                getattr(self, _gradient(name)).add_(gradient, alpha=scale)
+        self._gradients(input, gradOutput, False, scale)
+
+    def backward(self, input: Any, gradOutput: Any, scale: Factor = 1) -> Any:
+        for name in ("updateGradInput", "accGradParameters"):
+            if getattr(getattr(self, name), "__func__", None) is not vars(Computed)[name]:  # somebody's own
+                return super().backward(input, gradOutput, scale)
+        self._gradients(input, gradOutput, True, scale)  # both on one way back
+        return self.gradInput
+
+    def _gradients(self, input: Any, gradOutput: Any, of_input: bool, scale: Factor | None) -> None:
+        """Set `gradInput`, and with a scale add to the parameters' gradients."""
+        names = [n for n in self._parameters if getattr(self, n) is not None and scale is not None]
+        if not of_input and not names:
+            return
+        recording = self._recorded(input)
+        leaves = tensors(recording.input) if of_input else []
+        parameters = [p for p in recording.parameters if p is not None] if names else []
+        found = iter(recording.gradients([*leaves, *parameters], gradOutput))
+        if of_input:
+            self.gradInput = each(lambda x: next(found) if isinstance(x, Tensor) else 0, recording.input)
+        for name in names:
+            getattr(self, _gradient(name)).add_(next(found), alpha=scale)
 
     def type(self, type: Any = None, tensorCache: dict | None = None) -> Any:
         if type is not None:
