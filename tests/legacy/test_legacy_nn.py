@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import lua_modules
 import numpy as np
@@ -499,3 +501,10 @@ def test_gradients_of_ones_own_are_used():
     is_close(plain.gradWeight, before)
     with pytest.raises(RuntimeError):
         plain.backward(x, numbers(3, 3))
+
+
+def test_importing_the_library_does_not_import_this():
+    names = "flambeau.legacy.nn", "flambeau.legacy.optim", "flambeau.utils.serialization.read_lua_file"
+    program = f"import sys, flambeau; print([n for n in {names} if n in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert found.stdout.strip() == "[]", found.stderr

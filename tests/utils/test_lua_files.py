@@ -354,6 +354,43 @@ def test_settings_that_lua_counts_or_calls_otherwise():
     assert c.forward(torch.zeros(1, 2).double(), torch.tensor([1])) == pytest.approx(3 * np.log(2))
 
 
+def test_settings_that_old_files_lack():
+    """Lua takes what is missing for what was so before there was the setting."""
+    x = torch.ones(1, 2, 2)
+    sides = {n: number(v) for n, v in {"kW": 2, "kH": 2, "dW": 1, "dH": 1, "padW": 0, "padH": 0}.items()}
+    assert read(module(1, "SpatialAveragePooling", **sides)).forward(x).item() == 4
+    assert again(nn.SpatialAveragePooling(2, 2)).forward(x).item() == 1
+    old = read(module(1, "Dropout", p=number(0.25), train=boolean(False)))
+    assert old.forward(torch.ones(2)).tolist() == [0.75, 0.75]
+    old.training()
+    assert set(old.forward(torch.ones(100)).tolist()) == {0.0, 1.0}
+    size = storage(9, "Long", np.array([4], np.int64))
+    either = read(module(1, "Reshape", size=size, nelement=number(4)))
+    assert either.forward(torch.ones(2, 2)).shape == (4,) and either.forward(torch.ones(3, 4)).shape == (3, 4)
+    assert either.forward(torch.ones(1, 4)).shape == (1, 4)
+    assert again(nn.Reshape(4)).forward(torch.ones(4, 1, 4)).shape == (4, 4)
+
+
+LUA_NEEDS = [  # what Lua's modules find there when they are used for the first time
+    (nn.Dropout(), {"v2": True, "noise": np.ndarray}),
+    (nn.RReLU(), {"noise": np.ndarray}),
+    (nn.SpatialAveragePooling(2, 2), {"divide": True, "count_include_pad": True, "ceil_mode": False}),
+    (nn.Reshape(4), {"batchMode": True, "batchsize": np.ndarray, "nelement": 4}),
+    (nn.ConcatTable(), {"output": [], "modules": []}),
+    (nn.ParallelTable(), {"output": [], "gradInput": []}),
+    (nn.JoinTable(0), {"gradInput": [], "output": np.ndarray}),
+    (nn.Linear(1, 1), {"gradInput": np.ndarray, "output": np.ndarray}),
+    (nn.BatchNormalization(1), {"running_mean": np.ndarray, "running_var": np.ndarray, "affine": True}),
+]
+
+
+@pytest.mark.parametrize(("module_", "needs"), LUA_NEEDS, ids=lambda x: repr(x)[:20])
+def test_what_lua_needs_is_written(module_, needs, tmp_path):
+    found = theirs(module_, tmp_path)
+    for name, value in needs.items():
+        assert isinstance(found[name], value) if isinstance(value, type) else found[name] == value, name
+
+
 def moved(case):
     torch.manual_seed(0)
     return case.make().double()

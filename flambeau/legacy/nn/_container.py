@@ -260,6 +260,8 @@ class ConcatTable(Branches):
     ([tensor([1.]), tensor([2.])], tensor([3.]))
     """
 
+    _lists = ("output",)
+
 
 class ParallelTable(Branches):
     """Modules each of which takes its element of the input, a list; the output is the list of theirs.
@@ -270,6 +272,8 @@ class ParallelTable(Branches):
     >>> net.forward([flambeau.tensor([1.0]), flambeau.tensor([5.0])])
     [tensor([1.]), tensor([10.])]
     """
+
+    _lists = ("gradInput", "output")
 
     def _spread(self, input: Any) -> list[Any]:
         return list(input)
@@ -326,6 +330,8 @@ class MapTable(Container):
     >>> nn.MapTable(nn.MulConstant(2)).forward([flambeau.tensor([1.0]), flambeau.tensor([5.0])])
     [tensor([2.]), tensor([10.])]
     """
+
+    _lists = ("gradInput", "output")
 
     def __init__(self, module: Any = None) -> None:
         super().__init__()

@@ -96,6 +96,7 @@ class Bilinear(Computed):
 
     def __init__(self, inputSize1: int, inputSize2: int, outputSize: int, bias: bool = True) -> None:
         super().__init__()
+        self.gradInput = [empty(0), empty(0)]
         self._has(weight=(outputSize, inputSize1, inputSize2), bias=(outputSize,) if bias else None)
         self.reset()
 
@@ -344,6 +345,10 @@ class LookupTable(Computed):
 
 class _OfTwo(Computed):
     _parameters = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gradInput = [empty(0), empty(0)]
 
 
 class DotProduct(_OfTwo):

@@ -55,12 +55,13 @@ class Module:
     _from_one: ClassVar[tuple[str, ...]] = ()
     _in_lua: ClassVar[dict[str, str]] = {}
     _not_in_lua: ClassVar[tuple[str, ...]] = ("_recording", "_slices")
+    _lists: ClassVar[tuple[str, ...]] = ()  # what is a list of the attributes `gradInput` and `output`
     _version = 1  # of what a file has
 
     def __init__(self) -> None:
-        self.gradInput: Any = empty(0)
-        self.output: Any = empty(0)
-        self._type = self.output.type()
+        self.gradInput: Any = [] if "gradInput" in self._lists else empty(0)
+        self.output: Any = [] if "output" in self._lists else empty(0)
+        self._type = empty(0).type()
 
     def __repr__(self) -> str:
         return f"nn.{self.__class__.__name__}{self._shown()}"

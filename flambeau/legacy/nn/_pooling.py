@@ -208,13 +208,17 @@ class SpatialAveragePooling(_Pooling):
 
     padW = padH = 0
     count_include_pad = True
-    divide = True  # False: sums, as in old files
+    divide = True  # False: sums, as in files of before there was this
 
     def __init__(self, kW: int, kH: int, dW: int = 1, dH: int = 1, padW: int = 0, padH: int = 0) -> None:
         super().__init__()
         self.kW, self.kH = kW, kH
         self.dW, self.dH = dW, dH
         self.padW, self.padH = padW, padH
+        self.ceil_mode, self.count_include_pad, self.divide = False, True, True
+
+    def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
+        super()._from_lua({"divide": False, **attributes}, version)
 
     def setCountIncludePad(self) -> Any:
         """Count the zeros around, as from the start; returns the module."""
