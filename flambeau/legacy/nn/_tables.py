@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import add, mul
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.places.join import cat, stack
 from ._module import Computed
@@ -13,7 +13,7 @@ from ._recording import each, tensors
 
 class _OfTable(Computed):
     _parameters = ()
-    _lists = ("gradInput",)
+    _lists: ClassVar[tuple[str, ...]] = ("gradInput",)
 
 
 class CAddTable(_OfTable):
