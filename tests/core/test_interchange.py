@@ -359,7 +359,11 @@ def test_bytes_of_a_tensor_are_its_elements():
         assert bytes(flambeau.tensor([104, 105], dtype=dtype)) == b"hi"
         assert bytes(flambeau.tensor([3], dtype=dtype)) == bytes(flambeau.tensor(3, dtype=dtype)) == b"\0\0\0"
     assert bytes(flambeau.tensor([], dtype=flambeau.int64)) == b""
-    for wrong in (flambeau.tensor([1.5, 2.5]), flambeau.tensor(1.5), flambeau.ones(2, 2, dtype=flambeau.int64)):
+    for wrong in (
+        flambeau.tensor([1.5, 2.5]),
+        flambeau.tensor(1.5),
+        flambeau.ones(2, 2, dtype=flambeau.int64),
+    ):
         with pytest.raises(TypeError):
             bytes(wrong)
     with pytest.raises(ValueError):
