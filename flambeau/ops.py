@@ -15,6 +15,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from .core.base.provided import provide
+
 loaded_libraries: set[str] = set()
 
 
@@ -41,6 +43,15 @@ def import_module(module: str) -> None:
     import importlib
 
     importlib.import_module(module)
+
+
+def _told_of_aten(op: Any, what: str) -> Any:
+    from .library import _aten
+
+    return _aten.told(op, what)
+
+
+provide("told_of_aten", _told_of_aten)
 
 
 def __getattr__(name: str) -> Any:

@@ -246,8 +246,8 @@ def custom_op(
             if written != set(mutates_args):
                 leave(op)
                 raise ValueError(
-                    f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={schema}. The schema suggests that the "
-                    f"op mutates {written}which is different from what was provided to us in `mutates_args`. Please make "
+                    f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={schema}. The schema suggests "
+                    f"that the op mutates {written}which is different from what was provided to us in `mutates_args`. Please make "
                     "these consistent."
                 )
         op.register_kernel(device_types, function)
