@@ -59,26 +59,25 @@ class Unfit(Exception):
 
 def _integer(x: Any) -> int:
     if isinstance(x, TensorBase):
-        if x.numel() == 1 and not x.is_floating_point() and not x.is_complex():
-            return int(x)
+        if x.numel() != 1 or x.is_complex():
+            raise Unfit
+        return int(x)
+    found = operator.index(x)
+    if not -(1 << 63) <= found < 1 << 63:
         raise Unfit
-    return operator.index(x)
+    return found
 
 
 def _number(x: Any) -> Any:
     if isinstance(x, int | float | complex):
         return x
-    if isinstance(x, TensorBase):
-        if x.numel() == 1:
-            return x.item()
-        raise Unfit
-    if hasattr(x, "dtype") and getattr(x, "ndim", 1) == 0:
+    if not isinstance(x, TensorBase) and hasattr(x, "dtype") and getattr(x, "ndim", 1) == 0:
         return x.item()
     raise Unfit
 
 
 def _floating(x: Any) -> float:
-    x = _number(x)
+    x = x.item() if isinstance(x, TensorBase) and x.numel() == 1 else _number(x)
     if isinstance(x, complex):
         raise Unfit
     return float(x)

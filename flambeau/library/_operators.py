@@ -114,12 +114,19 @@ class OpOverload(CustomOp):
     (tensor([2., 2.]), 'documented::twice', 'documented.twice.default', 'documented::twice(Tensor x) -> Tensor')
     """
 
+    # Op asks ATen's table for these.
+    _schema: FunctionSchema = None  # type: ignore[assignment]
+    _overloadname: str = ""
+    namespace: str = ""
+    tags: list[Tag] = []  # noqa: RUF012
+
     def __init__(
         self, name: str, schema: FunctionSchema, entry: Entry, tags: tuple[Tag, ...], source: str
     ) -> None:
         self._schema, self._entry, self._source = schema, entry, source
         self._namespace, self._opname = split(schema.name)
         self._overloadname = schema.overload_name or "default"
+        self.namespace = self._namespace
         self.tags = list(tags)
         self._in_place, self._out = Tag.inplace in tags, Tag.out in tags
         self.__module__ = display.public(f"_ops.{self._namespace}")
@@ -192,10 +199,18 @@ class OpOverload(CustomOp):
             kernel = self._without_data()
         kernel = kernel or entry.kernel(EVERYWHERE) or entry.kernel(PARTS)
         if kernel is None:
-            backend = "no" if place is None else f"the '{DEVICES.get(place, place)}'"
+            there = f"'{self._qualname}' is only available for these backends: [{', '.join(entry.places())}]."
+            if place is None:
+                raise NotImplementedError(
+                    "There were no tensor arguments to this function (e.g., you passed an empty list of Tensors), but no fallback function "
+                    f"is registered for schema {self._qualname}. {there}"
+                )
+            if not any(a.type.base == "Tensor" for a in self._schema.arguments):
+                raise RuntimeError(
+                    f"{self._opname} does not have a kernel registered for {place}. Please use register_kernel to do so. {there}"
+                )
             raise NotImplementedError(
-                f"Could not run '{self._qualname}' with arguments from {backend} backend. '{self._qualname}' is only available for these "
-                f"backends: [{', '.join(entry.places())}]."
+                f"Could not run '{self._qualname}' with arguments from the '{DEVICES.get(place, place)}' backend. {there}"
             )
         self.chosen[place] = kernel
         return kernel
@@ -306,11 +321,6 @@ class OpOverload(CustomOp):
         return self._qualname
 
     _name = property(name)
-
-    @property
-    def namespace(self) -> str:
-        """The part of the name before `::`."""
-        return self._namespace
 
     @property
     def overloadpacket(self) -> Any:

@@ -31,6 +31,7 @@ cdef extern from "Python.h":
     bint PyTuple_Check(object o)
     bint PyLong_CheckExact(object o)
     bint PyUnicode_Check(object o)
+    long long PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
 
 cdef extern from *:
     """
@@ -60,12 +61,15 @@ BASES = {"Tensor": A_TENSOR, "int": AN_INT, "float": A_FLOAT, "bool": A_BOOL, "s
 IS_LISTED, MAY_BE_NONE, ELEMENTS_MAY_BE_NONE = LISTED, OR_NONE, ELEMENTS_OR_NONE
 
 
-cdef bint plainly(int base, object x) noexcept:
+cdef bint plainly(int base, object x) except -1:
     """Whether a value is of that kind as it stands."""
+    cdef int beyond = 0
     if base == A_TENSOR:
         return isinstance(x, TensorBase)
     if base == AN_INT:
-        return PyLong_CheckExact(x)
+        if PyLong_CheckExact(x):
+            PyLong_AsLongLongAndOverflow(x, &beyond)
+        return PyLong_CheckExact(x) and not beyond
     if base == A_FLOAT:
         return PyFloat_Check(x)
     if base == A_BOOL:
@@ -81,7 +85,7 @@ cdef bint plainly(int base, object x) noexcept:
     return True
 
 
-cdef bint fits(int kind, object x) noexcept:
+cdef bint fits(int kind, object x) except -1:
     """Whether a value needs neither conversion nor a second look; False says nothing."""
     cdef int base = kind & BASE
     if x is None:
