@@ -17,7 +17,7 @@ from ..core.base.provided import provided
 from ..core.call import casting
 from ..core.call.custom import CustomOp, callable_class
 from . import _fakes
-from ._binding import as_results, bind, kind_of
+from ._binding import Binder, as_results
 from ._keys import DEVICES, EVERYWHERE, PARTS, key_named, place_of
 from ._schema import FunctionSchema, has_named_tensors, is_functional, mutated
 from ._tape import Taped, Unregistered
@@ -147,8 +147,8 @@ class OpOverload(CustomOp):
             if schema.is_vararg or any(a.kwarg_only and not a.defaulted for a in schema.arguments)
             else (sum(not a.defaulted for a in positional))
         )
-        kinds = tuple(kind_of(a.type) for a in (*positional, *(a for a in schema.arguments if a.kwarg_only)))
-        self._declare(kinds, len(positional), required, written, returned)
+        self._binder = Binder(schema)
+        self._declare(self._binder.kinds, len(positional), required, written, returned)
         self._tape = Taped(self)
         self._changed()
 
@@ -181,7 +181,7 @@ class OpOverload(CustomOp):
         return self._compute(given, named or None) if kernel is None else kernel(*given, **named)
 
     def _bind(self, given: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any] | None]:
-        return bind(self._schema, given, named)
+        return self._binder.bind(given, named)
 
     def _place(self, given: tuple, named: dict[str, Any] | None) -> str | None:
         """The type of device of a call without tensors: of its argument `device`."""

@@ -158,12 +158,22 @@ class Argument(NamedTuple):
         return f"{text}={_default(self)}" if self.defaulted else text
 
 
+def quoted(text: str) -> str:
+    """A text as a schema writes it.
+
+    >>> from flambeau.library._schema import quoted
+    >>> print(quoted('a "b"'))
+    "a \\"b\\""
+    """
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
 def _default(argument: Argument) -> str:
     value = argument.default_value
     if argument.type.length is not None and isinstance(value, list) and len(set(value)) == 1:
         value = value[0]
     if isinstance(value, str) and argument.type.base == "str":
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+        return quoted(value)
     if isinstance(value, float) and value == int(value if abs(value) < 1e15 else 0):
         return f"{int(value)}."
     return str(value)

@@ -100,6 +100,11 @@ cdef bint fits(int kind, object x) except -1:
     return True
 
 
+def fits_as_is(int kind, x) -> bool:
+    """Whether a value of that kind needs neither conversion nor a second look."""
+    return fits(kind, x)
+
+
 cdef bint wanted(object values) except -1:
     """Whether a gradient of a tensor among these, lists of them included, is wanted."""
     for x in values:
@@ -222,6 +227,10 @@ cdef int owned(object found, tuple given) except -1:
 cdef int hold_apart(CustomOp op, object found, object kernel, tuple given, dict named) except -1:
     """RuntimeError where a result shares memory with an argument or with another result."""
     cdef list results = []
+    if isinstance(found, TensorBase) and named is None:
+        if lies_in((<TensorBase>found).storage, given):
+            raise (<object>op)._aliased(kernel)
+        return 0
     gather(found, results)
     for t in results:
         if lies_in((<TensorBase>t).storage, given) or (named is not None and lies_in((<TensorBase>t).storage, tuple(named.values()))):

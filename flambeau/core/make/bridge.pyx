@@ -21,7 +21,7 @@ from ..base.dtypes cimport (
 )
 from ..base.tensor cimport TensorBase, MAX_DIMS, bare, set_rank, find_contiguous, pointer, as_int, uncountable
 from ..base.sizes cimport mul_overflow, product_of, scaled, span_of
-from ..tape.modes cimport wants_grad
+from ..tape.modes cimport REVERSE, grad_enabled, wants_grad
 import sys
 import warnings
 
@@ -110,14 +110,14 @@ cdef object as_array(TensorBase t):
 def numpy(TensorBase input not None, *, force=False):
     """The tensor as an ndarray that shares its memory.
 
-    RuntimeError for a tensor that requires a gradient and TypeError for one on another device, unless `force` is true;
-    TypeError for bfloat16.
+    RuntimeError for a tensor that requires a gradient where operations are recorded, and TypeError for one on another device,
+    unless `force` is true; TypeError for bfloat16.
 
     >>> import flambeau
     >>> flambeau.ones(2).numpy()
     array([1., 1.], dtype=float32)
     """
-    if not force and wants_grad(input):
+    if not force and grad_enabled() & REVERSE and wants_grad(input):
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
                            "instead.")
     if input.storage.on is not None:
