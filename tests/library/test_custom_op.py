@@ -13,6 +13,8 @@ import flambeau
 from flambeau import Tensor
 from flambeau.library import custom_op
 
+CPU = flambeau.device("cpu")
+
 
 @custom_op("tests::scaled", mutates_args=())
 def scaled(x: Tensor, by: float = 2.0, *, plus: int = 0) -> Tensor:
@@ -111,7 +113,7 @@ def test_defaults_of_every_kind_arrive():
         x: Tensor,
         y: Tensor | None = None,
         kind: flambeau.dtype = flambeau.float64,
-        place: flambeau.device = flambeau.device("cpu"),
+        place: flambeau.device = CPU,
         text: str = 'a"b',
         sizes: list[int] | None = None,
         small: float = 1e-20,

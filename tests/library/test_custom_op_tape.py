@@ -93,14 +93,14 @@ def test_missing_gradients_come_as_zeros_or_as_none():
     seen = []
 
     def setup_context(ctx, inputs, output):
-        ctx.set_materialize_grads(materialize)
+        ctx.set_materialize_grads(len(seen) == 0)
 
     @custom_op("tests_tape::two", mutates_args=())
     def two(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return x + 1, y + 1
 
     two.register_autograd(lambda ctx, *gs: (seen.append(gs), (gs[0], None))[1], setup_context=setup_context)
-    for materialize in (True, False):
+    for _ in range(2):
         x, y = flambeau.ones(1, requires_grad=True), flambeau.ones(1, requires_grad=True)
         two(x, y)[0].backward()
         assert x.grad.item() == 1.0 and y.grad is None
