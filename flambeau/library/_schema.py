@@ -443,9 +443,14 @@ class _Reader:
         if token.kind == "-":
             return -self.value(kind)
         if token.kind == "number":
-            return ast.literal_eval(token.text)
+            if token.text.isdigit():
+                return int(token.text)
+            return complex(token.text) if token.text.endswith("j") else float(token.text)
         if token.kind == "string":
-            return ast.literal_eval(token.text)
+            try:
+                return ast.literal_eval(token.text)
+            except (SyntaxError, ValueError):
+                raise self.wrong("invalid string:", token) from None
         if token.kind == "ident":
             if token.text in CONSTANTS:
                 return CONSTANTS[token.text]

@@ -32,7 +32,7 @@ def test_definitions_and_kernels(lib):
     with pytest.raises(RuntimeError, match="failed to match any schema(.|\n)*pair.Tensor(.|\n)*pair.Scalar"):
         pair(flambeau.ones(1), "text")
     with pytest.raises(AttributeError, match=r"no overload name 'default' \(there are: Tensor, Scalar\)"):
-        pair.default
+        _ = pair.default
 
 
 def test_what_a_library_made_goes_with_it(lib):
@@ -48,7 +48,7 @@ def test_what_a_library_made_goes_with_it(lib):
     with pytest.raises(
         AttributeError, match=r"no operation tests_lib::shorter is defined \(in tests_lib: short\)"
     ):
-        flambeau.ops.tests_lib.shorter
+        _ = flambeau.ops.tests_lib.shorter
     with pytest.raises(RuntimeError, match="not defined any more"):
         kept(flambeau.zeros(1))
     with pytest.raises(NotImplementedError, match=r"'CPU' backend.*\[\]"):
@@ -75,7 +75,7 @@ def test_kernels_may_come_before_the_definition():
     with pytest.raises(
         AttributeError, match=r"kernels for it are registered \(CPU, Meta\): .* was not loaded"
     ):
-        flambeau.ops.tests_later.nms
+        _ = flambeau.ops.tests_later.nms
     define("tests_later::nms", "(Tensor x) -> Tensor")
     op = flambeau.ops.tests_later.nms
     assert op(flambeau.ones(1, device="meta")).shape == (0,)
