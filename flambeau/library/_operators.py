@@ -339,10 +339,23 @@ class OpOverload(CustomOp):
         """Whether results share memory with arguments."""
         return self._schema._is_view_op()
 
-    @property
-    def vmap_rule(self) -> Callable | None:
-        """The function (info, in_dims, *args) that `vmap` calls in its place."""
-        return self._entry.vmap
+    def vmap_rule(self, level: Any, op: Any, args: list, kwargs: dict[str, Any], running: Any) -> Any:
+        """How `vmap` does it, as `func` has rules: by what a program has registered, by what the operation is made of, or slice by
+        slice, which a warning says.
+        """
+        from ..func import _functions, _rules
+
+        given, named = self._bind(tuple(args), kwargs)
+        registered = self._entry.vmap
+        if registered is not None:
+            rule = functools.partial(registered, **named) if named else registered
+            return _functions.by_rule(level, rule, given, self._qualname)
+        if self.whole is not None:
+            return _rules.parts(level, self, list(given), named or {}, running)
+        for at in mutated(self._schema)[0]:
+            if at < len(given):
+                _rules.written(level, self, [given[at]], self._schema.arguments[at].name)
+        return _rules.looped(level, self, list(given), named or {}, running)
 
     @property
     def dispatch_rules(self) -> dict[type, Callable]:

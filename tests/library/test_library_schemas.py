@@ -118,7 +118,7 @@ def annotated(annotations, returns=Tensor):
     "annotation, told",
     [
         (Tensor, "Tensor x"),
-        (Optional[Tensor], "Tensor? x"),
+        (Optional[Tensor], "Tensor? x"),  # noqa: UP045
         (Tensor | None, "Tensor? x"),
         (list[Tensor], "Tensor[] x"),
         (typing.List[Tensor], "Tensor[] x"),  # noqa: UP006
@@ -126,13 +126,13 @@ def annotated(annotations, returns=Tensor):
         (list[Tensor | None], "Tensor?[] x"),
         (int, "SymInt x"),
         (list[int], "SymInt[] x"),
-        (Optional[list[int]], "SymInt[]? x"),
-        (Optional[Sequence[float]], "float[]? x"),
+        (Optional[list[int]], "SymInt[]? x"),  # noqa: UP045
+        (Optional[Sequence[float]], "float[]? x"),  # noqa: UP045
         (bool, "bool x"),
         (str, "str x"),
         (flambeau.types.Number, "Scalar x"),
         (flambeau.dtype, "ScalarType x"),
-        (Optional[flambeau.device], "Device? x"),
+        (Optional[flambeau.device], "Device? x"),  # noqa: UP045
         ("Tensor", "Tensor x"),
     ],
 )
