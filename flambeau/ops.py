@@ -5,9 +5,9 @@ Those that programs have added with `library`, and under `aten` those of this li
 >>> import flambeau
 >>> flambeau.ops.aten.mm(flambeau.eye(2), flambeau.eye(2)).shape
 flambeau.Size([2, 2])
->>> flambeau.ops.mylib.nothing
+>>> flambeau.ops.mylib.nothing  # doctest: +ELLIPSIS
 Traceback (most recent call last):
-AttributeError: ...
+AttributeError: ... no operation mylib::nothing is defined (in mylib: none)
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def load_library(path: str | os.PathLike[str]) -> None:
     """Load a shared library, whose code may define operations when it is loaded; OSError where it cannot be.
 
     >>> import flambeau
-    >>> flambeau.ops.load_library("/nowhere/library.so")
+    >>> flambeau.ops.load_library("/nowhere/library.so")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    OSError: ...
+    OSError: Could not load this library: /nowhere/library.so (...)
     """
     import ctypes
 
@@ -39,7 +39,11 @@ def load_library(path: str | os.PathLike[str]) -> None:
 
 
 def import_module(module: str) -> None:
-    """Import a module of Python that defines operations."""
+    """Import a module of Python that defines operations.
+
+    >>> import flambeau
+    >>> flambeau.ops.import_module("json")
+    """
     import importlib
 
     importlib.import_module(module)

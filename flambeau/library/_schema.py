@@ -467,9 +467,12 @@ def parse_schema(schema: str) -> FunctionSchema:
     """The schema that a text says; RuntimeError, which points at the place, where it says none.
 
     >>> from flambeau.library._schema import parse_schema
-    >>> parse_schema("f(Tensr x) -> Tensor")
+    >>> parse_schema("f(Tensor x -> Tensor")
     Traceback (most recent call last):
-    RuntimeError: ...
+    RuntimeError: expected ) but found 'arrow' here:
+    f(Tensor x -> Tensor
+               ~~ <--- HERE
+    <BLANKLINE>
     """
     if not isinstance(schema, str):
         raise TypeError(
