@@ -227,6 +227,23 @@ def test_sizes_that_depend_on_data_are_not_compared():
         chosen(flambeau.ones(2, device="meta"))
 
 
+def test_a_fake_that_raises_is_not_held_against_the_kernel():
+    @custom_op("tests::asking", mutates_args=())
+    def asking(x: Tensor) -> Tensor:
+        return x + 1
+
+    @asking.register_fake
+    def _(x):
+        assert x.device.type == "cpu"
+        return x.new_empty(x.shape)
+
+    assert asking(flambeau.ones(1)).item() == asking(flambeau.ones(1)).item() == 2.0
+    found = flambeau.library.opcheck(
+        asking, (flambeau.ones(1),), test_utils="test_faketensor", raise_exception=False
+    )
+    assert isinstance(found["test_faketensor"], AssertionError)
+
+
 def test_tensors_without_data_go_to_the_fake():
     with pytest.raises(RuntimeError, match=r"no fake impl registered for <CustomOpDef\(tests::parts\)>"):
         parts([flambeau.ones(2, device="meta")], [1])
