@@ -25,6 +25,8 @@ SHOWN = (
         "futures",
         "distributions",
         "hub",
+        "library",
+        "ops",
         "legacy",
         "mps",
         "mtia",
