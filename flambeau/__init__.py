@@ -179,6 +179,7 @@ from . import (
     functional,
     futures,
     hub,
+    kernels,
     monitor,
     multiprocessing,
     profiler,

@@ -70,6 +70,7 @@ from .storage import is_storage as is_storage
 from ._queries import is_tensor as is_tensor
 from ._switches import is_vulkan_available as is_vulkan_available
 from .core.base.once import is_warn_always_enabled as is_warn_always_enabled
+from . import kernels as kernels
 from .core.base.formats import layout as layout
 from . import linalg as linalg
 from ._files import load as load

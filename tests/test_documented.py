@@ -28,6 +28,7 @@ SHOWN = (
         "mps",
         "mtia",
         "masked",
+        "kernels",
         "multiprocessing",
         "nested",
         "nn.attention",

@@ -34,6 +34,7 @@ ORDER = """
     utils.module_tracker utils.flop_counter utils.benchmark monitor
     utils.collect_env
     distributions utils.tensorboard utils.trainer
+    kernels
     codegen.ahead
 """.split()
 
