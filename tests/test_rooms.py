@@ -34,7 +34,7 @@ ORDER = """
     utils.module_tracker utils.flop_counter utils.benchmark monitor
     utils.collect_env
     distributions utils.tensorboard utils.trainer
-    kernels
+    kernels utils.cpp_extension
     codegen.ahead
 """.split()
 

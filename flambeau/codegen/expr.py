@@ -197,7 +197,9 @@ class Expr:
         raise TypeError("a traced value has no truth value: use where(condition, a, b) in place of if")
 
     def __float__(self):
-        raise TypeError("a traced value is no number yet: use functions of `kernels` in place of those of `math`")
+        raise TypeError(
+            "a traced value is no number yet: use functions of `kernels` in place of those of `math`"
+        )
 
     __int__ = __index__ = __complex__ = __float__
     __array_ufunc__ = None  # NumPy's functions refuse it, and its numbers leave operators to us
@@ -275,7 +277,9 @@ def like(x: Expr, value) -> Expr:
     if isinstance(value, Expr):
         return value
     if not isinstance(value, Number):
-        raise TypeError(f"a traced value meets a {type(value).__name__}, which is no number: make it an argument")
+        raise TypeError(
+            f"a traced value meets a {type(value).__name__}, which is no number: make it an argument"
+        )
     return const(value, x.dtype)
 
 
