@@ -45,6 +45,7 @@ SHOWN = (
         "storage",
         "testing",
         "utils.collect_env",
+        "utils.cpp_extension",
         "utils.safetensors",
         "utils.serialization",
         "utils.tensorboard",
