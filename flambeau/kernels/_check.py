@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from ..core.base.dtypes import by_name
 from ..core.base.tensor import TensorBase
 from ..core.call.copies import to_dtype
 from ..core.make.create import empty
+from ..core.places.join import stack
+from ..func import vmap
 from ..testing import assert_close
 
 _DOUBLE = by_name["float64"]
@@ -32,7 +35,7 @@ def check(
     Each sample is a call: a tensor, or a tuple of arguments, the last of which may be a dictionary of keyword arguments.  Small tensors
     of float64 away from the points where the function is not smooth serve best.  Tried are: values against `reference` (a
     function of NumPy arrays); that operands are not written; other dtypes against float64; operands that are transposed or have
-    gaps; no elements; `out=`; shapes, dtypes and strides of tensors without data; gradients of first and second order against
+    gaps; no elements; `out=`; shapes, dtypes and strides of tensors without data; `vmap`; gradients of first and second order against
     finite differences; other devices, where there are some.
 
     Args:
@@ -53,7 +56,7 @@ def check(
     ... def softabs(x, *, eps=0.1):
     ...     return kernels.sqrt(x * x + eps)
     >>> kernels.check(softabs, flambeau.randn(3, 4), reference=lambda x: numpy.sqrt(x * x + 0.1), devices=())
-    ['values', 'operands', 'dtypes', 'strides', 'no elements', 'out', 'meta', 'gradients', 'second gradients']
+    ['values', 'operands', 'dtypes', 'strides', 'no elements', 'out', 'meta', 'vmap', 'gradients', 'second gradients']
     """
     if not samples:
         raise ValueError("check(): at least one sample expected")
@@ -120,6 +123,7 @@ class _Trial:
         self.no_elements()
         self.out()
         self.meta("meta", self.args, self.found)
+        self.vmap()
         if gradients and any(_smooth(x) for x in self.args):
             self.gradients()
         for type_ in [d for d in ("opencl", "cuda") if device_count(d)] if devices is None else devices:
@@ -206,6 +210,23 @@ class _Trial:
                 raise AssertionError(
                     f"{self.who}: {what}: result {k} has the strides {f.stride()} with data and {m.stride()} without"
                 )
+
+    def vmap(self) -> None:
+        """All slices at once are what they are one after the other."""
+        places = [k for k, x in enumerate(self.args) if _smooth(x)]
+        if not places:
+            return
+        stacks = self.mapped(lambda x: stack([x, x * 0.5]) if _smooth(x) else x)
+
+        def slices(*given: TensorBase) -> Any:
+            at = dict(zip(places, given))
+            return self.call(*(at.get(k, x) for k, x in enumerate(self.args)))
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop")
+            found = vmap(slices)(*(stacks[k] for k in places))
+        each = [_results(slices(*(stacks[k][n] for k in places))) for n in range(2)]
+        self.same("vmap", found, [stack(column) for column in zip(*each)])
 
     def gradients(self) -> None:
         def wanted(x: TensorBase) -> TensorBase:

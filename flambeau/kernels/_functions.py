@@ -31,6 +31,28 @@ def numbers_of(names: Sequence[str], defaults: Sequence[Any]) -> tuple[str, dict
     return ", ".join([*names[:first], *(f"{n}=default_{n}" for n in names[first:])]), known
 
 
+def mapped_rows(operands: Sequence[str]) -> Callable:
+    """How `vmap` maps an operation along rows: one call on all slices, its dimensions counted behind theirs."""
+
+    def rule(level: Any, op: Any, args: list, kwargs: dict, running: Any) -> Any:
+        from ..func._rules import lifted as with_slices
+        from ..func._rules import looped, mapped, parameters, shifted
+
+        known = parameters(op)
+        bound = known.bind(args, kwargs)
+        if bound.get("out") is not None:
+            return looped(level, op, args, kwargs, running)
+        rank = max(bound[n].ndim for n in operands)
+        most = max(rank, 1)
+        bound.update({n: with_slices(level, bound[n], most) for n in operands})
+        dim = bound.get("dim")
+        bound["dim"] = tuple(range(1, most + 1)) if dim is None or dim == () else shifted(dim, rank)
+        found = known.call(op, bound)
+        return level.wrapped(found if rank else mapped(found, lambda t: t.squeeze(1) if t.ndim > 1 else t))
+
+    return rule
+
+
 class Derivative:
     """The gradients of an operation as a function of tensors, which names what it reads."""
 

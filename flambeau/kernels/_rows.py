@@ -20,7 +20,7 @@ from ..operations.moving.shaping import broadcast_tensors
 from ..operations.rows.reductions import restore, sum_to_size
 from ._adjoint import adjoint
 from ._bodies import Body
-from ._functions import Derivative, called, numbers_of
+from ._functions import Derivative, called, mapped_rows, numbers_of
 from ._pointwise import names_of, publish
 
 
@@ -255,5 +255,5 @@ def _declare(kind: str, function: Callable, name: str | None, dtypes: Iterable[d
         run,
         **known,
     )
-    op.derivative = derivative.declare
+    op.derivative, op.vmap_rule = derivative.declare, mapped_rows(operands)
     return publish(op, function, body)

@@ -19,7 +19,7 @@ from ..operations.declare.scan import Scan
 from ..operations.declare.shapes import wrapped
 from ..operations.rows.scans import cumsum
 from ._bodies import Body
-from ._functions import Derivative, called
+from ._functions import Derivative, called, mapped_rows
 from ._pointwise import names_of, publish
 
 
@@ -155,5 +155,5 @@ def scan(
     if FLOATING & taken:
         derivative.automatic = summed
     op = called(body.name, len(results), f"{operand}, dim", f"{operand}, dim", run)
-    op.derivative = derivative.declare
+    op.derivative, op.vmap_rule = derivative.declare, mapped_rows((operand,))
     return publish(op, function, body)

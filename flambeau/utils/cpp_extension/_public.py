@@ -97,21 +97,21 @@ def load_inline(
     >>> from flambeau.utils.cpp_extension import load_inline
     >>> source = '''
     ... #include <flambeau/extension.h>
-    ... FLAMBEAU_FUNCTION cube(const DLTensor *x, DLTensor *out) {
+    ... FLAMBEAU_FUNCTION third_power(const DLTensor *x, DLTensor *out) {
     ...     const float *from = FLAMBEAU_DATA(float, x);
     ...     float *to = FLAMBEAU_DATA(float, out);
     ...     for (int64_t i = 0, n = flambeau_count(x); i < n; i++)
     ...         to[i] = from[i] * from[i] * from[i];
     ...     return NULL;
     ... }'''
-    >>> cubes = load_inline("cubes", c_sources=source)
-    >>> @cubes.cube.derivative
+    >>> powers = load_inline("powers", c_sources=source)
+    >>> @powers.third_power.derivative
     ... def _(grad, x):
     ...     return 3 * x * x * grad
     >>> x = flambeau.tensor([1.0, 2.0], requires_grad=True)
-    >>> cubes.cube(x)
-    tensor([1., 8.], grad_fn=<CubeBackward0>)
-    >>> cubes.cube(x).sum().backward(); x.grad
+    >>> powers.third_power(x)
+    tensor([1., 8.], grad_fn=<ThirdPowerBackward0>)
+    >>> powers.third_power(x).sum().backward(); x.grad
     tensor([ 3., 12.])
     """
     _check_name("load_inline", name)
@@ -176,7 +176,7 @@ def load(
     ... }''')
     >>> rows = load("rows", [str(file)], functions={"row_sums": {"results": lambda x: x.shape[:1], "dtypes": "float64"}})
     >>> rows.row_sums(flambeau.ones(2, 3, dtype=flambeau.float64))
-    tensor([3., 3.], dtype=torch.float64)
+    tensor([3., 3.], dtype=flambeau.float64)
     """
     _check_name("load", name)
     if with_cuda or extra_cuda_cflags or extra_sycl_cflags:
