@@ -159,7 +159,7 @@ def test_exceptions_of_cpp():
     """
     )
     fails = load_inline("throwing", source, functions="fails").fails
-    with pytest.raises(RuntimeError, match=r"fails\(\) \(throwing \(inline\)\): no way"):
+    with pytest.raises(RuntimeError, match=r"the C function fails \(throwing \(inline\)\): no way"):
         fails(flambeau.ones(1), True)
     with pytest.raises(RuntimeError, match="no std::exception"):
         fails(flambeau.ones(1), False)
@@ -190,7 +190,7 @@ def test_runs_without_the_lock_of_python():
 
 # --- refused ------------------------------
 def test_calls(squareplus):
-    with pytest.raises(RuntimeError, match=r"squareplus\(\) \(mine \(inline\)\): b must not be negative"):
+    with pytest.raises(RuntimeError, match=r"the C function squareplus \(mine \(inline\)\): b must not be negative"):
         squareplus(flambeau.ones(1), -1.0)
     with pytest.raises(TypeError, match="'x' must be of dtype float32 or float64, got float16"):
         squareplus(flambeau.ones(1, dtype=flambeau.float16))
@@ -203,7 +203,7 @@ def test_calls(squareplus):
     with pytest.raises(RuntimeError, match="same device, but found at least two devices, cpu and meta"):
         add(flambeau.ones(1), flambeau.ones(1, device="meta"))
     with pytest.raises(
-        RuntimeError, match=r"add\(\) \(adding \(inline\)\) has no derivative: .*@add.derivative"
+        RuntimeError, match=r"the C function add \(adding \(inline\)\) has no derivative: .*@add.derivative"
     ):
         add(flambeau.ones(1, requires_grad=True), flambeau.ones(1)).sum().backward()
     if flambeau.opencl.is_available():
@@ -228,7 +228,7 @@ def test_rules_that_say_something_wrong(results, says):
     op = load_inline("ruled", c_sources=source, functions={"same": {"results": results}}).same
     with pytest.raises(
         RuntimeError,
-        match=rf"same\(\) \(ruled \(inline\)\): `results` \(.*test_cpp_extension.py:\d+\).*{says}",
+        match=rf"the C function same \(ruled \(inline\)\): `results` \(.*test_cpp_extension.py:\d+\).*{says}",
     ):
         op(flambeau.ones(2))
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import operator
+import sys
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,31 +23,12 @@ _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "complex": 5}  # as dlpa
 _BOOL = 6
 
 
-class _Device(ctypes.Structure):
-    _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
-
-
-class _DataType(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class DLTensor(ctypes.Structure):
-    """The structure of dlpack.h."""
-
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device", _Device),
-        ("ndim", ctypes.c_int32),
-        ("dtype", _DataType),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
+_LITTLE = sys.byteorder == "little"
 
 
 _TYPES: dict[str, Any] = {
-    "o": ctypes.POINTER(DLTensor),
-    "r": ctypes.POINTER(DLTensor),
+    "o": ctypes.c_void_p,
+    "r": ctypes.c_void_p,
     "d": ctypes.c_double,
     "f": ctypes.c_float,
     "l": ctypes.c_int64,
@@ -54,14 +38,26 @@ _TYPES: dict[str, Any] = {
 _BITS = {"l": 63, "i": 31}
 
 
-def described(t: TensorBase) -> DLTensor:
-    """A tensor of the CPU as C sees it, for as long as the tensor is held."""
-    name, sizes = t.dtype.name, ctypes.c_int64 * max(t.ndim, 1)
-    kind = _BOOL if name == "bool" else _CODES[name.rstrip("0123456789")]
-    bits = 8 * t.dtype.itemsize
-    return DLTensor(
-        t.data_ptr(), _Device(1, 0), t.ndim, _DataType(kind, bits, 1), sizes(*t.shape), sizes(*t.stride()), 0
-    )
+@functools.cache
+def _word_of(kind: dtype) -> int:
+    """The word of a DLTensor that holds its dtype, without the number of dimensions that it holds, too."""
+    name, bits = kind.name, 8 * kind.itemsize
+    code = _BOOL if name == "bool" else _CODES[name.rstrip("0123456789")]
+    return code << 32 | bits << 40 | 1 << 48 if _LITTLE else code << 24 | bits << 16 | 1
+
+
+def described(t: TensorBase) -> array:
+    """A DLTensor of the CPU in words of 8 bytes, sizes and strides behind it; it stands where the array's memory does.
+
+    Words are data, device, dimensions and dtype, the addresses of sizes and strides, and an offset of no bytes.
+    """
+    shape = t.shape
+    rank = len(shape)
+    words = array("q", (t.data_ptr(), 1 if _LITTLE else 1 << 32, 0, 0, 0, 0, *shape, *t.stride()))
+    at = words.buffer_info()[0]
+    words[2] = _word_of(t.dtype) | (rank if _LITTLE else rank << 32)
+    words[3], words[4] = at + 48, at + 48 + 8 * rank
+    return words
 
 
 class Rule(NamedTuple):
@@ -123,7 +119,7 @@ class _Function:
 
     def __init__(self, file: str, prototype: Prototype, rule: Rule, call: Callable):
         self.name, self.prototype, self.rule, self.function = prototype.name, prototype, rule, call
-        self.who = f"{self.name}() ({file})"
+        self.who = f"the C function {self.name} ({file})"
         self.operands = tuple(n for kind, n in prototype.arguments if kind == "o")
         self.numbers = tuple((kind, n) for kind, n in prototype.arguments if kind not in "or")
         self.results = sum(kind == "r" for kind, _ in prototype.arguments)
@@ -168,10 +164,9 @@ class _Function:
         """A call: every error comes before the function runs, but for those that it tells itself."""
         device = self.check(tensors)
         given = {n: self.number(kind, n, v) for (kind, n), v in zip(self.numbers, values)}
-        with unrecorded():
-            outs = self.allocated(tensors, given, device)
-            if device.type == "cpu":
-                self.compute(tensors, outs, given)
+        outs = self.allocated(tensors, given, device)
+        if device.type == "cpu":
+            self.compute(tensors, outs, given)
         self.derivative.record(tensors, outs, given)
         return outs if len(outs) > 1 else outs[0]
 
@@ -242,16 +237,16 @@ class _Function:
 
     def compute(self, tensors: tuple, outs: tuple, given: dict) -> None:
         """The call itself, without Python's lock."""
-        operands = [t.detach() for t in tensors]
-        if self.rule.contiguous:
-            operands = [t.contiguous() for t in operands]
-        reading, writing = iter(operands), iter(outs)
-        arguments = []
+        if self.rule.contiguous and not all(t.is_contiguous() for t in tensors):
+            with unrecorded():
+                tensors = tuple(t.contiguous() for t in tensors)
+        reading, writing = iter(tensors), iter(outs)
+        held, arguments = [], []  # memory that C reads during the call, and what it is called with
         for kind, n in self.prototype.arguments:
-            if kind == "o":
-                arguments.append(ctypes.byref(described(next(reading))))
-            elif kind == "r":
-                arguments.append(ctypes.byref(described(next(writing))))
+            if kind in "or":
+                words = described(next(reading if kind == "o" else writing))
+                held.append(words)
+                arguments.append(words.buffer_info()[0])
             else:
                 arguments.append(given[n])
         message = self.function(*arguments)
