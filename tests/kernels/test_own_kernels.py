@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -352,3 +353,10 @@ def test_threads_declare_and_call():
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(work, range(8))) == pytest.approx([1.0 - k for k in range(8)], abs=1e-6)
+
+
+def test_the_page_lists_what_bodies_may_call():
+    """docs/extending.md holds `vocabulary()`, between marks."""
+    page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+    shown = page.partition("<!-- vocabulary -->\n")[2].partition("<!-- end -->")[0]
+    assert shown == kernels.vocabulary()

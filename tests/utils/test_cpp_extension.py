@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 import warnings
@@ -190,7 +190,9 @@ def test_runs_without_the_lock_of_python():
 
 # --- refused ------------------------------
 def test_calls(squareplus):
-    with pytest.raises(RuntimeError, match=r"the C function squareplus \(mine \(inline\)\): b must not be negative"):
+    with pytest.raises(
+        RuntimeError, match=r"the C function squareplus \(mine \(inline\)\): b must not be negative"
+    ):
         squareplus(flambeau.ones(1), -1.0)
     with pytest.raises(TypeError, match="'x' must be of dtype float32 or float64, got float16"):
         squareplus(flambeau.ones(1, dtype=flambeau.float16))
@@ -458,28 +460,20 @@ def test_a_whole_module_of_python(tmp_path):
     assert load("plain", [str(file)]).seven() == 7
 
 
-PACKAGE = """
-from flambeau.utils.cpp_extension import bind
-from . import _C
-squareplus = bind(_C, {"squareplus": {"dtypes": ("float32", "float64")}}, name=__name__).squareplus
+PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
 
-@squareplus.derivative
-def _(grad, x, b):
-    return grad * (1 + x / (x * x + b).sqrt()) / 2
-"""
-USE = """
-import pickle, flambeau, mine
-x = flambeau.zeros(2, requires_grad=True)
-mine.squareplus(x, 4.0).sum().backward()
-print(x.grad.tolist(), pickle.loads(pickle.dumps(mine.squareplus)) is mine.squareplus)
-"""
+
+def shown(folder, *names):
+    """Write files that the page shows, each a block that begins with its name; another file's name may stand in it."""
+    for name in names:
+        (text,) = re.findall(rf"```\w+\n((?:#|/\*) {re.escape(name)}(?: \*/)?\n.*?)```", PAGE, re.DOTALL)
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
 
 
 def run(*command, where):
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path(flambeau.__file__).parents[1]), str(where)]),
-    }
+    paths = [str(Path(flambeau.__file__).parents[1]), str(where)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
         command, cwd=where, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
@@ -487,46 +481,30 @@ def run(*command, where):
     return done.stdout
 
 
+def test_the_program_of_the_page(tmp_path):
+    shown(tmp_path, "squareplus.c", "use.py")
+    assert run(sys.executable, "use.py", where=tmp_path) == "tensor([0.5000, 0.5000])\n"
+
+
+USE = """
+import pickle, flambeau, mine
+print(mine.squareplus(flambeau.zeros(2)).tolist(), pickle.loads(pickle.dumps(mine.squareplus)) is mine.squareplus)
+"""
+
+
 @pytest.mark.parametrize("suffix", [".c", ".cpp"])
 def test_the_recipe_for_setuptools(tmp_path, suffix):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "__init__.py").write_text(PACKAGE)
-    (tmp_path / "mine" / f"squareplus{suffix}").write_text(SQUAREPLUS)
-    (tmp_path / "setup.py").write_text(
-        textwrap.dedent(
-            f"""
-            from setuptools import setup
-            from flambeau.utils.cpp_extension import BuildExtension, CppExtension
-
-            setup(
-                name="mine",
-                packages=["mine"],
-                ext_modules=[CppExtension("mine._C", ["mine/squareplus{suffix}"])],
-                cmdclass={{"build_ext": BuildExtension.with_options(use_ninja=False)}},
-            )
-            """
-        )
-    )
+    shown(tmp_path, "squareplus.c", "setup.py", "mine/__init__.py")
+    if suffix == ".cpp":
+        (tmp_path / "squareplus.c").rename(tmp_path / "squareplus.cpp")
+        setup = tmp_path / "setup.py"
+        setup.write_text(setup.read_text().replace("squareplus.c", "squareplus.cpp"))
     run(sys.executable, "setup.py", "-q", "build_ext", "--inplace", where=tmp_path)
-    assert run(sys.executable, "-c", USE, where=tmp_path) == "[0.5, 0.5] True\n"
+    assert run(sys.executable, "-c", USE, where=tmp_path) == "[1.0, 1.0] True\n"
 
 
 def test_the_recipe_for_meson(tmp_path):
-    (tmp_path / "squareplus.c").write_text(SQUAREPLUS)
-    (tmp_path / "meson.build").write_text(
-        textwrap.dedent(
-            """
-            project('mine', 'c')
-            python = import('python').find_installation()
-            headers = run_command(python, '-c', 'from flambeau.utils.cpp_extension import include_paths; print(include_paths()[0])',
-                                  check: true).stdout().strip()
-            calls = custom_target(input: 'squareplus.c', output: 'calls.c', capture: true,
-                                  command: [python, '-m', 'flambeau.utils.cpp_extension', '@INPUT@'])
-            shared_module('mine', 'squareplus.c', calls, name_prefix: '', c_args: ['-I' + headers],
-                          dependencies: meson.get_compiler('c').find_library('m', required: false))
-            """
-        )
-    )
+    shown(tmp_path, "squareplus.c", "meson.build")
     run("meson", "setup", "build", where=tmp_path)
     run("meson", "compile", "-C", "build", where=tmp_path)
     (library,) = [p for p in (tmp_path / "build").glob("mine.*") if p.is_file()]
@@ -562,36 +540,13 @@ def test_any_library_with_its_source(tmp_path):
         bind(tmp_path / "no.so")
 
 
-def test_cffi(tmp_path):
-    """The address of a tensor's memory is all that cffi needs."""
-    import cffi
-
+def test_the_recipe_for_cffi(tmp_path):
+    shown(tmp_path, "axpy.py")
     (tmp_path / "axpy.c").write_text(
         "void axpy(long n, float a, const float *x, float *y) { for (long i = 0; i < n; i++) y[i] += a * x[i]; }"
     )
     subprocess.run(["cc", "-shared", "-fPIC", "axpy.c", "-o", "axpy.so"], cwd=tmp_path, check=True)
-    ffi = cffi.FFI()
-    ffi.cdef("void axpy(long n, float a, const float *x, float *y);")
-    library = ffi.dlopen(str(tmp_path / "axpy.so"))
-
-    class Axpy(flambeau.autograd.Function):
-        @staticmethod
-        def forward(ctx, a, x, y):
-            ctx.a = a
-            x, out = x.detach().contiguous(), y.detach().contiguous().clone()
-            library.axpy(
-                x.numel(), a, ffi.from_buffer("float[]", x.numpy()), ffi.cast("float *", out.data_ptr())
-            )
-            return out
-
-        @staticmethod
-        def backward(ctx, grad):
-            return None, ctx.a * grad, grad
-
-    x, y = flambeau.ones(3, requires_grad=True), flambeau.ones(3, requires_grad=True)
-    found = Axpy.apply(2.0, x, y)
-    found.sum().backward()
-    assert found.tolist() == [3.0] * 3 and x.grad.tolist() == [2.0] * 3 and y.grad.tolist() == [1.0] * 3
+    assert run(sys.executable, "axpy.py", where=tmp_path) == "tensor([2., 2., 2.]) tensor([1., 1., 1.])\n"
 
 
 def test_questions():
