@@ -13,7 +13,7 @@ from ..core.base.tensor import TensorBase
 from ..core.call.copies import to_dtype
 from ..core.make.create import empty
 from ..core.places.join import stack
-from ..func import vmap
+from ..func import vmap as mapped_over_slices
 from ..testing import assert_close
 
 _DOUBLE = by_name["float64"]
@@ -25,6 +25,7 @@ def check(
     *samples: Any,
     reference: Callable | None = None,
     gradients: bool = True,
+    vmap: bool = True,
     dtypes: Sequence[str] = tuple(_OTHERS),
     devices: Sequence[str] | None = None,
     rtol: float | None = None,
@@ -39,7 +40,7 @@ def check(
     finite differences; other devices, where there are some.
 
     Args:
-        gradients: False for operations that have none on purpose.
+        gradients, vmap: False for operations that have none, or no rule for `vmap`, on purpose.
         dtypes: besides float64, by name; those that the operation refuses (NotImplementedError, TypeError) are left out.
         devices: by type, those at hand by default; () for functions that run on the CPU alone.
         rtol, atol: in place of those for each dtype.
@@ -65,7 +66,7 @@ def check(
         args, named = _split(sample)
         trial = _Trial(op, args, named, f"{getattr(op, '__name__', op)}, sample {number}", made)
         trial.tolerances = {} if rtol is None and atol is None else {"rtol": rtol or 0.0, "atol": atol or 0.0}
-        trial.run(reference, gradients, dtypes, devices)
+        trial.run(reference, gradients, vmap, dtypes, devices)
     return list(made)
 
 
@@ -113,7 +114,12 @@ class _Trial:
                 raise AssertionError(f"{self.who}: {what}: result {k}: {error}") from None
 
     def run(
-        self, reference: Any, gradients: bool, dtypes: Sequence[str], devices: Sequence[str] | None
+        self,
+        reference: Any,
+        gradients: bool,
+        vmap: bool,
+        dtypes: Sequence[str],
+        devices: Sequence[str] | None,
     ) -> None:
         if reference is not None:
             self.values(reference)
@@ -123,7 +129,8 @@ class _Trial:
         self.no_elements()
         self.out()
         self.meta("meta", self.args, self.found)
-        self.vmap()
+        if vmap:
+            self.slices()
         if gradients and any(_smooth(x) for x in self.args):
             self.gradients()
         for type_ in [d for d in ("opencl", "cuda") if device_count(d)] if devices is None else devices:
@@ -211,7 +218,7 @@ class _Trial:
                     f"{self.who}: {what}: result {k} has the strides {f.stride()} with data and {m.stride()} without"
                 )
 
-    def vmap(self) -> None:
+    def slices(self) -> None:
         """All slices at once are what they are one after the other."""
         places = [k for k, x in enumerate(self.args) if _smooth(x)]
         if not places:
@@ -224,7 +231,7 @@ class _Trial:
 
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "There is a performance drop")
-            found = vmap(slices)(*(stacks[k] for k in places))
+            found = mapped_over_slices(slices)(*(stacks[k] for k in places))
         each = [_results(slices(*(stacks[k][n] for k in places))) for n in range(2)]
         self.same("vmap", found, [stack(column) for column in zip(*each)])
 

@@ -243,7 +243,7 @@ def test_check_finds_what_is_wrong():
         (float64_alone, "dtypes", {}),
         (memory_order, "strides", {}),
         (no_meta, "meta", {}),
-        (Wrong.apply, "gradients", {}),
+        (Wrong.apply, "gradients", {"vmap": False}),
     ):
         with pytest.raises(AssertionError, match=says):
             kernels.check(op, x, devices=(), **options)
