@@ -10,7 +10,10 @@ from ._rows import reduction, row  # noqa: F401
 from ._scans import scan  # noqa: F401
 from ._vocabulary import WORDS, vocabulary  # noqa: F401
 
-globals().update({word.name: word.function for word in WORDS})
+for _word in WORDS:
+    globals()[_word.name] = _word.function
+    if "<locals>" in _word.function.__qualname__:  # made in a row with others: pickle and help find it here
+        _word.function.__module__, _word.function.__qualname__ = __name__, _word.name
 
 __all__ = [
     *("ALL", "COMPLEX", "FLOATING", "INTEGRAL", "NUMERIC"),
