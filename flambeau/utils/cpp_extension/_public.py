@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ...core.base import display
 from . import _build
 from ._calls import Library, rule_of
 from ._sources import (

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ...core.base import display
+
 C_SUFFIXES, CPP_SUFFIXES = (".c",), (".cpp", ".cc", ".cxx", ".C", ".c++")
 # What an argument is in C, and its letter in a library's list of functions: an operand, a result, or a number.
 KINDS = {
@@ -49,7 +51,7 @@ def refuse_libtorch(who: str, texts: Iterable[str]) -> None:
             raise NotImplementedError(
                 f"{who}: the source is written for LibTorch ({found[0]!r}), PyTorch's library of C++, which is not part of this one.  "
                 "Write the function over `const DLTensor *` with <flambeau/extension.h>, whose first page says how, or in "
-                "Python with `flambeau.kernels`; docs/extending.md has both"
+                f"Python with `{display.public('kernels')}`; docs/extending.md has both"
             )
 
 
