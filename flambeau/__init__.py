@@ -214,6 +214,7 @@ from . import (
     functional,
     futures,
     hub,
+    kernels,
     library,
     legacy,
     monitor,
