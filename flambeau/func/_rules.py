@@ -42,6 +42,8 @@ class Parameters:
         self.named = [p.name for p in found if p.kind is p.KEYWORD_ONLY]
         self.defaults = {p.name: p.default for p in found if p.default is not p.empty}
         self.shifted = [n for n in (*self.names, self.rest, *self.named) if n in DIMENSIONS]
+        if "destination" not in self.names and "source" in self.shifted:
+            self.shifted.remove("source")  # what is written, not where to
 
     def bind(self, args: list, kwargs: dict) -> dict[str, Any]:
         """The arguments by name."""
@@ -243,9 +245,13 @@ def mapped(tree: Any, change: Callable) -> Any:
     if isinstance(tree, TensorBase):
         return change(tree)
     if isinstance(tree, (tuple, list)):
-        made = [mapped(x, change) for x in tree]
-        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
+        return like(tree, [mapped(x, change) for x in tree])
     return tree
+
+
+def like(tree: Any, items: list) -> Any:
+    """A tuple, named or not, or a list, of other items."""
+    return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
 
 
 def _narrowed(found: Any) -> Any:
@@ -259,7 +265,8 @@ def rows(level: Level, op: Any, args: list, kwargs: dict, running: Running | Non
     rank = _highest_rank(tensors)
     if out is not None:
         return looped(level, op, args, kwargs, running)
-    inner = tuple(lifted(level, t, max(rank, 1)) for t in tensors)
+    first = level.tensor(level.spread(tensors[0]))  # dimensions are counted by it
+    inner = tuple(lifted(level, t, max(rank, 1)) for t in (first, *tensors[1:]))
     dim = tuple(range(1, max(rank, 1) + 1)) if dim is None or dim == () else shifted(dim, rank)
     if isinstance(dim, tuple) and len(dim) == 1:
         dim = dim[0]
@@ -277,15 +284,6 @@ def leading(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
 
     found = op(*map(inner, args), **{name: inner(x) for name, x in kwargs.items()})
     return level.wrapped(found) if target is None else target
-
-
-def spread_leading(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
-    """The same, of operations that want all their tensors to have the same leading dimensions."""
-
-    def inner(x: Any) -> Any:
-        return level.spread(x) if isinstance(x, TensorBase) else x
-
-    return level.wrapped(op(*map(inner, args), **{name: inner(x) for name, x in kwargs.items()}))
 
 
 def elements_of(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
@@ -364,8 +362,7 @@ def sliced(level: Level, op: Any, args: list, kwargs: dict, running: Running | N
 
     def part(x: Any, k: int) -> Any:
         if isinstance(x, (tuple, list)):
-            made = [part(y, k) for y in x]
-            return type(x)(*made) if hasattr(x, "_fields") else type(x)(made)
+            return like(x, [part(y, k) for y in x])
         found = level.inside(x)
         return x if found is None else found.select(0, k)
 
@@ -387,8 +384,7 @@ def stacked(found: list) -> Any:
             )
         return operation("stack")(found)
     if isinstance(first, (tuple, list)):
-        made = [stacked(list(column)) for column in zip(*found)]
-        return type(first)(*made) if hasattr(first, "_fields") else type(first)(made)
+        return like(first, [stacked(list(column)) for column in zip(*found)])
     return first
 
 

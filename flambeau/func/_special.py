@@ -18,6 +18,7 @@ from ._rules import (
     elements_of,
     leading,
     lifted,
+    like,
     looped,
     mapped,
     operation,
@@ -28,7 +29,6 @@ from ._rules import (
     shapeless,
     shifted,
     sliced,
-    spread_leading,
     wrap_dim,
     written,
 )
@@ -73,16 +73,16 @@ def entered(function: Rule, names: str) -> None:
 
 
 entered(_rules.itemless, "item tolist is_nonzero numpy __array__ allclose equal __dlpack__")
-entered(shapeless, "nonzero argwhere masked_select unique unique_consecutive bincount")
+entered(shapeless, "masked_select unique unique_consecutive bincount")
 entered(
     outlined,
     "is_same_size is_contiguous is_signed_of dim_order is_pinned is_set_to",
 )
 entered(along("flat"), "argmax argmin cummax cummin")
 entered(along(), "flip rot90 sort argsort topk kthvalue mode fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft")
+entered(along(), "fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2 fft.hfft2 fft.ihfft2")
 entered(along("all"), "min max any all fftshift ifftshift")
 entered(leading, "tril tril_ triu triu_ det adjoint")
-entered(spread_leading, "solve solve_ex lu_solve ldl_solve solve_triangular")
 entered(pointwise, "polygamma polygamma_method polygamma_in_place copy_ fill_ real imag view_as_real where where_method")
 entered(pointwise, "fill")
 entered(elements_of, "detach zero_ view_as_real view_as_complex")
@@ -164,10 +164,9 @@ def _in_shape(level: Level, op: Any, target: Any, found: Any) -> Any:
 @rule("squeeze", "squeeze_")
 def _squeezed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     target = args[0]
-    dims = _sizes(tuple(args[1:]), kwargs, "dim")
     rank = target.ndim
-    if not dims or dims == (None,):
-        dims = tuple(range(rank))
+    given = [x for x in (*args[1:], *kwargs.values()) if x is not None]
+    dims = _sizes(tuple(given), {}) if given else tuple(range(rank))
     wanted = sorted({wrap_dim(d, rank) for d in dims if rank} & {d for d in range(rank) if target.shape[d] == 1})
     elements = level.inside(target)
     if not wanted:
@@ -675,7 +674,22 @@ def _by_index(name: str) -> None:
 
 for _name in ("index_add", "index_copy", "index_fill", "index_reduce"):
     _by_index(_name)
-entered(looped, "put masked_scatter nonzero_static")
+entered(looped, "put masked_scatter nonzero_static lobpcg lu_unpack ctc_loss flat_ctc_loss embedding_bag flat_embedding_bag embedding_renorm_")
+entered(looped, "nonzero argwhere")
+
+
+@rule("diagonal_scatter", "select_scatter", "slice_scatter", "as_strided_scatter")
+def _written_copy(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    args[0] = level.tensor(level.spread(args[0]))
+    return parts(level, op, args, kwargs, running)
+
+
+@rule("new_tensor")
+def _new_tensor(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    if isinstance(bound["data"], TensorBase) or level.inside(bound["input"]) is None:
+        return no_item()
+    return op(level.inside(bound.pop("input")), **bound)
 
 
 @rule("scatter", "scatter_add", "scatter_reduce")
@@ -738,7 +752,8 @@ def _quantile(level: Level, op: Any, args: list, kwargs: dict, running: Running 
 @made("take_along_dim")
 def _along(input: Any, indices: Any, dim: Any = None) -> Found:
     if dim is None:
-        return input.reshape(-1).gather(0, indices.reshape(-1))
+        return _along(input.reshape(-1), indices.reshape(-1), 0)
+    indices = operation("where")(indices < 0, indices + input.shape[dim], indices)
     shape = list(operation("broadcast_shapes")(_without(input.shape, dim), _without(indices.shape, dim)))
     at = dim % input.ndim
     return input.expand(*shape[:at], input.shape[at], *shape[at + 1 :]).gather(
@@ -785,7 +800,7 @@ def _interleaved(level: Level, op: Any, args: list, kwargs: dict, running: Runni
     bound = parameters(op).bind(args, kwargs)
     repeats, dim = bound.get("repeats"), bound.get("dim")
     if any(level.inside(x) is not None for x in (repeats,)) or repeats is None:
-        return shapeless(level, op, args, kwargs, running)
+        return looped(level, op, args, kwargs, running)
     elements = level.inside(bound["input"])
     if dim is None:
         elements, dim = elements.reshape(level.size, -1), 0
@@ -820,7 +835,63 @@ for _n in (1, 2, 3):
     ).split():
         rule(_name)(folded(_n))
 entered(folded(-1), "interpolate upsample upsample_nearest upsample_bilinear grid_sample grid_sampler_2d grid_sampler_3d grid_sampler")
-entered(folded(-1), "channel_shuffle affine_grid affine_grid_generator")
+entered(folded(-1), "channel_shuffle")
+
+
+@rule("affine_grid", "affine_grid_generator")
+def _grid(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    count, *sizes = bound["size"]
+    return folded(-1)(level, op, [], {**bound, "size": (level.size * count, *sizes)}, running)
+
+
+@rule("stft")
+def _spectrum(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    x, window = bound["input"], bound.get("window")
+    if level.inside(window) is not None:
+        return looped(level, op, args, kwargs, running)
+    elements = level.inside(x)
+    found = parameters(op).call(op, {**bound, "input": elements.reshape(-1, x.shape[-1])})
+    return level.tensor(found.reshape(level.size, *x.shape[:-1], *found.shape[1:]))
+
+
+@rule("fft.fftn", "fft.ifftn", "fft.rfftn", "fft.irfftn", "fft.hfftn", "fft.ihfftn")
+def _transformed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    if bound.get("dim") is None and bound.get("s") is not None:
+        bound["dim"] = tuple(range(-len(bound["s"]), 0))
+    return along("all")(level, op, [], bound, running)
+
+
+def _solving(trailing: dict[str, int]) -> Rule:
+    """The rule of solvers: so many dimensions of a problem for each tensor, those before count problems."""
+
+    def solving(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+        bound = parameters(op).bind(args, kwargs)
+        a, b = bound.get("A"), bound.get("B")
+        column = op.__name__ in ("solve", "solve_ex") and (
+            b.ndim == 1 or (a.ndim - 1 == b.ndim and tuple(b.shape) == tuple(a.shape[:-1]))
+        )
+        if column:
+            bound["B"] = b.unsqueeze(-1)
+        most = max(bound[n].ndim - k for n, k in trailing.items() if n in bound)
+        for n, k in trailing.items():
+            if n in bound:
+                bound[n] = lifted(level, level.tensor(level.spread(bound[n])), most + k)
+        found = parameters(op).call(op, bound)
+        if not column:
+            return level.wrapped(found)
+        if isinstance(found, tuple):
+            return level.wrapped(like(found, [found[0].squeeze(-1), *found[1:]]))
+        return level.wrapped(found.squeeze(-1))
+
+    return solving
+
+
+entered(_solving({"A": 2, "B": 2}), "solve solve_ex solve_triangular")
+entered(_solving({"LU": 2, "pivots": 1, "B": 2}), "lu_solve")
+entered(_solving({"LD": 2, "pivots": 1, "B": 2}), "ldl_solve")
 entered(leading, "pixel_shuffle pixel_unshuffle")
 entered(folded(2), "im2col")
 entered(folded(1), "col2im")
@@ -908,6 +979,8 @@ def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Runnin
     known = parameters(op)
     bound = known.bind(args, kwargs)
     x = bound["input"]
+    if x.ndim < 2:
+        return looped(level, op, args, kwargs, running)
     training = bound.get("training", False)
     for n in ("running_mean", "running_var"):
         if training and bound.get(n) is not None and level.inside(bound[n]) is None:
