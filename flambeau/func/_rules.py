@@ -23,6 +23,7 @@ from ..core.loops.rows import RowOp
 from ..operations.declare.registry import REGISTRY
 from . import _batched
 from ._batched import Level, Rule, Running, no_item
+from ._user_rules import by_rule
 
 DIMENSIONS = frozenset(
     "dim dims dims_ axis dim0 dim1 dim2 axis0 axis1 source destination dimension start_dim end_dim".split()
@@ -388,6 +389,14 @@ def stacked(found: list) -> Any:
     return first
 
 
+def of_program(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
+    """An operation that the program has added: by the rule that it registered."""
+    own = op.vmap_rule
+    if own is None:
+        return looped(level, op, args, kwargs, running)
+    return by_rule(level, own, args, kwargs, str(op))
+
+
 # --- which rule -------------------------------------
 BY_KIND: dict[str, Rule] = {
     "composite": parts,
@@ -430,9 +439,8 @@ def _kinds() -> dict[Any, tuple[str, str]]:
 
 def rule_of(op: Any) -> Rule:
     """The rule for an operation: that of its own, of its kind, or what it is made of; else slice by slice."""
-    own = getattr(op, "vmap_rule", None)
-    if own is not None:
-        return own
+    if hasattr(op, "vmap_rule"):  # an operation of the program, whose rule may be registered later
+        return of_program
     name, kind = _kinds().get(op, ("", ""))
     if kind:
         found = BY_NAME.get(name) or BY_NAME.get(name.removesuffix("_")) or BY_KIND.get(kind)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core import tape
 from ..core.base.tensor import TensorBase
 from ..operations.declare.registry import REGISTRY
 from . import _rules
@@ -258,6 +259,27 @@ def _broadcast(*tensors: Any) -> Found:
     return tuple(t.expand(shape) for t in given)
 
 
+_TRANSPOSED, _ROW, _COLUMN = 1, 2, 3  # how `core/lib/contraction.pxd` numbers what a tensor is in a product
+
+
+def _matrix_of(x: Any, form: int) -> Any:
+    if form == _TRANSPOSED:
+        return x.mT
+    return x.unsqueeze(-2) if form == _ROW else x.unsqueeze(-1) if form == _COLUMN else x
+
+
+def _gradient_product(a: Any, a_form: int, b: Any, b_form: int, sizes: tuple, form: int, alpha: tuple) -> Any:
+    """`product_as`: matrices that may be stored transposed, or as vectors."""
+    product = _matrix_of(a, a_form) @ _matrix_of(b, b_form)
+    found = product.mT if form == _TRANSPOSED else product.squeeze(-2) if form == _ROW else product
+    found = found.squeeze(-1) if form == _COLUMN else found
+    factor = alpha[0] if alpha[1] == 0 else complex(alpha[0], alpha[1])
+    return operation("sum_to_size")(found if factor == 1 else found * factor, sizes)
+
+
+PRIVATE["product_as"] = _made_of(_gradient_product)
+PRIVATE["columns_summed"] = _made_of(lambda x: x.sum(tuple(range(x.ndim - 1))))
+PRIVATE["gradient_through"] = sliced
 PRIVATE["mT"] = _made_of(lambda x: x.transpose(-2, -1))
 PRIVATE["mH"] = _made_of(lambda x: _conjugate(x.transpose(-2, -1)))
 PRIVATE["T"] = _made_of(lambda x: x.permute(tuple(reversed(range(x.ndim)))))
@@ -362,6 +384,8 @@ def _product(level: Level, a: Any, b: Any) -> Any:
         return product(a, y)
     if x is None and a.ndim == 2 and b.ndim == 1:
         return product(y, a.mT)
+    if x is not None and y is not None and b.ndim == 2 and _shared(y):
+        return times_shared(x, y)
     rank = max(a.ndim, b.ndim, 2)
     left = _as_matrix(level, a, -2, rank)
     right = _as_matrix(level, b, -1, rank)
@@ -369,6 +393,29 @@ def _product(level: Level, a: Any, b: Any) -> Any:
     if a.ndim == 1:
         found = found.squeeze(-2)
     return found.squeeze(-1) if b.ndim == 1 else found
+
+
+def _shared(x: Any) -> bool:
+    """Whether elements are the same memory for all slices."""
+    return x.shape[0] > 1 and x.stride(0) == 0
+
+
+def times_shared(x: Any, matrix: Any) -> Any:
+    """x (B, …, n, k) times a matrix (B, k, m) that is the same for all slices: one product.  What each slice adds to its gradient is
+    kept apart.
+    """
+    flat = x.detach() @ matrix.detach()[0]
+    if tape.recording(x, matrix):
+        tape.record("BmmBackward0", _times_shared_back, (x, matrix), flat, (x, matrix))
+    return flat
+
+
+def _times_shared_back(grad: Any, x: Any, matrix: Any) -> tuple:
+    if grad.is_complex():
+        x, matrix = x.conj(), matrix.conj()
+    b = grad.shape[0]
+    rows, sent = x.reshape(b, -1, x.shape[-1]), grad.reshape(b, -1, grad.shape[-1])
+    return times_shared(grad, matrix.mT), rows.mT @ sent
 
 
 def _as_matrix(level: Level, x: Any, at: int, rank: int) -> Any:
