@@ -43,7 +43,12 @@ def gradients(
     found: list[Any] = [None] * len(inputs)
     roots = [level.spread(o) for o in outputs]
     sent = [_seed(level, o, s) for o, s in zip(outputs, given)]
-    if shared:
+    plain = not own and not any(getattr(x, "_in_slices", False) for x in (*outputs, *inputs))
+    if plain and shared:
+        found = _of_all_seeds(level, outputs, inputs, given, retain, create_graph)
+        if not materialize_grads and not allow_unused and any(g is None for g in found):
+            grad(outputs, inputs, [s[0] for s in sent], retain_graph=True, **options)  # raises
+    elif shared:
         columns = []
         for k in range(level.size):
             last = k == level.size - 1 and not own
@@ -65,6 +70,18 @@ def gradients(
     if materialize_grads:
         found = [x.new_zeros(x.shape) if g is None else g for g, x in zip(found, inputs)]
     return tuple(found)
+
+
+def _of_all_seeds(
+    level: Level, outputs: list, inputs: list, seeds: list, retain: bool, create_graph: bool
+) -> list:
+    """One backward pass with batched gradients, through what was recorded outside of the mapped function."""
+    kept = [k for k, o in enumerate(outputs) if o.requires_grad]
+    roots = [outputs[k] for k in kept]
+    sent = [level.tensor(_seed(level, outputs[k], seeds[k])) for k in kept]
+    sent = [s if s.dtype == o.dtype else s.to(o.dtype) for s, o in zip(sent, roots)]
+    found = tape.run_backward(roots, sent if create_graph else [s.detach() for s in sent], retain, create_graph, inputs, False)
+    return [None if g is None else level.tensor(level.spread(g)) for g in found]
 
 
 def _seed(level: Level, output: Any, seed: Any) -> TensorBase:

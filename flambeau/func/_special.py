@@ -259,12 +259,14 @@ def _broadcast(*tensors: Any) -> Found:
     return tuple(t.expand(shape) for t in given)
 
 
-_TRANSPOSED, _ROW, _COLUMN = 1, 2, 3  # how `core/lib/contraction.pxd` numbers what a tensor is in a product
+_TRANSPOSED, _ROW, _COLUMN, _SCALAR = 1, 2, 3, 4  # how `core/lib/contraction.pxd` numbers what a tensor is in a product
 
 
 def _matrix_of(x: Any, form: int) -> Any:
     if form == _TRANSPOSED:
         return x.mT
+    if form == _SCALAR:
+        return x.reshape(1, 1)
     return x.unsqueeze(-2) if form == _ROW else x.unsqueeze(-1) if form == _COLUMN else x
 
 
@@ -272,14 +274,43 @@ def _gradient_product(a: Any, a_form: int, b: Any, b_form: int, sizes: tuple, fo
     """`product_as`: matrices that may be stored transposed, or as vectors."""
     product = _matrix_of(a, a_form) @ _matrix_of(b, b_form)
     found = product.mT if form == _TRANSPOSED else product.squeeze(-2) if form == _ROW else product
-    found = found.squeeze(-1) if form == _COLUMN else found
+    found = found.squeeze(-1) if form == _COLUMN else found.reshape(()) if form == _SCALAR else found
     factor = alpha[0] if alpha[1] == 0 else complex(alpha[0], alpha[1])
     return operation("sum_to_size")(found if factor == 1 else found * factor, sizes)
 
 
 PRIVATE["product_as"] = _made_of(_gradient_product)
 PRIVATE["columns_summed"] = _made_of(lambda x: x.sum(tuple(range(x.ndim - 1))))
+# Operations whose formula of the gradient is made of operations alone; the others' read memory, and run slice by slice.
+_MADE_OF_OPERATIONS = frozenset(
+    """
+    Amax Amin CholeskySolve ConstantPadNd CrossEntropyLoss Cummax Cummin Cumprod Cumsum DiagEmbed LinalgDet LinalgEigh
+    LinalgInvEx LinalgMatrixExp LinalgPinv LinalgSlogdet LinalgSvd LinalgVectorNorm LogSoftmax Logcumsumexp Logsumexp Max Min
+    NativeBatchNorm NativeLayerNorm Prod ScatterReduce Softmax Std Var VarMean
+    """.split()
+)
+
+
+def _derivative(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
+    """The gradients of an operation's inputs, of all gradients that arrive."""
+    label, formula, *arguments = args
+    name = label.rpartition("Backward")[0]
+    if name in _MADE_OF_OPERATIONS:
+        return formula(*arguments)
+    if name in ("Sum", "Mean"):
+        grad, sizes, dims, keepdim = arguments
+        found = grad if keepdim or not sizes else grad.reshape([1 if d in dims else n for d, n in enumerate(sizes)])
+        if name == "Mean" and sizes:
+            count = math.prod(sizes[d] for d in dims)
+            found = found * (1.0 / count if count else math.nan)
+        return (found.expand(tuple(sizes)),)
+    if name == "Flip":
+        return (operation("flip")(*arguments),)
+    return sliced(level, op, args, kwargs, running)
+
+
 PRIVATE["gradient_through"] = sliced
+PRIVATE["derivative"] = _derivative
 PRIVATE["mT"] = _made_of(lambda x: x.transpose(-2, -1))
 PRIVATE["mH"] = _made_of(lambda x: _conjugate(x.transpose(-2, -1)))
 PRIVATE["T"] = _made_of(lambda x: x.permute(tuple(reversed(range(x.ndim)))))
@@ -882,7 +913,7 @@ for _n in (1, 2, 3):
     ).split():
         rule(_name)(folded(_n))
 entered(folded(-1), "interpolate upsample upsample_nearest upsample_bilinear grid_sample grid_sampler_2d grid_sampler_3d grid_sampler")
-entered(folded(-1), "channel_shuffle")
+entered(folded(-1), "channel_shuffle lp_pool1d lp_pool2d lp_pool3d")
 
 
 @rule("affine_grid", "affine_grid_generator")
