@@ -266,8 +266,8 @@ def rows(level: Level, op: Any, args: list, kwargs: dict, running: Running | Non
     rank = _highest_rank(tensors)
     if out is not None:
         return looped(level, op, args, kwargs, running)
-    first = level.tensor(level.spread(tensors[0]))  # dimensions are counted by it
-    inner = tuple(lifted(level, t, max(rank, 1)) for t in (first, *tensors[1:]))
+    # Formulas of their gradients take it that all tensors have all rows: none is shared.
+    inner = tuple(lifted(level, level.tensor(level.spread(t)), max(rank, 1)) for t in tensors)
     dim = tuple(range(1, max(rank, 1) + 1)) if dim is None or dim == () else shifted(dim, rank)
     if isinstance(dim, tuple) and len(dim) == 1:
         dim = dim[0]
