@@ -1,7 +1,7 @@
-# `make demo` trains a network on real digits; `make test` runs every check.  Each makes its own virtual environment.
+# `make demo` trains a network on real digits; `make test` runs every check; `make clients` runs other libraries.  Each has its own environment.
 PYTHON ?= python3
 
-.PHONY: demo test lint clean
+.PHONY: demo test clients lint clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python examples/digits.py --picture digits.png
@@ -11,10 +11,18 @@ test: .venv-test/ready
 	.venv-test/bin/mypy
 	PYTHONSAFEPATH=1 .venv-test/bin/pytest -n 2  # the installed package, not the sources beside us
 
+clients: .venv-clients/ready
+	.venv-clients/bin/python clients/run.py
+
+.venv-clients/ready: clients/requirements.txt dropin/pyproject.toml pyproject.toml meson.build
+	$(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/pip install --quiet --upgrade . ./dropin -r clients/requirements.txt
+	touch $@
+
 .venv-%/ready: pyproject.toml meson.build $(shell find flambeau -name '*.py*' -o -name '*.c' -o -name '*.h' -o -name 'meson.build' | grep -v __pycache__)
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/pip install --quiet --upgrade ".[$*]"
 	touch $@
 
 clean:
-	rm -rf .venv-demo .venv-test build digits.png
+	rm -rf .venv-demo .venv-test .venv-clients build digits.png

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import storage
+from ._lazily import lazily
 from ._legacy import made as legacy_made
 from .core import tape
 from .core.base import display
@@ -21,6 +22,11 @@ from .core.make.create import empty
 from .core.make.literal import tensor
 
 _OPERATORS = frozenset(n for n in vars(TensorBase) if n.startswith("__") and n not in ("__doc__", "__new__"))
+
+
+__getattr__, __dir__ = lazily(
+    __name__, names=dict.fromkeys(("_rebuild_from_type", "_rebuild_from_type_v2"), "._files.rebuilding")
+)
 
 
 class Tensor(TensorBase):

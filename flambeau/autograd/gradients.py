@@ -15,8 +15,9 @@ from . import graph
 
 
 def _sequence(given: Any) -> list:
-    single = isinstance(given, graph.GradientEdge) or not isinstance(given, (tuple, list))
-    return [given] if single else list(given)
+    """One tensor or edge, or any iterable of them, as `module.parameters()` is."""
+    single = given is None or isinstance(given, (TensorBase, graph.GradientEdge))
+    return [given] if single or not hasattr(given, "__iter__") else list(given)
 
 
 def _on_tape(given: list) -> list:
