@@ -60,7 +60,7 @@ def writes(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-class Composed(Tensor):
+class Composed(Tensor, asked_while_defined=False):
     """A tensor that stands for others.  A class of them has `answers`, by the names of operations: functions of
     the operation and its arguments.
     """
@@ -258,7 +258,7 @@ _OF_THE_ELEMENTS = frozenset(
 )
 # What a tensor of this shape and dtype says itself, though it has no data; a class with another shape says more.
 OF_THE_SHAPE = frozenset(
-    "dtype itemsize nbytes shape size dim ndim ndimension numel nelement layout is_nested is_sparse is_sparse_csr".split()
+    "_in_slices dtype itemsize nbytes shape size dim ndim ndimension numel nelement layout is_nested is_sparse is_sparse_csr".split()
 )
 
 

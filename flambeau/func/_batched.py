@@ -76,7 +76,7 @@ def _outline(elements: TensorBase) -> TensorBase:
     return _as_strided(blank, elements.shape[1:], elements.stride()[1:])
 
 
-class Batched(Composed):
+class Batched(Composed, asked_while_defined=False):
     """A tensor inside of a mapped function: the shape of one slice, the elements of all."""
 
     _elements: Any
@@ -104,6 +104,13 @@ class Batched(Composed):
     def to_dense(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Itself: it is no sparse tensor."""
         return self
+
+    def backward(self, *args: Any, **kwargs: Any) -> None:
+        """RuntimeError: gradients of slices are taken by `func.grad`, or outside."""
+        raise RuntimeError(
+            "backward() called inside of a function that is mapped. This is not supported, please use func.grad or func.vjp "
+            "instead or call backward() outside of vmap"
+        )
 
     def _everywhere(self) -> bool:
         elements = self._elements
@@ -194,14 +201,20 @@ def answer(op: Any, args: tuple, kwargs: dict, running: Running | None) -> Any:
             level = other
     if level is None:
         return op(*args, **kwargs)
-    rule = known.get(op)
-    if rule is None:
-        rule = known[op] = find_rule(op)
-    return rule(level, op, list(args), kwargs, running)
+    return rules[op](level, op, list(args), kwargs, running)
 
 
-known: dict[Any, Rule] = {}
-find_rule: Callable[[Any], Rule]  # set by `_rules`
+class Rules(dict[Any, Rule]):
+    """The rules that were asked for, by operation."""
+
+    find: Callable[[Any], Rule]  # set by `_rules`
+
+    def __missing__(self, op: Any) -> Rule:
+        found = self[op] = self.find(op)
+        return found
+
+
+rules = Rules()
 
 
 class Running(Mode):

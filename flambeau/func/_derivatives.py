@@ -36,7 +36,10 @@ def gradients(
     given = [None] * len(outputs) if seeds is None else seeds
     level = innermost([*outputs, *inputs, *given])
     assert level is not None
-    options: dict[str, Any] = {"create_graph": create_graph, "allow_unused": True if materialize_grads else allow_unused}
+    options: dict[str, Any] = {
+        "create_graph": create_graph,
+        "allow_unused": True if materialize_grads else allow_unused,
+    }
     retain = create_graph if retain_graph is None else retain_graph
     own = [k for k, x in enumerate(inputs) if level.inside(x) is not None]
     shared = [k for k, x in enumerate(inputs) if level.inside(x) is None]
@@ -80,7 +83,9 @@ def _of_all_seeds(
     roots = [outputs[k] for k in kept]
     sent = [level.tensor(_seed(level, outputs[k], seeds[k])) for k in kept]
     sent = [s if s.dtype == o.dtype else s.to(o.dtype) for s, o in zip(sent, roots)]
-    found = tape.run_backward(roots, sent if create_graph else [s.detach() for s in sent], retain, create_graph, inputs, False)
+    found = tape.run_backward(
+        roots, sent if create_graph else [s.detach() for s in sent], retain, create_graph, inputs, False
+    )
     return [None if g is None else level.tensor(level.spread(g)) for g in found]
 
 

@@ -153,7 +153,9 @@ def promoted(level: Level, tensors: list[TensorBase]) -> dict[int, Any]:
 
 
 def _category(dtype: Any) -> int:
-    return 3 if dtype.is_complex else 2 if dtype.is_floating_point else 0 if str(dtype).endswith("bool") else 1
+    return (
+        3 if dtype.is_complex else 2 if dtype.is_floating_point else 0 if str(dtype).endswith("bool") else 1
+    )
 
 
 def pointwise(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
@@ -166,17 +168,26 @@ def pointwise(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     if writes(op.__name__):
         target = written(level, op, args)
     elif out is not None:
-        target = tuple(written(level, op, [o]) for o in out) if isinstance(out, tuple) else written(level, op, [out])
+        target = (
+            tuple(written(level, op, [o]) for o in out)
+            if isinstance(out, tuple)
+            else written(level, op, [out])
+        )
     else:
         target = None
 
-    def inner(x: Any) -> Any:
-        if isinstance(x, (tuple, list)):
-            return type(x)(inner(y) for y in x)
-        return lifted(level, cast.get(id(x), x), rank) if isinstance(x, TensorBase) else x
-
-    found = op(*map(inner, args), **{name: inner(x) for name, x in kwargs.items()})
+    found = op(
+        *(_aligned(level, x, rank, cast) for x in args),
+        **{name: _aligned(level, x, rank, cast) for name, x in kwargs.items()},
+    )
     return level.wrapped(found) if target is None else target
+
+
+def _aligned(level: Level, x: Any, rank: int, cast: dict[int, Any]) -> Any:
+    """An argument's elements, those of tensors in tuples and lists, too."""
+    if isinstance(x, (tuple, list)):
+        return type(x)(_aligned(level, y, rank, cast) for y in x)
+    return lifted(level, cast.get(id(x), x), rank) if isinstance(x, TensorBase) else x
 
 
 # --- along dimensions -------------------------------
@@ -290,10 +301,13 @@ def leading(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
 def elements_of(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
     """What concerns elements and not shapes: dtypes, devices, copies."""
     inner = [x if (e := level.inside(x)) is None else e for x in args]
-    return level.wrapped(op(*inner, **{n: x if (e := level.inside(x)) is None else e for n, x in kwargs.items()}))
+    return level.wrapped(
+        op(*inner, **{n: x if (e := level.inside(x)) is None else e for n, x in kwargs.items()})
+    )
 
 
 # --- made of others ---------------------------------
+
 
 def parts(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
     """A function made of operations: it runs on batched tensors."""
@@ -361,17 +375,19 @@ def sliced(level: Level, op: Any, args: list, kwargs: dict, running: Running | N
             f"vmap: {op.__name__}(): the fallback path does not support vmap over dims of size 0"
         )
 
-    def part(x: Any, k: int) -> Any:
-        if isinstance(x, (tuple, list)):
-            return like(x, [part(y, k) for y in x])
-        found = level.inside(x)
-        return x if found is None else found.select(0, k)
-
     found = [
-        op(*(part(x, k) for x in args), **{name: part(x, k) for name, x in kwargs.items()})
+        op(*(_slice(level, x, k) for x in args), **{n: _slice(level, x, k) for n, x in kwargs.items()})
         for k in range(level.size)
     ]
     return level.wrapped(stacked(found)) if target is None else target
+
+
+def _slice(level: Level, x: Any, k: int) -> Any:
+    """An argument as one slice has it."""
+    if isinstance(x, (tuple, list)):
+        return like(x, [_slice(level, y, k) for y in x])
+    found = level.inside(x)
+    return x if found is None else found.select(0, k)
 
 
 def stacked(found: list) -> Any:
@@ -422,10 +438,70 @@ BY_KIND: dict[str, Rule] = {
     "join": looped,
     "indexed": looped,
 }
-BY_NAME: dict[str, Rule] = {}  # of operations that differ from their kind; filled by `_special`
+BY_NAME: dict[str, Rule] = {}  # of operations that differ from their kind
 PRIVATE: dict[str, Rule] = {}  # of operations that are not registered
 
 
+# --- entering rules ---------------------------------
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Enter the rule of those operations."""
+
+    def enter(function: Rule) -> Rule:
+        for name in names:
+            if name.rstrip("_") not in REGISTRY and name not in REGISTRY:
+                raise RuntimeError(f"no operation {name}")
+            BY_NAME[name] = function
+        return function
+
+    return enter
+
+
+def made(*names: str) -> Callable[[Callable], Callable]:
+    """Enter a function of batched tensors, with the parameters of those operations, as what they are made of."""
+
+    def enter(function: Callable) -> Callable:
+        rule(*names)(made_of(function))
+        return function
+
+    return enter
+
+
+def made_of(function: Callable) -> Rule:
+    def answered(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
+        named = {parameters(op).own(name): x for name, x in kwargs.items()} if kwargs else {}
+        return function(*args, **named)
+
+    return answered
+
+
+def entered(function: Rule, names: str) -> None:
+    """Enter a rule for a list of names."""
+    rule(*names.split())(function)
+
+
+entered(itemless, "item tolist is_nonzero numpy __array__ allclose equal __dlpack__")
+entered(shapeless, "masked_select unique unique_consecutive bincount")
+entered(
+    outlined,
+    "is_same_size is_contiguous is_signed_of dim_order is_pinned is_set_to",
+)
+entered(along("flat"), "argmax argmin cummax cummin")
+entered(
+    along(),
+    "flip rot90 sort argsort topk kthvalue mode fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft",
+)
+entered(along(), "fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2 fft.hfft2 fft.ihfft2")
+entered(along("all"), "min max any all fftshift ifftshift")
+entered(leading, "tril tril_ triu triu_ det adjoint")
+entered(
+    pointwise,
+    "polygamma polygamma_method polygamma_in_place copy_ fill_ real imag view_as_real where where_method",
+)
+entered(pointwise, "fill")
+entered(elements_of, "detach zero_ view_as_real view_as_complex")
+
+
+# --- finding them -----------------------------------
 @functools.cache
 def _kinds() -> dict[Any, tuple[str, str]]:
     """The name and kind under which each operation is registered."""
@@ -455,4 +531,4 @@ def rule_of(op: Any) -> Rule:
     return found
 
 
-_batched.find_rule = rule_of
+_batched.rules.find = rule_of

@@ -21,7 +21,11 @@ SCALES = (1.0, 0.96875, 0.9375)
 
 
 def cases():
-    return [(e, t) for e, t in samples.ALL if e.name not in REFUSED and e.kind not in ("random", "question", "creation")]
+    return [
+        (e, t)
+        for e, t in samples.ALL
+        if e.name not in REFUSED and e.kind not in ("random", "question", "creation")
+    ]
 
 
 def operands(entry, text):
@@ -51,8 +55,12 @@ def stacks(tensors):
 def alike(got, expected, what):
     assert len(got) == len(expected), what
     for a, b in zip(got, expected):
-        assert a.shape == b.shape and a.dtype == b.dtype, f"{what}: {a.shape} {a.dtype}, not {b.shape} {b.dtype}"
-        flambeau.testing.assert_close(a, b, rtol=1e-9, atol=1e-11, equal_nan=True, msg=lambda m: f"{what}: {m}")
+        assert a.shape == b.shape and a.dtype == b.dtype, (
+            f"{what}: {a.shape} {a.dtype}, not {b.shape} {b.dtype}"
+        )
+        flambeau.testing.assert_close(
+            a, b, rtol=1e-9, atol=1e-11, equal_nan=True, msg=lambda m: f"{what}: {m}"
+        )
 
 
 def joined(results):
@@ -71,12 +79,21 @@ def test_mapped_calls_are_the_loop(entry, text):
         alike(vmap(lambda *t: tuple(call(*t)))(*(x.clone() for x in whole)), expected, "all")
         last = whole[0].movedim(0, -1).clone()
         dims = (-1, *(0,) * (len(whole) - 1))
-        alike(vmap(lambda *t: tuple(call(*t)), in_dims=dims)(last, *(x.clone() for x in whole[1:])), expected, "last")
+        alike(
+            vmap(lambda *t: tuple(call(*t)), in_dims=dims)(last, *(x.clone() for x in whole[1:])),
+            expected,
+            "last",
+        )
         writes = entry.function.__name__.endswith("_") or entry.name.endswith("in_place")
         for k in range(writes, len(whole)) if len(whole) > 1 else ():
             given = [x[0].clone() if n == k else x.clone() for n, x in enumerate(whole)]
             dims = tuple(None if n == k else 0 for n in range(len(whole)))
-            expected = joined([call(*(x.clone() if n == k else x[s].clone() for n, x in enumerate(given))) for s in range(3)])
+            expected = joined(
+                [
+                    call(*(x.clone() if n == k else x[s].clone() for n, x in enumerate(given)))
+                    for s in range(3)
+                ]
+            )
             alike(vmap(lambda *t: tuple(call(*t)), in_dims=dims)(*given), expected, f"operand {k} shared")
 
 
@@ -160,7 +177,11 @@ def test_gradients_of_slices_are_those_of_the_loop(entry, text):
 @pytest.mark.parametrize("name", sorted(REFUSED & set(REGISTRY)))
 def test_what_depends_on_values_is_refused(name):
     x = flambeau.tensor([[1, 0, 2], [0, 0, 1]])
-    calls = {"masked_select": lambda f, t: f(t, t > 0), "allclose": lambda f, t: f(t, t), "equal": lambda f, t: f(t, t)}
+    calls = {
+        "masked_select": lambda f, t: f(t, t > 0),
+        "allclose": lambda f, t: f(t, t),
+        "equal": lambda f, t: f(t, t),
+    }
     one = name in ("item", "is_nonzero")
     with pytest.raises(RuntimeError, match="vmap"):
         vmap(lambda t: calls.get(name, lambda f, t: f(t))(REGISTRY[name].function, t[0] if one else t))(x)
