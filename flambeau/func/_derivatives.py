@@ -123,6 +123,7 @@ def record(
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     level = innermost([*inputs, *outputs, *saved])
     assert level is not None
+    many = len(outputs) > 1  # the node holds neither its results nor what holds them
     ours = [[level.inside(t) is not None for t in column] for column in (inputs, outputs, saved)]
 
     def inner(tensors: tuple) -> tuple:
@@ -131,10 +132,9 @@ def record(
     def outer(tensors: Any, batched: list[bool]) -> list:
         return [level.tensor(t) if b and t is not None else t for t, b in zip(tensors, batched)]
 
-    def of_elements(grads: Any, *arguments: Any) -> list:
-        given = outer(grads if len(outputs) > 1 else (grads,), ours[1])
-        kept = outer(arguments[: len(saved)], ours[2])
-        found = formula(tuple(given) if len(outputs) > 1 else given[0], *kept, *arguments[len(saved) :])
+    def of_elements(grads: Any, *kept: Any) -> list:
+        given = outer(grads if many else (grads,), ours[1])
+        found = formula(tuple(given) if many else given[0], *outer(kept, ours[2]), *extra)
         found = found if isinstance(found, (tuple, list)) else [found]
         return [gathered(level, g, b) for g, b in zip(found, ours[0])]
 
@@ -142,9 +142,9 @@ def record(
         label,
         of_elements,
         inner(inputs),
-        inner(outputs) if len(outputs) > 1 else inner(outputs)[0],
+        inner(outputs) if many else inner(outputs)[0],
         inner(saved),
-        extra,
+        (),  # `extra` may hold batched tensors, and a backward pass shows what it calls with
         None if written is None else inner((written,))[0],
     )
 

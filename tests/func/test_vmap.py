@@ -130,6 +130,7 @@ except ZeroDivisionError:
 assert not is_watched()
 vmap(vmap(lambda a: (a * 2 + x.sum()).sin()))(x)
 vmap(flambeau.func.grad(lambda a: (a @ x.mT).softmax(0)[0]))(x)
+vmap(flambeau.func.grad(lambda a: flambeau.nn.functional.layer_norm(a, (2,)).prod(0)))(x)
 assert not is_watched()
 kept = []
 vmap(lambda a: kept.append(a) or a)(x)
