@@ -22,6 +22,7 @@ from .devices.streams import Stream as Stream
 from ._symbolic import SymBool as SymBool
 from ._symbolic import SymFloat as SymFloat
 from ._symbolic import SymInt as SymInt
+from ._tags import Tag as Tag
 from .storage import TypedStorage as TypedStorage
 from . import accelerator as accelerator
 from . import amp as amp
@@ -80,6 +81,8 @@ from ._switches import is_vulkan_available as is_vulkan_available
 from .core.base.once import is_warn_always_enabled as is_warn_always_enabled
 from . import jit as jit
 from .core.base.formats import layout as layout
+from . import legacy as legacy
+from . import library as library
 from . import linalg as linalg
 from ._files import load as load
 from . import masked as masked
@@ -95,6 +98,7 @@ from .autograd.grad_mode import no_grad as no_grad
 from ._queries import numel as numel
 from . import onnx as onnx
 from . import opencl as opencl
+from . import ops as ops
 from . import optim as optim
 from . import overrides as overrides
 from . import profiler as profiler
@@ -143,6 +147,7 @@ from . import types as types
 from ._switches import use_deterministic_algorithms as use_deterministic_algorithms
 from . import utils as utils
 from . import version as version
+from .func._vmap import vmap as vmap
 from . import xpu as xpu
 from ._tensor import Tensor as Tensor
 
