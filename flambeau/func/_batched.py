@@ -53,7 +53,7 @@ class Level:
             return [self.wrapped(x) for x in found]
         return found
 
-    def inside(self, x: Any) -> TensorBase | None:
+    def inside(self, x: Any) -> Any:
         """The elements of a tensor of this level, None for anything else."""
         return x._elements if type(x) is Batched and x._level is self else None
 

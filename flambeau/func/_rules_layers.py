@@ -6,9 +6,8 @@ from typing import Any
 
 from ..core import tape
 from ..core.base.tensor import TensorBase
-from ._batched import Level, Rule, Running
 from ..operations.neural import convolution
-from ._rules_products import shared
+from ._batched import Level, Rule, Running
 from ._rules import (
     along,
     entered,
@@ -22,6 +21,7 @@ from ._rules import (
     parts,
     rule,
 )
+from ._rules_products import shared
 
 Found = Any
 
@@ -95,9 +95,7 @@ def _convolved_alike(name: str, n: int, x: Any, w: Any, bound: dict) -> Any:
     """A convolution with weights that are the same for all slices: slices are more images.  What each of them adds to the weights'
     gradient is kept apart.
     """
-    stride, dilation = (
-        convolution.spread(name, k, bound.get(k, 1), n) for k in ("stride", "dilation")
-    )
+    stride, dilation = (convolution.spread(name, k, bound.get(k, 1), n) for k in ("stride", "dilation"))
     kernel = tuple(w.shape[3:])
     found = operation(name)(
         x.detach().reshape(-1, *x.shape[2:]),
@@ -125,7 +123,9 @@ def _convolved_alike_back(grad: Any, x: Any, w: Any, geometry: Any) -> tuple:
         of_x = convolution.convolve_input(sent, w.reshape(-1, *w.shape[2:]), apart, sizes)
         of_x = of_x.reshape(x.shape[1], b, *x.shape[2:]).movedim(1, 0)
     else:
-        of_x = convolution.convolve_input(grad.reshape(-1, *grad.shape[2:]), w[0], geometry, sizes).reshape(x.shape)
+        of_x = convolution.convolve_input(grad.reshape(-1, *grad.shape[2:]), w[0], geometry, sizes).reshape(
+            x.shape
+        )
     return of_x, convolution.convolve_weight(sent, given, apart, kernel).reshape(w.shape)
 
 
@@ -291,4 +291,6 @@ def _lstm(level: Level, op: Any, args: list, kwargs: dict, running: Running | No
         x = level.spread(bound[name]).movedim(0, -3)
         bound[name] = x.reshape(*x.shape[:-3], b * n, x.shape[-1])
     found = parameters(op).call(op, bound)
-    return level.wrapped(like(found, [t.reshape(*t.shape[:-2], b, n, t.shape[-1]).movedim(-3, 0) for t in found]))
+    return level.wrapped(
+        like(found, [t.reshape(*t.shape[:-2], b, n, t.shape[-1]).movedim(-3, 0) for t in found])
+    )
