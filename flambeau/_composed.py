@@ -60,12 +60,13 @@ def writes(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-class Composed(Tensor, asked_while_defined=False):
+class Composed(Tensor):
     """A tensor that stands for others.  A class of them has `answers`, by the names of operations: functions of
     the operation and its arguments.
     """
 
     _composed = True
+    _asked_while_alive = True
     answers: ClassVar[Mapping[str, Callable[..., Any]]] = {}
     _elements: Any
 

@@ -60,9 +60,9 @@ class Tensor(TensorBase):
 
     __torch_function__ = classmethod(torch_function)
 
-    def __init_subclass__(cls, asked_while_defined: bool = True, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if asked_while_defined and is_asked(cls):
+        if is_asked(cls) and not vars(cls).get("_asked_while_alive"):  # whoever makes instances of those says when
             watch_class(cls)
         if not any(name in vars(cls) for name in _OPERATORS):
             inherit_operators(cls)

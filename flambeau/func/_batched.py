@@ -17,6 +17,7 @@ from ..core.base.tensor import TensorBase
 from ..core.call.watching import Mode, modes_on, set_plain, watch_class
 from ..core.make.create import empty
 from ..operations.declare.registry import REGISTRY
+from ._vmap import NotForAllSlices
 
 _numbers = count()
 _blank: dict[Any, TensorBase] = {}  # tensors on `meta` that any geometry fits into, by dtype
@@ -76,13 +77,14 @@ def _outline(elements: TensorBase) -> TensorBase:
     return _as_strided(blank, elements.shape[1:], elements.stride()[1:])
 
 
-class Batched(Composed, asked_while_defined=False):
+class Batched(Composed):
     """A tensor inside of a mapped function: the shape of one slice, the elements of all."""
 
     _elements: Any
     _level: Level
     _is: ClassVar[str] = "a tensor inside of vmap"
     _in_slices = True
+    _asked_while_alive = True
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -129,7 +131,7 @@ class Batched(Composed, asked_while_defined=False):
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        raise RuntimeError(
+        raise NotForAllSlices(
             "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that "
             "yet; write both branches and choose with `where`."
         )
@@ -143,7 +145,7 @@ class Batched(Composed, asked_while_defined=False):
 
 def no_item() -> None:
     """RuntimeError: a mapped tensor has many values."""
-    raise RuntimeError(
+    raise NotForAllSlices(
         "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, please "
         "try to rewrite what you're doing with other operations."
     )

@@ -81,7 +81,7 @@ def _of_all_seeds(
     """One backward pass with batched gradients, through what was recorded outside of the mapped function."""
     kept = [k for k, o in enumerate(outputs) if o.requires_grad]
     roots = [outputs[k] for k in kept]
-    sent = [level.tensor(_seed(level, outputs[k], seeds[k])) for k in kept]
+    sent: list[Any] = [level.tensor(_seed(level, outputs[k], seeds[k])) for k in kept]
     sent = [s if s.dtype == o.dtype else s.to(o.dtype) for s, o in zip(sent, roots)]
     found = tape.run_backward(
         roots, sent if create_graph else [s.detach() for s in sent], retain, create_graph, inputs, False

@@ -24,6 +24,7 @@ from ..operations.declare.registry import REGISTRY
 from . import _batched
 from ._batched import Level, Rule, Running, no_item
 from ._user_rules import by_rule
+from ._vmap import NotForAllSlices
 
 DIMENSIONS = frozenset(
     "dim dims dims_ axis dim0 dim1 dim2 axis0 axis1 source destination dimension start_dim end_dim".split()
@@ -109,7 +110,7 @@ def shifted(dims: Any, rank: int) -> Any:
 def written(level: Level, op: Any, args: list, who: str = "self") -> Any:
     """The tensor that an operation writes to: it must be of this level, for it cannot hold a value for each slice else."""
     if level.inside(args[0]) is None:
-        raise RuntimeError(
+        raise NotForAllSlices(
             f"vmap: inplace arithmetic({who}, *extra_args) is not possible because there exists a Tensor `other` in extra_args "
             f"that has more elements than `{who}`. This happened due to `other` being vmapped over but `{who}` not being vmapped "
             f"over in a vmap. Please try to use out-of-place operators instead of inplace arithmetic ({op.__name__}). If said "
@@ -201,7 +202,7 @@ def along(none: str = "keep", spread: tuple[str, ...] | None = None) -> Rule:
     def rule(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
         known = parameters(op)
         bound = known.bind(args, kwargs)
-        first = known.names[0] if known.names else known.rest
+        first = known.names[0]
         input = bound[first]
         rank = input.ndim
         target = written(level, op, args) if writes(op.__name__) else None
@@ -348,7 +349,7 @@ def itemless(level: Level, op: Any, args: list, kwargs: dict, running: Running |
 
 def shapeless(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
     """RuntimeError: the shape of the result would differ from slice to slice."""
-    raise RuntimeError(
+    raise NotForAllSlices(
         f"vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow: {op.__name__}() gives results "
         "whose shape depends on values. We don't support batching operators that can output dynamic shape."
     )

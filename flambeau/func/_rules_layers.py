@@ -198,15 +198,18 @@ def _transformed(level: Level, op: Any, args: list, kwargs: dict, running: Runni
     return along("all")(level, op, [], bound, running)
 
 
+def _is_column(a: Any, b: Any) -> bool:
+    """Whether `solve` reads the right-hand side as vectors."""
+    return b.ndim == 1 or (a.ndim - 1 == b.ndim and tuple(b.shape) == tuple(a.shape[:-1]))
+
+
 def _solving(trailing: dict[str, int]) -> Rule:
     """The rule of solvers: so many dimensions of a problem for each tensor, those before count problems."""
 
     def solving(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
         bound = parameters(op).bind(args, kwargs)
-        a, b = bound.get("A"), bound.get("B")
-        column = op.__name__ in ("solve", "solve_ex") and (
-            b.ndim == 1 or (a.ndim - 1 == b.ndim and tuple(b.shape) == tuple(a.shape[:-1]))
-        )
+        b = bound["B"]
+        column = op.__name__ in ("solve", "solve_ex") and _is_column(bound["A"], b)
         if column:
             bound["B"] = b.unsqueeze(-1)
         most = max(bound[n].ndim - k for n, k in trailing.items() if n in bound)
@@ -271,7 +274,7 @@ def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Runnin
             )
     b, sizes = level.size, x.shape
     flat = level.spread(x).movedim(0, 1).reshape(sizes[0], b * sizes[1], *sizes[2:])
-    given = {n: bound.get(n) for n in ("running_mean", "running_var", "weight", "bias")}
+    given: dict[str, Any] = {n: bound.get(n) for n in ("running_mean", "running_var", "weight", "bias")}
     given = {n: None if t is None else level.spread(t).reshape(-1) for n, t in given.items()}
     found = known.call(op, {**bound, **given, "input": flat})
     if training:

@@ -214,6 +214,8 @@ def _conjugate(x: Any) -> Any:
 # --- creation ---------------------------------------
 @rule("new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided")
 def _new(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    if len(args) > 2 and op.__name__ != "new_full" and isinstance(args[1], int):
+        args = [args[0], tuple(args[1:])]  # sizes one by one
     bound = parameters(op).bind(args, kwargs)
     if "fill_value" in bound and level.inside(bound["fill_value"]) is not None:
         return (
@@ -225,9 +227,8 @@ def _new(level: Level, op: Any, args: list, kwargs: dict, running: Running | Non
         size, strides = tuple(bound["size"]), tuple(bound["stride"])
         extent = 1 + sum((n - 1) * s for n, s in zip(size, strides)) if all(size) else 0
         bound["stride"] = (extent, *strides)
-    size = bound.get("size")
-    sizes = tuple(args[1:]) if isinstance(size, int) else tuple(size if size is not None else ())
-    bound["size"] = (level.size, *sizes)
+    size = bound["size"]
+    bound["size"] = (level.size, *((size,) if isinstance(size, int) else size))
     return level.wrapped(op(elements if inside is None else inside, **bound))
 
 

@@ -17,7 +17,7 @@ from ..core.base.tensor import TensorBase
 from ..core.call.watching import is_watched
 from ..core.places.join import cat, stack
 from ..core.tape import depends_beyond, is_forward_open
-from ._vmap import vmap
+from ._vmap import NotForAllSlices, vmap
 
 __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"]
 
@@ -388,8 +388,13 @@ def jacrev(
     return differentiated
 
 
-def jacfwd(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
-    """A function that returns the Jacobian of `func`, by columns: a forward pass for each element of the inputs.
+def jacfwd(
+    func: Callable, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable:
+    """A function that returns the Jacobian of `func`, by columns: tangents along all elements of an input together.
+
+    What `func` cannot do for all of them at once (`if x:`, a write to a tensor of its own) makes it run once for each.
+    `randomness` is what random operations do where it runs for all together, as in `vmap`.
 
     >>> import flambeau
     >>> flambeau.func.jacfwd(flambeau.sin)(flambeau.zeros(2))
@@ -400,34 +405,58 @@ def jacfwd(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Calla
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         inputs = _chosen(args, argnums, "jacfwd")
         xs = _tensors(inputs, "jacfwd", "the inputs")
+        seen: list = []  # the function's results, with aux
 
         def flat(*new: Any) -> Any:
             return func(*_placed(args, argnums, _like(inputs, new)), **kwargs)
 
-        result = aux = None
-        columns: list[list] = []  # for each input, what each of its elements gives: a list over the outputs
-        for j, x in enumerate(xs):
-            columns.append([])
-            for k in range(x.numel()):
-                tangents = tuple(_unit(y, k) if i == j else y.new_zeros(y.shape) for i, y in enumerate(xs))
-                _, result, *rest = jvp(flat, tuple(xs), tangents, has_aux=has_aux)
-                aux = rest[0] if has_aux else None
-                columns[j].append(_leaves(result))
-        if result is None:
+        def along(j: int, direction: TensorBase) -> tuple:
+            tangents = tuple(direction if i == j else y.new_zeros(y.shape) for i, y in enumerate(xs))
+            values, moved, *aux = jvp(flat, tuple(xs), tangents, has_aux=has_aux)
+            seen[:] = [moved, *aux]
+            return tuple(_leaves(moved))
+
+        columns = [_columns(along, j, x, randomness) for j, x in enumerate(xs)]
+        if not seen:
             raise RuntimeError("jacfwd(): the inputs have no elements")
+        outs = next(c for c in columns if c is not None)
         blocks = []
-        for i, out in enumerate(_leaves(result)):
+        for i, out in enumerate(outs):
             block = [
-                stack([c[i] for c in column], -1).reshape((*out.shape, *x.shape))
-                if column
-                else out.new_zeros((*out.shape, *x.shape))
-                for column, x in zip(columns, xs)
+                x.new_zeros((*out.shape[1:], *x.shape))
+                if c is None
+                else c[i].movedim(0, -1).reshape((*out.shape[1:], *x.shape))
+                for c, x in zip(columns, xs)
             ]
             blocks.append(_like(inputs, block))
-        found = _like(result, blocks)
-        return (found, aux) if has_aux else found
+        found = _like(seen[0], blocks)
+        return (found, _aux_of(along, xs, seen)) if has_aux else found
 
     return differentiated
+
+
+def _aux_of(along: Callable, xs: list, seen: list) -> Any:
+    """What the function returned beside its result, outside of `vmap`."""
+    if any(getattr(leaf, "_in_slices", False) for leaf in _leaves(seen[1])):
+        j = next(j for j, x in enumerate(xs) if x.numel())
+        along(j, xs[j].new_zeros(xs[j].shape))
+    return seen[1]
+
+
+def _columns(along: Callable, j: int, x: TensorBase, randomness: str) -> Any:
+    """The derivatives of all outputs along each element of an input: (elements, *output.shape); None where there are none."""
+    n = x.numel()
+    if n == 0:
+        return None
+    mapped = vmap(lambda direction: along(j, direction), randomness=randomness)
+    if n > FEW_ROWS:
+        seeds = x.new_zeros((n, n))
+        seeds.diagonal().fill_(1)
+        try:
+            return mapped(seeds.reshape(n, *x.shape))
+        except NotForAllSlices:
+            pass  # one after the other
+    return [stack(list(column)) for column in zip(*(along(j, _unit(x, k)) for k in range(n)))]
 
 
 def hessian(func: Callable, argnums: Argnums = 0) -> Callable:

@@ -486,6 +486,31 @@ def test_functions_without_a_rule_are_refused(cls, text):
         vmap(cls.apply)(real(3))
 
 
+def test_an_operation_that_a_program_added():
+    seen = []
+
+    @flambeau.library.custom_op("mapped::cube", mutates_args=())
+    def cube(x: flambeau.Tensor) -> flambeau.Tensor:
+        return x**3
+
+    x = real(4, 3)
+    with pytest.warns(UserWarning, match="batching rule for cube"):
+        close(vmap(cube)(x), x**3)
+
+    def rule(info, in_dims, x):
+        seen.append((info.batch_size, in_dims))
+        return cube(x), in_dims[0]
+
+    cube.register_vmap(rule)
+    cube.register_autograd(
+        lambda ctx, g: 3 * ctx.saved_tensors[0] ** 2 * g,
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+    close(vmap(cube, in_dims=1)(x), x.mT**3)
+    close(vmap(grad(lambda a: cube(a).sum()))(x), 3 * x**2)
+    assert seen == [(3, (0,)), (4, (0,))]
+
+
 # --- random numbers ---
 DRAWS = {
     "rand": lambda x: flambeau.rand(4),
