@@ -130,6 +130,9 @@ def digest(value):
         return digest_array(value)
     if isinstance(value, dict):
         return {str(key): digest(item) for key, item in value.items()}
+    value = list(value)
+    if len(value) > 1 and all(type(item) in (int, float) for item in value):
+        return digest_array(value)
     return [digest(item) for item in value]
 
 
@@ -180,7 +183,8 @@ def difference(here, there):
 
 def greatest(differences):
     differences = list(differences)
-    return next((d for d in differences if isinstance(d, str)), max(differences, default=0.0))
+    texts = [d for d in differences if isinstance(d, str)]
+    return texts[0] if texts else max(differences, default=0.0)
 
 
 def apart(here, there):

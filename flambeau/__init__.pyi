@@ -17,6 +17,7 @@ from typing import Any as _Any
 from .devices.streams import Event as Event
 from .futures import Future as Future
 from .amp.grad_scaler import GradScaler as GradScaler
+from ._files.records import PyTorchFileReader as PyTorchFileReader
 from .devices.streams import Stream as Stream
 from ._symbolic import SymBool as SymBool
 from ._symbolic import SymFloat as SymFloat
@@ -33,6 +34,7 @@ from .amp._state import autocast_increment_nesting as autocast_increment_nesting
 from . import autograd as autograd
 from . import backends as backends
 from ._queries import can_cast as can_cast
+from . import classes as classes
 from .amp._state import clear_autocast_cache as clear_autocast_cache
 from .compiler import compile as compile
 from . import compiler as compiler
@@ -229,6 +231,10 @@ class LongTensor:
     def __getattr__(self, name: _str) -> _Any: ...
 
 class OutOfMemoryError(RuntimeError):
+    def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
+    def __getattr__(self, name: _str) -> _Any: ...
+
+class ScriptFunction:
     def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
     def __getattr__(self, name: _str) -> _Any: ...
 

@@ -8,6 +8,7 @@ from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
 from ..base.provided import provide
 from ..base.dtypes cimport BOOL, I64, U64, F32, F64, C64, C128, F4_E2M1FN_X2, CATEGORY, dtype_of, default_code, promoted
+from ..base.memory cimport Storage
 from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer
 from .elements cimport Value, read_value, load, store, check_fits
 from .bridge cimport ARRAY, NOT_NUMPY, numpy_kind, numpy_code, share_array
@@ -395,6 +396,8 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
         shared = not copy
     elif is_shared(obj):
         t = from_dlpack(obj)
+    elif isinstance(obj, Storage) and (<Storage>obj).length == 0 and copy is not False:
+        t, shared = copied("asarray", (), o.code), False  # a buffer without bytes is refused, a storage is not
     elif numpy_kind(obj) == NOT_NUMPY and PyObject_CheckBuffer(obj):
         t = frombuffer(obj, dtype=dtype_of(o.code if o.code >= 0 else default_code()))
     elif copy is False:
