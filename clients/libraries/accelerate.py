@@ -74,7 +74,7 @@ def states():
         again[0].load_state(folder)
         resumed = epoch(*again)
         names = sorted(os.listdir(folder))
-        again[0].save_model(again[1], folder + "/model", max_shard_size="200B")
+        again[0].save_model(again[1], folder + "/model", max_shard_size="1KB")
         shards = sorted(os.listdir(folder + "/model"))
     return [onward, resumed, names, shards]
 
