@@ -3,7 +3,8 @@
 World: CartPole-v1 of gymnasium, at most 500 steps an episode; 16 carts at once.  Advantage actor-critic (Mnih et al., 2016) with
 generalised advantages (Schulman et al., 2016).
 
-Figure: mean return of 100 new episodes, the actor taking its likeliest action.  To reach: 475, where gymnasium calls the task solved.  To compare: acting at random, and pushing the cart to the side to which the pole leans.
+Figure: mean return of 100 new episodes, the actor taking its likeliest action.  To reach: 475, where gymnasium calls the
+task solved.  To compare: acting at random, and pushing the cart to the side to which the pole leans.
 
     python examples/actor_critic/main.py --picture actor_critic.png
 """
