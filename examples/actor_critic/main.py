@@ -66,7 +66,7 @@ def advantages_of(values, ended):
 
 
 def draw(path: str, net: ActorCritic, curve: list, policy, title: str) -> None:
-    """The learning curve, and what the critic hopes for over angle and its velocity, with the way of one episode."""
+    """The learning curve, and what the actor does by the angle and its velocity, with the way of one episode."""
     figure, (learning, plane) = plt.subplots(1, 2, figsize=(13, 4.6), layout="constrained")
     figure.suptitle(title)
     learning.plot(curve, color="tab:blue")
@@ -74,14 +74,12 @@ def draw(path: str, net: ActorCritic, curve: list, policy, title: str) -> None:
     learning.set(
         xlabel="update", ylabel="mean length of the last 50 episodes", title="while learning (actions drawn)"
     )
-    angle, speed = torch.linspace(-0.2, 0.2, 80), torch.linspace(-1.5, 1.5, 80)
+    angle, speed = torch.linspace(-0.1, 0.1, 80), torch.linspace(-0.8, 0.8, 80)
     grid = torch.stack(torch.meshgrid(angle, speed, indexing="xy"), -1)
-    seen = torch.cat([torch.zeros(80, 80, 2), grid], 2)
     with torch.no_grad():
-        hopes, to_the_right = net.value(seen), net.actor(seen).softmax(2)[..., 1]
-    field = plane.pcolormesh(angle, speed, hopes, cmap="viridis", shading="gouraud")
-    figure.colorbar(field, ax=plane, label="what the critic hopes for")
-    plane.contour(angle, speed, to_the_right, levels=[0.5], colors="white", linewidths=2)
+        to_the_right = net.actor(torch.cat([torch.zeros(80, 80, 2), grid], 2)).softmax(2)[..., 1]
+    field = plane.pcolormesh(angle, speed, to_the_right, cmap="coolwarm", vmin=0, vmax=1, shading="gouraud")
+    figure.colorbar(field, ax=plane, label="chance that the actor pushes right")
     cart, way = gymnasium.make("CartPole-v1"), []
     state, _ = cart.reset(seed=7)
     for _ in range(120):
@@ -97,11 +95,7 @@ def draw(path: str, net: ActorCritic, curve: list, policy, title: str) -> None:
         markersize=3,
         label="120 steps of an episode",
     )
-    plane.set(
-        xlabel="angle of the pole",
-        ylabel="its velocity",
-        title="the cart at rest in the middle; right of the line: push right",
-    )
+    plane.set(xlabel="angle of the pole", ylabel="its velocity", title="the cart at rest in the middle")
     plane.legend(loc="upper right")
     figure.savefig(path, dpi=80)
 

@@ -145,8 +145,8 @@ def train(net: GPT, text, steps: int) -> list[float]:
     return curve
 
 
-def draw(path: str, curve: list[float], levels: dict[str, float], words: str, title: str) -> None:
-    """The learning curve with what others reach, and a page that the network wrote."""
+def draw(path: str, curve: list[float], levels: dict[str, float], words: list[str], title: str) -> None:
+    """The learning curve with what others reach, and what the network wrote."""
     figure, (learning, page) = plt.subplots(1, 2, figsize=(13, 4.8), layout="constrained")
     figure.suptitle(title)
     learning.plot(curve, color="tab:blue", alpha=0.25, linewidth=0.7)
@@ -158,8 +158,8 @@ def draw(path: str, curve: list[float], levels: dict[str, float], words: str, ti
         learning.axhline(level, color=colour, linestyle=":", label=f"{name}, held out")
     learning.set(xlabel="step", ylabel="bits per character", ylim=(1, 5))
     learning.legend()
-    lines = [part for line in words.splitlines() for part in textwrap.wrap(line, 78) or [""]][:26]
-    page.text(0, 1, "\n".join(lines), family="monospace", fontsize=7.5, va="top")
+    shown = "\n\n".join(textwrap.fill(" ".join(text.split()), 74) for text in words)
+    page.text(0, 1, shown, family="monospace", fontsize=8, va="top")
     page.axis("off")
     figure.savefig(path, dpi=80)
 
@@ -187,8 +187,11 @@ def main() -> None:
         bits_of_counts(training, held_out),
     )
     bar = 4.2 if given.quick else min(xz, counts)
-    start = torch.tensor([[number[letter] for letter in "The "]])
-    words = "".join(alphabet[i] for i in net.write(start, 60 if given.quick else 600)[0].tolist())
+    starts = ("The value of ", "A class definition ", "If the expression ", "Changed in version ")
+    words = []
+    for start in starts[: 1 if given.quick else None]:
+        written = net.write(torch.tensor([[number[letter] for letter in start]]), 40 if given.quick else 300)
+        words.append("".join(alphabet[i] for i in written[0].tolist()))
     figure = f"{bits:.2f} bits per held-out character; to reach {bar:.2f}; xz {xz:.2f}, counts of 6 characters {counts:.2f}"
     draw(given.picture, curve, {"xz": xz, "counts": counts, "this network": bits}, words, figure)
     print(figure)

@@ -101,7 +101,8 @@ def draw(path: str, forged, images, labels, curve: list, others: tuple, title: s
     genuine = torch.cat([images[labels == k][:10] for k in range(10)])
     copies = forged.view(-1, 10, 64)[:10].transpose(0, 1).reshape(100, 1, 8, 8)
     for axes, name, shown in zip(panels, ("real", "forged"), (genuine, copies)):
-        axes.imshow(shown.view(10, 10, 8, 8).transpose(1, 2).reshape(80, 80), cmap="gray_r")
+        padded = nn.functional.pad(shown.view(10, 10, 8, 8), (1, 1, 1, 1), value=-1.0)
+        axes.imshow(padded.transpose(1, 2).reshape(100, 100), cmap="gray_r")
         axes.set_title(name)
         axes.axis("off")
     panels[2].plot(*zip(*curve), ".-", color="tab:blue")
@@ -120,7 +121,7 @@ def main() -> None:
     options.add_argument("--picture", default="gan.png")
     given = options.parse_args()
     torch.manual_seed(0)
-    steps = 60 if given.quick else 2000
+    steps = 60 if given.quick else 1500
 
     digits = load_digits()
     order = torch.randperm(len(digits.target))

@@ -36,8 +36,13 @@ class Diffuse(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, y, w, differ):
-        matrix = scipy.sparse.eye_array(differ.shape[1]) + differ.T @ scipy.sparse.diags_array(w.detach().numpy()) @ differ
-        ctx.solve = scipy.sparse.linalg.splu(matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}).solve
+        matrix = (
+            scipy.sparse.eye_array(differ.shape[1])
+            + differ.T @ scipy.sparse.diags_array(w.detach().numpy()) @ differ
+        )
+        ctx.solve = scipy.sparse.linalg.splu(
+            matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}
+        ).solve
         x = torch.from_numpy(ctx.solve(y.detach().numpy()))
         ctx.save_for_backward(x)
         ctx.differ = differ
@@ -93,7 +98,9 @@ def best_filters(noisy, true) -> dict[str, float]:
     """The best that each of SciPy's filters does here, dB."""
     noisy = noisy.numpy().astype(float)
     return {
-        "Gaussian": max(psnr(scipy.ndimage.gaussian_filter(noisy, (0, s, s)), true) for s in np.arange(0.5, 2, 0.1)),
+        "Gaussian": max(
+            psnr(scipy.ndimage.gaussian_filter(noisy, (0, s, s)), true) for s in np.arange(0.5, 2, 0.1)
+        ),
         "median": max(psnr(scipy.ndimage.median_filter(noisy, (1, n, n)), true) for n in (3, 5, 7)),
         "Wiener": max(psnr([scipy.signal.wiener(p, n) for p in noisy], true) for n in (3, 5, 7, 9)),
     }
@@ -114,7 +121,9 @@ def draw(path: str, true, noisy, cleaned, w, title: str) -> None:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--quick", action="store_true", help="a few steps, and an easy figure")
     options.add_argument("--picture", default="scipy_layer.png")
     given = options.parse_args()
@@ -122,9 +131,13 @@ def main() -> None:
     steps = 5 if given.quick else 250
 
     y, w = torch.rand(12, dtype=torch.float64), torch.rand(17, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda *a: Diffuse.apply(*a, differences(3, 4)), (y.requires_grad_(), w.requires_grad_()))
+    assert torch.autograd.gradcheck(
+        lambda *a: Diffuse.apply(*a, differences(3, 4)), (y.requires_grad_(), w.requires_grad_())
+    )
 
-    china, flower = (torch.tensor(load_sample_image(n)).float().mean(2) / 255 for n in ("china.jpg", "flower.jpg"))
+    china, flower = (
+        torch.tensor(load_sample_image(n)).float().mean(2) / 255 for n in ("china.jpg", "flower.jpg")
+    )
     known = china[:, :480].unfold(0, 32, 16).unfold(1, 32, 16).flatten(0, 1)
     true = torch.stack([china[150:278, 500:628], flower[150:278, 250:378]])
     noisy = true + 0.1 * torch.randn(true.shape)
@@ -145,7 +158,9 @@ def main() -> None:
     reached, filters = psnr(cleaned, true), best_filters(noisy, true)
     goal = psnr(noisy, true) if given.quick else max(filters.values()) + 0.5
     others = ", ".join(f"{name} {level:.2f}" for name, level in filters.items())
-    figure = f"{reached:.2f} dB; to reach {goal:.2f}; noisy {psnr(noisy, true):.2f}, best of each filter: {others}"
+    figure = (
+        f"{reached:.2f} dB; to reach {goal:.2f}; noisy {psnr(noisy, true):.2f}, best of each filter: {others}"
+    )
     draw(given.picture, true[0], noisy[0], cleaned[0], w[0], figure)
     print(figure)
     if not reached >= goal:

@@ -83,7 +83,9 @@ def draw(path: str, panels: dict, curve: list, level: float, title: str) -> None
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--quick", action="store_true", help="a few steps, and an easy figure")
     options.add_argument("--picture", default="super_resolution.png")
     given = options.parse_args()
@@ -112,7 +114,17 @@ def main() -> None:
     reached = curve[-1][1]
     goal = interpolated - 0.5 if given.quick else interpolated + 0.5
     figure = f"{reached:.2f} dB on the flower, never seen; to reach {goal:.2f}; bicubic {interpolated:.2f}"
-    draw(given.picture, {"given": small, f"bicubic, {interpolated:.2f} dB": bicubic(small), f"network, {reached:.2f} dB": sharp}, curve, interpolated, figure)
+    draw(
+        given.picture,
+        {
+            "given": small,
+            f"bicubic, {interpolated:.2f} dB": bicubic(small),
+            f"network, {reached:.2f} dB": sharp,
+        },
+        curve,
+        interpolated,
+        figure,
+    )
     print(figure)
     if not reached >= goal:
         sys.exit("missed")

@@ -76,6 +76,12 @@ def nats_of_histograms(training, held_out) -> float:
     )
 
 
+def tiled(images, columns: int):
+    """Images of 64 pixels side by side, with a white line between."""
+    padded = nn.functional.pad(images.detach().view(-1, columns, 8, 8), (1, 1, 1, 1))
+    return padded.transpose(1, 2).reshape(-1, 10 * columns)
+
+
 def draw(path: str, net: VAE, held_out, labels, title: str) -> None:
     """What the decoder makes of a grid of z; where the encoder puts held-out digits; those digits again."""
     figure, (manifold, places, again) = plt.subplots(
@@ -85,16 +91,14 @@ def draw(path: str, net: VAE, held_out, labels, title: str) -> None:
     side = 16
     line = Normal(0.0, 1.0).icdf(torch.linspace(0.02, 0.98, side))
     grid = torch.stack(torch.meshgrid(line, line.flip(0), indexing="xy"), -1).view(-1, 2)
-    tiles = net.picture(grid).view(side, side, 8, 8).transpose(1, 2).reshape(8 * side, 8 * side)
-    manifold.imshow(tiles.detach(), cmap="gray_r")
+    manifold.imshow(tiled(net.picture(grid), side), cmap="gray_r")
     manifold.set_title("what each z becomes")
     mean = net.q(held_out).mean.detach()
     dots = places.scatter(mean[:, 0], mean[:, 1], c=labels, cmap="tab10", s=10, vmin=-0.5, vmax=9.5)
     figure.colorbar(dots, ax=places, ticks=range(10), label="digit (never shown)", shrink=0.9)
     places.set(title="where held-out digits go", xlabel="$z_1$", ylabel="$z_2$", aspect="equal")
-    made = net.picture(net.q(held_out[:20]).mean).detach()
-    pairs = torch.stack([held_out[:20], made], 1).view(10, 4, 8, 8).transpose(1, 2).reshape(80, 32)
-    again.imshow(pairs, cmap="gray_r")
+    pairs = torch.stack([held_out[:24], net.picture(net.q(held_out[:24]).mean)], 1)
+    again.imshow(tiled(pairs.view(48, 64), 6), cmap="gray_r")
     again.set_title("held-out and rebuilt, in pairs")
     for axes in (manifold, again):
         axes.axis("off")
