@@ -1,7 +1,7 @@
 """Run the examples one after another, and write the page that shows them.
 
-    python examples/run.py                     # all, with docs/gallery.md and its pictures
-    python examples/run.py vae gan             # some, with pictures in ./gallery
+    python examples/run.py             # all, with docs/gallery.md and its pictures
+    python examples/run.py vae gan     # these again
 
 An example is a folder with a `main.py`, a program of its own.  It prints the figure that it reached on its last line and ends with another
 status than 0 where it misses its own bar; `--picture` says where its picture goes.  This program starts each in a process of its own, says
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import platform
 import resource
@@ -47,13 +48,9 @@ class Run(NamedTuple):
 
     name: str
     status: int
-    printed: list[str]
+    figure: str
     seconds: float
     cpu_seconds: float
-
-    @property
-    def figure(self) -> str:
-        return self.printed[-1] if self.printed else "nothing was printed"
 
 
 def run(name: str, picture: Path, options: list[str], limit: float) -> Run:
@@ -69,7 +66,8 @@ def run(name: str, picture: Path, options: list[str], limit: float) -> Run:
         status, printed = 124, (late.stdout or b"").decode()
     seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Run(name, status, [line for line in printed.splitlines() if line.strip()], seconds, used)
+    figure = printed.strip().rpartition("\n")[2] or "nothing was printed"
+    return Run(name, status, figure, round(seconds, 1), round(used, 1))
 
 
 def shrink(picture: Path, most: int = 60_000) -> None:
@@ -110,7 +108,7 @@ def page(runs: list[Run], pictures: str) -> str:
     head = f"""# Gallery
 
 Programs of one page each, on data that packages ship, with fixed seeds.  Each states the figure it must reach and fails where it
-does not.  `make examples` runs all and writes this page; each figure, picture and time below is of that run: {len(runs)} examples in
+does not.  `make examples` runs all and writes this page; each figure, picture and time below is of such a run: {len(runs)} examples in
 {total:.1f} minutes ({system}).  CPU seconds are those of all threads and processes
 together; where they are far below the seconds times the cores, the machine had other work.
 
@@ -127,32 +125,34 @@ def main() -> None:
     )
     options.add_argument("names", nargs="*", default=NAMES, help="which (default: all)")
     options.add_argument(
-        "--quick", action="store_true", help="small runs, each with an easy figure; writes no page"
+        "--quick", action="store_true", help="small runs, each with an easy figure, into ./gallery"
     )
-    options.add_argument("--page", default=str(HERE.parent / "docs" / "gallery.md"), help="'' for none")
     options.add_argument("--limit", type=float, default=600.0, help="seconds that each may take")
     given = options.parse_args()
     if unknown := set(given.names) - set(NAMES):
         options.error(f"no such example: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
 
-    whole = given.names == NAMES and not given.quick  # a page is of one run of everything
-    target = Path(given.page if whole and given.page else "gallery.md").resolve()
-    pictures = target.parent / target.stem
+    pictures = Path("gallery") if given.quick else HERE.parent / "docs" / "gallery"
     pictures.mkdir(parents=True, exist_ok=True)
-    runs = []
+    notes, failed = pictures / "runs.json", []
+    known = (
+        {name: Run(*noted) for name, noted in json.loads(notes.read_text()).items()} if notes.exists() else {}
+    )
     for name in (bar := tqdm(given.names)):
         bar.set_description(name)
         done = run(name, pictures / f"{name}.png", ["--quick"] if given.quick else [], given.limit)
-        runs.append(done)
         tqdm.write(
             f"{'ok    ' if done.status == 0 else 'FAILED'} {name} ({done.seconds:.0f} s): {done.figure}"
         )
-        if (pictures / f"{name}.png").exists():
+        if done.status:
+            failed.append(name)
+        else:
             shrink(pictures / f"{name}.png")
-    failed = [done.name for done in runs if done.status]
-    if whole and given.page and not failed:
-        target.write_text(page(runs, pictures.name))
-        print(target)
+            known[name] = done
+            notes.write_text(json.dumps(known, indent=1))
+    shown = [known[name] for name in NAMES if name in known]
+    pictures.with_suffix(".md").write_text(page(shown, pictures.name))
+    print(pictures.with_suffix(".md"))
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 

@@ -60,17 +60,17 @@ def test_the_gallery_shows_all():
 
 
 def test_a_missed_figure_is_a_failure(runner, tmp_path, monkeypatch, capsys):
-    """The runner ends with an error that names the example, and leaves the page alone."""
+    """The runner ends with an error that names the example, and does not show it."""
     program = '"""What.\n\nFigure: none."""\nimport sys\nprint("0 %; to reach 1 %")\nsys.exit("missed")\n'
-    (tmp_path / "bad").mkdir()
-    (tmp_path / "bad" / "main.py").write_text(program)
-    page = tmp_path / "page.md"
-    monkeypatch.setattr(runner, "HERE", tmp_path)
+    (tmp_path / "examples" / "bad").mkdir(parents=True)
+    (tmp_path / "examples" / "bad" / "main.py").write_text(program)
+    monkeypatch.setattr(runner, "HERE", tmp_path / "examples")
     monkeypatch.setattr(runner, "NAMES", ["bad"])
-    monkeypatch.setattr(sys, "argv", ["run.py", "--page", str(page)])
+    monkeypatch.setattr(sys, "argv", ["run.py"])
     with pytest.raises(SystemExit, match="failed: bad"):
         runner.main()
-    assert "FAILED bad" in capsys.readouterr().out and not page.exists()
+    assert "FAILED bad" in capsys.readouterr().out
+    assert "bad" not in (tmp_path / "docs" / "gallery.md").read_text()
 
 
 def test_a_run_that_does_not_end_is_a_failure(runner, tmp_path, monkeypatch):
@@ -86,7 +86,7 @@ def test_a_page(runner, tmp_path, monkeypatch):
     (tmp_path / "good").mkdir()
     (tmp_path / "good" / "main.py").write_text('"""What it\nshows.\n\nData: some.\n\n    command\n"""\n')
     monkeypatch.setattr(runner, "HERE", tmp_path)
-    text = runner.page([runner.Run("good", 0, ["99 %; to reach 98 %"], 61.0, 100.4)], "gallery")
+    text = runner.page([runner.Run("good", 0, "99 %; to reach 98 %", 61.0, 100.4)], "gallery")
     assert "**What it shows.**" in text and "Data: some." in text and "    command" not in text
     assert "![good](gallery/good.png)" in text and "> 99 %; to reach 98 %" in text
     assert (

@@ -95,10 +95,10 @@ def draw(
         axes.axvline(weeks[60], color="0.8")
         axes.set(xlabel="year", ylabel="carbon dioxide, ppm")
         axes.ticklabel_format(useOffset=False)
-    panels[0].legend()
-    for name, made in forecasts.items():
+    panels[0].legend(loc="lower right", fontsize=8)
+    for (name, made), colour in zip(forecasts.items(), ("tab:orange", "tab:blue", "0.7", "0.4")):
         errors = np.sqrt(((made - true) ** 2).mean(0))
-        panels[2].plot(range(1, AHEAD + 1), errors, label=name, color=shown.get(name))
+        panels[2].plot(range(1, AHEAD + 1), errors, label=name, color=colour)
     panels[2].set(xlabel="weeks ahead", title="root mean squared error, ppm", ylim=(0, None))
     panels[2].legend(fontsize=8)
     figure.savefig(path, dpi=80)
