@@ -90,7 +90,7 @@ def draw(path: str, net: ActorCritic, curve: list, policy, title: str) -> None:
         way[:, 2],
         way[:, 3],
         ".-",
-        color="tab:red",
+        color="black",
         linewidth=0.7,
         markersize=3,
         label="120 steps of an episode",

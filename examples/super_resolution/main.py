@@ -28,21 +28,19 @@ class Sharper(nn.Module):
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
-        self.near = nn.Conv2d(3, 12, 5, padding=2)  # what a filter can do
-        self.deep = nn.Sequential(
+        self.missing = nn.Sequential(
             nn.Conv2d(3, width, 5, padding=2),
             nn.ReLU(),
             nn.Conv2d(width, width, 3, padding=1),
             nn.ReLU(),
             nn.Conv2d(width, 12, 3, padding=1),
+            nn.PixelShuffle(2),
         )
-        for last in (self.near, self.deep[4]):  # begins as bicubic enlargement
-            nn.init.zeros_(last.weight)
-            nn.init.zeros_(last.bias)
+        nn.init.zeros_(self.missing[4].weight)  # begins as bicubic enlargement
+        nn.init.zeros_(self.missing[4].bias)
 
     def forward(self, small):
-        missing = self.near(small - 0.5) + self.deep(small - 0.5)
-        return bicubic(small) + F.pixel_shuffle(missing, 2)
+        return bicubic(small) + self.missing(small - 0.5)
 
 
 def bicubic(small):
