@@ -147,9 +147,10 @@ def main() -> None:
             failed.append(name)
         else:
             shrink(pictures / f"{name}.png")
-            known[name] = done
-            notes.write_text(json.dumps(known, indent=1))
-    shown = [known[name] for name in NAMES if name in known]
+            known = json.loads(notes.read_text()) if notes.exists() else {}
+            notes.write_text(json.dumps({**known, name: done}, indent=1))
+    known = json.loads(notes.read_text()) if notes.exists() else {}
+    shown = [Run(*known[name]) for name in NAMES if name in known]
     pictures.with_suffix(".md").write_text(page(shown, pictures.name))
     print(pictures.with_suffix(".md"))
     if failed:
