@@ -280,6 +280,12 @@ def draws(seed=0):
         drawn = [stream.choice(len(r), num_samples, replacement, r / r.sum()) for r in rows]
         return made(np.array(drawn).reshape(*weights.shape[:-1], num_samples), dtype=torch.int64)
 
+    def categories(self, sample_shape=()):
+        shape = self._extended_shape(torch.Size(sample_shape))
+        rows = self.probs.reshape(-1, self.probs.shape[-1])
+        drawn = torch.stack([multinomial(row, math.prod(sample_shape), True) for row in rows], -1)
+        return drawn.reshape(shape)
+
     ours = {
         "rand": rand,
         "randn": randn,
@@ -292,15 +298,18 @@ def draws(seed=0):
         "multinomial": multinomial,
     }
     theirs = {name: getattr(torch, name) for name in ours}
+    categorical, their_sample = torch.distributions.Categorical, torch.distributions.Categorical.sample
     global_state = np.random.get_state()
     np.random.seed(seed)
     try:
         for name, function in ours.items():
             setattr(torch, name, function)
+        categorical.sample = categories
         yield stream
     finally:
         for name, function in theirs.items():
             setattr(torch, name, function)
+        categorical.sample = their_sample
         np.random.set_state(global_state)
 
 

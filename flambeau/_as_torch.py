@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from . import _absent, torch_version, version
+from . import _absent, _pickles, torch_version, version
 from .core.base import display
 from .core.base.naming import name_type
 from .core.call.operation import Op
@@ -57,6 +57,7 @@ def as_torch() -> ModuleType:
         _rename_module(sys.modules[name], name)
     for kind in _classes(object, set()):
         _rename(kind)
+    _pickles.register()
     sys.meta_path.insert(0, _Finder())
     if SHIM not in sys.path:
         sys.path.append(SHIM)  # spawned processes get this path

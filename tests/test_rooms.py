@@ -23,7 +23,7 @@ ORDER = """
     amp _operators _queries _switches version _foreach
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
-    compiler _dynamo ao distributed export fx jit onnx
+    compiler _dynamo ao distributed._stores distributed export fx jit onnx
     multiprocessing
     sparse
     nn.attention
@@ -36,7 +36,7 @@ ORDER = """
     utils.collect_env
     distributions utils.tensorboard utils.trainer
     codegen.ahead
-    _as_torch torch _shim
+    _pickles _as_torch torch _shim
 """.split()
 
 # Uses against the order, as (user, used), each with the reason why it stays.

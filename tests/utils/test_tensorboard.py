@@ -69,8 +69,9 @@ def test_scalars_as_tensors(writer, double):
 def test_what_is_no_scalar(writer):
     with pytest.raises(ValueError, match=r"scalar 'x' has shape \(2,\), wanted one element"):
         writer.add_scalar("x", torch.ones(2))
-    with pytest.raises(TypeError, match="wanted a tensor, an array or a number, got str"):
-        writer.add_scalar("x", "1")
+    for value, what in (("1", "str"), (["a", "b"], "list of str"), ({}, "dict"), (None, "NoneType")):
+        with pytest.raises(NotImplementedError, match=f"wanted a tensor, an array or a number, got {what}$"):
+            writer.add_scalar("x", value)
 
 
 def test_several_scalars(writer, tmp_path):
