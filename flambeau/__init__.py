@@ -110,6 +110,11 @@ globals().update(_typed.CLASSES)
 vars(cuda).update(_typed.CUDA_CLASSES)
 Tensor.new = _typed.new
 
+from . import _array_object
+
+Tensor.__array_namespace__ = _array_object.__array_namespace__
+Tensor.to_device = _array_object.to_device
+
 from . import sparse
 from .sparse import (
     hspmm,
@@ -196,6 +201,8 @@ from ._checks import (
     _check_with,
 )
 from ._higher_order_ops import cond
+from ._tags import (Tag)
+from .func import (vmap)
 from .futures import Future
 from . import (
     __config__,
@@ -206,8 +213,11 @@ from . import (
     functional,
     futures,
     hub,
+    library,
+    legacy,
     monitor,
     multiprocessing,
+    ops,
     profiler,
     quasirandom,
     random,
@@ -218,6 +228,7 @@ from . import (
 from .accelerator import get_device_module
 from .compiler import compile
 from .random import thread_safe_generator
-from . import _dynamo, ao, distributed, export, fx, jit, onnx, torch_version
-from .jit import ScriptModule
+from . import _dynamo, ao, classes, distributed, export, fx, jit, onnx, torch_version
+from .jit import ScriptFunction, ScriptModule
+from ._files.records import PyTorchFileReader
 from ._as_torch import as_torch

@@ -17,10 +17,12 @@ from typing import Any as _Any
 from .devices.streams import Event as Event
 from .futures import Future as Future
 from .amp.grad_scaler import GradScaler as GradScaler
+from ._files.records import PyTorchFileReader as PyTorchFileReader
 from .devices.streams import Stream as Stream
 from ._symbolic import SymBool as SymBool
 from ._symbolic import SymFloat as SymFloat
 from ._symbolic import SymInt as SymInt
+from ._tags import Tag as Tag
 from .storage import TypedStorage as TypedStorage
 from . import accelerator as accelerator
 from . import amp as amp
@@ -33,6 +35,7 @@ from .amp._state import autocast_increment_nesting as autocast_increment_nesting
 from . import autograd as autograd
 from . import backends as backends
 from ._queries import can_cast as can_cast
+from . import classes as classes
 from .amp._state import clear_autocast_cache as clear_autocast_cache
 from .compiler import compile as compile
 from . import compiler as compiler
@@ -78,6 +81,8 @@ from ._switches import is_vulkan_available as is_vulkan_available
 from .core.base.once import is_warn_always_enabled as is_warn_always_enabled
 from . import jit as jit
 from .core.base.formats import layout as layout
+from . import legacy as legacy
+from . import library as library
 from . import linalg as linalg
 from ._files import load as load
 from . import masked as masked
@@ -93,6 +98,7 @@ from .autograd.grad_mode import no_grad as no_grad
 from ._queries import numel as numel
 from . import onnx as onnx
 from . import opencl as opencl
+from . import ops as ops
 from . import optim as optim
 from . import overrides as overrides
 from . import profiler as profiler
@@ -141,6 +147,7 @@ from . import types as types
 from ._switches import use_deterministic_algorithms as use_deterministic_algorithms
 from . import utils as utils
 from . import version as version
+from .func._vmap import vmap as vmap
 from . import xpu as xpu
 from ._tensor import Tensor as Tensor
 
@@ -229,6 +236,10 @@ class LongTensor:
     def __getattr__(self, name: _str) -> _Any: ...
 
 class OutOfMemoryError(RuntimeError):
+    def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
+    def __getattr__(self, name: _str) -> _Any: ...
+
+class ScriptFunction:
     def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
     def __getattr__(self, name: _str) -> _Any: ...
 

@@ -52,6 +52,7 @@ def as_torch() -> ModuleType:
     _refuse_beside_pytorch()
     display.NAME = SHOWN
     release = torch_version.TorchVersion(f"{VERSION}+{OWN}")
+    vars(library)[SHOWN] = library  # `torch.torch`, as PyTorch has it by accident and programs by mistake
     version.__version__ = library.__version__ = torch_version.__version__ = release
     for name in [n for n in sys.modules if _is_own(n)]:
         _rename_module(sys.modules[name], name)

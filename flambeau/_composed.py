@@ -148,6 +148,10 @@ class Composed(Tensor):
             f"{self._is}: its data cannot be set; write to its elements, or make another tensor"
         )
 
+    def _everywhere(self) -> bool:
+        """Whether a condition holds for all elements."""
+        return bool(self.all())
+
     _is: ClassVar[str] = "a tensor made of others"
 
     # --- memory ---

@@ -46,6 +46,8 @@ class Tensor(TensorBase):
     is_nested = False
     _composed = False  # whether it stands for other tensors, as masked and nested ones do (`_composed.py`)
 
+    _in_slices = False  # whether it is a tensor inside of `vmap` (`func/_batched.py`)
+
     def __new__(cls, *args: Any, **kwargs: Any):
         """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the
         default dtype; `_legacy.made` has all it takes.

@@ -72,6 +72,10 @@ ROOMS = (
         "multiprocessing.queue",
         "multiprocessing.reductions",
         "multiprocessing.pool",
+        "legacy.nn",
+        "legacy.nn.utils",
+        "legacy.optim",
+        "utils.serialization",
     ),
 )
 

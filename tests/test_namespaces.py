@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import subprocess
 import sys
@@ -43,14 +44,10 @@ def test_what_programs_ask_first_has_its_answer(name, answer):
 
 
 @pytest.mark.parametrize(
-    "room", ["ao", "ao.quantization", "distributed", "export", "fx", "jit", "onnx", "_C", "_dynamo"]
+    "room", ["ao", "classes", "distributed", "export", "fx", "jit", "onnx", "_C", "_dynamo"]
 )
 def test_what_is_absent_says_so_by_name_and_why(room):
-    module = (
-        reach(room)
-        if room != "ao.quantization"
-        else __import__("importlib").import_module("flambeau.ao.quantization")
-    )
+    module = reach(room)
     assert not hasattr(module, "nowhere")
     with pytest.raises(AttributeError) as caught:
         getattr(module, "nowhere")  # noqa: B009
@@ -244,3 +241,20 @@ def test_versions_compare_as_versions(version, other, order):
 def test_what_is_no_version_compares_as_text():
     v = torch.torch_version.TorchVersion("2.13.0")
     assert v != "parrot" and v < "parrot"
+
+
+def test_marks_of_quantisation_are_the_identity():
+    x = torch.randn(3, requires_grad=True)
+    quant, dequant = torch.ao.quantization.QuantStub(), torch.ao.quantization.DeQuantStub(qconfig="kept")
+    assert quant(x) is x and dequant(x) is x and dequant.qconfig == "kept" and not hasattr(quant, "qconfig")
+
+
+def test_forms_for_onnx_are_kept_by_name():
+    with pytest.raises(ValueError, match="domain::name"):
+        torch.onnx.register_custom_op_symbolic("name", len, 11)
+    torch.onnx.register_custom_op_symbolic("mine::name", len, 11)
+    torch.onnx.unregister_custom_op_symbolic("mine::name", 11)
+    with pytest.raises(KeyError):
+        torch.onnx.unregister_custom_op_symbolic("mine::name", 11)
+    with pytest.raises(ValueError, match="unknown description 'q'"):
+        importlib.import_module("flambeau.onnx.symbolic_helper").parse_args("q")

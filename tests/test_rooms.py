@@ -12,7 +12,7 @@ import pytest
 from rooms import circles, modules, uses
 
 ORDER = """
-    _interpreter _lazily
+    _interpreter _lazily _tags
     core.base core.tape core.call core.views core.loops core.make core.places core.lib
     _typeinfo storage _legacy _tensor
     codegen
@@ -23,7 +23,7 @@ ORDER = """
     amp _operators _queries _switches version _foreach
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
-    compiler _dynamo ao distributed._stores distributed export fx jit onnx
+    compiler _dynamo ao classes distributed._stores distributed export fx jit onnx
     multiprocessing
     sparse
     nn.attention
@@ -31,9 +31,13 @@ ORDER = """
     cpu cuda opencl functional fft linalg masked signal special return_types testing mps mtia xpu nested
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator _utils random quasirandom backends __config__
-    autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd._profiler_nvtx autograd.profiler profiler
+    autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd._profiler_nvtx
+    autograd.profiler profiler
+    _array_api _array_object
+    legacy utils.serialization._t7 utils.serialization.read_lua_file utils.serialization.write_lua_file
     utils.module_tracker utils.flop_counter utils.benchmark monitor
     utils.collect_env
+    library ops _ops _custom_ops
     distributions utils.tensorboard utils.trainer
     codegen.ahead
     _pickles _as_torch torch _shim

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from ..core.base.provided import provided
 from ..core.base.tensor import TensorBase
 from ..core.call.watching import is_watched
 from ..core.tape import _set_grad_enabled, _set_recording, record_function, recording
@@ -115,6 +116,8 @@ class Function:
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` unrecorded and put one node on the tape."""
+        if is_watched() and any(getattr(a, "_in_slices", False) for a in args):
+            return provided["function of slices"](cls, args, kwargs)
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, TensorBase) and a.requires_grad for a in args)
         recorded = recording(*args)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core import tape as _tape
+from ..core.base.provided import provided
 from ..core.base.tensor import TensorBase
 from ..core.call.watching import is_watched
 from ..core.places.join import stack
@@ -24,6 +25,11 @@ def _on_tape(given: list) -> list:
     if not is_watched():  # there are none: their classes are asked about operations
         return given
     return [x._elements if getattr(x, "_composed", False) else x for x in given]
+
+
+def _in_slices(*given: Any) -> bool:
+    """Whether some of these are tensors inside of `vmap`."""
+    return any(getattr(x, "_in_slices", False) for column in given for x in _sequence(column))
 
 
 def _start(outputs: Sequence, grads: Sequence, create_graph: bool, who: str) -> tuple[list, list]:
@@ -120,6 +126,16 @@ def grad(
     >>> flambeau.autograd.grad(x ** 2, x)
     (tensor(6.),)
     """
+    if is_watched() and _in_slices(outputs, inputs, grad_outputs):
+        return provided["gradients of slices"](
+            _sequence(outputs),
+            _sequence(inputs),
+            None if grad_outputs is None else _sequence(grad_outputs),
+            retain_graph=retain_graph,
+            create_graph=create_graph,
+            allow_unused=allow_unused,
+            materialize_grads=materialize_grads,
+        )
     roots, asked = _on_tape(_sequence(outputs)), _sequence(inputs)
     wanted = _on_tape(asked)
     grads = [None] * len(roots) if grad_outputs is None else _on_tape(_sequence(grad_outputs))

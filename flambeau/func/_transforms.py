@@ -12,7 +12,9 @@ from typing import Any
 from ..autograd import forward_ad
 from ..autograd import grad as _grad
 from ..autograd.grad_mode import enable_grad
+from ..core.base.provided import provided
 from ..core.base.tensor import TensorBase
+from ..core.call.watching import is_watched
 from ..core.places.join import stack
 from ..core.tape import depends_beyond, is_forward_open
 
@@ -76,12 +78,22 @@ def _placed(args: tuple, argnums: Argnums, new: Any) -> tuple:
 
 # --- reverse mode ---
 def _tracked(x: TensorBase) -> TensorBase:
-    """x under a second name that requires grad."""
+    """x under a second name that requires grad: inside of `vmap`, one for each slice."""
+    if is_watched():
+        x = provided["tensor of all slices"](x) if "tensor of all slices" in provided else x
     if x.requires_grad:
         return x.view_as(x)
     primal, tangent = forward_ad.unpack_dual(x)
     leaf = primal.detach().requires_grad_()
     return leaf if tangent is None else forward_ad.make_dual(leaf, tangent)
+
+
+def _on_tape(tensors: list[Any]) -> list[TensorBase]:
+    """Those that the tape knows: the elements of tensors inside of `vmap`."""
+    if not is_watched():
+        return tensors
+    found = [x._elements if x._in_slices else x for x in tensors]
+    return _on_tape(found) if any(x._in_slices for x in found) else found
 
 
 def _released(x: Any, keep: bool) -> Any:
@@ -110,7 +122,7 @@ class _Pass:
                 )
             self.result, self.aux = self.result
         self.outputs = _tensors(self.result, who, "the output of the function")
-        self.keep = any(x.requires_grad for x in given) or depends_beyond(self.outputs, self.inputs)
+        self.keep = any(x.requires_grad for x in given) or depends_beyond(_on_tape(self.outputs), _on_tape(self.inputs))
 
     def gradients(self, seeds: list[Any], again: bool) -> list[TensorBase]:
         """Of the outputs weighted by `seeds`; zeros for inputs that they do not depend on."""

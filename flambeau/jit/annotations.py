@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Dict, List, Optional, Tuple  # noqa: F401, UP035  # programs take the names from here
 
 
 class _BroadcastingList:

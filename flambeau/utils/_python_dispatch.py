@@ -36,7 +36,10 @@ class TorchDispatchMode(Mode):
         raise NotImplementedError(f"{type(self).__name__} is a TorchDispatchMode without __torch_dispatch__")
 
     def handle(self, operation: Op, types: tuple, args: tuple, kwargs: dict) -> Any:
-        """Hand the call to `__torch_dispatch__`."""
+        """Hand the call to `__torch_dispatch__`, or to the rule that `library.register_torch_dispatch` has for this class."""
+        rules = getattr(operation, "dispatch_rules", None)
+        if rules and type(self) in rules:
+            return rules[type(self)](self, operation, types, args, kwargs)
         return self.__torch_dispatch__(operation, types, args, kwargs)
 
     @classmethod

@@ -1,0 +1,52 @@
+"""Operations by namespace and name: `ops.mylib.scale(x)`, `ops.mylib.scale.default`, `ops.aten.mm.default`.
+
+Those that programs have added with `library`, and under `aten` those of this library.
+
+>>> import flambeau
+>>> flambeau.ops.aten.mm(flambeau.eye(2), flambeau.eye(2)).shape
+flambeau.Size([2, 2])
+>>> flambeau.ops.mylib.nothing
+Traceback (most recent call last):
+AttributeError: ...
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+loaded_libraries: set[str] = set()
+
+
+def load_library(path: str | os.PathLike[str]) -> None:
+    """Load a shared library, whose code may define operations when it is loaded; OSError where it cannot be.
+
+    >>> import flambeau
+    >>> flambeau.ops.load_library("/nowhere/library.so")
+    Traceback (most recent call last):
+    OSError: ...
+    """
+    import ctypes
+
+    path = os.path.realpath(path)
+    try:
+        ctypes.CDLL(path)
+    except OSError as error:
+        raise OSError(f"Could not load this library: {path} ({error})") from error
+    loaded_libraries.add(path)
+
+
+def import_module(module: str) -> None:
+    """Import a module of Python that defines operations."""
+    import importlib
+
+    importlib.import_module(module)
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'ops' has no attribute {name!r}")
+    from .library import _aten
+
+    found = globals()[name] = _aten.namespace_of(name)
+    return found
