@@ -336,6 +336,10 @@ def draws(seed=0):
         drawn = torch.stack([multinomial(row, math.prod(sample_shape), True) for row in rows], -1)
         return drawn.reshape(shape)
 
+    def poisson(self, sample_shape=()):
+        shape = self._extended_shape(torch.Size(sample_shape))
+        return made(stream.poisson(self.rate.detach().numpy(), shape), dtype=self.rate.dtype)
+
     ours = {
         "rand": rand,
         "randn": randn,
@@ -348,18 +352,21 @@ def draws(seed=0):
         "multinomial": multinomial,
     }
     theirs = {name: getattr(torch, name) for name in ours}
-    categorical, their_sample = torch.distributions.Categorical, torch.distributions.Categorical.sample
+    sampling = {torch.distributions.Categorical: categories, torch.distributions.Poisson: poisson}
+    their_sampling = {kind: kind.sample for kind in sampling}
     global_state = np.random.get_state()
     np.random.seed(seed)
     try:
         for name, function in ours.items():
             setattr(torch, name, function)
-        categorical.sample = categories
+        for kind, sample in sampling.items():
+            kind.sample = sample
         yield stream
     finally:
         for name, function in theirs.items():
             setattr(torch, name, function)
-        categorical.sample = their_sample
+        for kind, sample in their_sampling.items():
+            kind.sample = sample
         np.random.set_state(global_state)
 
 
