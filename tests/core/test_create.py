@@ -397,7 +397,7 @@ def test_asarray_of_a_storage():
         assert (
             made.shape == (0,) and made.dtype == flambeau.uint8 and made.view(flambeau.float32).shape == (0,)
         )
-        with pytest.raises(ValueError, match="can't alias arbitrary sequence"):
+        with pytest.raises(ValueError):
             flambeau.asarray(empty, copy=False)
     with pytest.raises(ValueError, match="buffer length"):
         flambeau.asarray(bytearray())
