@@ -50,7 +50,7 @@ def main():
         if found is None:
             troubled = True
         elif options.record:
-            record(name, found)
+            record(name, found, bool(options.only))
         else:
             troubled |= judge(name, found, bool(options.only))
     if not options.record and not options.only:
@@ -87,10 +87,13 @@ def run(name, only):
         return json.loads(out.read_text())
 
 
-def record(name, found):
+def record(name, found, partial):
     if not found["torch"].startswith("PyTorch"):
         sys.exit("--record keeps PyTorch's results, and here torch is flambeau")
+    path = HERE / "pytorch" / f"{name}.json"
     kept = {"torch": found["torch"], "version": found["version"], "cases": {}, "failing": {}, "suites": {}}
+    if partial:  # the others stay
+        kept = json.loads(path.read_text())
     for case, answer in found["cases"].items():
         kept["failing" if "error" in answer else "cases"][case] = answer.get("value", answer.get("error"))
     print(f"  {len(kept['cases'])} cases, {len(kept['failing'])} more fail")
@@ -99,7 +102,7 @@ def record(name, found):
         others = {test: outcome for test, outcome in sorted(outcomes.items()) if outcome != "passed"}
         kept["suites"][suite] = {"passed": passed, "others": others}
         print(f"  {suite}: {passed} passed, {len(others)} failed or skipped")
-    write_json(HERE / "pytorch" / f"{name}.json", kept)
+    write_json(path, kept)
 
 
 def judge(name, found, partial):

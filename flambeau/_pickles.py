@@ -72,7 +72,7 @@ def _rebuilding() -> Any:
 
 
 # How they are written -------------------------------------------------------------------------------------------------------
-def _reduce_storage(given: Any) -> tuple:
+def _reduce_storage(given: Any) -> Any:
     if given.device.type == "meta":
         return (
             given.__reduce_ex__(2)
@@ -88,7 +88,7 @@ def _reduce_tensor(t: Any) -> tuple:
     if t.is_meta or t.__dict__ or not t.is_leaf:
         return t.__reduce_ex__(2)
     rebuilding = _rebuilding()
-    place = (t.storage_offset(), tuple(t.shape), t.stride(), t.requires_grad, OrderedDict())
+    place: tuple = (t.storage_offset(), tuple(t.shape), t.stride(), t.requires_grad, OrderedDict())
     untyped = t.detach().untyped_storage()
     if t.dtype.name in names.STORAGE_OF:
         return rebuilding._rebuild_tensor_v2, (rebuilding.typed(untyped, t.dtype), *place)
@@ -100,7 +100,8 @@ def _reduce_tensor(t: Any) -> tuple:
 
 
 def _reduce_parameter(p: Any) -> tuple:
-    rebuilding, made = _rebuilding(), (p.data, p.requires_grad, OrderedDict())
+    rebuilding = _rebuilding()
+    made: tuple = (p.data, p.requires_grad, OrderedDict())
     return (
         (rebuilding._rebuild_parameter_with_state, (*made, p.__dict__))
         if p.__dict__
