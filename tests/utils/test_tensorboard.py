@@ -417,3 +417,11 @@ except ImportError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert "tensorboard is not installed" in done.stdout and "the extra 'tensorboard'" in done.stdout, done
+
+
+def test_graphs_are_refused_by_name(writer):
+    said = r"^SummaryWriter.{} is not here: there are no graphs yet \(docs/"
+    with pytest.raises(NotImplementedError, match=said.format("add_graph")):
+        writer.add_graph(torch.nn.Linear(2, 2), torch.ones(1, 2))
+    with pytest.raises(NotImplementedError, match=said.format("add_onnx_graph")):
+        writer.add_onnx_graph("model.onnx")
