@@ -178,6 +178,10 @@ def write_json(path, value):
 
 
 def write_page():
+    PAGE.write_text(page())
+
+
+def page():
     lines = [
         "# Other people's libraries",
         "",
@@ -211,7 +215,7 @@ def write_page():
         lines.append(f"- **{name}**: {cause} ({shown}{more})")
     if not by_cause:
         lines.append("Nothing.")
-    PAGE.write_text("\n".join(lines) + "\n")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
