@@ -58,8 +58,8 @@ def as_torch() -> ModuleType:
         _rename_module(sys.modules[name], name)
     for kind in _classes(object, set()):
         _rename(kind)
-    _pickles.register()
     sys.meta_path.insert(0, _Finder())
+    _pickles.register()
     if SHIM not in sys.path:
         sys.path.append(SHIM)  # spawned processes get this path
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)

@@ -24,7 +24,8 @@ _PACKAGE = __name__.partition(".")[0]
 def register() -> None:
     """To be called when the library has got its shown name: `pickle` asks here from now on."""
     for name, home in names._HOMES.items():  # where pickles of modules look for their classes
-        getattr(nn, name).__module__ = home
+        if name in vars(nn):  # what is imported later stands where it is defined
+            vars(nn)[name].__module__ = home
     copyreg.pickle(Storage, _reduce_storage)
     copyreg.pickle(storage.TypedStorage, _reduce_storage)
     copyreg.pickle(_tensor.Tensor, _reduce_tensor)
