@@ -425,3 +425,11 @@ def test_graphs_are_refused_by_name(writer):
         writer.add_graph(torch.nn.Linear(2, 2), torch.ones(1, 2))
     with pytest.raises(NotImplementedError, match=said.format("add_onnx_graph")):
         writer.add_onnx_graph("model.onnx")
+
+
+def test_loggers_of_others_write_events_of_their_own(writer):
+    from flambeau.utils.tensorboard.summary import scalar
+
+    writer._get_file_writer().add_summary(scalar("theirs", 2.0), 3)
+    assert steps(read(writer), "theirs") == [(3, 2.0)]
+    assert writer._get_file_writer().get_logdir() == writer.get_logdir()
