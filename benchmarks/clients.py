@@ -91,7 +91,7 @@ def train_words(sizes: dict[str, int], batch: int, length: int) -> Callable[[], 
 
 
 def train_images(name: str, batch: int, side: int, **options: Any) -> Callable[[], float]:
-    import timm
+    import timm.optim
     import torch
 
     model = filled(timm.create_model(name, num_classes=10, **options)).train()
@@ -111,8 +111,8 @@ def train_images(name: str, batch: int, side: int, **options: Any) -> Callable[[
 def fit() -> Callable[[], float]:
     import numpy as np
     import torch
-    from skorch import NeuralNetClassifier
     from sklearn.datasets import load_digits
+    from skorch import NeuralNetClassifier
 
     x, y = load_digits(return_X_y=True)
     x, y = (x / 16).astype(np.float32), y.astype(np.int64)
