@@ -9,6 +9,7 @@ import functools
 import inspect
 from typing import Any
 
+from .._foreach import functions
 from .._tags import Tag
 from ..core.call.operation import Op
 from ..operations.declare.registry import REGISTRY
@@ -41,9 +42,9 @@ _OTHERWISE = {
 }
 
 
-def candidates() -> dict[str, Op]:
+def candidates() -> dict[str, Any]:
     """The operations declared here by the names that ATen would give them."""
-    found: dict[str, Op] = {}
+    found: dict[str, Any] = dict(functions())
     for room, before in _ROOMS:
         for entry in REGISTRY.values():
             for place in entry.places:
@@ -61,7 +62,7 @@ def candidates() -> dict[str, Op]:
 
 
 @functools.cache
-def names() -> dict[str, Op]:
+def names() -> dict[str, Any]:
     """ATen's names of the operations that are declared here."""
     return {name: op for name, op in candidates().items() if name in table()}
 
