@@ -62,7 +62,7 @@ class Tensor(TensorBase):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if is_asked(cls):
+        if is_asked(cls) and not vars(cls).get("_asked_while_alive"):  # whoever makes instances of those says when
             watch_class(cls)
         if not any(name in vars(cls) for name in _OPERATORS):
             inherit_operators(cls)
@@ -88,6 +88,12 @@ class Tensor(TensorBase):
                 f"Tensor.__contains__ only supports Tensor or scalar, but got {type(element).__name__}"
             )
         return bool((self == element).any())
+
+    def __bytes__(self) -> bytes:
+        """A byte for each element; so many zeros for a tensor of one integer, which is an index."""
+        if self.numel() == 1 and not (self.is_floating_point() or self.is_complex()):
+            return bytes(operator.index(self))
+        return bytes(self.tolist())
 
     def __reversed__(self):
         return self.flip(0) if self.ndim else self

@@ -29,7 +29,7 @@ def _on_tape(given: list) -> list:
 
 def _in_slices(*given: Any) -> bool:
     """Whether some of these are tensors inside of `vmap`."""
-    return any(getattr(x, "_in_slices", False) for column in given for x in _sequence(column))
+    return any(getattr(x, "_in_slices", False) for x in given)
 
 
 def _start(outputs: Sequence, grads: Sequence, create_graph: bool, who: str) -> tuple[list, list]:
@@ -126,19 +126,20 @@ def grad(
     >>> flambeau.autograd.grad(x ** 2, x)
     (tensor(6.),)
     """
-    if is_watched() and _in_slices(outputs, inputs, grad_outputs):
+    outputs, asked = _sequence(outputs), _sequence(inputs)
+    seeds = None if grad_outputs is None else _sequence(grad_outputs)
+    if is_watched() and _in_slices(*outputs, *asked, *(seeds or ())):
         return provided["gradients of slices"](
-            _sequence(outputs),
-            _sequence(inputs),
-            None if grad_outputs is None else _sequence(grad_outputs),
+            outputs,
+            asked,
+            seeds,
             retain_graph=retain_graph,
             create_graph=create_graph,
             allow_unused=allow_unused,
             materialize_grads=materialize_grads,
         )
-    roots, asked = _on_tape(_sequence(outputs)), _sequence(inputs)
-    wanted = _on_tape(asked)
-    grads = [None] * len(roots) if grad_outputs is None else _on_tape(_sequence(grad_outputs))
+    roots, wanted = _on_tape(outputs), _on_tape(asked)
+    grads = [None] * len(roots) if seeds is None else _on_tape(seeds)
     retain = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
         return _batched(roots, wanted, grads, retain, create_graph, allow_unused, materialize_grads)

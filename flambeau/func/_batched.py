@@ -17,6 +17,7 @@ from ..core.base.tensor import TensorBase
 from ..core.call.watching import Mode, modes_on, set_plain, watch_class
 from ..core.make.create import empty
 from ..operations.declare.registry import REGISTRY
+from ._vmap import NotForAllSlices
 
 _numbers = count()
 _blank: dict[Any, TensorBase] = {}  # tensors on `meta` that any geometry fits into, by dtype
@@ -53,7 +54,7 @@ class Level:
             return [self.wrapped(x) for x in found]
         return found
 
-    def inside(self, x: Any) -> TensorBase | None:
+    def inside(self, x: Any) -> Any:
         """The elements of a tensor of this level, None for anything else."""
         return x._elements if type(x) is Batched and x._level is self else None
 
@@ -83,6 +84,7 @@ class Batched(Composed):
     _level: Level
     _is: ClassVar[str] = "a tensor inside of vmap"
     _in_slices = True
+    _asked_while_alive = True
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -105,6 +107,13 @@ class Batched(Composed):
         """Itself: it is no sparse tensor."""
         return self
 
+    def backward(self, *args: Any, **kwargs: Any) -> None:
+        """RuntimeError: gradients of slices are taken by `func.grad`, or outside."""
+        raise RuntimeError(
+            "backward() called inside of a function that is mapped. This is not supported, please use func.grad or func.vjp "
+            "instead or call backward() outside of vmap"
+        )
+
     def _everywhere(self) -> bool:
         elements = self._elements
         return elements._everywhere() if elements._composed else elements.is_meta or bool(elements.all())
@@ -122,7 +131,7 @@ class Batched(Composed):
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        raise RuntimeError(
+        raise NotForAllSlices(
             "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that "
             "yet; write both branches and choose with `where`."
         )
@@ -136,7 +145,7 @@ class Batched(Composed):
 
 def no_item() -> None:
     """RuntimeError: a mapped tensor has many values."""
-    raise RuntimeError(
+    raise NotForAllSlices(
         "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, please "
         "try to rewrite what you're doing with other operations."
     )
@@ -194,14 +203,20 @@ def answer(op: Any, args: tuple, kwargs: dict, running: Running | None) -> Any:
             level = other
     if level is None:
         return op(*args, **kwargs)
-    rule = known.get(op)
-    if rule is None:
-        rule = known[op] = find_rule(op)
-    return rule(level, op, list(args), kwargs, running)
+    return rules[op](level, op, list(args), kwargs, running)
 
 
-known: dict[Any, Rule] = {}
-find_rule: Callable[[Any], Rule]  # set by `_rules`
+class Rules(dict[Any, Rule]):
+    """The rules that were asked for, by operation."""
+
+    find: Callable[[Any], Rule]  # set by `_rules`
+
+    def __missing__(self, op: Any) -> Rule:
+        found = self[op] = self.find(op)
+        return found
+
+
+rules = Rules()
 
 
 class Running(Mode):

@@ -36,14 +36,22 @@ def gradients(
     given = [None] * len(outputs) if seeds is None else seeds
     level = innermost([*outputs, *inputs, *given])
     assert level is not None
-    options: dict[str, Any] = {"create_graph": create_graph, "allow_unused": True if materialize_grads else allow_unused}
+    options: dict[str, Any] = {
+        "create_graph": create_graph,
+        "allow_unused": True if materialize_grads else allow_unused,
+    }
     retain = create_graph if retain_graph is None else retain_graph
     own = [k for k, x in enumerate(inputs) if level.inside(x) is not None]
     shared = [k for k, x in enumerate(inputs) if level.inside(x) is None]
     found: list[Any] = [None] * len(inputs)
     roots = [level.spread(o) for o in outputs]
     sent = [_seed(level, o, s) for o, s in zip(outputs, given)]
-    if shared:
+    plain = not own and not any(getattr(x, "_in_slices", False) for x in (*outputs, *inputs))
+    if plain and shared:
+        found = _of_all_seeds(level, outputs, inputs, given, retain, create_graph)
+        if not materialize_grads and not allow_unused and any(g is None for g in found):
+            grad(outputs, inputs, [s[0] for s in sent], retain_graph=True, **options)  # raises
+    elif shared:
         columns = []
         for k in range(level.size):
             last = k == level.size - 1 and not own
@@ -65,6 +73,20 @@ def gradients(
     if materialize_grads:
         found = [x.new_zeros(x.shape) if g is None else g for g, x in zip(found, inputs)]
     return tuple(found)
+
+
+def _of_all_seeds(
+    level: Level, outputs: list, inputs: list, seeds: list, retain: bool, create_graph: bool
+) -> list:
+    """One backward pass with batched gradients, through what was recorded outside of the mapped function."""
+    kept = [k for k, o in enumerate(outputs) if o.requires_grad]
+    roots = [outputs[k] for k in kept]
+    sent: list[Any] = [level.tensor(_seed(level, outputs[k], seeds[k])) for k in kept]
+    sent = [s if s.dtype == o.dtype else s.to(o.dtype) for s, o in zip(sent, roots)]
+    found = tape.run_backward(
+        roots, sent if create_graph else [s.detach() for s in sent], retain, create_graph, inputs, False
+    )
+    return [None if g is None else level.tensor(level.spread(g)) for g in found]
 
 
 def _seed(level: Level, output: Any, seed: Any) -> TensorBase:
@@ -101,6 +123,7 @@ def record(
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     level = innermost([*inputs, *outputs, *saved])
     assert level is not None
+    many = len(outputs) > 1  # the node holds neither its results nor what holds them
     ours = [[level.inside(t) is not None for t in column] for column in (inputs, outputs, saved)]
 
     def inner(tensors: tuple) -> tuple:
@@ -109,10 +132,9 @@ def record(
     def outer(tensors: Any, batched: list[bool]) -> list:
         return [level.tensor(t) if b and t is not None else t for t, b in zip(tensors, batched)]
 
-    def of_elements(grads: Any, *arguments: Any) -> list:
-        given = outer(grads if len(outputs) > 1 else (grads,), ours[1])
-        kept = outer(arguments[: len(saved)], ours[2])
-        found = formula(tuple(given) if len(outputs) > 1 else given[0], *kept, *arguments[len(saved) :])
+    def of_elements(grads: Any, *kept: Any) -> list:
+        given = outer(grads if many else (grads,), ours[1])
+        found = formula(tuple(given) if many else given[0], *outer(kept, ours[2]), *extra)
         found = found if isinstance(found, (tuple, list)) else [found]
         return [gathered(level, g, b) for g, b in zip(found, ours[0])]
 
@@ -120,9 +142,9 @@ def record(
         label,
         of_elements,
         inner(inputs),
-        inner(outputs) if len(outputs) > 1 else inner(outputs)[0],
+        inner(outputs) if many else inner(outputs)[0],
         inner(saved),
-        extra,
+        (),  # `extra` may hold batched tensors, and a backward pass shows what it calls with
         None if written is None else inner((written,))[0],
     )
 

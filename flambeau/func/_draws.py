@@ -8,7 +8,7 @@ from ..core.base.tensor import TensorBase
 from ..core.call.operation import Op
 from ..operations.declare.registry import REGISTRY
 from ._batched import Level, Running, innermost
-from ._rules import looped, lifted, operation, parameters, sliced, written
+from ._rules import lifted, looped, operation, parameters, sliced, written
 
 # Names that the registry has among random operations but that draw no numbers.
 _CERTAIN = frozenset(("standard_gamma_grad", "dirichlet_grad"))

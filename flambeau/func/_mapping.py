@@ -9,14 +9,20 @@ from typing import Any
 from ..core.base.tensor import TensorBase
 from ..core.call.watching import pop_mode, push_mode
 from ..utils import _pytree as pytree
-from . import _functions, _special  # noqa: F401  what derivatives and functions do inside; the table of rules
+from . import _functions, _rules_layers, _rules_places, _rules_products, _rules_views  # noqa: F401  they enter what they know
 from ._batched import Level, Running
 from ._draws import RANDOM, drawn
 from ._rules import operation
 
 
 def run(
-    func: Callable, in_dims: Any, out_dims: Any, randomness: str, chunk_size: int | None, args: tuple, kwargs: dict
+    func: Callable,
+    in_dims: Any,
+    out_dims: Any,
+    randomness: str,
+    chunk_size: int | None,
+    args: tuple,
+    kwargs: dict,
 ) -> Any:
     """`func` over all slices."""
     _check_out_dims(out_dims, func)
@@ -174,7 +180,8 @@ def _in_chunks(
     places = pytree._broadcast_to_and_flatten(out_dims, structure)
     cat = operation("cat")
     joined = [
-        column[0] if dim is None else cat(list(column), dim) for column, dim in zip(zip(*columns), places or [])
+        column[0] if dim is None else cat(list(column), dim)
+        for column, dim in zip(zip(*columns), places or [])
     ]
     return pytree.tree_unflatten(joined, structure)
 

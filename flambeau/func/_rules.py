@@ -23,6 +23,8 @@ from ..core.loops.rows import RowOp
 from ..operations.declare.registry import REGISTRY
 from . import _batched
 from ._batched import Level, Rule, Running, no_item
+from ._user_rules import by_rule
+from ._vmap import NotForAllSlices
 
 DIMENSIONS = frozenset(
     "dim dims dims_ axis dim0 dim1 dim2 axis0 axis1 source destination dimension start_dim end_dim".split()
@@ -42,6 +44,8 @@ class Parameters:
         self.named = [p.name for p in found if p.kind is p.KEYWORD_ONLY]
         self.defaults = {p.name: p.default for p in found if p.default is not p.empty}
         self.shifted = [n for n in (*self.names, self.rest, *self.named) if n in DIMENSIONS]
+        if "destination" not in self.names and "source" in self.shifted:
+            self.shifted.remove("source")  # what is written, not where to
 
     def bind(self, args: list, kwargs: dict) -> dict[str, Any]:
         """The arguments by name."""
@@ -106,7 +110,7 @@ def shifted(dims: Any, rank: int) -> Any:
 def written(level: Level, op: Any, args: list, who: str = "self") -> Any:
     """The tensor that an operation writes to: it must be of this level, for it cannot hold a value for each slice else."""
     if level.inside(args[0]) is None:
-        raise RuntimeError(
+        raise NotForAllSlices(
             f"vmap: inplace arithmetic({who}, *extra_args) is not possible because there exists a Tensor `other` in extra_args "
             f"that has more elements than `{who}`. This happened due to `other` being vmapped over but `{who}` not being vmapped "
             f"over in a vmap. Please try to use out-of-place operators instead of inplace arithmetic ({op.__name__}). If said "
@@ -150,7 +154,9 @@ def promoted(level: Level, tensors: list[TensorBase]) -> dict[int, Any]:
 
 
 def _category(dtype: Any) -> int:
-    return 3 if dtype.is_complex else 2 if dtype.is_floating_point else 0 if str(dtype).endswith("bool") else 1
+    return (
+        3 if dtype.is_complex else 2 if dtype.is_floating_point else 0 if str(dtype).endswith("bool") else 1
+    )
 
 
 def pointwise(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
@@ -163,17 +169,26 @@ def pointwise(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     if writes(op.__name__):
         target = written(level, op, args)
     elif out is not None:
-        target = tuple(written(level, op, [o]) for o in out) if isinstance(out, tuple) else written(level, op, [out])
+        target = (
+            tuple(written(level, op, [o]) for o in out)
+            if isinstance(out, tuple)
+            else written(level, op, [out])
+        )
     else:
         target = None
 
-    def inner(x: Any) -> Any:
-        if isinstance(x, (tuple, list)):
-            return type(x)(inner(y) for y in x)
-        return lifted(level, cast.get(id(x), x), rank) if isinstance(x, TensorBase) else x
-
-    found = op(*map(inner, args), **{name: inner(x) for name, x in kwargs.items()})
+    found = op(
+        *(_aligned(level, x, rank, cast) for x in args),
+        **{name: _aligned(level, x, rank, cast) for name, x in kwargs.items()},
+    )
     return level.wrapped(found) if target is None else target
+
+
+def _aligned(level: Level, x: Any, rank: int, cast: dict[int, Any]) -> Any:
+    """An argument's elements, those of tensors in tuples and lists, too."""
+    if isinstance(x, (tuple, list)):
+        return type(x)(_aligned(level, y, rank, cast) for y in x)
+    return lifted(level, cast.get(id(x), x), rank) if isinstance(x, TensorBase) else x
 
 
 # --- along dimensions -------------------------------
@@ -187,7 +202,7 @@ def along(none: str = "keep", spread: tuple[str, ...] | None = None) -> Rule:
     def rule(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
         known = parameters(op)
         bound = known.bind(args, kwargs)
-        first = known.names[0] if known.names else known.rest
+        first = known.names[0]
         input = bound[first]
         rank = input.ndim
         target = written(level, op, args) if writes(op.__name__) else None
@@ -243,9 +258,13 @@ def mapped(tree: Any, change: Callable) -> Any:
     if isinstance(tree, TensorBase):
         return change(tree)
     if isinstance(tree, (tuple, list)):
-        made = [mapped(x, change) for x in tree]
-        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
+        return like(tree, [mapped(x, change) for x in tree])
     return tree
+
+
+def like(tree: Any, items: list) -> Any:
+    """A tuple, named or not, or a list, of other items."""
+    return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
 
 
 def _narrowed(found: Any) -> Any:
@@ -259,7 +278,8 @@ def rows(level: Level, op: Any, args: list, kwargs: dict, running: Running | Non
     rank = _highest_rank(tensors)
     if out is not None:
         return looped(level, op, args, kwargs, running)
-    inner = tuple(lifted(level, t, max(rank, 1)) for t in tensors)
+    # Formulas of their gradients take it that all tensors have all rows: none is shared.
+    inner = tuple(lifted(level, level.tensor(level.spread(t)), max(rank, 1)) for t in tensors)
     dim = tuple(range(1, max(rank, 1) + 1)) if dim is None or dim == () else shifted(dim, rank)
     if isinstance(dim, tuple) and len(dim) == 1:
         dim = dim[0]
@@ -279,22 +299,16 @@ def leading(level: Level, op: Any, args: list, kwargs: dict, running: Running | 
     return level.wrapped(found) if target is None else target
 
 
-def spread_leading(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
-    """The same, of operations that want all their tensors to have the same leading dimensions."""
-
-    def inner(x: Any) -> Any:
-        return level.spread(x) if isinstance(x, TensorBase) else x
-
-    return level.wrapped(op(*map(inner, args), **{name: inner(x) for name, x in kwargs.items()}))
-
-
 def elements_of(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
     """What concerns elements and not shapes: dtypes, devices, copies."""
     inner = [x if (e := level.inside(x)) is None else e for x in args]
-    return level.wrapped(op(*inner, **{n: x if (e := level.inside(x)) is None else e for n, x in kwargs.items()}))
+    return level.wrapped(
+        op(*inner, **{n: x if (e := level.inside(x)) is None else e for n, x in kwargs.items()})
+    )
 
 
 # --- made of others ---------------------------------
+
 
 def parts(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
     """A function made of operations: it runs on batched tensors."""
@@ -335,7 +349,7 @@ def itemless(level: Level, op: Any, args: list, kwargs: dict, running: Running |
 
 def shapeless(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
     """RuntimeError: the shape of the result would differ from slice to slice."""
-    raise RuntimeError(
+    raise NotForAllSlices(
         f"vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow: {op.__name__}() gives results "
         "whose shape depends on values. We don't support batching operators that can output dynamic shape."
     )
@@ -362,18 +376,19 @@ def sliced(level: Level, op: Any, args: list, kwargs: dict, running: Running | N
             f"vmap: {op.__name__}(): the fallback path does not support vmap over dims of size 0"
         )
 
-    def part(x: Any, k: int) -> Any:
-        if isinstance(x, (tuple, list)):
-            made = [part(y, k) for y in x]
-            return type(x)(*made) if hasattr(x, "_fields") else type(x)(made)
-        found = level.inside(x)
-        return x if found is None else found.select(0, k)
-
     found = [
-        op(*(part(x, k) for x in args), **{name: part(x, k) for name, x in kwargs.items()})
+        op(*(_slice(level, x, k) for x in args), **{n: _slice(level, x, k) for n, x in kwargs.items()})
         for k in range(level.size)
     ]
     return level.wrapped(stacked(found)) if target is None else target
+
+
+def _slice(level: Level, x: Any, k: int) -> Any:
+    """An argument as one slice has it."""
+    if isinstance(x, (tuple, list)):
+        return like(x, [_slice(level, y, k) for y in x])
+    found = level.inside(x)
+    return x if found is None else found.select(0, k)
 
 
 def stacked(found: list) -> Any:
@@ -387,9 +402,16 @@ def stacked(found: list) -> Any:
             )
         return operation("stack")(found)
     if isinstance(first, (tuple, list)):
-        made = [stacked(list(column)) for column in zip(*found)]
-        return type(first)(*made) if hasattr(first, "_fields") else type(first)(made)
+        return like(first, [stacked(list(column)) for column in zip(*found)])
     return first
+
+
+def of_program(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
+    """An operation that the program has added: by the rule that it registered."""
+    own = op.vmap_rule
+    if own is None:
+        return looped(level, op, args, kwargs, running)
+    return by_rule(level, own, args, kwargs, str(op))
 
 
 # --- which rule -------------------------------------
@@ -417,10 +439,70 @@ BY_KIND: dict[str, Rule] = {
     "join": looped,
     "indexed": looped,
 }
-BY_NAME: dict[str, Rule] = {}  # of operations that differ from their kind; filled by `_special`
+BY_NAME: dict[str, Rule] = {}  # of operations that differ from their kind
 PRIVATE: dict[str, Rule] = {}  # of operations that are not registered
 
 
+# --- entering rules ---------------------------------
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Enter the rule of those operations."""
+
+    def enter(function: Rule) -> Rule:
+        for name in names:
+            if name.rstrip("_") not in REGISTRY and name not in REGISTRY:
+                raise RuntimeError(f"no operation {name}")
+            BY_NAME[name] = function
+        return function
+
+    return enter
+
+
+def made(*names: str) -> Callable[[Callable], Callable]:
+    """Enter a function of batched tensors, with the parameters of those operations, as what they are made of."""
+
+    def enter(function: Callable) -> Callable:
+        rule(*names)(made_of(function))
+        return function
+
+    return enter
+
+
+def made_of(function: Callable) -> Rule:
+    def answered(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
+        named = {parameters(op).own(name): x for name, x in kwargs.items()} if kwargs else {}
+        return function(*args, **named)
+
+    return answered
+
+
+def entered(function: Rule, names: str) -> None:
+    """Enter a rule for a list of names."""
+    rule(*names.split())(function)
+
+
+entered(itemless, "item tolist is_nonzero numpy __array__ allclose equal __dlpack__")
+entered(shapeless, "masked_select unique unique_consecutive bincount")
+entered(
+    outlined,
+    "is_same_size is_contiguous is_signed_of dim_order is_pinned is_set_to",
+)
+entered(along("flat"), "argmax argmin cummax cummin")
+entered(
+    along(),
+    "flip rot90 sort argsort topk kthvalue mode fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft",
+)
+entered(along(), "fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2 fft.hfft2 fft.ihfft2")
+entered(along("all"), "min max any all fftshift ifftshift")
+entered(leading, "tril tril_ triu triu_ det adjoint")
+entered(
+    pointwise,
+    "polygamma polygamma_method polygamma_in_place copy_ fill_ real imag view_as_real where where_method",
+)
+entered(pointwise, "fill")
+entered(elements_of, "detach zero_ view_as_real view_as_complex")
+
+
+# --- finding them -----------------------------------
 @functools.cache
 def _kinds() -> dict[Any, tuple[str, str]]:
     """The name and kind under which each operation is registered."""
@@ -434,9 +516,8 @@ def _kinds() -> dict[Any, tuple[str, str]]:
 
 def rule_of(op: Any) -> Rule:
     """The rule for an operation: that of its own, of its kind, or what it is made of; else slice by slice."""
-    own = getattr(op, "vmap_rule", None)
-    if own is not None:
-        return own
+    if hasattr(op, "vmap_rule"):  # an operation of the program, whose rule may be registered later
+        return of_program
     name, kind = _kinds().get(op, ("", ""))
     if kind:
         found = BY_NAME.get(name) or BY_NAME.get(name.removesuffix("_")) or BY_KIND.get(kind)
@@ -451,4 +532,4 @@ def rule_of(op: Any) -> Rule:
     return found
 
 
-_batched.find_rule = rule_of
+_batched.rules.find = rule_of

@@ -9,6 +9,10 @@ from typing import Any
 __all__ = ["vmap"]
 
 
+class NotForAllSlices(RuntimeError):
+    """Something that a function can do with one slice, and not with all of them at once."""
+
+
 def vmap(
     func: Callable,
     in_dims: Any = 0,
@@ -25,7 +29,7 @@ def vmap(
 
     Args:
         func: a function of tensors, and of nested tuples, lists and dictionaries of tensors, that returns such.  Keyword arguments
-            are mapped over dimension 0.
+            are the same for all slices.
         in_dims: which dimension of each argument counts slices, None for one that is the same for all: a number, or a tuple
             with the structure of the arguments.
         out_dims: where that dimension stands in each result; None for a result that is the same for all.
@@ -45,7 +49,9 @@ def vmap(
     flambeau.Size([3, 2])
     """
     if randomness not in ("error", "different", "same"):
-        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
+        raise RuntimeError(
+            f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}"
+        )
     if not (chunk_size is None or chunk_size > 0):
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
