@@ -52,10 +52,18 @@ def test_what_is_not_there_is_named():
         _ = aten.mm.Tensor
     with pytest.raises(AttributeError, match="no operation nowhere::nothing is defined .in nowhere: none."):
         _ = flambeau.ops.nowhere.nothing
-    with pytest.raises(AttributeError, match="has no name in ATen"):
-        _ = flambeau.tensor._schema
     assert not hasattr(flambeau.ops.nowhere, "__wrapped__") and not hasattr(aten.mm, "_unknown")
     assert not hasattr(flambeau.ops, "__path__")
+
+
+def test_operations_that_aten_does_not_have_answer_too():
+    op = flambeau.tensor
+    assert op.namespace == "flambeau" and op._schema.name == "flambeau::tensor" and op.tags == []
+    assert (
+        op.overloadpacket.default is op
+        and op.overloadpacket is op.overloadpacket
+        and op._overloadname == "default"
+    )
 
 
 def test_modes_that_compare_with_atens_names():
