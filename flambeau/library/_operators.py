@@ -15,13 +15,16 @@ from ..core.base import display
 from ..core.base.dtypes import device
 from ..core.base.provided import provided
 from ..core.call import casting
-from ..core.call.custom import CustomOp, callable_class
+from ..core.call.custom import CustomOp, callable_class, go_below
 from . import _fakes
 from ._binding import Binder, as_results
 from ._keys import DEVICES, EVERYWHERE, PARTS, key_named, place_of
-from ._schema import FunctionSchema, has_named_tensors, is_functional, mutated
+from ._schema import FunctionSchema, SchemaType, has_named_tensors, is_functional, mutated
 from ._tape import Taped, Unregistered
 from ._where import Registered, where
+
+
+BEYOND = 1 << 20  # the place of what has none, a count that is never reached
 
 
 class Autograd(NamedTuple):
@@ -132,21 +135,14 @@ class OpOverload(CustomOp):
         self.__module__ = display.public(f"_ops.{self._namespace}")
         positional = [a for a in schema.arguments if not a.kwarg_only]
         places, names = mutated(schema)
-        written = (*((k, schema.arguments[k].name) for k in places), *((1 << 20, n) for n in names))
-        first = [r.type for r in schema.returns]
-        one = (
-            len(first) == 1
-            and first[0].is_tensor
-            and not first[0].form
-            and not self._in_place
-            and not self._out
+        written = (*((k, schema.arguments[k].name) for k in places), *((BEYOND, n) for n in names))
+        one_tensor = [r.type for r in schema.returns] == [SchemaType("Tensor")] and not (
+            self._in_place or self._out
         )
-        returned = -1 if not first else 1 if one else 0
-        required = (
-            1 << 20
-            if schema.is_vararg or any(a.kwarg_only and not a.defaulted for a in schema.arguments)
-            else (sum(not a.defaulted for a in positional))
-        )
+        returned = -1 if not schema.returns else 1 if one_tensor else 0
+        required = sum(not a.defaulted for a in positional)
+        if schema.is_vararg or any(a.kwarg_only and not a.defaulted for a in schema.arguments):
+            required = BEYOND  # no call is plain
         self._binder = Binder(schema)
         self._declare(self._binder.kinds, len(positional), required, written, returned)
         self._tape = Taped(self)
@@ -178,7 +174,13 @@ class OpOverload(CustomOp):
             ):
                 return kernel(*given, **named)
         kernel = entry.kernel("Autograd")
-        return self._compute(given, named or None) if kernel is None else kernel(*given, **named)
+        if kernel is not None:
+            return kernel(*given, **named)
+        go_below(1)
+        try:
+            return self(*given, **named)
+        finally:
+            go_below(-1)
 
     def _bind(self, given: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any] | None]:
         return self._binder.bind(given, named)
