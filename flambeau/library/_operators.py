@@ -23,7 +23,6 @@ from ._schema import FunctionSchema, SchemaType, has_named_tensors, is_functiona
 from ._tape import Taped, Unregistered
 from ._where import Registered, where
 
-
 BEYOND = 1 << 20  # the place of what has none, a count that is never reached
 
 
@@ -347,23 +346,15 @@ class OpOverload(CustomOp):
         """Whether results share memory with arguments."""
         return self._schema._is_view_op()
 
-    def vmap_rule(self, level: Any, op: Any, args: list, kwargs: dict[str, Any], running: Any) -> Any:
-        """How `vmap` does it, as `func` has rules: by what a program has registered, by what the operation is made of, or slice by
-        slice, which a warning says.
-        """
-        from ..func import _functions, _rules
+    @property
+    def vmap_rule(self) -> Callable | None:
+        """The function (info, in_dims, *args) that `vmap` calls in its place; None where a program has registered none."""
+        return self._entry.vmap
 
-        given, named = self._bind(tuple(args), kwargs)
-        registered = self._entry.vmap
-        if registered is not None:
-            rule = functools.partial(registered, **named) if named else registered
-            return _functions.by_rule(level, rule, given, self._qualname)
-        if self.whole is not None:
-            return _rules.parts(level, self, list(given), named or {}, running)
-        for at in mutated(self._schema)[0]:
-            if at < len(given):
-                _rules.written(level, self, [given[at]], self._schema.arguments[at].name)
-        return _rules.looped(level, self, list(given), named or {}, running)
+    def written_among(self, given: tuple) -> list[tuple[str, Any]]:
+        """The arguments by position that it writes to, with their names."""
+        places = mutated(self._schema)[0]
+        return [(self._schema.arguments[at].name, given[at]) for at in places if at < len(given)]
 
     @property
     def dispatch_rules(self) -> dict[type, Callable]:
