@@ -567,17 +567,6 @@ def test_the_header_stands_beside_dlpack_and_in_both_languages(tmp_path):
         subprocess.run([*command, *flags, str(file)], check=True)
 
 
-def test_starting_imports_neither_compilers_nor_setuptools():
-    code = (
-        "import sys, flambeau; from flambeau.utils import cpp_extension; "
-        "print([m for m in sys.modules if m.startswith(('setuptools', 'distutils', 'flambeau.utils.cpp_extension.'))])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout.strip() == "[]"
-
-
 def test_nothing_is_said_where_nothing_is_wrong():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
