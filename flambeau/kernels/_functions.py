@@ -60,7 +60,9 @@ class Derivative:
         self.who, self.name, self.operands, self.numbers = who, name, tuple(operands), tuple(numbers)
         self.results = results
         self.formula: Callable | None = None
-        self.automatic: Callable | None = None  # the gradient of one operand, where nobody declared another
+        self.automatic: Callable | None = (
+            None  # the gradients of (grads, operands, numbers) where nobody declared others
+        )
         self.wanted: tuple[str, ...] = ()
 
     def declare(self, formula: Callable) -> Callable:
@@ -117,7 +119,7 @@ class Derivative:
             for g, (shape, dtype, device) in zip(arrived, made)
         )
         if self.formula is None:
-            return [self.automatic(grads, *given, *numbers.values())]  # type: ignore[misc]
+            return self.automatic(grads, given, numbers)  # type: ignore[misc]
         outs = given[len(kept) :]
         values = {**dict(zip(kept, given)), **numbers, "grad": grads[0], "grads": grads}
         if outs:

@@ -159,10 +159,16 @@ SHIFTED = kernels.indexed(lambda at, x, *, by=1: x[at[0] + by], name="shifted")
 def test_formulas_over_tensors():
     x = flambeau.ones(3, requires_grad=True)
     op = kernels.indexed(lambda at, x: x[at] * 2.0, name="doubled")
+    put = kernels.scatter(lambda at, out, x: out.store(at, x[at], "add"), name="put")
     with pytest.raises(
-        RuntimeError, match=r"indexed kernel doubled \(.*:\d+\) has no derivative.*@doubled.derivative"
+        RuntimeError, match=r"scatter kernel put \(.*:\d+\) has no derivative.*@put.derivative"
     ):
-        op(x).sum().backward()
+        put(x, x.detach()).sum().backward()
+    loop = kernels.indexed(lambda at, x, *, n: at.sum((n,), lambda k: x.get((at[0] + k,), 0)), name="loop")
+    with pytest.raises(
+        TypeError, match=r"indexed kernel loop \(.*\): no rule differentiates loop; .*@loop.derivative"
+    ):
+        loop(x, n=2).sum().backward()
     for formula, says in (
         (
             lambda grad: grad[:1],
