@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 import pickle
 from pathlib import Path
@@ -413,3 +414,16 @@ def test_the_page_lists_what_bodies_may_call():
     page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
     shown = page.partition("<!-- vocabulary -->\n")[2].partition("<!-- end -->")[0]
     assert shown == kernels.vocabulary()
+
+
+def test_every_public_name_is_shown():
+    from flambeau.utils import cpp_extension
+
+    words = {word.name for word in importlib.import_module("flambeau.kernels._vocabulary").WORDS}
+    for module, names in ((kernels, set(kernels.__all__) - words), (cpp_extension, cpp_extension.__all__)):
+        bare = [
+            n
+            for n in names
+            if callable(getattr(module, n)) and ">>>" not in (getattr(module, n).__doc__ or "")
+        ]
+        assert not bare, bare

@@ -399,6 +399,14 @@ def test_folders_that_others_can_write_are_not_used(counting, tmp_path):
     assert op(flambeau.zeros(1), 4.0).item() == 1.0 and not list(place.iterdir())
 
 
+def test_where_no_folder_can_be_made(monkeypatch):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", "/proc/nowhere/extensions")
+    with pytest.warns(
+        RuntimeWarning, match="extensions are compiled anew in each process, since /proc/nowhere/extensions"
+    ):
+        assert load_inline("mine", c_sources=SQUAREPLUS).squareplus(flambeau.zeros(1), 4.0).item() == 1.0
+
+
 CHILD = """
 import sys, flambeau
 from flambeau.utils.cpp_extension import load_inline
