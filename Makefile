@@ -1,7 +1,7 @@
 # `make demo` trains a network on real digits; `make test` runs every check; `make clients` runs other libraries.  Each has its own environment.
 PYTHON ?= python3
 
-.PHONY: demo test clients lint clean
+.PHONY: demo test clients docs lint clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python examples/digits.py --picture digits.png
@@ -13,6 +13,9 @@ test: .venv-test/ready
 
 clients: .venv-clients/ready
 	.venv-clients/bin/python clients/run.py
+
+docs: .venv-docs/ready
+	.venv-docs/bin/python tools/website.py  # build/site/html; `python tools/browse.py` looks at it in Chromium
 
 .venv-clients/ready: clients/requirements.txt dropin/pyproject.toml pyproject.toml meson.build
 	$(PYTHON) -m venv .venv-clients

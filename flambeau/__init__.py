@@ -113,6 +113,7 @@ Tensor.new = _typed.new
 from . import _array_object
 
 Tensor.__array_namespace__ = _array_object.__array_namespace__
+Tensor.__cuda_array_interface__ = _array_object.__cuda_array_interface__
 Tensor.to_device = _array_object.to_device
 
 from . import sparse
@@ -213,6 +214,7 @@ from . import (
     functional,
     futures,
     hub,
+    kernels,
     library,
     legacy,
     monitor,

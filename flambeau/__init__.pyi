@@ -80,6 +80,7 @@ from ._queries import is_tensor as is_tensor
 from ._switches import is_vulkan_available as is_vulkan_available
 from .core.base.once import is_warn_always_enabled as is_warn_always_enabled
 from . import jit as jit
+from . import kernels as kernels
 from .core.base.formats import layout as layout
 from . import legacy as legacy
 from . import library as library

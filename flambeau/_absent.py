@@ -30,7 +30,6 @@ ROOMS = {
     "utils.data.datapipes": "PyTorch deprecated it",
     "utils.hipify": "it rewrites CUDA sources, and no CUDA sources are compiled here",
     "utils.jit": "there are no graphs yet",
-    "utils.cpp_extension": "extensions are not open yet",
     "utils.bundled_inputs": "it serves TorchScript",
     "utils.mobile_optimizer": "it serves TorchScript",
     "utils.model_dump": "it serves TorchScript",

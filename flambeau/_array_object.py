@@ -1,5 +1,5 @@
-"""What the array API standard asks of a tensor beside PyTorch's attributes; the namespace (`_array_api`) comes with the first
-question.
+"""What other libraries ask of a tensor beside PyTorch's methods: the array API standard, whose namespace (`_array_api`) comes with
+the first question, and where CUDA memory is.
 """
 
 from __future__ import annotations
@@ -7,6 +7,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
+
+from .core.make import interchange
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
@@ -41,3 +43,13 @@ def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
     """
     with nullcontext() if stream is None else stream:
         return self.to(device)
+
+
+__cuda_array_interface__ = property(
+    interchange.cuda_array_interface,
+    doc="""Where and how the elements of a tensor on CUDA lie: a dict of `typestr`, `shape`, `strides` in bytes (None where it is
+    contiguous), `data` and `version`, which numba and CuPy read.
+
+    AttributeError for a tensor elsewhere, RuntimeError for one that requires a gradient.
+    """,
+)

@@ -89,6 +89,12 @@ class Tensor(TensorBase):
             )
         return bool((self == element).any())
 
+    def __bytes__(self) -> bytes:
+        """A byte for each element; so many zeros for a tensor of one integer, which is an index."""
+        if self.numel() == 1 and not (self.is_floating_point() or self.is_complex()):
+            return bytes(operator.index(self))
+        return bytes(self.tolist())
+
     def __reversed__(self):
         return self.flip(0) if self.ndim else self
 

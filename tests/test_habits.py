@@ -65,6 +65,8 @@ ROOMS = (
         "cpu",
         "return_types",
         "utils.checkpoint",
+        "utils.cpp_extension",
+        "kernels",
     ),
     *(
         "storage",

@@ -39,6 +39,7 @@ ORDER = """
     utils.collect_env
     library ops _ops _custom_ops
     distributions utils.tensorboard utils.trainer
+    kernels utils.cpp_extension
     codegen.ahead
     _as_torch torch _shim
 """.split()

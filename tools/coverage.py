@@ -110,6 +110,10 @@ reason(
 )
 reason("handles of a library whose functions are not called", r"cuda\.current_solver_handle")
 reason("warnings of PyTorch's own changes", r"utils\.backcompat\..*")
+reason(
+    "the header of extensions is one page, which nobody compiles beforehand",
+    r"utils\.cpp_extension\.remove_extension_h_.*",
+)
 reason("Intel's tracing library", r"(profiler|autograd)\..*itt.*")
 reason("traces for replay by other tools", r"profiler\..*ExecutionTraceObserver")
 reason(

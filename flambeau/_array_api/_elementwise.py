@@ -16,7 +16,7 @@ _OF_ONE = {name: getattr(flat, name) for name in (
     *("reciprocal", "signbit", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc"),
 )}  # fmt: skip
 _OF_ONE["bitwise_invert"] = flat.bitwise_not
-_OF_ONE["conj"] = flat.conj_physical
+_OF_ONE["conj"] = flat.conj
 _OF_TWO = {name: getattr(flat, name) for name in (
     *("add", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor"),
     *("copysign", "divide", "greater", "greater_equal", "hypot", "less", "less_equal", "logaddexp"),

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any
 
+from .._tags import Tag
 from ..core.call.operation import Op
 from ..operations.declare.registry import REGISTRY
 from ._overloads import table
 from ._packets import DEFINED, KINDS, OpNamespace, namespace_of
+from ._schema import AliasInfo, Argument, FunctionSchema, SchemaType
 
 # Rooms of names, in the order in which a name is looked for, and what ATen writes before it.
 _ROOMS = (
@@ -63,6 +66,88 @@ def names() -> dict[str, Op]:
     return {name: op for name, op in candidates().items() if name in table()}
 
 
+@functools.cache
+def _by_operation() -> dict[Op, str]:
+    """The first of ATen's names for each operation."""
+    found: dict[Op, str] = {}
+    for name, op in names().items():
+        found.setdefault(op, name)
+    return found
+
+
+@functools.cache
+def _kinds() -> dict[Op, str]:
+    return {f: e.kind for e in REGISTRY.values() for f in (e.function, e.in_place) if isinstance(f, Op)}
+
+
+_TAGS = {"pointwise": Tag.pointwise, "reduction": Tag.reduction, "random": Tag.nondeterministic_seeded}
+_TYPES = {
+    "Tensor": "Tensor",
+    "TensorBase": "Tensor",
+    "int": "SymInt",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "complex": "Scalar",
+    "dtype": "ScalarType",
+    "Sequence[int]": "SymInt[]",
+    "Sequence[Tensor]": "Tensor[]",
+    "Sequence[TensorBase]": "Tensor[]",
+}
+
+
+def _argument(parameter: inspect.Parameter, written: bool) -> Argument:
+    """A parameter of one of our operations as an argument of a schema; what its annotation does not tell is of type Any."""
+    words = [w.strip() for w in str(parameter.annotation).split("|")]
+    told = [_TYPES[w] for w in words if w in _TYPES]
+    base, listed, _ = (told[0] if len(told) == 1 else "Tensor" if written else "Any").partition("[]")
+    defaulted = parameter.default is not parameter.empty
+    form = listed + ("?" if defaulted and parameter.default is None else "")
+    alias = AliasInfo(frozenset("a"), frozenset("a"), True) if written else None
+    by_name = parameter.kind is parameter.KEYWORD_ONLY
+    return Argument(
+        parameter.name,
+        SchemaType(base, form),
+        parameter.default if defaulted else None,
+        defaulted,
+        by_name,
+        alias,
+    )
+
+
+@functools.cache
+def _schema(op: Op) -> FunctionSchema:
+    """What an operation's parameters make of a schema; its result is written as one Tensor."""
+    name = _by_operation()[op]
+    writes = name.endswith("_") and not name.endswith("__")
+    try:
+        parameters = list(inspect.signature(op).parameters.values())
+    except (TypeError, ValueError, AttributeError):
+        parameters = []
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    arguments = tuple(_argument(p, writes and k == 0) for k, p in enumerate(named))
+    result = Argument(
+        "", SchemaType("Tensor"), alias_info=arguments[0].alias_info if writes and arguments else None
+    )
+    return FunctionSchema(f"aten::{name}", "", arguments, (result,), len(named) < len(parameters))
+
+
+def told(op: Op, what: str) -> Any:
+    """What ATen's programs ask of one of our operations; AttributeError for one that ATen does not have."""
+    name = _by_operation().get(op)
+    if name is None:
+        raise AttributeError(f"{op!r} has no name in ATen", name=what, obj=op)
+    if what == "overloadpacket":
+        return getattr(namespace_of("aten"), name)
+    if what == "schema":
+        return _schema(op)
+    if what == "overload":
+        return table()[name][0]
+    if what == "tags":
+        return [_TAGS[kind]] if (kind := _kinds().get(op, "")) in _TAGS else []
+    return "aten"
+
+
 class AtenNamespace(OpNamespace):
     """The namespace `aten`."""
 
@@ -83,4 +168,4 @@ class AtenNamespace(OpNamespace):
 
 
 KINDS["aten"] = AtenNamespace
-__all__ = ["candidates", "names", "namespace_of"]
+__all__ = ["candidates", "names", "namespace_of", "told"]

@@ -59,26 +59,25 @@ class Unfit(Exception):
 
 def _integer(x: Any) -> int:
     if isinstance(x, TensorBase):
-        if x.numel() == 1 and not x.is_floating_point() and not x.is_complex():
-            return int(x)
+        if x.numel() != 1 or x.is_complex():
+            raise Unfit
+        return int(x)
+    found = operator.index(x)
+    if not -(1 << 63) <= found < 1 << 63:
         raise Unfit
-    return operator.index(x)
+    return found
 
 
 def _number(x: Any) -> Any:
     if isinstance(x, int | float | complex):
         return x
-    if isinstance(x, TensorBase):
-        if x.numel() == 1:
-            return x.item()
-        raise Unfit
-    if hasattr(x, "dtype") and getattr(x, "ndim", 1) == 0:
+    if not isinstance(x, TensorBase) and hasattr(x, "dtype") and getattr(x, "ndim", 1) == 0:
         return x.item()
     raise Unfit
 
 
 def _floating(x: Any) -> float:
-    x = _number(x)
+    x = x.item() if isinstance(x, TensorBase) and x.numel() == 1 else _number(x)
     if isinstance(x, complex):
         raise Unfit
     return float(x)
@@ -151,13 +150,6 @@ def converted(told: SchemaType, value: Any) -> Any:
         raise Unfit from None
 
 
-def _misfit(schema: FunctionSchema, argument: Argument, position: int, value: Any) -> RuntimeError:
-    return RuntimeError(
-        f"{schema.name}() Expected a value of type '{argument.type}' for argument '{argument.name}' but instead found type "
-        f"'{type(value).__name__}'.\nPosition: {position}\nValue: {value!r}\nDeclaration: {schema}"
-    )
-
-
 def default_of(argument: Argument) -> Any:
     """What an argument is that was left out."""
     value = argument.default_value
@@ -168,59 +160,76 @@ def default_of(argument: Argument) -> Any:
     return value
 
 
-def bind(schema: FunctionSchema, given: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any] | None]:
-    """The arguments by position, as far as any was given, and those by name alone; RuntimeError where they do not fit."""
-    positional = [a for a in schema.arguments if not a.kwarg_only]
-    if len(given) > len(positional) and not schema.is_vararg:
-        raise RuntimeError(
-            f"{schema.name}() takes {len(positional)} positional argument(s) but {len(given)} was/were given.  Declaration: {schema}"
-        )
-    known = {a.name: k for k, a in enumerate(schema.arguments)}
-    for name in named:
-        if name not in known:
+_MISSING: Any = object()
+
+
+class Binder:
+    """Brings the arguments of calls into the form that a schema says."""
+
+    def __init__(self, schema: FunctionSchema) -> None:
+        self.schema = schema
+        self.kinds = tuple(kind_of(a.type) for a in schema.arguments)
+        self.count = sum(not a.kwarg_only for a in schema.arguments)  # may be given by position
+        self.places = {a.name: k for k, a in enumerate(schema.arguments)}
+        self.defaults = [default_of(a) if a.defaulted else _MISSING for a in schema.arguments]
+        self.named_defaults = {
+            a.name: default_of(a) for a in schema.arguments if a.kwarg_only and a.defaulted
+        }
+
+    def bind(self, given: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any] | None]:
+        """The arguments by position, as far as any was given, and those by name alone; RuntimeError where they do not fit."""
+        count, places, schema = self.count, self.places, self.schema
+        last = len(given)
+        if last > count and not schema.is_vararg:
             raise RuntimeError(
-                f"Unknown keyword argument '{name}' for operator '{schema.name}'. Schema: {schema}"
+                f"{schema.name}() takes {count} positional argument(s) but {last} was/were given.  Declaration: {schema}"
             )
-        if known[name] < len(given):
-            raise RuntimeError(
-                f"Argument '{name}' specified both as positional and keyword argument. Schema: {schema}"
-            )
-    last = max([len(given), *(known[n] + 1 for n in named if known[n] < len(positional))])
-    found: list[Any] = []
-    by_name: dict[str, Any] = {}
-    for k, argument in enumerate(schema.arguments):
-        if k < min(len(given), len(positional)):
-            value = given[k]
-        elif argument.name in named:
-            value = named[argument.name]
-        elif argument.defaulted:
-            if k < last and not argument.kwarg_only:
-                found.append(default_of(argument))
-            continue
-        else:
-            raise RuntimeError(
-                f"{schema.name}() is missing value for argument '{argument.name}'. Declaration: {schema}"
-            )
+        values = [*given[:count], *[_MISSING] * (len(places) - min(last, count))]
+        for name, value in named.items():
+            k = places.get(name, -1)
+            if k < 0:
+                raise RuntimeError(
+                    f"Unknown keyword argument '{name}' for operator '{schema.name}'. Schema: {schema}"
+                )
+            if values[k] is not _MISSING:
+                raise RuntimeError(
+                    f"Argument '{name}' specified both as positional and keyword argument. Schema: {schema}"
+                )
+            values[k] = value
+            if last <= k < count:
+                last = k + 1
+        by_name: dict[str, Any] = {}
+        for k, value in enumerate(values):
+            if value is _MISSING:
+                if self.defaults[k] is _MISSING:
+                    raise RuntimeError(
+                        f"{schema.name}() is missing value for argument '{schema.arguments[k].name}'. Declaration: {schema}"
+                    )
+                if k < count:
+                    values[k] = self.defaults[k]
+                continue
+            if not custom.fits_as_is(self.kinds[k], value):
+                value = values[k] = self.converted(k, value)
+            if k >= count:
+                by_name[schema.arguments[k].name] = value
+        return (*values[: min(last, count)], *given[count:]), by_name or None
+
+    def converted(self, k: int, value: Any) -> Any:
+        """A value as the argument at that place takes it; RuntimeError where it takes none such."""
+        argument = self.schema.arguments[k]
         try:
-            value = converted(argument.type, value)
+            return converted(argument.type, value)
         except Unfit:
-            raise _misfit(schema, argument, k, value) from None
-        if argument.kwarg_only:
-            by_name[argument.name] = value
-        else:
-            found.append(value)
-    found.extend(given[len(positional) :])
-    return tuple(found), by_name or None
+            raise RuntimeError(
+                f"{self.schema.name}() Expected a value of type '{argument.type}' for argument '{argument.name}' but instead found type "
+                f"'{type(value).__name__}'.\nPosition: {k}\nValue: {value!r}\nDeclaration: {self.schema}"
+            ) from None
 
-
-def with_defaults(
-    schema: FunctionSchema, given: tuple, named: dict[str, Any] | None
-) -> tuple[tuple, dict[str, Any]]:
-    """The arguments and, for those that were left out, their defaults."""
-    positional = [a for a in schema.arguments if not a.kwarg_only]
-    rest = tuple(default_of(a) for a in positional[len(given) :])
-    defaults = {a.name: default_of(a) for a in schema.arguments if a.kwarg_only and a.defaulted}
-    return given + rest, {**defaults, **(named or {})}
+    def complete(self, given: tuple, named: dict[str, Any] | None) -> tuple[tuple, dict[str, Any]]:
+        """The arguments and, for those that were left out, their defaults."""
+        if len(given) < self.count:
+            given = (*given, *self.defaults[len(given) : self.count])
+        return given, {**self.named_defaults, **named} if named else self.named_defaults.copy()
 
 
 def _one_result(told: SchemaType, value: Any) -> Any:

@@ -138,7 +138,7 @@ class _Case:
             found = self.op(*args, **kwargs)
             name = getattr(self.op, "_qualname", self.op.__name__)
             kernel = self._kernel(args, kwargs)
-            check_result(name, kernel, fake, found, *told, strides=True)
+            check_result(name, kernel, fake, predicted(fake, *told), found, *told, strides=True)
 
     def _kernel(self, args: tuple, kwargs: dict) -> Callable:
         """The kernel that runs, for messages."""

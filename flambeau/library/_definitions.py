@@ -230,9 +230,9 @@ def custom_op(
     ...     return flambeau.from_numpy(np.sin(x.numpy()))
     >>> numpy_sin(flambeau.zeros(2)), flambeau.ops.documented.numpy_sin(flambeau.zeros(1))
     (tensor([0., 0.]), tensor([0.]))
-    >>> numpy_sin(3)
+    >>> numpy_sin(3)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    RuntimeError: ...
+    RuntimeError: documented::numpy_sin() Expected a value of type 'Tensor' for argument 'x' but instead found type 'int'....
     """
     source = caller(1)
 
@@ -246,8 +246,8 @@ def custom_op(
             if written != set(mutates_args):
                 leave(op)
                 raise ValueError(
-                    f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={schema}. The schema suggests that the "
-                    f"op mutates {written}which is different from what was provided to us in `mutates_args`. Please make "
+                    f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={schema}. The schema suggests "
+                    f"that the op mutates {written}which is different from what was provided to us in `mutates_args`. Please make "
                     "these consistent."
                 )
         op.register_kernel(device_types, function)
@@ -380,7 +380,14 @@ def register_fake(
 
 
 def impl_abstract(qualname: Any, func: Callable | None = None, *, lib: Library | None = None) -> Any:
-    """The older name of `register_fake`."""
+    """The older name of `register_fake`.
+
+    >>> import warnings
+    >>> import flambeau
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     _ = flambeau.library.impl_abstract("documented::renamed", lambda x: x.new_empty(1))
+    """
     warn_renamed("impl_abstract", "register_fake")
     return register_fake(qualname, func, lib=lib)
 
@@ -449,7 +456,19 @@ def register_torch_dispatch(
 
 
 def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Library | None = None) -> Any:
-    """Register what `vmap` calls in an operation's place: `func(info, in_dims, *args)`; see `CustomOpDef.register_vmap`."""
+    """Register what `vmap` calls in an operation's place: `func(info, in_dims, *args)`; see `CustomOpDef.register_vmap`.
+
+    >>> import flambeau
+    >>> @flambeau.library.custom_op("documented::mapped", mutates_args=())
+    ... def mapped(x: flambeau.Tensor) -> flambeau.Tensor:
+    ...     return x.cumsum(-1)
+    >>> @flambeau.library.register_vmap("documented::mapped")
+    ... def _(info, in_dims, x):
+    ...     return mapped(x.movedim(in_dims[0], 0)), 0
+    >>> flambeau.vmap(mapped)(flambeau.ones(2, 3))
+    tensor([[1., 2., 3.],
+            [1., 2., 3.]])
+    """
     op = _resolved(op, "register_vmap")
     found = op if isinstance(op, CustomOpDef) else lookup_op(op)
     if has_named_tensors(found._schema):
@@ -517,10 +536,22 @@ _NO_TRITON = (
 
 
 def triton_op(name: str, fn: Callable | None = None, /, **kwargs: Any) -> Any:
-    """Refused: NotImplementedError."""
+    """Refused: NotImplementedError.
+
+    >>> import flambeau
+    >>> flambeau.library.triton_op("mylib::add", mutates_args=())  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    NotImplementedError: triton_op('mylib::add'): there is no Triton here; ...
+    """
     raise NotImplementedError(_NO_TRITON.format(f"triton_op({name!r})"))
 
 
 def wrap_triton(triton_kernel: Any, /) -> Any:
-    """Refused: NotImplementedError."""
+    """Refused: NotImplementedError.
+
+    >>> import flambeau
+    >>> flambeau.library.wrap_triton(None)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    NotImplementedError: wrap_triton(): there is no Triton here; ...
+    """
     raise NotImplementedError(_NO_TRITON.format("wrap_triton()"))

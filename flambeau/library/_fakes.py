@@ -149,13 +149,14 @@ def check_result(
     name: str,
     kernel: Callable,
     fake: Callable,
+    told: tuple[Any, Any],
     found: Any,
     given: tuple,
     named: dict[str, Any] | None,
     strides: bool = False,
 ) -> None:
-    """RuntimeError where a kernel's result is not what the fake implementation says, with the names and files of both."""
-    wrong = difference(found, predicted(fake, given, named), _places(given, named), strides)
+    """RuntimeError where a kernel's result is not what the fake implementation told, with the names and files of both."""
+    wrong = difference(found, told, _places(given, named), strides)
     if wrong is not None:
         raise RuntimeError(
             f"{name}: the result of {where(kernel)} is not as promised: {wrong} ({where(fake)})"

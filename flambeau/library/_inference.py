@@ -13,6 +13,7 @@ from .._tags import Tag
 from .._tensor import Tensor
 from ..core.base.dtypes import device, dtype
 from ..types import Number
+from ._schema import quoted
 
 # (annotation, type in a schema, whether lists of it, lists of it or None, and optional lists may be given)
 _PARAMETERS: tuple[tuple[Any, str, bool, bool, bool], ...] = (
@@ -119,7 +120,7 @@ class _Inference:
         if value is None or isinstance(value, int | float):
             return str(value)
         if isinstance(value, str | device):
-            return f'"{value}"'
+            return quoted(str(value))
         if isinstance(value, dtype):
             return str(value).rpartition(".")[2]
         self.refuse(f"Parameter {name} has an unsupported default value type {type(value)}.")

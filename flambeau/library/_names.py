@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import types
+
+from ..core.base import display
 from ._checking import opcheck
 from ._definitions import (
     CustomOpDef,
@@ -42,3 +45,7 @@ __all__ = [
     "triton_op",
     "wrap_triton",
 ]
+
+for _name in __all__:
+    if isinstance(_function := globals()[_name], types.FunctionType):
+        _function.__module__ = display.public("library")

@@ -37,9 +37,10 @@ class OpOverloadPacket:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         overloads = self._overloads
-        if len(overloads) == 1:
-            for op in overloads.values():
+        for op in overloads.values():
+            if len(overloads) == 1 or not isinstance(op, OpOverload):  # one of ours is all overloads
                 return op(*args, **kwargs)
+            break
         return self._fitting(args, kwargs)(*args, **kwargs)
 
     def _fitting(self, args: tuple, kwargs: dict[str, Any]) -> OpOverload:

@@ -158,12 +158,22 @@ class Argument(NamedTuple):
         return f"{text}={_default(self)}" if self.defaulted else text
 
 
+def quoted(text: str) -> str:
+    """A text as a schema writes it.
+
+    >>> from flambeau.library._schema import quoted
+    >>> print(quoted('a "b"'))
+    "a \\"b\\""
+    """
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
 def _default(argument: Argument) -> str:
     value = argument.default_value
     if argument.type.length is not None and isinstance(value, list) and len(set(value)) == 1:
         value = value[0]
     if isinstance(value, str) and argument.type.base == "str":
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+        return quoted(value)
     if isinstance(value, float) and value == int(value if abs(value) < 1e15 else 0):
         return f"{int(value)}."
     return str(value)
@@ -433,9 +443,14 @@ class _Reader:
         if token.kind == "-":
             return -self.value(kind)
         if token.kind == "number":
-            return ast.literal_eval(token.text)
+            if token.text.isdigit():
+                return int(token.text)
+            return complex(token.text) if token.text.endswith("j") else float(token.text)
         if token.kind == "string":
-            return ast.literal_eval(token.text)
+            try:
+                return ast.literal_eval(token.text)
+            except (SyntaxError, ValueError):
+                raise self.wrong("invalid string:", token) from None
         if token.kind == "ident":
             if token.text in CONSTANTS:
                 return CONSTANTS[token.text]
@@ -452,9 +467,12 @@ def parse_schema(schema: str) -> FunctionSchema:
     """The schema that a text says; RuntimeError, which points at the place, where it says none.
 
     >>> from flambeau.library._schema import parse_schema
-    >>> parse_schema("f(Tensr x) -> Tensor")
+    >>> parse_schema("f(Tensor x -> Tensor")
     Traceback (most recent call last):
-    RuntimeError: ...
+    RuntimeError: expected ) but found 'arrow' here:
+    f(Tensor x -> Tensor
+               ~~ <--- HERE
+    <BLANKLINE>
     """
     if not isinstance(schema, str):
         raise TypeError(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from ..autograd.function import FunctionCtx
 from ..core.base.tensor import TensorBase
 from ..core.tape import _set_recording, record_function
-from ._binding import with_defaults
 from ._where import where
 
 if TYPE_CHECKING:
@@ -49,16 +48,16 @@ class Taped:
 
     def record(self, given: tuple, named: dict[str, Any] | None) -> Any:
         """The results, with history."""
-        flat, form = _flat(given, self.lists)
+        flat, form = _flat(given, self.lists) if self.lists else (given, None)
         ctx = FunctionCtx()
         ctx._form = form  # type: ignore[attr-defined]
-        needed = tuple(isinstance(a, TensorBase) and a.requires_grad for a in flat)
+        needed = tuple([isinstance(a, TensorBase) and a.requires_grad for a in flat])
         autograd = self.op._entry.autograd
         before = _set_recording(0)
         try:
             found = self.op._compute(given, named)
             if autograd is not None and autograd.setup is not None:
-                ctx.needs_input_grad = _grouped(needed, form) if self.lists else needed
+                ctx.needs_input_grad = needed if form is None else _grouped(needed, form)
                 self._set_up(ctx, autograd.setup, given, named, found)
         finally:
             _set_recording(before)
@@ -66,7 +65,7 @@ class Taped:
         return self._attached(ctx, tuple(flat), found)
 
     def _set_up(self, ctx: Any, setup: Any, given: tuple, named: dict[str, Any] | None, found: Any) -> None:
-        inputs, keywords = with_defaults(self.op._schema, given, named)
+        inputs, keywords = self.op._binder.complete(given, named)
         try:
             if self.by_name:
                 setup(ctx=ctx, inputs=inputs, keyword_only_inputs=keywords, output=found)
@@ -78,10 +77,13 @@ class Taped:
 
     def _attached(self, ctx: Any, flat: tuple, found: Any) -> Any:
         """The results with the node behind them, in the form in which they came."""
+        ctx._results = None
+        if isinstance(found, TensorBase):
+            return record_function(self, ctx, flat, (found,))[0]
         many = isinstance(found, tuple)
-        results = found if many else (found,)
-        outputs, form = _flat(results, self.result_lists)
-        ctx._results = form
+        outputs, form = _flat(found if many else (found,), self.result_lists)
+        if self.result_lists:
+            ctx._results = form
         if not any(isinstance(x, TensorBase) for x in outputs):
             return found
         made = _grouped(record_function(self, ctx, flat, tuple(outputs)), form)
@@ -96,10 +98,12 @@ class Taped:
                 f"Trying to backward through {op} but no autograd formula was registered. Please use register_autograd to add one."
             )
         flat, form = ctx.needs_input_grad, ctx._form
-        if self.lists:
+        if form is not None:
             ctx.needs_input_grad = _grouped(flat, form)
         try:
-            found = autograd.backward(ctx, *_grouped(grads, ctx._results))
+            found = autograd.backward(
+                ctx, *(grads if ctx._results is None else _grouped(grads, ctx._results))
+            )
         except Exception as error:
             error.add_note(f"in {where(autograd.backward)}, the backward of {op._qualname}")
             raise
@@ -110,7 +114,7 @@ class Taped:
             if isinstance(found, tuple | list) and not (self.lists and isinstance(found, list))
             else (found,)
         )
-        return self._checked(found, form)
+        return self._checked(found, [None] * len(flat) if form is None else form)
 
     def _checked(self, found: tuple, form: list[int | None]) -> tuple:
         """What a backward returned, laid flat; RuntimeError where it is not of the form of the arguments."""
@@ -165,7 +169,6 @@ class Unregistered(Taped):
                     x.register_hook(self._hook)
             return found
         ctx = FunctionCtx()
-        ctx._form = [None] * len(flat)  # type: ignore[attr-defined]
         ctx.needs_input_grad = tuple(isinstance(a, TensorBase) and a.requires_grad for a in flat)
         return self._attached(ctx, flat, found)
 

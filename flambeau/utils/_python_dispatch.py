@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.base.tensor import TensorBase
+from ..core.call.custom import CustomOp
 from ..core.call.operation import Op
 from ..core.call.watching import Mode, modes_on
 
@@ -37,6 +38,9 @@ class TorchDispatchMode(Mode):
 
     def handle(self, operation: Op, types: tuple, args: tuple, kwargs: dict) -> Any:
         """Hand the call to `__torch_dispatch__`, or to the rule that `library.register_torch_dispatch` has for this class."""
+        if isinstance(operation, CustomOp):  # what may be given by position is
+            args, named = operation._bind(args, kwargs)
+            kwargs = named or {}
         rules = getattr(operation, "dispatch_rules", None)
         if rules and type(self) in rules:
             return rules[type(self)](self, operation, types, args, kwargs)

@@ -31,6 +31,7 @@ cdef extern from "Python.h":
     bint PyTuple_Check(object o)
     bint PyLong_CheckExact(object o)
     bint PyUnicode_Check(object o)
+    long long PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
 
 cdef extern from *:
     """
@@ -60,12 +61,15 @@ BASES = {"Tensor": A_TENSOR, "int": AN_INT, "float": A_FLOAT, "bool": A_BOOL, "s
 IS_LISTED, MAY_BE_NONE, ELEMENTS_MAY_BE_NONE = LISTED, OR_NONE, ELEMENTS_OR_NONE
 
 
-cdef bint plainly(int base, object x) noexcept:
+cdef bint plainly(int base, object x) except -1:
     """Whether a value is of that kind as it stands."""
+    cdef int beyond = 0
     if base == A_TENSOR:
         return isinstance(x, TensorBase)
     if base == AN_INT:
-        return PyLong_CheckExact(x)
+        if PyLong_CheckExact(x):
+            PyLong_AsLongLongAndOverflow(x, &beyond)
+        return PyLong_CheckExact(x) and not beyond
     if base == A_FLOAT:
         return PyFloat_Check(x)
     if base == A_BOOL:
@@ -81,7 +85,7 @@ cdef bint plainly(int base, object x) noexcept:
     return True
 
 
-cdef bint fits(int kind, object x) noexcept:
+cdef bint fits(int kind, object x) except -1:
     """Whether a value needs neither conversion nor a second look; False says nothing."""
     cdef int base = kind & BASE
     if x is None:
@@ -94,6 +98,11 @@ cdef bint fits(int kind, object x) noexcept:
         if not (plainly(base, y) or (y is None and kind & ELEMENTS_OR_NONE)):
             return False
     return True
+
+
+def fits_as_is(int kind, x) -> bool:
+    """Whether a value of that kind needs neither conversion nor a second look."""
+    return fits(kind, x)
 
 
 cdef bint wanted(object values) except -1:
@@ -218,6 +227,10 @@ cdef int owned(object found, tuple given) except -1:
 cdef int hold_apart(CustomOp op, object found, object kernel, tuple given, dict named) except -1:
     """RuntimeError where a result shares memory with an argument or with another result."""
     cdef list results = []
+    if isinstance(found, TensorBase) and named is None:
+        if lies_in((<TensorBase>found).storage, given):
+            raise (<object>op)._aliased(kernel)
+        return 0
     gather(found, results)
     for t in results:
         if lies_in((<TensorBase>t).storage, given) or (named is not None and lies_in((<TensorBase>t).storage, tuple(named.values()))):

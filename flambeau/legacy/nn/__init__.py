@@ -65,11 +65,9 @@ from ._criterion import (
     MarginCriterion,
     MarginRankingCriterion,
     MSECriterion,
-    MultiCriterion,
     MultiLabelMarginCriterion,
     MultiLabelSoftMarginCriterion,
     MultiMarginCriterion,
-    ParallelCriterion,
     SmoothL1Criterion,
     SoftMarginCriterion,
     SpatialClassNLLCriterion,
@@ -161,6 +159,7 @@ from ._pooling import (
     VolumetricMaxUnpooling,
     VolumetricReplicationPadding,
 )
+from ._several import MultiCriterion, ParallelCriterion
 from ._shapes import (
     Contiguous,
     Index,

@@ -77,6 +77,11 @@ class Container(Module):
         self.applyToModules(lambda m: m.clearState())
         return super().clearState()
 
+    def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
+        super()._from_lua({"modules": [], **attributes}, version)
+        if not isinstance(self.modules, list):
+            raise TypeError(f"its modules are a {type(self.modules).__name__}")
+
     def _lines(self, first: str, between: str, last: str) -> str:
         held = [f"({i}): {m!r}".replace("\n", f"\n  {between}") for i, m in enumerate(self.modules)]
         inside = "".join(f"\n  {first}{line}" for line in held)
@@ -255,6 +260,8 @@ class ConcatTable(Branches):
     ([tensor([1.]), tensor([2.])], tensor([3.]))
     """
 
+    _lists = ("output",)
+
 
 class ParallelTable(Branches):
     """Modules each of which takes its element of the input, a list; the output is the list of theirs.
@@ -265,6 +272,8 @@ class ParallelTable(Branches):
     >>> net.forward([flambeau.tensor([1.0]), flambeau.tensor([5.0])])
     [tensor([1.]), tensor([10.])]
     """
+
+    _lists = ("gradInput", "output")
 
     def _spread(self, input: Any) -> list[Any]:
         return list(input)
@@ -290,7 +299,8 @@ class Parallel(Branches):
         super().__init__()
         self.inputDimension = inputDimension
         self.outputDimension = outputDimension
-        self._slices: tuple[Any, list[Any]] | None = None
+
+    _slices: tuple[Any, list[Any]] | None = None
 
     def _spread(self, input: Any) -> list[Any]:
         return list(input.unbind(self.inputDimension))
@@ -321,6 +331,8 @@ class MapTable(Container):
     [tensor([2.]), tensor([10.])]
     """
 
+    _lists = ("gradInput", "output")
+
     def __init__(self, module: Any = None) -> None:
         super().__init__()
         if module is not None:
@@ -334,7 +346,9 @@ class MapTable(Container):
     def _side_by_side(self, n: int) -> ParallelTable:
         first = self.modules[0]
         while len(self.modules) < n:
-            self.modules.append(_twin(first))
+            self.modules.append(first.clone())
+        for twin in self.modules[1:n]:
+            _tie(twin, first)
         table = ParallelTable()
         table.modules = self.modules[:n]
         return table
@@ -367,13 +381,12 @@ class MapTable(Container):
         return super().clearState()
 
 
-def _twin(module: Any) -> Any:
-    """A copy over the same parameters."""
-    twin = module.clone()
+def _tie(twin: Any, module: Any) -> None:
+    """Let a copy's parameters lie in the memory of the module's, which may have moved."""
     for mine, theirs in zip(twin.parameters() or (), module.parameters() or ()):
         for a, b in zip(mine, theirs):
-            a.set_(b)
-    return twin
+            if a.data_ptr() != b.data_ptr():
+                a.set_(b.untyped_storage(), b.storage_offset(), b.shape, b.stride())
 
 
 class CriterionTable(Module):

@@ -9,9 +9,10 @@ from ..._tensor import Tensor
 from ...autograd import no_grad
 from ...core.make.create import empty, zeros
 from ...nn import functional as F
-from ._module import Factor
-from ._recording import Recording, zeros_like
-from .utils import recursiveAdd, recursiveType
+from ._module import Factor, type_of
+from ._pointwise import LogSoftMax, Sigmoid
+from ._recording import Recording
+from .utils import recursiveType
 
 
 class Criterion:
@@ -109,11 +110,13 @@ class Criterion:
         return {name: value for name, value in vars(self).items() if name != "_recording"}
 
     def _to_lua(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__getstate__().items() if value is not None}
+        made = {name: value for name, value in self.__getstate__().items() if value is not None}
+        return made | {"_type": f"torch.{self._type.rpartition('.')[2]}"}
 
     def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
         vars(self).update(attributes)
-        for name, value in (("output", 0), ("gradInput", empty(0)), ("_type", empty(0).type())):
+        vars(self)["_type"] = type_of(attributes.get("_type"))
+        for name, value in (("output", 0), ("gradInput", empty(0))):
             vars(self).setdefault(name, value)
 
     def _reduction(self) -> str:
@@ -287,9 +290,23 @@ class CrossEntropyCriterion(_ByClass):
         input, target = input.squeeze(), target.long().squeeze()
         return F.cross_entropy(input, target, self.weights, reduction=self._reduction())
 
+    def _to_lua(self) -> dict[str, Any]:
+        """Lua's are made of two parts."""
+        return super()._to_lua() | {
+            "lsm": LogSoftMax(),
+            "nll": ClassNLLCriterion(self.weights, self.sizeAverage),
+        }
+
     def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
+        _of_parts(attributes)
         super()._from_lua(attributes, version)
-        self.weights = getattr(vars(self).get("nll"), "weights", self.weights)
+
+
+def _of_parts(attributes: dict[str, Any]) -> None:
+    """The settings of a criterion that Lua makes of two parts, of which the second has them."""
+    attributes.pop("lsm", None)
+    settings = getattr(attributes.pop("nll", None), "__dict__", {})
+    attributes.update({name: settings[name] for name in ("weights", "sizeAverage") if name in settings})
 
 
 class MultiLabelSoftMarginCriterion(_ByClass):
@@ -303,6 +320,13 @@ class MultiLabelSoftMarginCriterion(_ByClass):
 
     def compute(self, input: Any, target: Any) -> Any:
         return F.binary_cross_entropy_with_logits(input, target, self.weights, reduction=self._reduction())
+
+    def _to_lua(self) -> dict[str, Any]:
+        return super()._to_lua() | {"lsm": Sigmoid(), "nll": BCECriterion(self.weights, self.sizeAverage)}
+
+    def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
+        _of_parts(attributes)
+        super()._from_lua(attributes, version)
 
 
 class MultiLabelMarginCriterion(_Averaged):
@@ -514,81 +538,3 @@ def _simplex(n: int) -> Tensor:
             a[k, k] = (1 - (a[k, :k] ** 2).sum()).sqrt()
             a[k + 1 :, k] = (a[k, k] ** 2 - 1 - 1 / n) / a[k, k]  # products of two vertices are -1 / n
     return a
-
-
-class _Several(Criterion):
-    criterions: list[Any]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.criterions = []
-        self.weights = []
-
-    def add(self, criterion: Any, weight: Factor = 1) -> Any:
-        """Measure with one criterion more; returns this one."""
-        self.criterions.append(criterion)
-        self.weights.append(weight)
-        return self
-
-    def _parts(self, input: Any, target: Any) -> list[tuple[Any, Any]]:
-        """Input and target of each criterion."""
-        return [(input, target)] * len(self.criterions)
-
-    def updateOutput(self, input: Any, target: Any) -> Any:
-        parts = zip(self.weights, self.criterions, self._parts(input, target))
-        self.output = sum(w * c.updateOutput(*p) for w, c, p in parts)
-        return self.output
-
-    def _gradients(self, input: Any, target: Any) -> list[Any]:
-        """The weighted gradient of each criterion's input."""
-        made = []
-        for w, c, p in zip(self.weights, self.criterions, self._parts(input, target)):
-            made.append(zeros_like(p[0]))
-            recursiveAdd(made[-1], w, c.updateGradInput(*p))
-        return made
-
-    def _to_lua(self) -> dict[str, Any]:
-        return super()._to_lua() | {"weights": list(self.weights)}
-
-
-class MultiCriterion(_Several):
-    """A weighted sum of criterions of the same input and target.
-
-    >>> import flambeau
-    >>> from flambeau.legacy import nn
-    >>> c = nn.MultiCriterion().add(nn.MSECriterion(), 0.5).add(nn.AbsCriterion())
-    >>> c.forward(flambeau.tensor([2.0]), flambeau.zeros(1)), c.backward(flambeau.tensor([2.0]), flambeau.zeros(1))
-    (4.0, tensor([3.]))
-    """
-
-    def updateGradInput(self, input: Any, target: Any) -> Any:
-        self.gradInput = zeros_like(input)
-        for gradient in self._gradients(input, target):
-            recursiveAdd(self.gradInput, gradient)
-        return self.gradInput
-
-
-class ParallelCriterion(_Several):
-    """A weighted sum of criterions each of which measures its element of a list with its element of the target, a list, too;
-    `repeatTarget`: with the same target.
-
-    >>> import flambeau
-    >>> from flambeau.legacy import nn
-    >>> c = nn.ParallelCriterion().add(nn.MSECriterion(), 0.5).add(nn.AbsCriterion())
-    >>> c.forward([flambeau.tensor([2.0]), flambeau.tensor([2.0])], [flambeau.zeros(1), flambeau.zeros(1)])
-    4.0
-    """
-
-    repeatTarget = False
-
-    def __init__(self, repeatTarget: bool = False) -> None:
-        super().__init__()
-        self.repeatTarget = repeatTarget
-
-    def _parts(self, input: Any, target: Any) -> list[tuple[Any, Any]]:
-        targets = [target] * len(input) if self.repeatTarget else target
-        return list(zip(input, targets, strict=True))
-
-    def updateGradInput(self, input: Any, target: Any) -> Any:
-        self.gradInput = self._gradients(input, target)
-        return self.gradInput

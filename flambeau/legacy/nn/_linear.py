@@ -71,6 +71,19 @@ class PartialLinear(Linear):
         chosen = weight.index_select(0, self.partition)
         return F.linear(input, chosen, None if bias is None else bias.index_select(0, self.partition))
 
+    def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
+        if (
+            "network" in attributes
+        ):  # Lua's is a small network, whose table has the weight, and the bias is a row
+            attributes = dict(attributes)
+            table = attributes.pop("network").modules[0].modules[1]
+            attributes.update(weight=table.weight, gradWeight=table.gradWeight)
+            for name in ("bias", "gradBias"):
+                if name in attributes:
+                    attributes[name] = attributes[name].view(-1)
+        super()._from_lua(attributes, version)
+        self.partition, self.allcolumns = self.partition.long(), self.allcolumns.long()
+
 
 class Bilinear(Computed):
     """x₁ᵀ · weight[k] · x₂ + bias[k], of a list of two batches of vectors.
@@ -83,6 +96,7 @@ class Bilinear(Computed):
 
     def __init__(self, inputSize1: int, inputSize2: int, outputSize: int, bias: bool = True) -> None:
         super().__init__()
+        self.gradInput = [empty(0), empty(0)]
         self._has(weight=(outputSize, inputSize1, inputSize2), bias=(outputSize,) if bias else None)
         self.reset()
 
@@ -331,6 +345,10 @@ class LookupTable(Computed):
 
 class _OfTwo(Computed):
     _parameters = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gradInput = [empty(0), empty(0)]
 
 
 class DotProduct(_OfTwo):

@@ -10,7 +10,7 @@ from ..._tensor import Tensor
 from ...autograd import is_grad_enabled, no_grad
 from ...core.base.dtypes import by_name
 from ...core.make.create import empty, zeros
-from ._recording import Recording, detached
+from ._recording import Recording, detached, each, tensors
 from .utils import clear, recursiveType
 
 Factor = float  # inside of a class that has a method `float`
@@ -54,12 +54,14 @@ class Module:
     # what a file of Lua counts from 1, and what it calls otherwise
     _from_one: ClassVar[tuple[str, ...]] = ()
     _in_lua: ClassVar[dict[str, str]] = {}
+    _not_in_lua: ClassVar[tuple[str, ...]] = ("_recording", "_slices")
+    _lists: ClassVar[tuple[str, ...]] = ()  # what is a list of the attributes `gradInput` and `output`
     _version = 1  # of what a file has
 
     def __init__(self) -> None:
-        self.gradInput: Any = empty(0)
-        self.output: Any = empty(0)
-        self._type = self.output.type()
+        self.gradInput: Any = [] if "gradInput" in self._lists else empty(0)
+        self.output: Any = [] if "output" in self._lists else empty(0)
+        self._type = empty(0).type()
 
     def __repr__(self) -> str:
         return f"nn.{self.__class__.__name__}{self._shown()}"
@@ -207,7 +209,7 @@ class Module:
         for name in names:
             mine, other = getattr(self, name, None), getattr(mlp, name, None)
             if isinstance(mine, Tensor) and isinstance(other, Tensor):
-                mine.set_(other)
+                mine.set_(other.untyped_storage(), other.storage_offset(), other.shape, other.stride())
         return self
 
     def clearState(self) -> Any:
@@ -245,33 +247,32 @@ class Module:
     # ---------------------------------------------------------------- files of Lua
 
     def write(self, file: Any) -> None:
-        """Write the state into a file that is being written (`utils.serialization.T7Writer`)."""
+        """Write the state into a file of Lua that is being written (`utils.serialization.T7Writer`)."""
         file.writeObject(self._to_lua())
 
     def read(self, file: Any, version: int | None = None) -> None:
         """Take the state from a file that is being read (`utils.serialization.T7Reader`)."""
-        self._from_lua(file.readObject(), self._version if version is None else version)
+        self._from_lua(file.readObject() or {}, self._version if version is None else version)
 
     def _to_lua(self) -> dict[str, Any]:
         """The attributes as a file of Lua has them."""
         made = {}
         for name, value in vars(self).items():
-            if value is not None and name != "_recording":
-                value = _counted(value, 1) if name in self._from_one else value
+            if value is not None and name not in self._not_in_lua:
+                value = counted(value, 1) if name in self._from_one else value
                 made[self._in_lua.get(name, name)] = value
-        return made
+        return made | {"_type": f"torch.{self._type.rpartition('.')[2]}"}
 
     def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
         """Take the attributes that a file of Lua has."""
         ours = {theirs: name for name, theirs in self._in_lua.items()}
+        mine = vars(self)
         for theirs, value in attributes.items():
             name = ours.get(theirs, theirs)
-            setattr(self, name, _counted(value, -1) if name in self._from_one else value)
+            mine[name] = counted(value, -1) if name in self._from_one else value
         for name in ("output", "gradInput"):
-            if name not in vars(self):
-                setattr(self, name, empty(0))
-        if "_type" not in vars(self):
-            self._type = (self.parameters() or ([empty(0)], ()))[0][0].type()
+            mine.setdefault(name, empty(0))
+        mine["_type"] = type_of(mine.get("_type"), *(mine.get(name) for name in self._parameters))
 
 
 class Computed(Module):
@@ -327,17 +328,32 @@ class Computed(Module):
         return input
 
     def updateGradInput(self, input: Any, gradOutput: Any) -> Any:
-        self.gradInput = self._recorded(input).gradients_of_input(gradOutput)
+        self._gradients(input, gradOutput, True, None)
         return self.gradInput
 
     def accGradParameters(self, input: Any, gradOutput: Any, scale: Factor = 1) -> None:
-        names = [n for n in self._parameters if getattr(self, n) is not None]
-        if names:
-            recording = self._recorded(input)
-            of = [p for p in recording.parameters if p is not None]
-            found = recording.gradients(of, gradOutput)
-            for name, gradient in zip(names, found):
-                getattr(self, _gradient(name)).add_(gradient, alpha=scale)
+        self._gradients(input, gradOutput, False, scale)
+
+    def backward(self, input: Any, gradOutput: Any, scale: Factor = 1) -> Any:
+        for name in ("updateGradInput", "accGradParameters"):
+            if getattr(getattr(self, name), "__func__", None) is not vars(Computed)[name]:  # somebody's own
+                return super().backward(input, gradOutput, scale)
+        self._gradients(input, gradOutput, True, scale)  # both on one way back
+        return self.gradInput
+
+    def _gradients(self, input: Any, gradOutput: Any, of_input: bool, scale: Factor | None) -> None:
+        """Set `gradInput`, and with a scale add to the parameters' gradients."""
+        names = [n for n in self._parameters if getattr(self, n) is not None and scale is not None]
+        if not of_input and not names:
+            return
+        recording = self._recorded(input)
+        leaves = tensors(recording.input) if of_input else []
+        parameters = [p for p in recording.parameters if p is not None] if names else []
+        found = iter(recording.gradients([*leaves, *parameters], gradOutput))
+        if of_input:
+            self.gradInput = each(lambda x: next(found) if isinstance(x, Tensor) else 0, recording.input)
+        for name in names:
+            getattr(self, _gradient(name)).add_(next(found), alpha=scale)
 
     def type(self, type: Any = None, tensorCache: dict | None = None) -> Any:
         if type is not None:
@@ -367,14 +383,34 @@ def _gradient(name: str) -> str:
     return f"grad{name[0].upper()}{name[1:]}"
 
 
-def _counted(value: Any, by: int) -> Any:
+def counted(value: Any, by: int) -> Any:
     """A number, or numbers in lists and tensors, counted from one more or less; negative ones count from the end in both."""
     if isinstance(value, (list, tuple)):
-        return [_counted(v, by) for v in value]
+        return [counted(v, by) for v in value]
     if isinstance(value, Tensor):
-        return value + by
+        return own(value) + by
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return value + by if number and value >= 0 else value
+
+
+def type_of(named: Any, *parameters: Any) -> str:
+    """The type of a module in a file: that of its parameters, or the one that Lua names, or the default."""
+    for p in parameters:
+        if isinstance(p, Tensor):
+            return p.type()
+    word = named.rpartition(".")[2].removeprefix("Cuda") if isinstance(named, str) else ""
+    return (
+        empty(0)
+        .type(f"torch.{word}" if word in ("DoubleTensor", "HalfTensor") else "torch.FloatTensor")
+        .type()
+    )
+
+
+def own(x: Tensor) -> Tensor:
+    """The tensor, if it has not more elements than its memory: one of a file, that is to be computed with."""
+    if x.numel() * x.dtype.itemsize > x.untyped_storage().nbytes():
+        raise ValueError(f"a tensor of shape {tuple(x.shape)} in less memory")
+    return x
 
 
 def _flat(parameters: list[Tensor]) -> Tensor:

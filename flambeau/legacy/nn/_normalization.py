@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..._tensor import Tensor
-from ...core.make.create import ones, zeros
+from ...core.make.create import empty, ones, zeros
 from ...nn import functional as F
-from ._module import Computed, Factor
+from ._module import Computed, Factor, own
 
 
 class BatchNormalization(Computed):
@@ -76,7 +76,7 @@ class BatchNormalization(Computed):
     def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
         if version < 2 and isinstance(attributes.get("running_std"), Tensor):
             attributes = dict(attributes)
-            attributes["running_var"] = attributes.pop("running_std") ** -2 - attributes.get("eps", 1e-5)
+            attributes["running_var"] = own(attributes.pop("running_std")) ** -2 - attributes.get("eps", 1e-5)
         super()._from_lua(attributes, version)
 
 
@@ -144,12 +144,14 @@ class Dropout(Computed):
 
     _parameters = ()
     noise: Any = None
+    v2: bool  # False: what is kept is not divided, but multiplied in evaluation, as in files of before there was this
 
     def __init__(self, p: Factor = 0.5, inplace: bool = False) -> None:
         super().__init__()
         self.p = p
         self.inplace = inplace
         self.train = True
+        self.v2 = True
 
     def setp(self, p: Factor) -> None:
         """Change the probability."""
@@ -158,11 +160,19 @@ class Dropout(Computed):
     def prepare(self, input: Any) -> None:
         if self.train:
             self.noise = input.new_empty(input.shape).bernoulli_(1 - self.p)
-            if self.p < 1:
+            if self.v2 and self.p < 1:
                 self.noise /= 1 - self.p
 
     def compute(self, input: Any) -> Any:
-        return input * self.noise if self.train and self.p > 0 else input.clone()
+        if self.train and self.p > 0:
+            return input * self.noise
+        return input.clone() if self.v2 else input * (1 - self.p)
+
+    def _to_lua(self) -> dict[str, Any]:
+        return {"noise": empty(0)} | super()._to_lua()
+
+    def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
+        super()._from_lua({"v2": False, **attributes}, version)
 
     def clearState(self) -> Any:
         self.noise = None

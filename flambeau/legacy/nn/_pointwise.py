@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.make.create import empty
 from ...nn import functional as F
 from ._module import Computed, Factor
 
@@ -349,6 +350,9 @@ class RReLU(_Pointwise):
     def clearState(self) -> Any:
         self.noise = None
         return super().clearState()
+
+    def _to_lua(self) -> dict[str, Any]:
+        return {"noise": empty(0)} | super()._to_lua()
 
     def _shown(self) -> str:
         return f"({self.lower:.4f}, {self.upper:.4f})"

@@ -6,7 +6,7 @@ all of them may have a batch in front.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ...nn import functional as F
 from ._container import Sequential
@@ -15,7 +15,7 @@ from ._pointwise import MulConstant, Power, Sqrt, Square
 
 
 class _Pooling(Computed):
-    _parameters: tuple[str, ...] = ()
+    _parameters: ClassVar[tuple[str, ...]] = ()
     _axes: tuple[str, ...] = ("H", "W")
     ceil_mode = False
 
@@ -66,9 +66,7 @@ class SpatialMaxPooling(_Pooling):
     iheight = iwidth = 0
 
     def _pooled(self, input: Any) -> tuple[Any, Any]:
-        return F.max_pool2d(
-            input, *(self._of(w) for w in ("k", "d", "pad")), ceil_mode=self.ceil_mode, return_indices=True
-        )
+        return F.max_pool2d(input, self._of("k"), self._of("d"), self._of("pad"), 1, self.ceil_mode, True)
 
     def compute(self, input: Any) -> Any:
         self.iheight, self.iwidth = input.shape[-2:]
@@ -210,13 +208,17 @@ class SpatialAveragePooling(_Pooling):
 
     padW = padH = 0
     count_include_pad = True
-    divide = True  # False: sums, as in old files
+    divide = True  # False: sums, as in files of before there was this
 
     def __init__(self, kW: int, kH: int, dW: int = 1, dH: int = 1, padW: int = 0, padH: int = 0) -> None:
         super().__init__()
         self.kW, self.kH = kW, kH
         self.dW, self.dH = dW, dH
         self.padW, self.padH = padW, padH
+        self.ceil_mode, self.count_include_pad, self.divide = False, True, True
+
+    def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
+        super()._from_lua({"divide": False, **attributes}, version)
 
     def setCountIncludePad(self) -> Any:
         """Count the zeros around, as from the start; returns the module."""
@@ -338,9 +340,7 @@ class VolumetricMaxPooling(SpatialMaxPooling):
 
     def _pooled(self, input: Any) -> tuple[Any, Any]:
         self.itime = input.shape[-3]
-        return F.max_pool3d(
-            input, *(self._of(w) for w in ("k", "d", "pad")), ceil_mode=self.ceil_mode, return_indices=True
-        )
+        return F.max_pool3d(input, self._of("k"), self._of("d"), self._of("pad"), 1, self.ceil_mode, True)
 
 
 class VolumetricMaxUnpooling(SpatialMaxUnpooling):
@@ -425,7 +425,7 @@ class SpatialUpSamplingNearest(Computed):
 
 
 class _Around(Computed):
-    _parameters: tuple[str, ...] = ()
+    _parameters = ()
     _mode = "constant"
 
     def __init__(

@@ -65,7 +65,7 @@ class Reshape(_Moving):
     flambeau.Size([5, 2, 3])
     """
 
-    batchMode: bool | None = None
+    batchMode: bool | None = True  # None: as Lua has it, where the input tells whether it is a batch
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -74,10 +74,17 @@ class Reshape(_Moving):
 
     def compute(self, input: Any) -> Any:
         whole = self.batchMode is False
+        if self.batchMode is None:
+            whole = input.numel() == self.nelement and input.shape[0] != 1
         return input.contiguous().view(self.size if whole else (input.shape[0], *self.size))
+
+    def _to_lua(self) -> dict[str, Any]:
+        made = super()._to_lua() | {"batchsize": Size((1, *self.size))}
+        return made if self.batchMode is None else made | {"batchMode": self.batchMode}
 
     def _from_lua(self, attributes: dict[str, Any], version: int) -> None:
         super()._from_lua(attributes, version)
+        self.batchMode = attributes.get("batchMode")
         self.size = Size(_numbers(self.size))
 
     def _shown(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import add, mul
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.places.join import cat, stack
 from ._module import Computed
@@ -13,6 +13,7 @@ from ._recording import each, tensors
 
 class _OfTable(Computed):
     _parameters = ()
+    _lists: ClassVar[tuple[str, ...]] = ("gradInput",)
 
 
 class CAddTable(_OfTable):
@@ -141,6 +142,7 @@ class SplitTable(_OfTable):
     """
 
     _from_one = ("dimension",)
+    _lists = ("output",)
     nInputDims: int | None = None
 
     def __init__(self, dimension: int) -> None:
@@ -184,6 +186,7 @@ class NarrowTable(_OfTable):
     """
 
     _from_one = ("offset",)
+    _lists = ("gradInput", "output")
 
     def __init__(self, offset: int, length: int = 1) -> None:
         super().__init__()
@@ -202,6 +205,8 @@ class FlattenTable(_OfTable):
     >>> nn.FlattenTable().forward([flambeau.tensor([3.0]), [flambeau.tensor([2.0])]])
     [tensor([3.]), tensor([2.])]
     """
+
+    _lists = ("gradInput", "output")
 
     def compute(self, input: Any) -> Any:
         return tensors(input)

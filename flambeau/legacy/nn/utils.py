@@ -145,7 +145,8 @@ def contiguousView(output: Tensor | None, input: Tensor, *args: int) -> Tensor:
     flambeau.Size([6])
     """
     made = input.new_empty(0) if output is None else output
-    return made.set_(input.contiguous().view(*args))
+    view: Any = input.contiguous().view(*args)
+    return made.set_(view)
 
 
 def clear(self: Any, *args: Any) -> Any:

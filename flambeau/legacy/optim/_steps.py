@@ -296,9 +296,8 @@ def rprop(opfunc: Function, x: Tensor, config: dict, state: dict | None = None) 
         fx, dfdx = opfunc(x)
         before, size = _kept(state, "delta", x), _kept(state, "stepsizes", x, first)
         turn = dfdx * before
-        size.mul_(
-            (turn > 0) * (config.get("etaplus", 1.2) - 1) + (turn < 0) * (config.get("etaminus", 0.5) - 1) + 1
-        )
+        factor = size.new_ones(size.shape).masked_fill_(turn > 0, config.get("etaplus", 1.2))
+        size.mul_(factor.masked_fill_(turn < 0, config.get("etaminus", 0.5)))
         size.clamp_(*bounds)
         dfdx = dfdx.masked_fill(turn < 0, 0)
         x.addcmul_(dfdx.sign(), size, value=-1)
