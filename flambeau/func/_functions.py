@@ -30,7 +30,7 @@ def apply(cls: Any, args: tuple, kwargs: dict) -> Any:
             "please see https://pytorch.org/docs/main/notes/extending.func.html"
         )
     if own is not None:
-        return by_rule(level, own, args, cls.__name__)
+        return by_rule(level, own, args, kwargs, cls.__name__)
     if not generated:
         raise RuntimeError(
             f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and implement the vmap "

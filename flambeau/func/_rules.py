@@ -23,6 +23,7 @@ from ..core.loops.rows import RowOp
 from ..operations.declare.registry import REGISTRY
 from . import _batched
 from ._batched import Level, Rule, Running, no_item
+from ._user_rules import by_rule
 from ._vmap import NotForAllSlices
 
 DIMENSIONS = frozenset(
@@ -405,6 +406,14 @@ def stacked(found: list) -> Any:
     return first
 
 
+def of_program(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
+    """An operation that the program has added: by the rule that it registered."""
+    own = op.vmap_rule
+    if own is None:
+        return looped(level, op, args, kwargs, running)
+    return by_rule(level, own, args, kwargs, str(op))
+
+
 # --- which rule -------------------------------------
 BY_KIND: dict[str, Rule] = {
     "composite": parts,
@@ -507,9 +516,8 @@ def _kinds() -> dict[Any, tuple[str, str]]:
 
 def rule_of(op: Any) -> Rule:
     """The rule for an operation: that of its own, of its kind, or what it is made of; else slice by slice."""
-    own = getattr(op, "vmap_rule", None)
-    if own is not None:  # an operation that the program has added
-        return own
+    if hasattr(op, "vmap_rule"):  # an operation of the program, whose rule may be registered later
+        return of_program
     name, kind = _kinds().get(op, ("", ""))
     if isinstance(op, InPlaceOp):
         found = BY_NAME.get(name) or pointwise

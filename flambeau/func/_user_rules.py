@@ -16,11 +16,11 @@ class VmapInfo(NamedTuple):
     randomness: str
 
 
-def by_rule(level: Level, own: Callable, args: Any, name: str) -> Any:
+def by_rule(level: Level, own: Callable, args: Any, kwargs: dict, name: str) -> Any:
     """A rule of a user: `rule(info, in_dims, *args)` returns results and where their dimension of slices is."""
     in_dims = tuple(_dims(level, a) for a in args)
     given = [inner(level, a) for a in args]
-    answer = own(VmapInfo(level.size, level.randomness), in_dims, *given)
+    answer = own(VmapInfo(level.size, level.randomness), in_dims, *given, **kwargs)
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise RuntimeError(
             f"Expected the vmap staticmethod of {name} to return two values, (outputs, out_dims), got {type(answer).__name__}"
