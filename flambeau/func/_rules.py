@@ -16,6 +16,7 @@ from typing import Any
 from .._composed import writes
 from ..core.base.dtypes import promote_types
 from ..core.base.tensor import TensorBase
+from ..core.call.custom import CustomOp
 from ..core.call.operation import Op
 from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.call.watching import set_plain
@@ -407,11 +408,19 @@ def stacked(found: list) -> Any:
 
 
 def of_program(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
-    """An operation that the program has added: by the rule that it registered."""
+    """An operation that the program has added: by the rule that it registered, by what it is made of, or slice by slice."""
     own = op.vmap_rule
-    if own is None:
-        return looped(level, op, args, kwargs, running)
-    return by_rule(level, own, args, kwargs, str(op))
+    if isinstance(op, CustomOp):  # what may be given by position is
+        given, named = op._bind(tuple(args), kwargs)
+        args, kwargs = list(given), named or {}
+    if own is not None:
+        return by_rule(level, own, args, kwargs, str(op))
+    if isinstance(op, CustomOp):
+        if op.whole is not None:
+            return parts(level, op, args, kwargs, running)
+        for name, x in op.written_among(args):
+            written(level, op, [x], name)
+    return looped(level, op, args, kwargs, running)
 
 
 # --- which rule -------------------------------------
