@@ -18,7 +18,7 @@ from ..core.call.watching import Mode, modes_on, set_plain, watch_class
 from ..core.make.create import empty
 from ..core.tape import current_pass
 from ..operations.declare.registry import REGISTRY
-from ._vmap import NotForAllSlices
+from ._refusals import NotForAllSlices
 
 _numbers = count()
 _blank: dict[Any, TensorBase] = {}  # tensors on `meta` that any geometry fits into, by dtype

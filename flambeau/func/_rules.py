@@ -24,8 +24,8 @@ from ..core.loops.rows import RowOp
 from ..operations.declare.registry import REGISTRY
 from . import _batched
 from ._batched import Level, Rule, Running, no_item
+from ._refusals import NotForAllSlices
 from ._user_rules import by_rule
-from ._vmap import NotForAllSlices
 
 DIMENSIONS = frozenset(
     "dim dims dims_ axis dim0 dim1 dim2 axis0 axis1 source destination dimension start_dim end_dim".split()
@@ -528,6 +528,7 @@ def rule_of(op: Any) -> Rule:
     if hasattr(op, "vmap_rule"):  # an operation of the program, whose rule may be registered later
         return of_program
     name, kind = _kinds().get(op, ("", ""))
+    found: Rule | None
     if isinstance(op, InPlaceOp):
         found = BY_NAME.get(name) or pointwise
     elif kind:
