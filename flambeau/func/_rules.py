@@ -18,14 +18,14 @@ from ..core.base.dtypes import promote_types
 from ..core.base.tensor import TensorBase
 from ..core.call.custom import CustomOp
 from ..core.call.operation import Op
-from ..core.call.pointwise import PointwiseOp
+from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.call.watching import set_plain
 from ..core.loops.rows import RowOp
 from ..operations.declare.registry import REGISTRY
 from . import _batched
 from ._batched import Level, Rule, Running, no_item
+from ._refusals import NotForAllSlices
 from ._user_rules import by_rule
-from ._vmap import NotForAllSlices
 
 DIMENSIONS = frozenset(
     "dim dims dims_ axis dim0 dim1 dim2 axis0 axis1 source destination dimension start_dim end_dim".split()
@@ -490,7 +490,7 @@ def entered(function: Rule, names: str) -> None:
 
 
 entered(itemless, "item tolist is_nonzero numpy __array__ allclose equal __dlpack__")
-entered(shapeless, "masked_select unique unique_consecutive bincount")
+entered(shapeless, "nonzero masked_select unique unique_consecutive bincount")
 entered(
     outlined,
     "is_same_size is_contiguous is_signed_of dim_order is_pinned is_set_to",
@@ -505,7 +505,7 @@ entered(along("all"), "min max any all fftshift ifftshift")
 entered(leading, "tril tril_ triu triu_ det adjoint")
 entered(
     pointwise,
-    "polygamma polygamma_method polygamma_in_place copy_ fill_ real imag view_as_real where where_method",
+    "polygamma polygamma_method polygamma_in_place copy_ fill_ real imag view_as_real",
 )
 entered(pointwise, "fill")
 entered(elements_of, "detach zero_ view_as_real view_as_complex")
@@ -528,7 +528,10 @@ def rule_of(op: Any) -> Rule:
     if hasattr(op, "vmap_rule"):  # an operation of the program, whose rule may be registered later
         return of_program
     name, kind = _kinds().get(op, ("", ""))
-    if kind:
+    found: Rule | None
+    if isinstance(op, InPlaceOp):
+        found = BY_NAME.get(name) or pointwise
+    elif kind:
         found = BY_NAME.get(name) or BY_NAME.get(name.removesuffix("_")) or BY_KIND.get(kind)
     elif isinstance(op, PointwiseOp):
         found = pointwise
