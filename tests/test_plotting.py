@@ -50,5 +50,7 @@ def test_bars_of_progress():
     shown = io.StringIO()
     bar = tqdm(flambeau.arange(3), file=shown)
     assert len(bar) == 3 and [int(i) for i in bar] == [0, 1, 2]
-    bar.set_postfix(loss=flambeau.tensor(1.5))
-    assert "loss=1.5" in shown.getvalue()
+    open_bar = tqdm(total=2, file=shown)
+    open_bar.set_postfix(loss=flambeau.tensor(1.5))
+    open_bar.close()
+    assert "loss=tensor(1.5000)" in shown.getvalue()

@@ -30,8 +30,10 @@ ORDER = """
     _printing overrides _checks _C _higher_order_ops
     cpu cuda opencl functional fft linalg masked signal special return_types testing mps mtia xpu nested
     _files utils.safetensors hub utils.model_zoo serialization
-    accelerator _utils random quasirandom backends __config__ _array_api _array_object
-    autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd._profiler_nvtx autograd.profiler profiler
+    accelerator _utils random quasirandom backends __config__
+    autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd._profiler_nvtx
+    autograd.profiler profiler
+    _array_api _array_object
     utils.module_tracker utils.flop_counter utils.benchmark monitor
     utils.collect_env
     distributions utils.tensorboard utils.trainer
