@@ -134,19 +134,20 @@ def grad(
             FutureWarning,
             stacklevel=2,
         )
-    if is_watched() and _in_slices(outputs, inputs, grad_outputs):
+    roots, asked = _sequence(outputs), _sequence(inputs)  # iterators are read once
+    given = None if grad_outputs is None else _sequence(grad_outputs)
+    if is_watched() and _in_slices(roots, asked, given):
         return provided["gradients of slices"](
-            _sequence(outputs),
-            _sequence(inputs),
-            None if grad_outputs is None else _sequence(grad_outputs),
+            roots,
+            asked,
+            given,
             retain_graph=retain_graph,
             create_graph=create_graph,
             allow_unused=allow_unused,
             materialize_grads=materialize_grads,
         )
-    roots, asked = _on_tape(_sequence(outputs)), _sequence(inputs)
-    wanted = _on_tape(asked)
-    grads = [None] * len(roots) if grad_outputs is None else _on_tape(_sequence(grad_outputs))
+    roots, wanted = _on_tape(roots), _on_tape(asked)
+    grads = [None] * len(roots) if given is None else _on_tape(given)
     retain = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
         return _batched(roots, wanted, grads, retain, create_graph, allow_unused, materialize_grads)

@@ -68,7 +68,12 @@ def test_hooks_of_what_is_asked_for_see_its_gradient():
     assert got.unique().tolist() == [10.0]
 
 
-def test_any_iterable_of_tensors():
+@pytest.mark.parametrize("watched", [False, True])
+def test_any_iterable_of_tensors(watched):
+    if (
+        watched
+    ):  # from the first tensor on that wants to be asked, arguments are looked at before they are used
+        assert torch.nested.nested_tensor([torch.ones(2)]).is_nested
     layer = nn.Linear(4, 2)
     expected = torch.autograd.grad(layer(x).sum(), list(layer.parameters()))
     for given in (
