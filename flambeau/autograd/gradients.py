@@ -200,7 +200,7 @@ def _batched(
                 sent,
                 keep,
                 create_graph,
-                allow_unused,
+                allow_unused=allow_unused,
                 materialize_grads=materialize_grads,
             )
         )
