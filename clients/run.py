@@ -93,7 +93,7 @@ def record(name, found, partial):
     path = HERE / "pytorch" / f"{name}.json"
     kept = {"torch": found["torch"], "version": found["version"], "cases": {}, "failing": {}, "suites": {}}
     if partial:  # the others stay
-        kept = json.loads(path.read_text())
+        kept = {"failing": {}, **json.loads(path.read_text())}
     for case, answer in found["cases"].items():
         kept["failing" if "error" in answer else "cases"][case] = answer.get("value", answer.get("error"))
     print(f"  {len(kept['cases'])} cases, {len(kept['failing'])} more fail")
@@ -119,7 +119,7 @@ def judge(name, found, partial):
         print(f"  PyTorch's results are of {kept['version']}, here is {found['version']}")
     cases = {"passed": 0, "pytorch": 0}
     for case, answer in found["cases"].items():
-        if case in kept["failing"]:
+        if case in kept.get("failing", ()):
             continue
         cases["pytorch"] += 1
         apart = answer.get("error") or (

@@ -19,7 +19,6 @@ import sys
 import time
 
 import matplotlib.pyplot as plt
-from flambeau.utils.cpp_extension import load_inline
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from tqdm import tqdm
@@ -27,6 +26,7 @@ from tqdm import tqdm
 import flambeau as torch
 from flambeau import nn
 from flambeau.nn import functional as F
+from flambeau.utils.cpp_extension import load_inline
 
 SOURCE = r"""
 #include <flambeau/extension.h>

@@ -182,7 +182,7 @@ def _batched(
     grads: list,
     retain: bool,
     create_graph: bool,
-    allow_unused: bool | None,
+    allow_unused: bool,
     materialize_grads: bool,
 ) -> tuple:
     given = [g for g in grads if g is not None]

@@ -68,7 +68,12 @@ def test_hooks_of_what_is_asked_for_see_its_gradient():
     assert got.unique().tolist() == [10.0]
 
 
-def test_any_iterable_of_tensors():
+@pytest.mark.parametrize("watched", [False, True])
+def test_any_iterable_of_tensors(watched):
+    if (
+        watched
+    ):  # from the first tensor on that wants to be asked, arguments are looked at before they are used
+        assert torch.nested.nested_tensor([torch.ones(2)]).is_nested
     layer = nn.Linear(4, 2)
     expected = torch.autograd.grad(layer(x).sum(), list(layer.parameters()))
     for given in (
@@ -86,3 +91,15 @@ def test_any_iterable_of_tensors():
     for nothing in (3, None, "ab"):
         with pytest.raises(TypeError, match="must be Tensors"):
             torch.autograd.grad(layer(x).sum(), nothing)
+
+
+@pytest.mark.filterwarnings("error")
+def test_several_gradients_at_once_leave_out_what_was_not_used():
+    leaf, other = (x.clone().requires_grad_() for _ in range(2))
+    sent = torch.eye(3)
+    used, unused = torch.autograd.grad(
+        leaf.sum(1), [leaf, other], sent, allow_unused=True, is_grads_batched=True
+    )
+    assert used.shape == (3, 3, 4) and used.sum().item() == 12.0 and unused is None
+    with pytest.raises(RuntimeError, match="not have been used"):
+        torch.autograd.grad(leaf.sum(1), [leaf, other], sent, is_grads_batched=True)
