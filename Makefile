@@ -1,7 +1,8 @@
-# `make demo` trains a network on real digits; `make test` runs every check; `make examples` writes docs/gallery.md.  Each has its own environment.
+# `make demo` trains a network on real digits; `make test` runs every check; `make examples` writes docs/gallery.md; `make docs` builds the
+# site; `make clients` runs other people's libraries.  Each has its own environment.
 PYTHON ?= python3
 
-.PHONY: demo test examples lint clean
+.PHONY: demo test clients docs examples lint clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python examples/digits/main.py --picture digits.png
@@ -10,6 +11,17 @@ test: .venv-test/ready
 	.venv-test/bin/ruff check .
 	.venv-test/bin/mypy
 	PYTHONSAFEPATH=1 .venv-test/bin/pytest -n 2  # the installed package, not the sources beside us
+
+clients: .venv-clients/ready
+	.venv-clients/bin/python clients/run.py
+
+docs: .venv-docs/ready
+	.venv-docs/bin/python tools/website.py  # build/site/html; `python tools/browse.py` looks at it in Chromium
+
+.venv-clients/ready: clients/requirements.txt dropin/pyproject.toml pyproject.toml meson.build
+	$(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/pip install --quiet --upgrade . ./dropin -r clients/requirements.txt
+	touch $@
 
 examples: .venv-examples/ready
 	.venv-examples/bin/python examples/run.py
@@ -25,4 +37,4 @@ examples: .venv-examples/ready
 	touch $@
 
 clean:
-	rm -rf .venv-demo .venv-test .venv-examples build digits.png
+	rm -rf .venv-demo .venv-test .venv-clients .venv-docs .venv-examples build digits.png

@@ -1,8 +1,56 @@
-"""Names of PyTorch's compiled module that programs with tensor classes of their own take from there."""
+"""Names of PyTorch's compiled module that programs take from there, with what they mean here."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+from ._absent import refusing, unmakeable
+from ._lazily import lazily
+from ._tensor import Tensor
+from .core.base.tensor import TensorBase
 from .core.call.watching import _disabled_torch_function_impl
+from .core.make.random import Generator
+from .nn.modules._convert import _parse_to
 from .overrides import _DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 
-__all__ = ["DisableTorchFunctionSubclass", "_disabled_torch_function_impl"]
+__all__ = [
+    "DisableTorchFunctionSubclass",
+    "Generator",
+    "Graph",
+    "TensorBase",
+    "Value",
+    "_TensorMeta",
+    "_disabled_torch_function_impl",
+    "_get_tracing_state",
+    "_log_api_usage_once",
+]
+
+# What programs that add operations take from there.
+_OF_LIBRARY = {
+    "Argument": ".library._schema",
+    "DispatchKey": ".library._keys",
+    "DispatchKeySet": ".library._keys",
+    "FunctionSchema": ".library._schema",
+    "_AutoDispatchBelowAutograd": ".library._keys",
+    "_ExcludeDispatchKeyGuard": ".library._keys",
+    "parse_schema": ".library._schema",
+}
+_later, __dir__ = lazily(__name__, names=_OF_LIBRARY)
+_refuse = refusing("_C")
+_TensorMeta = type(Tensor)
+_nn = SimpleNamespace(_parse_to=lambda *args, **kwargs: _parse_to(args, kwargs))
+Graph, Value = unmakeable("_C.Graph"), unmakeable("_C.Value")
+
+
+def _log_api_usage_once(name: str) -> None:
+    """Note that part of an interface is used: nothing is kept, as in PyTorch without a logger."""
+
+
+def _get_tracing_state() -> None:
+    """The state of a trace: None, as nothing is traced."""
+    return None
+
+
+def __getattr__(name: str) -> Any:
+    return _later(name) if name in _OF_LIBRARY else _refuse(name)

@@ -9,7 +9,7 @@ runs people's code: tensors, a tape, neural networks, optimisers, data loading. 
 from __future__ import annotations
 
 from . import _interpreter  # noqa: F401  first of all
-from .version import __version__
+from .torch_version import __version__
 from .core.base import dtypes as _dtypes
 from .core.base.device import get_default_device, set_default_device
 from .core.base.dtypes import Size, device, dtype, get_default_dtype, promote_types, set_default_dtype
@@ -40,6 +40,19 @@ from .core.base.formats import (
 )
 from math import e, inf, nan, pi
 
+from .core.base import display as _display
+from .core.base.naming import name_type as _name_type
+from .core.make.random import Generator as _Generator
+
+for _kind, _name in (
+    (dtype, "dtype"),
+    (device, "device"),
+    (_Generator, "Generator"),
+    (UntypedStorage, "storage.UntypedStorage"),
+):
+    _name_type(_kind, _display.public(_name))
+for _kind in (Size, layout, memory_format):
+    _kind.__module__ = _display.NAME
 newaxis = None
 globals().update(_dtypes.by_name)
 globals().update(_legacy_storages)
@@ -97,6 +110,12 @@ globals().update(_typed.CLASSES)
 vars(cuda).update(_typed.CUDA_CLASSES)
 Tensor.new = _typed.new
 
+from . import _array_object
+
+Tensor.__array_namespace__ = _array_object.__array_namespace__
+Tensor.__cuda_array_interface__ = _array_object.__cuda_array_interface__
+Tensor.to_device = _array_object.to_device
+
 from . import sparse
 from .sparse import (
     hspmm,
@@ -118,8 +137,9 @@ globals().update(sparse.COPIES)
 dsmm = hsmm = spmm = globals()["mm"]
 saddmm = globals()["addmm"]
 
-from . import _C, func, nested, nn, optim, overrides, return_types, types
+from . import _C, _utils, func, nested, nn, optim, overrides, return_types, types
 from .operations.linalg.scaled import _scaled_mm, grouped_mm as _grouped_mm
+from .operations.rows.softmax import _log_softmax_backward_data, _softmax_backward_data
 from ._printing import set_printoptions
 from ._files import load, save
 from ._switches import (
@@ -168,7 +188,22 @@ from ._symbolic import (
     SymFloat,
     SymInt,
 )
+from ._checks import (
+    _assert,
+    _assert_async,
+    _check,
+    _check_index,
+    _check_is_size,
+    _check_not_implemented,
+    _check_tensor_all,
+    _check_tensor_all_with,
+    _check_type,
+    _check_value,
+    _check_with,
+)
 from ._higher_order_ops import cond
+from ._tags import (Tag)
+from .func import (vmap)
 from .futures import Future
 from . import (
     __config__,
@@ -179,8 +214,12 @@ from . import (
     functional,
     futures,
     hub,
+    kernels,
+    library,
+    legacy,
     monitor,
     multiprocessing,
+    ops,
     profiler,
     quasirandom,
     random,
@@ -189,4 +228,9 @@ from . import (
     version,
 )
 from .accelerator import get_device_module
+from .compiler import compile
 from .random import thread_safe_generator
+from . import _dynamo, ao, classes, distributed, export, fx, jit, onnx, torch_version
+from .jit import ScriptFunction, ScriptModule
+from ._files.records import PyTorchFileReader
+from ._as_torch import as_torch

@@ -17,33 +17,42 @@ from typing import Any as _Any
 from .devices.streams import Event as Event
 from .futures import Future as Future
 from .amp.grad_scaler import GradScaler as GradScaler
+from ._files.records import PyTorchFileReader as PyTorchFileReader
 from .devices.streams import Stream as Stream
 from ._symbolic import SymBool as SymBool
 from ._symbolic import SymFloat as SymFloat
 from ._symbolic import SymInt as SymInt
+from ._tags import Tag as Tag
 from .storage import TypedStorage as TypedStorage
 from . import accelerator as accelerator
 from . import amp as amp
+from . import ao as ao
 from ._switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from ._as_torch import as_torch as as_torch
 from .amp.autocast_mode import autocast as autocast
 from .amp._state import autocast_decrement_nesting as autocast_decrement_nesting
 from .amp._state import autocast_increment_nesting as autocast_increment_nesting
 from . import autograd as autograd
 from . import backends as backends
 from ._queries import can_cast as can_cast
+from . import classes as classes
 from .amp._state import clear_autocast_cache as clear_autocast_cache
+from .compiler import compile as compile
 from . import compiler as compiler
-from ._higher_order_ops import cond as cond
+from ._higher_order_ops.cond import cond as cond
 from . import cpu as cpu
 from . import cuda as cuda
+from . import distributed as distributed
 from . import distributions as distributions
 from .core.tape.contexts import enable_grad as enable_grad
+from . import export as export
 from . import fft as fft
 from ._typeinfo import finfo as finfo
 from .storage import from_file as from_file
 from . import func as func
 from . import functional as functional
 from . import futures as futures
+from . import fx as fx
 from .amp._state import get_autocast_dtype as get_autocast_dtype
 from ._switches import get_deterministic_debug_mode as get_deterministic_debug_mode
 from ._queries import get_device as get_device
@@ -70,7 +79,11 @@ from .storage import is_storage as is_storage
 from ._queries import is_tensor as is_tensor
 from ._switches import is_vulkan_available as is_vulkan_available
 from .core.base.once import is_warn_always_enabled as is_warn_always_enabled
+from . import jit as jit
+from . import kernels as kernels
 from .core.base.formats import layout as layout
+from . import legacy as legacy
+from . import library as library
 from . import linalg as linalg
 from ._files import load as load
 from . import masked as masked
@@ -84,7 +97,9 @@ from . import nested as nested
 from . import nn as nn
 from .autograd.grad_mode import no_grad as no_grad
 from ._queries import numel as numel
+from . import onnx as onnx
 from . import opencl as opencl
+from . import ops as ops
 from . import optim as optim
 from . import overrides as overrides
 from . import profiler as profiler
@@ -127,11 +142,13 @@ from ._symbolic import sym_sqrt as sym_sqrt
 from ._symbolic import sym_sum as sym_sum
 from . import testing as testing
 from .random import thread_safe_generator as thread_safe_generator
+from . import torch_version as torch_version
 from ._queries import typename as typename
 from . import types as types
 from ._switches import use_deterministic_algorithms as use_deterministic_algorithms
 from . import utils as utils
 from . import version as version
+from .func._vmap import vmap as vmap
 from . import xpu as xpu
 from ._tensor import Tensor as Tensor
 
@@ -223,6 +240,14 @@ class OutOfMemoryError(RuntimeError):
     def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
     def __getattr__(self, name: _str) -> _Any: ...
 
+class ScriptFunction:
+    def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
+    def __getattr__(self, name: _str) -> _Any: ...
+
+class ScriptModule:
+    def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
+    def __getattr__(self, name: _str) -> _Any: ...
+
 class ShortStorage:
     def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
     def __getattr__(self, name: _str) -> _Any: ...
@@ -251,7 +276,7 @@ class dtype:
     def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
     def __getattr__(self, name: _str) -> _Any: ...
 
-__version__: _str
+__version__: _Any
 annotations: _Any
 bfloat16: _dtype
 bool: _dtype

@@ -66,6 +66,7 @@ class Composed(Tensor):
     """
 
     _composed = True
+    _asked_while_alive = True
     answers: ClassVar[Mapping[str, Callable[..., Any]]] = {}
     _elements: Any
 
@@ -147,6 +148,10 @@ class Composed(Tensor):
         raise NotImplementedError(
             f"{self._is}: its data cannot be set; write to its elements, or make another tensor"
         )
+
+    def _everywhere(self) -> bool:
+        """Whether a condition holds for all elements."""
+        return bool(self.all())
 
     _is: ClassVar[str] = "a tensor made of others"
 
@@ -254,7 +259,7 @@ _OF_THE_ELEMENTS = frozenset(
 )
 # What a tensor of this shape and dtype says itself, though it has no data; a class with another shape says more.
 OF_THE_SHAPE = frozenset(
-    "dtype itemsize nbytes shape size dim ndim ndimension numel nelement layout is_nested is_sparse is_sparse_csr".split()
+    "_in_slices dtype itemsize nbytes shape size dim ndim ndimension numel nelement layout is_nested is_sparse is_sparse_csr".split()
 )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import storage
+from ._lazily import lazily
 from ._legacy import made as legacy_made
 from .core import tape
 from .core.base import display
@@ -21,6 +22,11 @@ from .core.make.create import empty
 from .core.make.literal import tensor
 
 _OPERATORS = frozenset(n for n in vars(TensorBase) if n.startswith("__") and n not in ("__doc__", "__new__"))
+
+
+__getattr__, __dir__ = lazily(
+    __name__, names=dict.fromkeys(("_rebuild_from_type", "_rebuild_from_type_v2"), "._files.rebuilding")
+)
 
 
 class Tensor(TensorBase):
@@ -40,6 +46,8 @@ class Tensor(TensorBase):
     is_nested = False
     _composed = False  # whether it stands for other tensors, as masked and nested ones do (`_composed.py`)
 
+    _in_slices = False  # whether it is a tensor inside of `vmap` (`func/_batched.py`)
+
     def __new__(cls, *args: Any, **kwargs: Any):
         """The legacy constructor: `Tensor(2, 3)` is uninitialised, `Tensor([1, 2])` holds these as the
         default dtype; `_legacy.made` has all it takes.
@@ -54,7 +62,7 @@ class Tensor(TensorBase):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if is_asked(cls):
+        if is_asked(cls) and not vars(cls).get("_asked_while_alive"):  # whoever makes instances of those says when
             watch_class(cls)
         if not any(name in vars(cls) for name in _OPERATORS):
             inherit_operators(cls)
@@ -80,6 +88,12 @@ class Tensor(TensorBase):
                 f"Tensor.__contains__ only supports Tensor or scalar, but got {type(element).__name__}"
             )
         return bool((self == element).any())
+
+    def __bytes__(self) -> bytes:
+        """A byte for each element; so many zeros for a tensor of one integer, which is an index."""
+        if self.numel() == 1 and not (self.is_floating_point() or self.is_complex()):
+            return bytes(operator.index(self))
+        return bytes(self.tolist())
 
     def __reversed__(self):
         return self.flip(0) if self.ndim else self

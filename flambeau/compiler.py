@@ -1,13 +1,19 @@
-"""What programs ask of, and tell, a compiler of graphs, with true answers: there is none, every call runs as Python says."""
+"""What programs ask of, and tell, a compiler of graphs, with true answers: there is none yet, every call runs as Python says."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from .core.base import display
+from .core.base.once import warn_once
+from .nn.modules.module import Module
+
 __all__ = [
+    "OptimizedModule",
     "allow_in_graph",
     "assume_constant_result",
+    "compile",
     "cudagraph_mark_step_begin",
     "disable",
     "is_compiling",
@@ -110,3 +116,98 @@ def cudagraph_mark_step_begin() -> None:
 
     >>> cudagraph_mark_step_begin()
     """
+
+
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
+_AS_PYTHON = (
+    "eager",
+    "eager_noexcept",
+    "aot_eager",
+)  # backends whose meaning is to run what was captured as it stands
+
+
+class OptimizedModule(Module):
+    """What `compile` returns for a module: another module around it, `_orig_mod`, with its attributes and its call.
+
+    >>> import flambeau as torch
+    >>> inner = torch.nn.Linear(2, 2)
+    >>> outer = torch.compile(inner, backend="eager")
+    >>> outer._orig_mod is inner, outer.weight is inner.weight, list(outer.state_dict())
+    (True, True, ['_orig_mod.weight', '_orig_mod.bias'])
+    """
+
+    def __init__(self, mod: Module) -> None:
+        super().__init__()
+        self._orig_mod = mod
+        self.train(mod.training)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._orig_mod(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_orig_mod":
+            return self._modules["_orig_mod"]
+        return getattr(self._orig_mod, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """A function as it is, or a module in an `OptimizedModule`, that runs as Python says: graphs are not compiled yet, which
+    is warned of once in a process, unless `backend` is one that runs graphs as they stand ("eager", "aot_eager").
+
+    Without `model`, a decorator. With `disable`, what was given. RuntimeError for an unknown `mode`, for both `mode` and
+    `options`, and for what is neither a function nor a module; NotImplementedError for a `backend` that is a function, as it
+    would be given a graph; ValueError for an unknown name of one.
+
+    >>> import flambeau as torch
+    >>> @torch.compile(backend="eager")
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(torch.ones(2))
+    tensor([2., 2.])
+    """
+    if mode is not None and options is not None:
+        raise RuntimeError(
+            "Either mode or options can be specified, but both can't be specified at the same time."
+        )
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    if callable(backend):
+        name = getattr(backend, "__name__", type(backend).__name__)
+        raise NotImplementedError(
+            f"compile(): backend {name} would be given a graph, and {display.NAME} captures none yet; backend='eager' runs as Python"
+        )
+    if backend not in ("inductor", "cudagraphs", *_AS_PYTHON):
+        raise ValueError(f"compile(): Invalid backend: {backend!r}")
+    if model is None:
+        return lambda fn: compile(
+            fn,
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            backend=backend,
+            mode=mode,
+            options=options,
+            disable=disable,
+        )
+    if not callable(model):
+        raise RuntimeError(f"compile(): expected a function or a Module, got {type(model).__name__}")
+    if disable:
+        return model
+    if backend not in _AS_PYTHON:
+        warn_once(
+            f"{display.NAME}.compile: graphs are not compiled yet; what is compiled runs as Python says, with the same results "
+            "(backend='eager' says that this is meant)",
+            stacklevel=3,
+        )
+    return OptimizedModule(model) if isinstance(model, Module) else model

@@ -35,10 +35,13 @@ def get_dir() -> str:
     ...     flambeau.hub.get_dir()
     '/data/torch/hub'
     """
-    if _hub_dir is not None:
-        return _hub_dir
+    return os.path.join(_get_torch_home(), "hub") if _hub_dir is None else _hub_dir
+
+
+def _get_torch_home() -> str:
+    """The folder above: `$TORCH_HOME`, else `torch` in `$XDG_CACHE_HOME`, else `~/.cache/torch`."""
     cache = os.getenv("XDG_CACHE_HOME", "~/.cache")
-    return os.path.join(os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch"))), "hub")
+    return os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch")))
 
 
 def set_dir(d: str | os.PathLike) -> None:
@@ -53,6 +56,21 @@ def set_dir(d: str | os.PathLike) -> None:
     """
     global _hub_dir
     _hub_dir = os.path.expanduser(os.fspath(d))
+
+
+def __getattr__(name: str) -> Any:
+    """Names of other packages that programs import from here: `tqdm`, where it is installed, and `urlparse`."""
+    if name == "tqdm":
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            raise AttributeError(f"module {__name__!r} has {name!r} where tqdm is installed") from None
+        return tqdm
+    if name == "urlparse":
+        from urllib.parse import urlparse
+
+        return urlparse
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 # The names `list`, `help` and `load` are PyTorch's; what they hide of Python's is used under `builtins`.

@@ -323,6 +323,8 @@ class TypedStorage:
         untyped = UntypedStorage.from_buffer(*args, dtype=dtype, **kwargs)
         return TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
 
+    _from_buffer = from_buffer
+
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
         """See `UntypedStorage.from_file`; `size` counts elements."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import types
 import warnings
 
 import pytest
 
 import flambeau
 from flambeau import backends
+from flambeau.operations.linalg import paths
 
 PRECISE = (
     "",
@@ -47,22 +50,49 @@ def test_precision(path):
         holder.fp32_precision = "none"
 
 
-@pytest.mark.parametrize(
-    "name", ["cusparselt", "kleidiai", "nnpack", "opt_einsum", "mkldnn", "mps", "openmp", "cudnn"]
-)
+@pytest.mark.parametrize("name", ["cusparselt", "kleidiai", "nnpack", "mkldnn", "mps", "openmp", "cudnn"])
 def test_what_is_not_here(name):
     assert getattr(backends, name).is_available() is False
 
 
-def test_einsum_asks_no_other_package(monkeypatch):
-    import sys
-    import types
+@pytest.fixture
+def installed(monkeypatch):
+    """opt_einsum as a stand-in that notes what it is asked, and contracts from the right."""
+    asked = []
 
-    def refuse(*args, **options):
-        raise AssertionError("asked")
+    def contract_path(equation, *shapes, optimize="auto", **options):
+        assert options == {"shapes": True}
+        asked.append((equation, tuple(map(tuple, shapes)), optimize))
+        return [(n - 2, n - 1) for n in range(len(shapes), 1, -1)], None
 
-    monkeypatch.setitem(sys.modules, "opt_einsum", types.SimpleNamespace(contract_path=refuse))
-    assert not backends.opt_einsum.is_available() and backends.opt_einsum.get_opt_einsum() is None
+    monkeypatch.setitem(sys.modules, "opt_einsum", types.SimpleNamespace(contract_path=contract_path))
+    monkeypatch.setattr(paths, "is_available", lambda: True)
+    monkeypatch.setattr(backends.opt_einsum, "is_available", lambda: True)
+    paths._asked.cache_clear()
+    yield asked
+    paths._asked.cache_clear()
+    paths.Switches.enabled = paths.Switches.strategy = None
+
+
+def test_einsum_contracts_in_the_order_of_the_package(installed):
+    a, b, c, d = (flambeau.randn(*s) for s in ((2, 3), (3, 4), (4, 5), (5, 2)))
+    wanted = (a @ b @ c @ d).diagonal()
+    equation = "ij,jk,kl,li->i"
+    assert flambeau.allclose(flambeau.einsum(equation, a, b, c, d), wanted, atol=1e-5)
+    assert installed == [(equation, ((2, 3), (3, 4), (4, 5), (5, 2)), "auto")]
+    with backends.opt_einsum.flags(strategy="greedy"):
+        flambeau.einsum(equation, a, b, c, d)
+    assert installed[-1][2] == "greedy" and backends.opt_einsum.strategy == "auto"
+    with backends.opt_einsum.flags(enabled=False):
+        assert flambeau.allclose(flambeau.einsum(equation, a, b, c, d), wanted, atol=1e-5)
+    flambeau.einsum("ij,jk->ik", a, b)
+    assert len(installed) == 2 and backends.opt_einsum.enabled
+
+
+def test_einsum_without_the_package(monkeypatch):
+    monkeypatch.setattr(paths, "is_available", lambda: False)
+    monkeypatch.setattr(backends.opt_einsum, "is_available", lambda: False)
+    assert backends.opt_einsum.get_opt_einsum() is None
     assert backends.opt_einsum.enabled is False and backends.opt_einsum.strategy is None
     x = flambeau.ones(2, 2)
     assert flambeau.einsum("ij,jk,kl->il", x, x, x).tolist() == [[4.0, 4.0], [4.0, 4.0]]
@@ -70,6 +100,8 @@ def test_einsum_asks_no_other_package(monkeypatch):
     for setting, value in (("enabled", True), ("strategy", "greedy")):
         with pytest.raises(ValueError, match="opt_einsum is not available"):
             setattr(backends.opt_einsum, setting, value)
+    monkeypatch.undo()
+    paths.Switches.enabled = None
 
 
 def test_quantised_engines():

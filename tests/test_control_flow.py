@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 import flambeau
@@ -142,3 +144,9 @@ def test_questions_about_devices_that_are_not_here():
     assert not flambeau.is_distributed(x) and not flambeau.is_conj(x) and not flambeau.is_neg(x)
     with flambeau.inference_mode():
         assert flambeau.is_inference(x + 1) and not flambeau.is_inference(x)
+
+
+def test_each_function_has_a_module_of_its_name():
+    for name in ("associative_scan", "cond", "map", "scan", "while_loop"):
+        module = importlib.import_module(f"flambeau._higher_order_ops.{name}")
+        assert getattr(module, name) is getattr(flambeau._higher_order_ops, name)

@@ -65,6 +65,8 @@ ROOMS = (
         "cpu",
         "return_types",
         "utils.checkpoint",
+        "utils.cpp_extension",
+        "kernels",
     ),
     *(
         "storage",
@@ -72,6 +74,10 @@ ROOMS = (
         "multiprocessing.queue",
         "multiprocessing.reductions",
         "multiprocessing.pool",
+        "legacy.nn",
+        "legacy.nn.utils",
+        "legacy.optim",
+        "utils.serialization",
     ),
 )
 

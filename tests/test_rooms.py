@@ -12,29 +12,36 @@ import pytest
 from rooms import circles, modules, uses
 
 ORDER = """
-    _interpreter _lazily
+    _interpreter _lazily _tags
     core.base core.tape core.call core.views core.loops core.make core.places core.lib
     _typeinfo storage _legacy _tensor
     codegen
     operations.declare operations.pointwise operations.moving operations.rows operations.random operations.linalg
     operations.signal operations.neural operations
     devices
-    _operators _queries _switches version _foreach _symbolic compiler futures _typed types _composed
+    _operators _queries _switches version torch_version _foreach _symbolic _absent futures _typed types _composed
     amp _operators _queries _switches version _foreach
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
+    compiler _dynamo ao classes distributed export fx jit onnx
     multiprocessing
     sparse
     nn.attention
-    _printing overrides _C _higher_order_ops
+    _printing overrides _checks _C _higher_order_ops
     cpu cuda opencl functional fft linalg masked signal special return_types testing mps mtia xpu nested
     _files utils.safetensors hub utils.model_zoo serialization
-    accelerator random quasirandom backends __config__
-    autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd.profiler profiler
+    accelerator _utils random quasirandom backends __config__
+    autograd._profiler_table autograd.profiler_util autograd._profiler_flops autograd._profiler_events autograd._profiler_nvtx
+    autograd.profiler profiler
+    _array_api _array_object
+    legacy utils.serialization._t7 utils.serialization.read_lua_file utils.serialization.write_lua_file
     utils.module_tracker utils.flop_counter utils.benchmark monitor
     utils.collect_env
+    library ops _ops _custom_ops
     distributions utils.tensorboard utils.trainer
+    kernels utils.cpp_extension
     codegen.ahead
+    _as_torch torch _shim
 """.split()
 
 # Uses against the order, as (user, used), each with the reason why it stays.
@@ -55,7 +62,7 @@ CLOSING = {
     ("nn.modules._hooks", "nn.modules.module"): "parts of one class, in files of their own",
 }
 # Who imports `flambeau` itself.
-OUTSIDE = ("codegen.ahead",)  # runs the library as a program does
+OUTSIDE = ("codegen.ahead", "_shim")  # run the library as a program does
 
 
 def short(module: str) -> str:

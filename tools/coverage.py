@@ -21,6 +21,8 @@ import textwrap
 import types
 import warnings
 
+from flambeau._absent import ROOMS
+
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "coverage.md"
 
 HEAD = """# Names of PyTorch 2.13
@@ -29,42 +31,6 @@ HEAD = """# Names of PyTorch 2.13
 A name is counted where it stands in `__all__` of a public module, or, in modules without one, where the module defines it; `Tensor`
 counts attributes.  That a name is here says nothing of what it does: `docs/parity.md` has that.
 """
-
-# Whole rooms that are absent, and why.
-ROOMS = {
-    "ao": "quantisation of graphs and modules: there is no quantised dtype",
-    "quantization": "the older name of `ao.quantization`",
-    "contrib": "PyTorch's experiments",
-    "nn.intrinsic": "quantisation",
-    "nn.qat": "quantisation",
-    "nn.quantizable": "quantisation",
-    "nn.quantized.dynamic": "quantisation",
-    "nn.quantized.modules": "quantisation",
-    "nn.quantized.functional": "quantisation",
-    "nn.quantized._reference": "quantisation",
-    "nn.cpp": "modules written in C++ with LibTorch",
-    "utils.data.datapipes": "deprecated in PyTorch",
-    "utils.hipify": "rewrites CUDA sources",
-    "utils.jit": "there are no graphs yet",
-    "utils.cpp_extension": "extensions are not open yet",
-    "utils.bundled_inputs": "for TorchScript",
-    "utils.mobile_optimizer": "for TorchScript",
-    "utils.model_dump": "for TorchScript",
-    "utils.mkldnn": "modules over oneDNN's layout",
-    "utils.backend_registration": "devices outside of the library are not open yet",
-    "utils.throughput_benchmark": "for TorchScript",
-    "cuda.tunable": "products are the vendor's libraries'",
-    "cuda.gds": "files read by the GPU",
-    "multiprocessing.reductions": "how PyTorch pickles between processes; `multiprocessing/_channels.py` does it here",
-    "distributed": "there is no distributed room yet",
-    "export": "graphs are not kept yet",
-    "fx": "there are no graphs yet",
-    "jit": "there are no graphs yet",
-    "library": "operations of users are not open yet",
-    "nativert": "a runtime for exported graphs",
-    "onnx": "there are no graphs yet",
-    "package": "archives of Python code that run when they are loaded; `save` keeps state, Python's own tools keep code",
-}
 
 # Why single names are absent: the first expression that matches the whole dotted name.
 REASONS: list[tuple[str, str]] = []
@@ -144,6 +110,10 @@ reason(
 )
 reason("handles of a library whose functions are not called", r"cuda\.current_solver_handle")
 reason("warnings of PyTorch's own changes", r"utils\.backcompat\..*")
+reason(
+    "the header of extensions is one page, which nobody compiles beforehand",
+    r"utils\.cpp_extension\.remove_extension_h_.*",
+)
 reason("Intel's tracing library", r"(profiler|autograd)\..*itt.*")
 reason("traces for replay by other tools", r"profiler\..*ExecutionTraceObserver")
 reason(
@@ -260,9 +230,9 @@ def page() -> str:
         parts.append(part)
     if unexplained:
         raise SystemExit("no reason is given for\n" + "\n".join(unexplained))
-    summary = f"{here_total} of {total} names are here, besides these rooms, which are absent as a whole:\n\n"
+    summary = f"{here_total} of {total} names are here, besides these rooms, which are absent, or only answer programs' questions:\n\n"
     summary += "| room | why |\n|---|---|\n" + "".join(
-        f"| `torch.{n}` | {text} |\n" for n, text in ROOMS.items()
+        f"| `torch.{n}` | {text} |\n" for n, text in ROOMS.items() if not n.startswith("_")
     )
     table = "| module | here | absent |\n|---|---|---|\n" + "\n".join(rows)
     return f"{HEAD}\n{summary}\n{table}\n\n" + "".join(parts).rstrip() + "\n"

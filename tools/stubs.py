@@ -170,10 +170,10 @@ def signature(function: Callable, method: bool) -> str:
     for k, p in enumerate(found.parameters.values()):
         if p.name == "size" and p.default is None and type(function).__name__ == "Factory":  # or one by one
             p = inspect.Parameter("size", p.VAR_POSITIONAL, annotation="int | Sequence[int]")
-        if p.kind is p.KEYWORD_ONLY and kind not in (p.KEYWORD_ONLY, p.VAR_POSITIONAL):
-            parts.append("*")
         if kind is p.POSITIONAL_ONLY and p.kind is not kind:
             parts.append("/")
+        if p.kind is p.KEYWORD_ONLY and kind not in (p.KEYWORD_ONLY, p.VAR_POSITIONAL):
+            parts.append("*")
         kind = p.kind
         parts.append("self" if method and k == 0 else parameter(p, OWNERS.get(id(function))))
     if kind is inspect.Parameter.POSITIONAL_ONLY:

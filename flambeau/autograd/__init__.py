@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._lazily import lazily
+from ..core.base.recorder import is_recording as _profiler_enabled  # noqa: F401
 from ..core.tape import is_grad_enabled
 from . import anomaly_mode, forward_ad, functional, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
@@ -11,7 +12,11 @@ from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, s
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .gradients import backward, grad
 
-__getattr__, __dir__ = lazily(__name__, ("profiler", "profiler_util", "variable"), {"Variable": ".variable"})
+__getattr__, __dir__ = lazily(
+    __name__,
+    ("profiler", "profiler_util", "variable"),
+    {"Variable": ".variable", "_disable_profiler": ".profiler"},
+)
 
 __all__ = [
     "Function",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.base import display
+from ..core.call.custom import CustomOp
 from ..operations.declare.registry import REGISTRY
 from ._profiler_flops import flops_of
 from .profiler_util import DeviceType, EventList, FunctionEvent
@@ -63,6 +64,8 @@ def _public_place(op: Any) -> str | None:
 @functools.lru_cache(4096)
 def operation_name(op: Any) -> str:
     """What an operation is called in a profile: as PyTorch's users know it."""
+    if isinstance(op, CustomOp):
+        return op.__qualname__  # as a program has named it: "mylib::scale"
     name = NAMES.get(op.name)
     if name is not None:
         return f"aten::{name}"

@@ -13,10 +13,12 @@ declaration as their gradient, the others by the adjoint of their gradient, whic
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..core import tape as _tape
+from ..core.base.provided import provided
 from ..core.base.tensor import TensorBase
+from ..core.call.watching import is_watched
 
 __all__ = [
     "UnpackedDualTensor",
@@ -67,7 +69,7 @@ class dual_level:
         exit_dual_level()
 
 
-def make_dual(tensor: TensorBase, tangent: TensorBase, *, level: int | None = None) -> TensorBase:
+def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> TensorBase:
     """A view of `tensor` that carries `tangent`.
 
     RuntimeError outside of a level and for another shape, ValueError for dtypes that have no derivative,
@@ -78,6 +80,8 @@ def make_dual(tensor: TensorBase, tangent: TensorBase, *, level: int | None = No
             "make_dual(): Trying to create a dual Tensor for forward AD but no level exists, make sure to "
             "enter_dual_level() first."
         )
+    if is_watched() and (tensor._in_slices or tangent._in_slices):
+        return provided["dual tensor of slices"](tensor, tangent)
     for name, t in (("primal", tensor), ("tangent", tangent)):
         if not (t.is_floating_point() or t.is_complex()):
             raise ValueError(
@@ -95,8 +99,10 @@ def make_dual(tensor: TensorBase, tangent: TensorBase, *, level: int | None = No
     return _tape.make_dual(tensor, tangent)
 
 
-def unpack_dual(tensor: TensorBase, *, level: int | None = None) -> UnpackedDualTensor:
+def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
     """A dual tensor's primal and tangent; the tensor itself and None for any other."""
     if _level < 0 if level is None else level < 0:
         return UnpackedDualTensor(tensor, None)
+    if is_watched() and tensor._in_slices:
+        return UnpackedDualTensor(*provided["parts of a dual tensor of slices"](tensor))
     return UnpackedDualTensor(*_tape.unpack_dual(tensor))

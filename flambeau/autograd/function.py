@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from ..core.base.provided import provided
 from ..core.base.tensor import TensorBase
 from ..core.call.watching import is_watched
 from ..core.tape import _set_grad_enabled, _set_recording, record_function, recording
@@ -115,14 +116,17 @@ class Function:
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` unrecorded and put one node on the tape."""
+        if is_watched():
+            if any(getattr(a, "_in_slices", False) for a in args):
+                return provided["function of slices"](cls, args, kwargs)
+            if any(getattr(a, "_composed", False) and a.requires_grad for a in args):
+                raise NotImplementedError(
+                    f"{cls.__name__}.apply(): not available for masked and nested tensors that require grad; apply it to their "
+                    "elements (get_data(), values())"
+                )
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, TensorBase) and a.requires_grad for a in args)
         recorded = recording(*args)
-        if is_watched() and any(getattr(a, "_composed", False) and a.requires_grad for a in args):
-            raise NotImplementedError(
-                f"{cls.__name__}.apply(): not available for masked and nested tensors that require grad; apply it to their elements "
-                "(get_data(), values())"
-            )
         before = _set_recording(0)
         try:
             if "setup_context" in cls.__dict__ or hasattr(cls, "setup_context"):

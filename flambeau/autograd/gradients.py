@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core import tape as _tape
+from ..core.base.provided import provided
 from ..core.base.tensor import TensorBase
 from ..core.call.watching import is_watched
 from ..core.places.join import stack
@@ -14,8 +15,9 @@ from . import graph
 
 
 def _sequence(given: Any) -> list:
-    single = isinstance(given, graph.GradientEdge) or not isinstance(given, (tuple, list))
-    return [given] if single else list(given)
+    """One tensor or edge, or any iterable of them, as `module.parameters()` is."""
+    single = given is None or isinstance(given, (TensorBase, graph.GradientEdge))
+    return [given] if single or not hasattr(given, "__iter__") else list(given)
 
 
 def _on_tape(given: list) -> list:
@@ -23,6 +25,11 @@ def _on_tape(given: list) -> list:
     if not is_watched():  # there are none: their classes are asked about operations
         return given
     return [x._elements if getattr(x, "_composed", False) else x for x in given]
+
+
+def _in_slices(*given: Any) -> bool:
+    """Whether some of these are tensors inside of `vmap`."""
+    return any(getattr(x, "_in_slices", False) for x in given)
 
 
 def _start(outputs: Sequence, grads: Sequence, create_graph: bool, who: str) -> tuple[list, list]:
@@ -104,6 +111,7 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
@@ -112,16 +120,34 @@ def grad(
 
     RuntimeError where an input was not used, unless `allow_unused` (then None stands for its gradient) or
     `materialize_grads` (then zeros).  With `is_grads_batched`, the first dimension of each `grad_outputs` counts
-    several gradients, which are sent back one after the other; results get that dimension too.
+    several gradients, which are sent back one after the other; results get that dimension too.  `only_inputs` is
+    PyTorch's of old, and ignored with a FutureWarning.
 
     >>> import flambeau
     >>> x = flambeau.tensor(3., requires_grad=True)
     >>> flambeau.autograd.grad(x ** 2, x)
     (tensor(6.),)
     """
-    roots, asked = _on_tape(_sequence(outputs)), _sequence(inputs)
-    wanted = _on_tape(asked)
-    grads = [None] * len(roots) if grad_outputs is None else _on_tape(_sequence(grad_outputs))
+    if not only_inputs:
+        warnings.warn(
+            "grad(): only_inputs is deprecated and ignored; to add to the gradients of other tensors use autograd.backward",
+            FutureWarning,
+            stacklevel=2,
+        )
+    outputs, asked = _sequence(outputs), _sequence(inputs)
+    seeds = None if grad_outputs is None else _sequence(grad_outputs)
+    if is_watched() and _in_slices(*outputs, *asked, *(seeds or ())):
+        return provided["gradients of slices"](
+            outputs,
+            asked,
+            seeds,
+            retain_graph=retain_graph,
+            create_graph=create_graph,
+            allow_unused=allow_unused,
+            materialize_grads=materialize_grads,
+        )
+    roots, wanted = _on_tape(outputs), _on_tape(asked)
+    grads = [None] * len(roots) if seeds is None else _on_tape(seeds)
     retain = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
         return _batched(roots, wanted, grads, retain, create_graph, allow_unused, materialize_grads)

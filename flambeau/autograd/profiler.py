@@ -26,6 +26,7 @@ __all__ = [
     "FunctionEventAvg",
     "Interval",
     "Kernel",
+    "emit_nvtx",
     "profile",
     "record_function",
 ]
@@ -57,6 +58,46 @@ class record_function(ContextDecorator):
 
     def __exit__(self, *exception: Any) -> None:
         recorder.end_span(self._entries.pop())
+
+
+class emit_nvtx:
+    """Each operation in the block is a range that NVIDIA's profilers show.
+
+    With `record_shapes` the range's name has the shapes of the tensors given.  RuntimeError without their library (see
+    `flambeau.cuda.nvtx`), and for one that is entered twice.
+
+    >>> import flambeau
+    >>> with flambeau.autograd.profiler.emit_nvtx(enabled=False):
+    ...     x = flambeau.ones(2).exp()
+    """
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
+        self.enabled, self.record_shapes = enabled, record_shapes
+        self.entered = False
+        self._mode: Any = None
+
+    def __enter__(self) -> emit_nvtx | None:
+        if not self.enabled:
+            return None
+        if self.entered:
+            raise RuntimeError("NVTX annotation context manager is not reentrant")
+        from ._profiler_nvtx import Ranges
+
+        self._mode = Ranges(self.record_shapes)
+        self._mode.__enter__()
+        self.entered = True
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        if self.entered:
+            self.entered = False
+            self._mode.__exit__(*exception)
+
+
+def _disable_profiler() -> None:
+    """Ends whatever recording is on."""
+    if recorder.is_started():
+        recorder.stop()
 
 
 class profile:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math as _math
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from numbers import Number
 from typing import Any
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -129,13 +130,29 @@ class Expr:
     def __rtruediv__(self, other):
         return div(other, self)
 
+    def __mod__(self, other):
+        """Of the divisor's sign, as Python's."""
+        return call("remainder", *_pair("remainder", self, other))
+
+    def __rmod__(self, other):
+        return call("remainder", *_pair("remainder", other, self))
+
     def __neg__(self):
         return neg(self)
+
+    def __pos__(self):
+        return self
+
+    def __abs__(self):
+        return absolute(self)
 
     def __pow__(self, other):
         if isinstance(other, int) and 0 < other <= 4:
             return self if other == 1 else self * self ** (other - 1)
-        return call("pow", self, other)
+        return call("pow", *_pair("pow", self, other))
+
+    def __rpow__(self, other):
+        return call("pow", *_pair("pow", other, self))
 
     def __eq__(self, other):
         return compare("eq", self, other)
@@ -178,6 +195,17 @@ class Expr:
 
     def __bool__(self):
         raise TypeError("a traced value has no truth value: use where(condition, a, b) in place of if")
+
+    def __float__(self):
+        raise TypeError(
+            "a traced value is no number yet: use functions of `kernels` in place of those of `math`"
+        )
+
+    __int__ = __index__ = __complex__ = __float__
+    __array_ufunc__ = None  # NumPy's functions refuse it, and its numbers leave operators to us
+
+    def __iter__(self):
+        raise TypeError("a traced value is one number and cannot be iterated over")
 
 
 _shared: dict[tuple, Expr] = {}
@@ -246,7 +274,13 @@ def const(value, dtype: str) -> Expr:
 
 def like(x: Expr, value) -> Expr:
     """`value` as an expression of x's dtype."""
-    return value if isinstance(value, Expr) else const(value, x.dtype)
+    if isinstance(value, Expr):
+        return value
+    if not isinstance(value, Number):
+        raise TypeError(
+            f"a traced value meets a {type(value).__name__}, which is no number: make it an argument"
+        )
+    return const(value, x.dtype)
 
 
 def _pair(op: str, a, b) -> tuple[Expr, Expr]:

@@ -28,6 +28,7 @@ from ._sensors import (
     temperature,
     utilization,
 )
+from .graphs import CUDAGraph, graph
 from .memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
@@ -76,6 +77,7 @@ from .streams import (
 )
 
 __all__ = [
+    "CUDAGraph",
     "Event",
     "ExternalStream",
     "OutOfMemoryError",
@@ -112,6 +114,7 @@ __all__ = [
     "init",
     "initial_seed",
     "ipc_collect",
+    "graph",
     "is_available",
     "is_bf16_supported",
     "is_current_stream_capturing",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from .._absent import unmakeable
 from .streams import is_current_stream_capturing
 
-__all__ = ["is_current_stream_capturing"]
+__all__ = ["CUDAGraph", "graph", "is_current_stream_capturing"]
+
+CUDAGraph, graph = unmakeable("cuda.CUDAGraph"), unmakeable("cuda.graph")

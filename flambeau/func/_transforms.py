@@ -12,9 +12,12 @@ from typing import Any
 from ..autograd import forward_ad
 from ..autograd import grad as _grad
 from ..autograd.grad_mode import enable_grad
+from ..core.base.provided import provided
 from ..core.base.tensor import TensorBase
-from ..core.places.join import stack
+from ..core.call.watching import is_watched
+from ..core.places.join import cat, stack
 from ..core.tape import depends_beyond, is_forward_open
+from ._vmap import NotForAllSlices, vmap
 
 __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"]
 
@@ -76,12 +79,22 @@ def _placed(args: tuple, argnums: Argnums, new: Any) -> tuple:
 
 # --- reverse mode ---
 def _tracked(x: TensorBase) -> TensorBase:
-    """x under a second name that requires grad."""
+    """x under a second name that requires grad: inside of `vmap`, one for each slice."""
+    if is_watched():
+        x = provided["tensor of all slices"](x) if "tensor of all slices" in provided else x
     if x.requires_grad:
         return x.view_as(x)
     primal, tangent = forward_ad.unpack_dual(x)
     leaf = primal.detach().requires_grad_()
     return leaf if tangent is None else forward_ad.make_dual(leaf, tangent)
+
+
+def _on_tape(tensors: list[Any]) -> list[TensorBase]:
+    """Those that the tape knows: the elements of tensors inside of `vmap`."""
+    if not is_watched():
+        return tensors
+    found = [x._elements if x._in_slices else x for x in tensors]
+    return _on_tape(found) if any(x._in_slices for x in found) else found
 
 
 def _released(x: Any, keep: bool) -> Any:
@@ -110,11 +123,14 @@ class _Pass:
                 )
             self.result, self.aux = self.result
         self.outputs = _tensors(self.result, who, "the output of the function")
-        self.keep = any(x.requires_grad for x in given) or depends_beyond(self.outputs, self.inputs)
+        self.keep = any(x.requires_grad for x in given) or depends_beyond(
+            _on_tape(self.outputs), _on_tape(self.inputs)
+        )
 
-    def gradients(self, seeds: list[Any], again: bool) -> list[TensorBase]:
-        """Of the outputs weighted by `seeds`; zeros for inputs that they do not depend on."""
-        pairs = [(o, s) for o, s in zip(self.outputs, seeds) if o.requires_grad]
+    def gradients(self, seeds: list[Any], again: bool, only: int | None = None) -> list[TensorBase]:
+        """Of the outputs (or of one of them) weighted by `seeds`; zeros for inputs that they do not depend on."""
+        numbered = enumerate(zip(self.outputs, seeds))
+        pairs = [(o, s) for k, (o, s) in numbered if o.requires_grad and only in (None, k)]
         found: Any = [None] * len(self.inputs)
         if pairs and self.inputs:
             create = self.keep or any(s is not None and s.requires_grad for _, s in pairs)
@@ -314,10 +330,41 @@ def _unit(x: TensorBase, k: int) -> TensorBase:
     return seed.reshape(x.shape)
 
 
-def jacrev(func: Callable, argnums: Argnums = 0, *, has_aux: bool = False) -> Callable:
-    """A function that returns the Jacobian of `func`, by rows: a backward pass for each element of the output.
+FEW_ROWS = 4  # that are sent back one by one: a batched pass costs as much as several plain ones
 
-    For each output, the structure of the arguments `argnums`, with tensors of shape `output.shape + input.shape`.
+
+def _rows(call: _Pass, i: int, chunk_size: int | None) -> list[TensorBase]:
+    """For each input, its gradients from all elements of the output `i`: (elements, *input.shape)."""
+    out = call.outputs[i]
+    n = out.numel()
+    if n == 0:
+        return [x.new_zeros((0, *x.shape)) for x in call.inputs]
+
+    def row(seed: TensorBase) -> tuple:
+        return tuple(call.gradients([seed if j == i else None for j in range(len(call.outputs))], True, i))
+
+    if n <= FEW_ROWS or chunk_size == 1:
+        return [stack(list(column)) for column in zip(*(row(_unit(out, k)) for k in range(n)))]
+    found = []
+    for first in range(0, n, chunk_size or n):
+        seeds = out.new_zeros((min(chunk_size or n, n - first), n))
+        seeds.diagonal(first).fill_(1)
+        found.append(vmap(row, randomness="same")(seeds.reshape(-1, *out.shape)))
+    return list(found[0]) if len(found) == 1 else [cat(list(column)) for column in zip(*found)]
+
+
+def jacrev(
+    func: Callable,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Callable:
+    """A function that returns the Jacobian of `func`, by rows: a backward pass for all elements of an output together.
+
+    For each output, the structure of the arguments `argnums`, with tensors of shape `output.shape + input.shape`.  `chunk_size`
+    elements are sent back together, to bound memory; None for all.
 
     >>> import flambeau
     >>> flambeau.func.jacrev(flambeau.sin)(flambeau.zeros(2))
@@ -325,30 +372,29 @@ def jacrev(func: Callable, argnums: Argnums = 0, *, has_aux: bool = False) -> Ca
             [0., 1.]])
     """
 
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         inputs = _chosen(args, argnums, "jacrev")
         call = _Pass(lambda new: func(*_placed(args, argnums, new), **kwargs), inputs, has_aux, "jacrev")
         blocks = []
         for i, out in enumerate(call.outputs):
-            rows = []
-            for k in range(out.numel()):
-                seeds = [_unit(o, k) if j == i else o.new_zeros(o.shape) for j, o in enumerate(call.outputs)]
-                rows.append(call.gradients(seeds, True))
-            block = [
-                stack([r[j] for r in rows]).reshape((*out.shape, *x.shape))
-                if rows
-                else x.new_zeros((*out.shape, *x.shape))
-                for j, x in enumerate(call.inputs)
-            ]
-            blocks.append(_like(inputs, block))
+            rows = zip(_rows(call, i, chunk_size), call.inputs)
+            blocks.append(_like(inputs, [r.reshape((*out.shape, *x.shape)) for r, x in rows]))
         found = _like(call.result, blocks)
         return (found, call.released(call.aux)) if has_aux else found
 
     return differentiated
 
 
-def jacfwd(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
-    """A function that returns the Jacobian of `func`, by columns: a forward pass for each element of the inputs.
+def jacfwd(
+    func: Callable, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable:
+    """A function that returns the Jacobian of `func`, by columns: tangents along all elements of an input together.
+
+    What `func` cannot do for all of them at once (`if x:`, a write to a tensor of its own) makes it run once for each.
+    `randomness` is what random operations do where it runs for all together, as in `vmap`.
 
     >>> import flambeau
     >>> flambeau.func.jacfwd(flambeau.sin)(flambeau.zeros(2))
@@ -359,34 +405,58 @@ def jacfwd(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Calla
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         inputs = _chosen(args, argnums, "jacfwd")
         xs = _tensors(inputs, "jacfwd", "the inputs")
+        seen: list = []  # the function's results, with aux
 
         def flat(*new: Any) -> Any:
             return func(*_placed(args, argnums, _like(inputs, new)), **kwargs)
 
-        result = aux = None
-        columns: list[list] = []  # for each input, what each of its elements gives: a list over the outputs
-        for j, x in enumerate(xs):
-            columns.append([])
-            for k in range(x.numel()):
-                tangents = tuple(_unit(y, k) if i == j else y.new_zeros(y.shape) for i, y in enumerate(xs))
-                _, result, *rest = jvp(flat, tuple(xs), tangents, has_aux=has_aux)
-                aux = rest[0] if has_aux else None
-                columns[j].append(_leaves(result))
-        if result is None:
+        def along(j: int, direction: TensorBase) -> tuple:
+            tangents = tuple(direction if i == j else y.new_zeros(y.shape) for i, y in enumerate(xs))
+            values, moved, *aux = jvp(flat, tuple(xs), tangents, has_aux=has_aux)
+            seen[:] = [moved, *aux]
+            return tuple(_leaves(moved))
+
+        columns = [_columns(along, j, x, randomness) for j, x in enumerate(xs)]
+        if not seen:
             raise RuntimeError("jacfwd(): the inputs have no elements")
+        outs = next(c for c in columns if c is not None)
         blocks = []
-        for i, out in enumerate(_leaves(result)):
+        for i, out in enumerate(outs):
             block = [
-                stack([c[i] for c in column], -1).reshape((*out.shape, *x.shape))
-                if column
-                else out.new_zeros((*out.shape, *x.shape))
-                for column, x in zip(columns, xs)
+                x.new_zeros((*out.shape[1:], *x.shape))
+                if c is None
+                else c[i].movedim(0, -1).reshape((*out.shape[1:], *x.shape))
+                for c, x in zip(columns, xs)
             ]
             blocks.append(_like(inputs, block))
-        found = _like(result, blocks)
-        return (found, aux) if has_aux else found
+        found = _like(seen[0], blocks)
+        return (found, _aux_of(along, xs, seen)) if has_aux else found
 
     return differentiated
+
+
+def _aux_of(along: Callable, xs: list, seen: list) -> Any:
+    """What the function returned beside its result, outside of `vmap`."""
+    if any(getattr(leaf, "_in_slices", False) for leaf in _leaves(seen[1])):
+        j = next(j for j, x in enumerate(xs) if x.numel())
+        along(j, xs[j].new_zeros(xs[j].shape))
+    return seen[1]
+
+
+def _columns(along: Callable, j: int, x: TensorBase, randomness: str) -> Any:
+    """The derivatives of all outputs along each element of an input: (elements, *output.shape); None where there are none."""
+    n = x.numel()
+    if n == 0:
+        return None
+    mapped = vmap(lambda direction: along(j, direction), randomness=randomness)
+    if n > FEW_ROWS:
+        seeds = x.new_zeros((n, n))
+        seeds.diagonal().fill_(1)
+        try:
+            return mapped(seeds.reshape(n, *x.shape))
+        except NotForAllSlices:
+            pass  # one after the other
+    return [stack(list(column)) for column in zip(*(along(j, _unit(x, k)) for k in range(n)))]
 
 
 def hessian(func: Callable, argnums: Argnums = 0) -> Callable:

@@ -18,6 +18,25 @@ from ..core.base.dtypes import by_name
 from ..core.base.recorder import begin_span, end_span, is_recording
 from ..core.base.tensor import TensorBase
 from ..utils.hooks import RemovableHandle
+from ._derived import (  # noqa: F401
+    _capturable_doc,
+    _default_to_fused_or_foreach,
+    _device_dtype_check_for_fused,
+    _differentiable_doc,
+    _disable_dynamo_if_unsupported,
+    _foreach_doc,
+    _fused_doc,
+    _get_capturable_supported_devices,
+    _get_scalar_dtype,
+    _get_value,
+    _group_tensors_by_device_and_dtype,
+    _maximize_doc,
+    _params_doc,
+    _stack_if_compiling,
+    _to_scalar,
+    _use_grad_for_differentiable,
+    _view_as_real,
+)
 
 Group: TypeAlias = dict[str, Any]
 Params: TypeAlias = Iterable[Any]  # of tensors, of (name, tensor) pairs, or of groups (dicts)
@@ -132,6 +151,7 @@ class Optimizer:
     True
     """
 
+    _group_tensors_by_device_and_dtype = staticmethod(_group_tensors_by_device_and_dtype)
     _counts: Sequence[str] = ("step",)  # the entries of a state that are numbers, not like the parameter
 
     # An optimiser gets a dictionary of its own with its first hook of a kind, so that one whose class does not call

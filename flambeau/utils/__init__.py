@@ -25,6 +25,7 @@ __getattr__, __dir__ = lazily(
         "_pytree",
         "benchmark",
         "collect_env",
+        "cpp_extension",
         "flop_counter",
         "model_zoo",
         "module_tracker",

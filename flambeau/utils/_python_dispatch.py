@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core.base.tensor import TensorBase
+from ..core.call.custom import CustomOp
 from ..core.call.operation import Op
 from ..core.call.watching import Mode, modes_on
 
-__all__ = ["TorchDispatchMode"]
+__all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass"]
 
 
 class TorchDispatchMode(Mode):
@@ -35,7 +37,13 @@ class TorchDispatchMode(Mode):
         raise NotImplementedError(f"{type(self).__name__} is a TorchDispatchMode without __torch_dispatch__")
 
     def handle(self, operation: Op, types: tuple, args: tuple, kwargs: dict) -> Any:
-        """Hand the call to `__torch_dispatch__`."""
+        """Hand the call to `__torch_dispatch__`, or to the rule that `library.register_torch_dispatch` has for this class."""
+        if isinstance(operation, CustomOp):  # what may be given by position is
+            args, named = operation._bind(args, kwargs)
+            kwargs = named or {}
+        rules = getattr(operation, "dispatch_rules", None)
+        if rules and type(self) in rules:
+            return rules[type(self)](self, operation, types, args, kwargs)
         return self.__torch_dispatch__(operation, types, args, kwargs)
 
     @classmethod
@@ -48,3 +56,16 @@ def _get_current_dispatch_mode() -> TorchDispatchMode | None:
     """The innermost of them, None where none is on."""
     modes = modes_on(False)
     return modes[-1] if modes else None
+
+
+def is_traceable_wrapper_subclass(t: object) -> bool:
+    """Whether it is of a class of tensors that says how it is taken apart: `__tensor_flatten__`, `__tensor_unflatten__`.
+
+    >>> import flambeau
+    >>> from flambeau.utils._python_dispatch import is_traceable_wrapper_subclass
+    >>> is_traceable_wrapper_subclass(flambeau.ones(2))
+    False
+    """
+    return (
+        isinstance(t, TensorBase) and hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")
+    )

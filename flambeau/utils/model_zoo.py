@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from .._lazily import lazily
 from ..hub import load_state_dict_from_url as load_url
 
 __all__ = ["load_url"]
+
+__getattr__, __dir__ = lazily(__name__, names={"tqdm": "..hub"})

@@ -69,7 +69,7 @@ def test_a_driver_without_devices(fake_environment):
     assert run(["-c", program], fake_environment | {"FAKE_CUDA_NO_DEVICE": "1"}) == "False 0\n"
 
 
-@pytest.mark.parametrize("checks", ["cuda_checks.py", "cuda_tensor_checks.py"])
+@pytest.mark.parametrize("checks", ["cuda_checks.py", "cuda_tensor_checks.py", "cuda_interchange_checks.py"])
 def test_on_the_fake_driver(fake_environment, checks):
     run(
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(HERE / checks)],

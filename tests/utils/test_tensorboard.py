@@ -416,3 +416,11 @@ except ImportError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert "tensorboard is not installed" in done.stdout and "the extra 'tensorboard'" in done.stdout, done
+
+
+def test_loggers_of_others_write_events_of_their_own(writer):
+    from flambeau.utils.tensorboard.summary import scalar
+
+    writer._get_file_writer().add_summary(scalar("theirs", 2.0), 3)
+    assert steps(read(writer), "theirs") == [(3, 2.0)]
+    assert writer._get_file_writer().get_logdir() == writer.get_logdir()

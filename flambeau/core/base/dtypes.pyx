@@ -196,7 +196,7 @@ cdef class device:
         else:
             name, separator, number = type.partition(":")
             if name not in DEVICE_TYPES:
-                raise RuntimeError(f"device(): unknown device type '{name}'; expected one of {', '.join(DEVICE_TYPES)}")
+                raise RuntimeError(f"device(): Expected one of {', '.join(DEVICE_TYPES)} device type at start of device string: {name}")
         if separator:
             if index is not None or not (number.isdecimal() and number.isascii()) or number != str(int(number)):
                 raise RuntimeError(f"device(): invalid device string: '{type}'")

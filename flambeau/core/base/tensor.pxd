@@ -50,6 +50,7 @@ ctypedef object (*unary_t)(object op, object a)
 ctypedef object (*getter_t)(TensorBase t, object key)
 ctypedef int (*setter_t)(TensorBase t, object key, object value) except -1
 ctypedef object (*refresh_t)(TensorBase t)
+ctypedef int (*lender_t)(TensorBase t, Py_buffer* buffer, int flags) except -1
 
 cdef struct Late:             # what later rooms supply
     binary_t binary
@@ -57,6 +58,7 @@ cdef struct Late:             # what later rooms supply
     getter_t getitem
     setter_t setitem
     refresh_t grad_fn
+    lender_t lend
     int watched               # how many modes are on, in all threads, and classes of tensors that want to be asked
     int attended              # those, and the profiler: who is to be told of calls, asked or not
     bint forward              # a forward level is open somewhere: histories may be those of dual tensors

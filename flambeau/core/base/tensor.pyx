@@ -472,6 +472,9 @@ cdef class TensorBase:
             free(self.sizes)
 
     # shape and memory
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        late.lend(self, buffer, flags)
+
     @property
     def shape(self):
         """Size of each dimension."""

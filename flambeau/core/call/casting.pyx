@@ -16,7 +16,7 @@ from ..base.tensor cimport TensorBase, late
 from ..tape.modes cimport FORWARD, REVERSE, autocast_on, casting, grad_enabled, set_autocast_on, set_casting
 from .copies import to_dtype
 from .function import FunctionOp
-from .operation cimport CHOSEN, LOWER, PARTS, REFUSED, SINGLE, SINGLE_UNLESS_TOLD, WHOLE, WIDEST, Op, door
+from .operation cimport CHOSEN, LOWER, PARTS, REFUSED, SINGLE, SINGLE_UNLESS_TOLD, TOLD, WHOLE, WIDEST, Op, door
 from .pointwise cimport copied
 from .watching cimport lower_on
 import threading
@@ -52,7 +52,7 @@ for _type, _code in dict(cpu=BF16, cuda=F16, xpu=F16, mps=F16, mtia=F16, maia=BF
     NUMBERS[_type] = len(NUMBERS)
 
 RULES = {"whole": WHOLE, "parts": PARTS, "lower": LOWER, "float32": SINGLE, "float32 unless told": SINGLE_UNLESS_TOLD,
-         "widest": WIDEST, "refused": REFUSED, "chosen": CHOSEN}
+         "widest": WIDEST, "refused": REFUSED, "chosen": CHOSEN, "told": TOLD}
 
 cdef object threads = threading.local()       # .counted, .kept: objects that end with the thread
 cdef object shown_cast = FunctionOp(to_dtype, "to", owns=False)
@@ -185,6 +185,11 @@ cdef int number_of(TensorBase t):
     return -1 if found is None else <int>found
 
 
+cdef str type_numbered(int number):
+    """The type of devices that has that number."""
+    return list(NUMBERS)[number]
+
+
 cdef TensorBase converted(TensorBase t, int code):
     return <TensorBase>shown_cast(t, dtype_of(code)) if lower_on() else copied(t, code, False)
 
@@ -290,15 +295,20 @@ cdef object cast(PyObject* callable, PyObject** args, size_t flagged, PyObject* 
             rule = PARTS if op.on_host == PARTS or op.elsewhere == PARTS else WHOLE
     if rule == CHOSEN:
         rule = RULES[(<object>choices[op.name])(number == 0, *positional(args, nargs), **by_name(args, nargs, names))]
+    if rule == TOLD:
+        chosen = op.casts.get(type_numbered(number))
+        rule = PARTS if chosen is None else TOLD
     if rule == PARTS:
         return door.past(callable, args, flagged, names)
+    if rule == TOLD and not isinstance(chosen, dtype):
+        return chosen(*positional(args, nargs), **by_name(args, nargs, names))
     set_casting(0)
     try:
         if rule == WHOLE or has_out(args, nargs, names) or (rule == SINGLE_UNLESS_TOLD and told(args, given, names)):
             return door.past(callable, args, flagged, names)
         if rule == REFUSED:
             raise RuntimeError(refusals[op.name])
-        code = lower_code(number) if rule == LOWER or rule == WIDEST else F32
+        code = (<dtype>chosen).code if rule == TOLD else lower_code(number) if rule == LOWER or rule == WIDEST else F32
         if rule == WIDEST:
             for k in range(given):
                 code = widest(op, <object>args[k], code, number)

@@ -13,6 +13,7 @@ cdef enum:                    # what autocast does with an operation (core/call/
     WIDEST                    # computes in the widest of its operands' types
     REFUSED
     CHOSEN                    # what a function of the arguments says
+    TOLD                      # what its `casts` say of a type of device: a dtype, or a function in its place
 
 cdef class Op:
     """What every operation has: a name, a signature, a compiled call."""

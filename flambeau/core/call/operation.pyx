@@ -3,6 +3,7 @@
 from cpython.object cimport PyObject, PyTypeObject
 from ..base.tensor cimport late
 from ..base import display
+from ..base.provided import provided
 cimport cython
 
 cdef extern from "Python.h":
@@ -39,6 +40,35 @@ cdef class Op:
         if self.signature is None:
             raise AttributeError(f"the parameters of {self.name} are not known")
         return self.signature.told()
+
+    # What programs with dispatch modes ask of PyTorch's operations.
+    @property
+    def overloadpacket(self):
+        """What `ops.aten` has under the operation's name; AttributeError for one that ATen has not."""
+        return provided["told_of_aten"](self, "overloadpacket")
+
+    @property
+    def _overloadpacket(self):
+        return provided["told_of_aten"](self, "overloadpacket")
+
+    @property
+    def _schema(self):
+        """The schema that the parameters make; AttributeError for an operation that ATen has not."""
+        return provided["told_of_aten"](self, "schema")
+
+    @property
+    def _overloadname(self):
+        return provided["told_of_aten"](self, "overload")
+
+    @property
+    def namespace(self):
+        """"aten"; AttributeError for an operation that ATen has not."""
+        return provided["told_of_aten"](self, "namespace")
+
+    @property
+    def tags(self):
+        """What is known of the operation beside its schema, as `Tag`s."""
+        return provided["told_of_aten"](self, "tags")
 
     def __get__(self, instance, owner):
         return self if instance is None else PyMethod_New(self, instance)

@@ -8,10 +8,13 @@ from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
 from ..base.provided import provide
 from ..base.dtypes cimport BOOL, I64, U64, F32, F64, C64, C128, F4_E2M1FN_X2, CATEGORY, dtype_of, default_code, promoted
+from ..base.memory cimport Storage
 from ..base.tensor cimport TensorBase, MAX_DIMS, new_tensor, pointer
 from .elements cimport Value, read_value, load, store, check_fits
 from .bridge cimport ARRAY, NOT_NUMPY, numpy_kind, numpy_code, share_array
-from .bridge import from_numpy, from_dlpack, frombuffer
+from .bridge import from_numpy, frombuffer
+from .arrow import from_arrow
+from .interchange import from_cuda_array, from_dlpack
 from ..base.device cimport placing
 from .factory cimport Factory, Options, factory, bind, no_options, read_option, check_requires, where
 from ..call.operation cimport Op
@@ -284,7 +287,7 @@ cdef TensorBase copied(str who, object data, int code):
             return t.to(dtype_of(code))
         return t.clone()
     if is_shared(data):
-        return copied(who, from_dlpack(data), code)
+        return copied(who, shared_by(data, who), code)
     data = read_table(data)
     if numpy_kind(data) == ARRAY:
         return copy_array(data, code)
@@ -292,8 +295,16 @@ cdef TensorBase copied(str who, object data, int code):
 
 
 cdef bint is_shared(object data) except -1:
-    """Whether another library lends its memory by DLPack; NumPy's comes by a shorter way."""
-    return numpy_kind(data) == NOT_NUMPY and not isinstance(data, TensorBase) and hasattr(type(data), "__dlpack__")
+    """Whether another library lends its memory; NumPy's comes by a shorter way."""
+    return numpy_kind(data) == NOT_NUMPY and not isinstance(data, TensorBase) and (
+        hasattr(type(data), "__dlpack__") or hasattr(type(data), "__arrow_c_array__") or hasattr(data, "__cuda_array_interface__"))
+
+
+cdef TensorBase shared_by(object data, str who):
+    """A tensor over the memory that another library lends."""
+    if hasattr(type(data), "__arrow_c_array__"):  # pyarrow's have DLPack, too, but not for bools and lists
+        return from_arrow(data, who)
+    return from_dlpack(data) if hasattr(type(data), "__dlpack__") else from_cuda_array(data, who)
 
 
 cdef object make_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* names):
@@ -362,7 +373,7 @@ cdef object make_as_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* n
     if numpy_kind(data) == ARRAY:
         data = from_numpy(data)
     elif is_shared(data):
-        data = from_dlpack(data)
+        data = shared_by(data, op.name)
     if not isinstance(data, TensorBase):
         return on_device(copied(op.name, data, o.code), &o)
     data = on_device(<TensorBase>data, &o)
@@ -394,7 +405,9 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
         t = copy_array(obj, -1) if copy else from_numpy(obj)
         shared = not copy
     elif is_shared(obj):
-        t = from_dlpack(obj)
+        t = shared_by(obj, "asarray")
+    elif isinstance(obj, Storage) and (<Storage>obj).length == 0 and copy is not False:
+        t, shared = copied("asarray", (), o.code), False  # a buffer without bytes is refused, a storage is not
     elif numpy_kind(obj) == NOT_NUMPY and PyObject_CheckBuffer(obj):
         t = frombuffer(obj, dtype=dtype_of(o.code if o.code >= 0 else default_code()))
     elif copy is False:

@@ -48,6 +48,7 @@ cdef struct Reader:           # how far a key has been read
     int source                # the dimension of the tensor that the next item is about
     int out                   # the dimension of the view that it will be
     int rank                  # of the view so far
+    uint64_t turned           # dimensions of the view, as bits, that the key names from the end: the view has them forwards
 
 
 cdef void program_cut(Shape* s, const int64_t* arguments) noexcept:
@@ -86,9 +87,12 @@ cdef int read_int(Reader* r, TensorBase t, int64_t i) except -1:
 cdef int read_slice(Reader* r, TensorBase t, object item) except -1:
     cdef Py_ssize_t start, stop, step, length
     PySlice_Unpack(item, &start, &stop, &step)
-    if step <= 0:
+    if step == 0:
         raise ValueError("step must be greater than zero")
     length = PySlice_AdjustIndices(t.sizes[r.source], &start, &stop, step)
+    if step < 0:
+        start, step = start + (length - 1) * step if length else 0, -step if length > 1 else 1
+        r.turned |= <uint64_t>1 << r.out
     if length != t.sizes[r.source] or step != 1:
         add_cut(r, SLICE, start, step, length)
     r.source += 1
@@ -101,6 +105,11 @@ cdef TensorBase finish_view(TensorBase t, Reader* r):
     if r.program.count == 1 and r.program.cuts[0][0] != SLICE:
         label = "SelectBackward0" if r.program.cuts[0][0] == SELECT else "UnsqueezeBackward0"
     return cut(t, program_cut, <const int64_t*>&r.program, label)
+
+
+cdef object turn(TensorBase t, uint64_t turned):
+    """A tensor with those dimensions turned round: a copy, for no tensor has negative strides."""
+    return (<object>t).flip([d for d in range(t.rank) if turned >> <int>d & 1]) if turned else t
 
 
 cdef bint is_basic(tuple key, int* dims) noexcept:
@@ -120,9 +129,10 @@ cdef int too_many(TensorBase t, int dims) except -1:
     return 0
 
 
-cdef TensorBase read_basic(TensorBase t, tuple key, int dims):
+cdef TensorBase read_basic(TensorBase t, tuple key, int dims, uint64_t* turned):
+    """The view that a key makes; `turned` are its dimensions that the key names from the end."""
     cdef Reader r
-    r.program.count, r.source, r.out, r.rank = 0, 0, 0, t.rank
+    r.program.count, r.source, r.out, r.rank, r.turned = 0, 0, 0, t.rank, 0
     too_many(t, dims)
     cdef bint spread = False
     for item in key:
@@ -137,6 +147,7 @@ cdef TensorBase read_basic(TensorBase t, tuple key, int dims):
             spread = True
             r.source += t.rank - dims
             r.out += t.rank - dims
+    turned[0] = r.turned
     return finish_view(t, &r)
 
 
@@ -187,7 +198,7 @@ cdef tuple read_advanced(TensorBase t, tuple key, int64_t presumed=-1):
     cdef TensorBase index
     cdef int dims = 0, d
     cdef bint spread = False, advanced = False
-    r.program.count, r.source, r.out, r.rank = 0, 0, 0, t.rank
+    r.program.count, r.source, r.out, r.rank, r.turned = 0, 0, 0, t.rank, 0
     for item in items:
         if isinstance(item, TensorBase):
             dims += (<TensorBase>item).rank if (<TensorBase>item).code == BOOL else 1
@@ -228,9 +239,11 @@ cdef tuple read_advanced(TensorBase t, tuple key, int64_t presumed=-1):
                 place_index(indices, r.out, row_of(<TensorBase>places, d))
                 r.source += 1
                 r.out += 1
-    if r.program.count == 0 and advanced:
+    if r.turned and presumed >= 0:
+        raise ValueError("what a negative step next to an index tensor names cannot be written to")
+    if r.program.count == 0 and advanced and not r.turned:
         return t, indices
-    return finish_view(t, &r), indices if advanced else None
+    return turn(finish_view(t, &r), r.turned), indices if advanced else None
 
 
 cdef int place_index(list indices, int dim, TensorBase index) except -1:
@@ -252,23 +265,27 @@ cdef TensorBase row_of(TensorBase t, int64_t i):
 cdef object getitem(TensorBase t, object key):
     cdef Reader r
     cdef int dims
+    cdef uint64_t turned
+    cdef TensorBase v
     if PyLong_CheckExact(key) or PySlice_Check(key):
         if t.rank == 0:
             raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number")
-        r.program.count, r.source, r.out, r.rank = 0, 0, 0, t.rank
+        r.program.count, r.source, r.out, r.rank, r.turned = 0, 0, 0, t.rank, 0
         if PySlice_Check(key):
             read_slice(&r, t, key)
         else:
             read_int(&r, t, as_int(key, "__getitem__", "key"))
-        return finish_view(t, &r)
+        v = finish_view(t, &r)
+        return turn(v, r.turned) if r.turned else v
     if not PyTuple_Check(key):
         if isinstance(key, TensorBase) and (<TensorBase>key).code == BOOL and (<TensorBase>key).rank:
             key, t = positions(t, <TensorBase>key)
         key = (key,)
     if is_basic(<tuple>key, &dims):
-        return read_basic(t, <tuple>key, dims)
-    v, indices = read_advanced(t, <tuple>key)
-    return v if indices is None else get(<TensorBase>v, <list>indices, "IndexBackward0")
+        v = read_basic(t, <tuple>key, dims, &turned)
+        return turn(v, turned) if turned else v
+    found = read_advanced(t, <tuple>key)
+    return found[0] if found[1] is None else get(<TensorBase>found[0], <list>found[1], "IndexBackward0")
 
 
 cdef tuple positions(TensorBase t, TensorBase mask, int64_t presumed=-1):
@@ -299,9 +316,12 @@ cdef int64_t places_for(object value, int rest):
 cdef int setitem(TensorBase t, object key, object value) except -1:
     cdef TensorBase v, given
     cdef int dims, d
+    cdef uint64_t turned = 0
     cdef list indices = None
-    if PyTuple_Check(key) and is_basic(<tuple>key, &dims):
-        v = read_basic(t, <tuple>key, dims)
+    if PySlice_Check(key) and t.rank:
+        v = read_basic(t, (key,), 1, &turned)
+    elif PyTuple_Check(key) and is_basic(<tuple>key, &dims):
+        v = read_basic(t, <tuple>key, dims, &turned)
     elif PyLong_CheckExact(key) or PySlice_Check(key):
         v = <TensorBase>getitem(t, key)
     else:
@@ -330,6 +350,8 @@ cdef int setitem(TensorBase t, object key, object value) except -1:
         d += 1
     if d:  # leading dimensions of size 1 are of no account
         given = reshaped(given, given.rank - d, given.sizes + d)
+    if turned:
+        given = <TensorBase>turn(<TensorBase>(<object>given).expand(v.shape), turned)
     copy_(v, given)
     return 0
 
@@ -337,7 +359,8 @@ cdef int setitem(TensorBase t, object key, object value) except -1:
 def read_at(TensorBase input, key) -> TensorBase:
     """input[key]: ints, slices, None, ..., bools and tensors of integers or bools.
 
-    A view where no tensor stands among the indices, else a copy.  IndexError for indices out of bounds, and too many.
+    A view where no tensor stands among the indices and no step is negative (which PyTorch refuses), else a copy.  IndexError for
+    indices out of bounds, and too many.
 
     >>> import flambeau
     >>> flambeau.arange(6).reshape(2, 3)[1, ::2]

@@ -176,18 +176,21 @@ cdef class Task:
         return 0
 
     cdef int mark_needed(self, set wanted_leaves) except -1:
-        """Which nodes lead to something asked for: the oldest first, so that targets are marked before their
-        users.
+        """Which nodes have to run, as they lead to something asked for: the oldest first, so that targets are
+        marked before their users.  A node whose own result is asked for need not: nothing of it is read or freed.
         """
         cdef Node node
         cdef int k
         for node in sorted(self.visited, key=_age):
-            node.needed = node in self.captures
+            node.needed = False
             for k in range(node.edges):
                 if node.targets[k] == NULL:
                     continue
                 target = <object>node.targets[k]
-                if (<Node>target).needed if isinstance(target, Node) else id(target) in wanted_leaves:
+                if isinstance(target, Node):
+                    if (<Node>target).needed or target in self.captures:
+                        node.needed = True
+                elif id(target) in wanted_leaves:
                     node.needed = True
         return 0
 
@@ -436,6 +439,8 @@ def will_reach(given) -> bool:
         return False
     target, _ = target_of(given)
     if isinstance(target, Node):
-        return (<Node>target).task is current and (not current.selective or (<Node>target).needed)
+        if (<Node>target).task is not current:
+            return False
+        return not current.selective or (<Node>target).needed or target in current.captures
     return current.leaves is not None and target in current.leaves and (
         not current.selective or target in current.captures)

@@ -7,6 +7,7 @@ from .nodes cimport Node
 from .history cimport attach, own
 from .saved cimport Slot, clear_slot, keep, kept
 from .inplace cimport after_write, before_write, rebase
+from ..base.provided import provided
 cimport cython
 
 
@@ -50,6 +51,14 @@ cdef class FormulaNode(Node):
         self.slots = 0
 
 
+cdef bint in_slices(tuple tensors):
+    """Whether one of them is a tensor inside of `vmap`, whose elements have the history."""
+    for t in tensors:
+        if t is not None and t._in_slices:
+            return True
+    return False
+
+
 def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extra=(), written=None) -> None:
     """Put an operation on the tape.
 
@@ -57,6 +66,9 @@ def record(str label, formula, tuple inputs, outputs, tuple saved=(), tuple extr
     `grad` is a tuple.  `saved` are tensors (inputs or outputs); `extra` is anything else.  `written` is the
     input that an in-place operation overwrote, which then gets the new history.
     """
+    if late.watched and in_slices(inputs):
+        provided["record of slices"](label, formula, inputs, outputs, saved, extra, written)
+        return
     cdef FormulaNode node = FormulaNode.__new__(FormulaNode)
     cdef int k, number
     cdef TensorBase t

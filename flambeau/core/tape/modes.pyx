@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """What is recorded in this thread: for backward, and in forward mode; and where autocast is on."""
-from ..base.tensor cimport TensorBase
+from ..base.tensor cimport TensorBase, late
 
 cdef extern from *:
     """
@@ -71,4 +71,8 @@ def recording(*tensors) -> bool:
     for t in tensors:
         if t is not None and isinstance(t, TensorBase) and wants_grad(<TensorBase>t):
             return True
+    if late.watched:
+        for t in tensors:
+            if isinstance(t, TensorBase) and t._in_slices and recording(t._elements):
+                return True
     return False

@@ -16,6 +16,7 @@ from ...operations.declare.pointwise import compute_dtype
 from ...operations.declare.registry import operation
 from ...operations.neural.blocked import Band, Blocks, attend, call_of, runs_of
 from ._block_mask import (
+    _DEFAULT_SPARSE_BLOCK_SIZE,  # noqa: F401
     _LARGE_SPARSE_BLOCK_SIZE,
     BlockMask,
     _sliced_mask_mod_error,

@@ -13,7 +13,7 @@ from ...utils.hooks import RemovableHandle
 from ..parameter import Parameter, is_lazy
 from ._hooks import BoundHook, add_hook
 
-_EXTRA_STATE_KEY = "_extra_state"
+_EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
 
 class _IncompatibleKeys(NamedTuple):
@@ -111,7 +111,7 @@ class StateDictMixin:
         for name, tensor in self._persistent_tensors():
             destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
         if type(self).get_extra_state is not StateDictMixin.get_extra_state:
-            destination[prefix + _EXTRA_STATE_KEY] = self.get_extra_state()
+            destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
     def _persistent_tensors(self) -> Iterator[tuple[str, Tensor]]:
         for name, parameter in self._parameters.items():
@@ -214,7 +214,7 @@ class StateDictMixin:
             elif strict:
                 missing_keys.append(key)
 
-        extra_key = prefix + _EXTRA_STATE_KEY
+        extra_key = prefix + _EXTRA_STATE_KEY_SUFFIX
         if type(self).set_extra_state is not StateDictMixin.set_extra_state:
             if extra_key in state_dict:
                 self.set_extra_state(state_dict[extra_key])

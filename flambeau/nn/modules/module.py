@@ -23,7 +23,11 @@ from ._hooks import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from ._state import StateDictMixin, _IncompatibleKeys  # noqa: F401  found here by other people
+from ._state import (  # noqa: F401  found here by other people
+    _EXTRA_STATE_KEY_SUFFIX,
+    StateDictMixin,
+    _IncompatibleKeys,
+)
 
 if TYPE_CHECKING:
     from typing import Self

@@ -65,8 +65,10 @@ def tensor(a: Any, rule: Result | None = None) -> TensorBase:
     return found if rule is None or found.dtype == rule.dtype else to_dtype(found, rule.dtype)
 
 
-def holds(condition: TensorBase) -> bool:
-    """Whether it is true everywhere.  Tensors without data are taken at their word."""
+def holds(condition: Any) -> bool:
+    """Whether it is true everywhere, in all slices inside of `vmap`.  Tensors without data are taken at their word."""
+    if condition._composed:
+        return condition._everywhere()
     return condition.is_meta or bool(condition.all())
 
 

@@ -14,6 +14,7 @@ from ...core.lib.products import matmul
 from ..declare import checks
 from ..declare.registry import library
 from ..pointwise.arithmetic import mul
+from .paths import path_of
 
 # A dimension's name: a letter, or (for those under an ellipsis) its number counted from the right.
 Label = str | int
@@ -26,8 +27,9 @@ def einsum(*args: Any) -> TensorBase:
 
     `einsum("ij,jk->ik", a, b)`: dimensions of one name run together, those that the output lacks are summed
     over; without `->` the output has the names that occur once, in alphabetical order. A name repeated within
-    a tensor takes its diagonal. `...` stands for any further dimensions, which broadcast. The tensors are
-    contracted from left to right. `einsum(a, [0, 1], b, [1, 2], [0, 2])` says the same by numbers from 0 to
+    a tensor takes its diagonal. `...` stands for any further dimensions, which broadcast. Three tensors or more are
+    contracted in the order that the package opt_einsum finds (`backends.opt_einsum`), from left to right where it is not
+    installed. `einsum(a, [0, 1], b, [1, 2], [0, 2])` says the same by numbers from 0 to
     51 (and Ellipsis).
 
     RuntimeError for an equation that is malformed or does not fit the tensors, ValueError for missing ones.
@@ -50,16 +52,21 @@ def einsum(*args: Any) -> TensorBase:
     for k, operand in enumerate(operands):
         if not isinstance(operand, TensorBase):
             raise TypeError(f"einsum(): expected Tensor as operand {k}, but got {type(operand).__name__}")
-    labels, output, last_use = _plan(equation, tuple([operand.shape for operand in operands]))
-    result, names = _diagonals(operands[0], labels[0])
+    shapes = tuple([operand.shape for operand in operands])
+    labels, output = _plan(equation, shapes)
+    parts = [_diagonals(operand, names) for operand, names in zip(operands, labels)]
     if len(operands) == 1:  # a sum as any other, which turns integers into int64
+        result, names = parts[0]
         gone = [d for d, name in enumerate(names) if name not in output]
         result, names = (result.sum(gone) if gone else result), [n for n in names if n in output]
-    result, names = _sum_out(result, names, {n for n in names if last_use[n] == 0})
-    for k in range(1, len(operands)):
-        right, right_names = _diagonals(operands[k], labels[k])
-        finished = {n for n in (*names, *right_names) if last_use[n] == k}
-        result, names = _contract_pair(result, names, right, right_names, finished)
+        return result.permute([names.index(n) for n in output])
+    for first, second in path_of(equation, shapes):
+        (left, left_names), (right, right_names) = parts[first], parts[second]
+        parts = [part for k, part in enumerate(parts) if k not in (first, second)]
+        wanted = {*output, *(name for _, names in parts for name in names)}
+        finished = {name for name in (*left_names, *right_names) if name not in wanted}
+        parts.append(_contract_pair(left, left_names, right, right_names, finished))
+    result, names = parts[0]
     return result.permute([names.index(n) for n in output])
 
 
@@ -107,17 +114,11 @@ def _scan(equation: str, start: int, end: int, where: str, twice: str, partial: 
 
 
 @functools.lru_cache(maxsize=1024)
-def _plan(
-    equation: str, shapes: tuple[tuple[int, ...], ...]
-) -> tuple[list[list[Label]], list[Label], dict[Label, int]]:
-    """The names of each operand's dimensions and of the output's, and which operand is the last to have a name."""
+def _plan(equation: str, shapes: tuple[tuple[int, ...], ...]) -> tuple[list[list[Label]], list[Label]]:
+    """The names of each operand's dimensions and of the output's."""
     labels, output = _parse(equation, shapes)
     _check_sizes(labels, shapes)
-    last_use: dict[Label, int] = {}
-    for k, names in enumerate(labels):
-        last_use.update(dict.fromkeys(names, k))
-    last_use.update(dict.fromkeys(output, len(shapes)))
-    return labels, output, last_use
+    return labels, output
 
 
 def _parse(equation: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[list[Label]], list[Label]]:

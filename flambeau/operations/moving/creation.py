@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.base.dtypes import dtype, get_default_dtype
 from ...core.base.tensor import TensorBase
-from ...core.make import bridge, create, elements, literal
+from ...core.make import arrow, bridge, create, elements, interchange, literal
 from ...core.make import random as generator
 from ..declare.registry import library, register
 from ..declare.results import into
@@ -22,7 +22,8 @@ for _module, _names in (
     ),
     (create, "scalar_tensor tril_indices triu_indices"),
     (literal, "tensor as_tensor asarray"),
-    (bridge, "from_numpy frombuffer from_dlpack"),
+    (bridge, "from_numpy frombuffer"),
+    (interchange, "from_dlpack"),
     (
         generator,
         "manual_seed seed initial_seed get_rng_state set_rng_state Generator default_generator randperm",
@@ -33,7 +34,9 @@ for _module, _names in (
 for _module, _names in (
     (create, "new_empty new_zeros new_ones new_full new_empty_strided"),
     (elements, "fill_ zero_"),
-    (bridge, "numpy __array__ __array_wrap__ __dlpack__ __dlpack_device__"),
+    (bridge, "numpy __array__ __array_wrap__"),
+    (interchange, "__dlpack__ __dlpack_device__"),
+    (arrow, "__arrow_c_array__"),
 ):
     for _name in _names.split():
         register(

@@ -7,6 +7,7 @@ import warnings
 
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
+from ...core.base.dtypes import dtype
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import result_type
 from ..declare.pointwise import FLOATING
@@ -68,6 +69,26 @@ def _(grad, g, y, dims):
 @log_softmax_of.derivative
 def _(grad, out, dims):
     return (log_softmax_backward.over((grad, out), dims),)
+
+
+def _softmax_backward_data(
+    grad_output: TensorBase, output: TensorBase, dim: int, input_dtype: dtype
+) -> TensorBase:
+    """The gradient of softmax's input, from that of its output and the output, as libraries that write it by hand call it.
+
+    >>> import flambeau
+    >>> y = flambeau.tensor([1.0, 2.0]).softmax(0)
+    >>> flambeau._softmax_backward_data(flambeau.ones(2), y, 0, flambeau.float32)
+    tensor([0., 0.])
+    """
+    return softmax_backward.over((grad_output, output), dim).to(input_dtype)
+
+
+def _log_softmax_backward_data(
+    grad_output: TensorBase, output: TensorBase, dim: int, input_dtype: dtype
+) -> TensorBase:
+    """That of log_softmax's input."""
+    return log_softmax_backward.over((grad_output, output), dim).to(input_dtype)
 
 
 def merge_logsumexp(a, b):

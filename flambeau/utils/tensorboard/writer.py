@@ -118,6 +118,10 @@ class SummaryWriter:
                 writer.add_event(p.event_pb2.Event(session_log=start), self.purge_step)
         return self._writers[folder]
 
+    def _get_file_writer(self) -> FileWriter:
+        """The writer of the folder itself, to which loggers of other libraries write events of their own."""
+        return self._writer()
+
     def _add(self, made: Any, step: int | None, walltime: float | None) -> None:
         self._writer().add_summary(made, step, walltime)
 

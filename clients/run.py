@@ -1,0 +1,214 @@
+"""Runs other people's libraries on flambeau, and says what passes, beside PyTorch.
+
+    python clients/run.py                       all clients; writes clients/results/*.json and docs/clients.md
+    python clients/run.py skorch captum         only these
+    python clients/run.py captum --only lrp     only the cases and suites that match; writes nothing
+    python clients/run.py captum --record       in an environment with PyTorch: keeps its results in clients/pytorch/
+
+Each client runs in a process of its own with the interpreter and the paths of this one, so `PYTHONPATH=dropin/src:. python …` tries the
+sources and an environment into which `make clients` installed everything tries what users get.  A check that fails without a cause
+written in the client's file, or that PyTorch passes and that was not run, makes the runner end with status 1.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE))  # last: no file of ours stands before a library's
+
+import harness  # noqa: E402
+
+PAGE = HERE.parent / "docs" / "clients.md"
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("clients", nargs="*", help="names of files in clients/libraries")
+    parser.add_argument("--only", default="", help="a pattern of cases and suites")
+    parser.add_argument("--record", action="store_true", help="keep what came out as PyTorch's results")
+    parser.add_argument("--page", action="store_true", help="only write docs/clients.md from clients/results")
+    parser.add_argument("--child", nargs=2, metavar=("FILE", "OUT"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        harness.child(Path(options.child[0]), Path(options.child[1]), options.only)
+        return 0
+    known = sorted(path.stem for path in (HERE / "libraries").glob("*.py"))
+    for name in set(options.clients) - set(known):
+        parser.error(f"there is no client {name!r}; there are {', '.join(known)}")
+    troubled = False
+    for name in [] if options.page else options.clients or known:
+        print(f"{name}:", flush=True)
+        found = run(name, options.only)
+        if found is None:
+            troubled = True
+        elif options.record:
+            record(name, found)
+        else:
+            troubled |= judge(name, found, bool(options.only))
+    if not options.record and not options.only:
+        write_page()
+    return int(troubled)
+
+
+def run(name, only):
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.json"
+        command = [
+            sys.executable,
+            __file__,
+            "--only",
+            only,
+            "--child",
+            HERE / "libraries" / f"{name}.py",
+            out,
+        ]
+        environment = (
+            os.environ
+            | {
+                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",  # tests start `python`
+                "PYTHONSAFEPATH": "1",
+                "MPLBACKEND": "agg",
+                "HF_HUB_OFFLINE": "1",
+                "CUDA_VISIBLE_DEVICES": "",
+            }
+        )
+        status = subprocess.run(command, cwd=folder, env=environment).returncode
+        if not out.exists():
+            print(f"{name}: the process ended with {status} before its results were written")
+            return None
+        return json.loads(out.read_text())
+
+
+def record(name, found):
+    if not found["torch"].startswith("PyTorch"):
+        sys.exit("--record keeps PyTorch's results, and here torch is flambeau")
+    kept = {"torch": found["torch"], "version": found["version"], "cases": {}, "suites": {}}
+    for case, answer in found["cases"].items():
+        if "error" in answer:
+            sys.exit(f"{name}: {case} fails on PyTorch: {answer['error']}")
+        kept["cases"][case] = answer["value"]
+    for suite, outcomes in found["suites"].items():
+        passed = sum(outcome == "passed" for outcome in outcomes.values())
+        others = {test: outcome for test, outcome in sorted(outcomes.items()) if outcome != "passed"}
+        kept["suites"][suite] = {"passed": passed, "others": others}
+        print(f"  {suite}: {passed} passed, {len(others)} failed or skipped")
+    write_json(HERE / "pytorch" / f"{name}.json", kept)
+
+
+def judge(name, found, partial):
+    """Compares with PyTorch's results, prints and keeps the comparison; True where something is not explained."""
+    kept = json.loads((HERE / "pytorch" / f"{name}.json").read_text())
+    result = {
+        "version": found["version"],
+        "torch": kept["torch"],
+        "checks": {},
+        "failed": [],
+        "difference": 0.0,
+    }
+    if found["version"] != kept["version"]:
+        print(f"  PyTorch's results are of {kept['version']}, here is {found['version']}")
+    cases = {"passed": 0, "pytorch": 0}
+    for case, answer in found["cases"].items():
+        cases["pytorch"] += 1
+        apart = answer.get("error") or (
+            harness.difference(answer["value"], kept["cases"][case])
+            if case in kept["cases"]
+            else "nothing was kept"
+        )
+        if not isinstance(apart, str) and apart > found["tolerances"][case]:
+            apart = f"differs by {apart:.1e}"
+        if isinstance(apart, str):
+            result["failed"].append({"check": case, "error": apart, "cause": cause_of(case, found["causes"])})
+        else:
+            cases["passed"] += 1
+            result["difference"] = max(result["difference"], float(f"{apart:.1e}"))
+    if cases["pytorch"]:
+        result["checks"]["our programs"] = cases
+    for suite, outcomes in found["suites"].items():
+        others = kept["suites"][suite]["others"]
+        judged = {test: outcome for test, outcome in outcomes.items() if test not in others}
+        passed = sum(outcome == "passed" for outcome in judged.values())
+        result["checks"][suite] = {"passed": passed, "pytorch": kept["suites"][suite]["passed"]}
+        for test, outcome in judged.items():
+            if outcome != "passed":
+                check = f"{suite}::{test}"
+                result["failed"].append(
+                    {"check": check, "error": outcome, "cause": cause_of(check, found["causes"])}
+                )
+        absent = kept["suites"][suite]["passed"] - len(judged)
+        if absent > 0:
+            text = f"{absent} tests were not collected"
+            result["failed"].append(
+                {"check": suite, "error": text, "cause": cause_of(f"{suite}::uncollected", found["causes"])}
+            )
+    for what, counts in result["checks"].items():
+        print(f"  {what}: {counts['passed']} of {counts['pytorch']} that PyTorch passes")
+    for failure in result["failed"]:
+        print(
+            f"  FAILED {failure['check']}: {failure['error']}\n         cause: {failure['cause'] or 'not known'}"
+        )
+    if not partial:
+        write_json(HERE / "results" / f"{name}.json", result)
+    return any(failure["cause"] is None for failure in result["failed"])
+
+
+def cause_of(check, causes):
+    return next((words for pattern, words in causes if re.search(pattern, check)), None)
+
+
+def write_json(path, value):
+    path.parent.mkdir(exist_ok=True)
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    flat = re.sub(
+        r"\[[^][{}\"]*\]", lambda numbers: " ".join(numbers[0].split()), text
+    )  # arrays of numbers on a line each
+    path.write_text(flat + "\n")
+
+
+def write_page():
+    lines = [
+        "# Other people's libraries",
+        "",
+        "Unmodified from PyPI, on flambeau under the drop-in; `make clients` installs them and writes this page.  *Suites* are the",
+        "tests that a library ships; *our programs* are small real ones whose numbers are compared with those that PyTorch gave on the",
+        "same weights (`clients/pytorch`).  Counted is what PyTorch itself passes in the same environment.",
+        "",
+        "| library | checks | PyTorch passes | flambeau passes of them | greatest difference of numbers |",
+        "|---|---|---|---|---|",
+    ]
+    failures = []
+    for path in sorted((HERE / "results").glob("*.json")):
+        result = json.loads(path.read_text())
+        for what, counts in result["checks"].items():
+            share = (
+                "all"
+                if counts["passed"] == counts["pytorch"]
+                else f"{100 * counts['passed'] / counts['pytorch']:.1f} %"
+            )
+            apart = f"{result['difference']:.0e}" if what == "our programs" else ""
+            row = [result["version"], what, counts["pytorch"], f"{counts['passed']} ({share})", apart]
+            lines.append(f"| {' | '.join(map(str, row))} |")
+        failures += [(path.stem, failure) for failure in result["failed"]]
+    lines += ["", "## What fails, and why", ""]
+    by_cause = {}
+    for name, failure in failures:
+        by_cause.setdefault((name, failure["cause"] or "cause not known"), []).append(failure["check"])
+    for (name, cause), checks in by_cause.items():
+        shown = ", ".join(f"`{check.rpartition('/')[2]}`" for check in checks[:4])
+        more = f" and {len(checks) - 4} more" if len(checks) > 4 else ""
+        lines.append(f"- **{name}**: {cause} ({shown}{more})")
+    if not by_cause:
+        lines.append("Nothing.")
+    PAGE.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

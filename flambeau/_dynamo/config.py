@@ -1,0 +1,8 @@
+"""Settings of the compiler of graphs that programs set before they use it; there is none, so nothing reads them."""
+
+from __future__ import annotations
+
+cache_size_limit = recompile_limit = 8
+capture_scalar_outputs = False
+suppress_errors = False
+verbose = False

@@ -1,0 +1,11 @@
+"""Errors of the compiler of graphs, for `except`; nothing raises them."""
+
+from __future__ import annotations
+
+
+class TorchDynamoException(RuntimeError):
+    """Any error of the compiler."""
+
+
+class Unsupported(TorchDynamoException):
+    """A part of Python that it does not compile."""

@@ -1,0 +1,5 @@
+"""`import torch` means flambeau."""
+
+import flambeau
+
+flambeau.as_torch()

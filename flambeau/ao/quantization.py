@@ -1,0 +1,34 @@
+"""Quantisation of models, of which only the marks are here: where a float model will take and give quantised numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._absent import refusing
+from ..nn.modules.module import Module
+
+__all__ = ["DeQuantStub", "QuantStub"]
+
+
+class QuantStub(Module):
+    """Where a model that is converted takes floats; until then the identity.
+
+    >>> import flambeau
+    >>> QuantStub()(flambeau.ones(2))
+    tensor([1., 1.])
+    """
+
+    def __init__(self, qconfig: Any = None) -> None:
+        super().__init__()
+        if qconfig:
+            self.qconfig = qconfig
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+
+class DeQuantStub(QuantStub):
+    """Where a model that is converted gives floats; until then the identity."""
+
+
+__getattr__ = refusing("ao.quantization")

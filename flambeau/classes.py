@@ -1,0 +1,8 @@
+"""Classes of extensions written in C++ with LibTorch, of which there are none: every name says so."""
+
+from __future__ import annotations
+
+from ._absent import refusing
+
+__all__: list[str] = []
+__getattr__ = refusing("classes")

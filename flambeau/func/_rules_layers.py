@@ -1,0 +1,299 @@
+"""Rules of windows and images, transforms, solvers and layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core import tape
+from ..core.base.tensor import TensorBase
+from ..operations.neural import convolution
+from ._batched import Level, Rule, Running
+from ._rules import (
+    along,
+    entered,
+    leading,
+    lifted,
+    like,
+    looped,
+    mapped,
+    operation,
+    parameters,
+    parts,
+    rule,
+)
+from ._rules_products import shared
+
+Found = Any
+
+
+# --- windows and images -----------------------------
+def folded(spatial: int, *tensors: str) -> Rule:
+    """The rule of an operation on (N, C, …) or (C, …), where … are so many dimensions: slices are more of the N."""
+
+    def folding(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+        bound = parameters(op).bind(args, kwargs)
+        names = [n for n, x in bound.items() if isinstance(x, TensorBase)]
+        rank = bound[parameters(op).names[0]].ndim
+        many = spatial < 0 or rank == spatial + 2
+        for n in names:
+            x = level.spread(bound[n])
+            bound[n] = x.reshape(-1, *x.shape[2:]) if many else x
+        found = parameters(op).call(op, bound)
+        if many:
+            found = mapped(found, lambda t: t.reshape(level.size, -1 if level.size else 0, *t.shape[1:]))
+        return level.wrapped(found)
+
+    return folding
+
+
+for _n in (1, 2, 3):
+    for _name in (
+        f"max_pool{_n}d max_pool{_n}d_with_indices adaptive_max_pool{_n}d adaptive_max_pool{_n}d_with_indices avg_pool{_n}d "
+        f"adaptive_avg_pool{_n}d max_unpool{_n}d"
+    ).split():
+        rule(_name)(folded(_n))
+entered(
+    folded(-1),
+    "interpolate upsample upsample_nearest upsample_bilinear grid_sample grid_sampler_2d grid_sampler_3d grid_sampler",
+)
+entered(folded(-1), "channel_shuffle lp_pool1d lp_pool2d lp_pool3d")
+
+
+@rule("affine_grid", "affine_grid_generator")
+def _grid(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    count, *sizes = bound["size"]
+    return folded(-1)(level, op, [], {**bound, "size": (level.size * count, *sizes)}, running)
+
+
+entered(leading, "pixel_shuffle pixel_unshuffle")
+entered(folded(2), "im2col")
+entered(folded(1), "col2im")
+
+
+@rule("flat_adaptive_max_pool1d")
+def _pooled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    return folded(1)(level, op, args, kwargs, running)
+
+
+@rule("pad", "constant_pad_nd")
+def _padded(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    x = bound["input"]
+    if bound.get("mode", "constant") == "constant" or x.ndim < 2:
+        if bound.get("mode", "constant") == "constant":
+            return level.wrapped(parameters(op).call(op, {**bound, "input": level.inside(x)}))
+    n = len(bound["pad"]) // 2
+    return folded(n if x.ndim in (n + 1, n + 2) else -1)(level, op, args, kwargs, running)
+
+
+def _real(x: Any, w: Any) -> bool:
+    return bool(x.numel()) and x.dtype == w.dtype and x.dtype.name in ("float32", "float64")
+
+
+def _convolved_alike(name: str, n: int, x: Any, w: Any, bound: dict) -> Any:
+    """A convolution with weights that are the same for all slices: slices are more images.  What each of them adds to the weights'
+    gradient is kept apart.
+    """
+    stride, dilation = (convolution.spread(name, k, bound.get(k, 1), n) for k in ("stride", "dilation"))
+    kernel = tuple(w.shape[3:])
+    found = operation(name)(
+        x.detach().reshape(-1, *x.shape[2:]),
+        w.detach()[0],
+        None,
+        stride,
+        bound.get("padding", 0),
+        dilation,
+        bound.get("groups", 1),
+    )
+    pads = convolution.paddings(name, bound.get("padding", 0), kernel, stride, dilation)
+    _, stride, dilation = convolution.windows(name, tuple(x.shape[3:]), kernel, stride, pads, dilation)
+    found = found.reshape(*x.shape[:2], *found.shape[1:])
+    if tape.recording(x, w):
+        geometry = convolution.Geometry(stride, tuple(a for a, _ in pads), dilation, bound.get("groups", 1))
+        tape.record("ConvolutionBackward0", _convolved_alike_back, (x, w), found, (x, w), (geometry,))
+    return found
+
+
+def _convolved_alike_back(grad: Any, x: Any, w: Any, geometry: Any) -> tuple:
+    b, sizes, kernel = grad.shape[0], tuple(x.shape[3:]), tuple(w.shape[3:])
+    apart = geometry._replace(groups=b * geometry.groups)
+    sent, given = _as_groups(grad), _as_groups(x)
+    if tape.is_grad_enabled():  # to be differentiated again: by the weights of each slice
+        of_x = convolution.convolve_input(sent, w.reshape(-1, *w.shape[2:]), apart, sizes)
+        of_x = of_x.reshape(x.shape[1], b, *x.shape[2:]).movedim(1, 0)
+    else:
+        of_x = convolution.convolve_input(grad.reshape(-1, *grad.shape[2:]), w[0], geometry, sizes).reshape(
+            x.shape
+        )
+    return of_x, convolution.convolve_weight(sent, given, apart, kernel).reshape(w.shape)
+
+
+def _as_groups(x: Any) -> Any:
+    """(B, N, C, …) as (N, B C, …)."""
+    return x.movedim(0, 1).reshape(x.shape[1], -1, *x.shape[3:])
+
+
+def _convolution(n: int, transposed: bool) -> None:
+    name = f"conv_transpose{n}d" if transposed else f"conv{n}d"
+
+    @rule(name)
+    def convolved(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+        known = parameters(op)
+        bound = known.bind(args, kwargs)
+        x, w, bias = bound["input"], bound["weight"], bound.pop("bias", None)
+        single = x.ndim == n + 1
+        if single:
+            x = x.unsqueeze(0)
+        b, groups = level.size, bound.get("groups", 1)
+        inside, weights = level.inside(x), level.inside(w)
+        if weights is None:
+            own = bias if bias is None or level.inside(bias) is None else None
+            found = known.call(op, {**bound, "input": inside.reshape(-1, *x.shape[1:]), "bias": own})
+            found = level.tensor(found.reshape(b, x.shape[0], *found.shape[1:]))
+            bias = None if own is bias else bias
+        elif inside is not None and shared(weights) and not transposed and _real(x, w):
+            found = level.tensor(_convolved_alike(name, n, inside, weights, bound))
+        else:
+            elements = level.spread(x)  # (B, N, C, …) as (N, B C, …), one group more a slice
+            flat = elements.movedim(0, 1).reshape(x.shape[0], b * x.shape[1], *x.shape[2:])
+            made = known.call(
+                op,
+                {
+                    **bound,
+                    "input": flat,
+                    "weight": weights.reshape(-1, *w.shape[1:]),
+                    "groups": b * groups,
+                    "bias": None,
+                },
+            )
+            found = level.tensor(made.reshape(x.shape[0], b, -1, *made.shape[2:]).movedim(1, 0))
+        if bias is not None:
+            found = found + bias.reshape(-1, *(1,) * n)
+        return found.squeeze(0) if single else found
+
+
+for _n in (1, 2, 3):
+    _convolution(_n, False)
+    _convolution(_n, True)
+
+
+# --- transforms and solvers --------------------------
+@rule("stft")
+def _spectrum(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    x, window = bound["input"], bound.get("window")
+    if level.inside(window) is not None:
+        return looped(level, op, args, kwargs, running)
+    elements = level.inside(x)
+    found = parameters(op).call(op, {**bound, "input": elements.reshape(-1, x.shape[-1])})
+    return level.tensor(found.reshape(level.size, *x.shape[:-1], *found.shape[1:]))
+
+
+@rule("fft.fftn", "fft.ifftn", "fft.rfftn", "fft.irfftn", "fft.hfftn", "fft.ihfftn")
+def _transformed(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    if bound.get("dim") is None and bound.get("s") is not None:
+        bound["dim"] = tuple(range(-len(bound["s"]), 0))
+    return along("all")(level, op, [], bound, running)
+
+
+def _is_column(a: Any, b: Any) -> bool:
+    """Whether `solve` reads the right-hand side as vectors."""
+    return b.ndim == 1 or (a.ndim - 1 == b.ndim and tuple(b.shape) == tuple(a.shape[:-1]))
+
+
+def _solving(trailing: dict[str, int]) -> Rule:
+    """The rule of solvers: so many dimensions of a problem for each tensor, those before count problems."""
+
+    def solving(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+        bound = parameters(op).bind(args, kwargs)
+        b = bound["B"]
+        column = op.__name__ in ("solve", "solve_ex") and _is_column(bound["A"], b)
+        if column:
+            bound["B"] = b.unsqueeze(-1)
+        most = max(bound[n].ndim - k for n, k in trailing.items() if n in bound)
+        for n, k in trailing.items():
+            if n in bound:
+                bound[n] = lifted(level, level.tensor(level.spread(bound[n])), most + k)
+        found = parameters(op).call(op, bound)
+        if not column:
+            return level.wrapped(found)
+        if isinstance(found, tuple):
+            return level.wrapped(like(found, [found[0].squeeze(-1), *found[1:]]))
+        return level.wrapped(found.squeeze(-1))
+
+    return solving
+
+
+entered(_solving({"A": 2, "B": 2}), "solve solve_ex solve_triangular")
+entered(_solving({"LU": 2, "pivots": 1, "B": 2}), "lu_solve")
+entered(_solving({"LD": 2, "pivots": 1, "B": 2}), "ldl_solve")
+
+
+# --- layers -----------------------------------------
+@rule("embedding")
+def _embedded(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    index, weight = bound["input"], bound["weight"]
+    if level.inside(weight) is None:
+        return level.wrapped(parameters(op).call(op, {**bound, "input": level.inside(index)}))
+    if bound.get("max_norm") is not None or bound.get("scale_grad_by_freq"):
+        return looped(level, op, args, kwargs, running)
+    padding = bound.get("padding_idx")
+    found = weight[index]
+    if padding is None:
+        return found
+    constant = (index == padding % weight.shape[0]).unsqueeze(-1)
+    return operation("where")(constant, found.detach(), found)
+
+
+@rule("scaled_dot_product_attention")
+def _attended(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    if bound.get("dropout_p"):
+        return parts(level, op, args, kwargs, running)
+    return leading(level, op, args, kwargs, running)
+
+
+@rule("batch_norm")
+def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    known = parameters(op)
+    bound = known.bind(args, kwargs)
+    x = bound["input"]
+    if x.ndim < 2:
+        return looped(level, op, args, kwargs, running)
+    training = bound.get("training", False)
+    for n in ("running_mean", "running_var"):
+        if training and bound.get(n) is not None and level.inside(bound[n]) is None:
+            raise RuntimeError(
+                "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated in place, "
+                "were not batched.\nIf you are using a module and do not need eval mode, please set `track_running_stats` to be "
+                "False.If you are using a prebuilt module and do not need eval mode, please see "
+                "`func.replace_all_batch_norm_modules_`"
+            )
+    b, sizes = level.size, x.shape
+    flat = level.spread(x).movedim(0, 1).reshape(sizes[0], b * sizes[1], *sizes[2:])
+    given: dict[str, Any] = {n: bound.get(n) for n in ("running_mean", "running_var", "weight", "bias")}
+    given = {n: None if t is None else level.spread(t).reshape(-1) for n, t in given.items()}
+    found = known.call(op, {**bound, **given, "input": flat})
+    if training:
+        for n in ("running_mean", "running_var"):
+            if bound.get(n) is not None:
+                level.inside(bound[n]).copy_(given[n].reshape(b, -1))
+    return level.tensor(found.reshape(sizes[0], b, *sizes[1:]).movedim(1, 0))
+
+
+@rule("lstm_layer")
+def _lstm(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    if level.inside(bound["weight"]) is not None or bound.get("sizes") is not None:
+        return looped(level, op, args, kwargs, running)
+    b, n = level.size, bound["hidden"].shape[0]
+    for name in ("gates", "hidden", "cell"):  # (L, B N, …) and (B N, …): slices are more sequences
+        x = level.spread(bound[name]).movedim(0, -3)
+        bound[name] = x.reshape(*x.shape[:-3], b * n, x.shape[-1])
+    found = parameters(op).call(op, bound)
+    return level.wrapped(
+        like(found, [t.reshape(*t.shape[:-2], b, n, t.shape[-1]).movedim(-3, 0) for t in found])
+    )

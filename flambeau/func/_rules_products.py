@@ -1,0 +1,213 @@
+"""Rules of products, and of what a backward pass calls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..core import tape
+from ._batched import Level, Running
+from ._rules import PRIVATE, made, made_of, operation, parameters, rule, sliced, written
+
+Found = Any
+
+
+# --- products ---------------------------------------
+@rule("matmul", "linalg.matmul", "mm", "bmm", "mv", "dot")
+def _matmul(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    a, b = args[0], args[1] if len(args) > 1 else next(iter(kwargs.values()))
+    if a.ndim == 0 or b.ndim == 0:
+        raise RuntimeError(
+            f"both arguments to matmul need to be at least 1D, but they are {a.ndim}D and {b.ndim}D"
+        )
+    wanted = {"mm": (2, 2), "bmm": (3, 3), "mv": (2, 1), "dot": (1, 1)}.get(op.__name__)
+    if wanted is not None and wanted != (a.ndim, b.ndim):
+        raise RuntimeError(
+            f"{op.__name__}(): expected tensors of {wanted[0]} and {wanted[1]} dimensions, got {a.ndim} and {b.ndim}"
+        )
+    inner = a.shape[-1], b.shape[-2 if b.ndim > 1 else -1]
+    if inner[0] != inner[1]:
+        raise RuntimeError(
+            f"{op.__name__}(): shapes cannot be multiplied ({list(a.shape)} and {list(b.shape)})"
+        )
+    return level.wrapped(_product(level, a, b))
+
+
+def _product(level: Level, a: Any, b: Any) -> Any:
+    product = operation("matmul")
+    x, y = level.inside(a), level.inside(b)
+    if y is None and b.ndim <= 2 and a.ndim > 1:
+        return product(x, b)
+    if y is None and b.ndim <= 2:  # a vector a slice: their rows are a matrix
+        return product(x, b)
+    if x is None and a.ndim == 1 and b.ndim == 2:
+        return product(a, y)
+    if x is None and a.ndim == 2 and b.ndim == 1:
+        return product(y, a.mT)
+    if x is not None and y is not None and b.ndim == 2 and shared(y):
+        return timesshared(x, y)
+    rank = max(a.ndim, b.ndim, 2)
+    left = _as_matrix(level, a, -2, rank)
+    right = _as_matrix(level, b, -1, rank)
+    found = product(left, right)
+    if a.ndim == 1:
+        found = found.squeeze(-2)
+    return found.squeeze(-1) if b.ndim == 1 else found
+
+
+def shared(x: Any) -> bool:
+    """Whether elements are the same memory for all slices."""
+    return x.shape[0] > 1 and x.stride(0) == 0
+
+
+def timesshared(x: Any, matrix: Any) -> Any:
+    """x (B, …, n, k) times a matrix (B, k, m) that is the same for all slices: one product.  What each slice adds to its gradient is
+    kept apart.
+    """
+    flat = x.detach() @ matrix.detach()[0]
+    if tape.recording(x, matrix):
+        tape.record("BmmBackward0", _times_shared_back, (x, matrix), flat, (x, matrix))
+    return flat
+
+
+def _times_shared_back(grad: Any, x: Any, matrix: Any) -> tuple:
+    if grad.is_complex():
+        x, matrix = x.conj(), matrix.conj()
+    b = grad.shape[0]
+    rows, sent = x.reshape(b, -1, x.shape[-1]), grad.reshape(b, -1, grad.shape[-1])
+    return timesshared(grad, matrix.mT), rows.mT @ sent
+
+
+def _as_matrix(level: Level, x: Any, at: int, rank: int) -> Any:
+    """Elements of a vector as matrices of one row or column, and of as many dimensions as the others' have."""
+    found = level.inside(x)
+    if found is None:
+        return x.unsqueeze(at) if x.ndim == 1 else x
+    if x.ndim == 1:
+        found = found.unsqueeze(at)
+    missing = rank + 1 - found.ndim
+    return found[(slice(None), *(None,) * missing)] if missing > 0 else found
+
+
+@rule("linear")
+def _linear(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    input, weight, bias = bound["input"], bound["weight"], bound.get("bias")
+    if level.inside(weight) is None and (bias is None or level.inside(bias) is None):
+        return level.wrapped(op(level.inside(input), weight, bias))
+    found = input @ weight.mT if weight.ndim == 2 else input @ weight
+    return found if bias is None else found + bias
+
+
+@made("vdot")
+def _vdot(input: Any, other: Any) -> Found:
+    return (input.conj() if input.is_complex() else input).dot(other)
+
+
+@made("inner")
+def _inner(input: Any, other: Any) -> Found:
+    if input.ndim == 0 or other.ndim == 0:
+        return input * other
+    return operation("tensordot")(input, other, ((-1,), (-1,)))
+
+
+@made("outer", "ger")
+def _outer(input: Any, vec2: Any) -> Found:
+    if input.ndim != 1 or vec2.ndim != 1:
+        raise RuntimeError(f"outer: Expected 1-D arguments, but got {input.ndim}-D and {vec2.ndim}-D")
+    return input[:, None] * vec2
+
+
+def _sum(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    """beta input + alpha product; nothing of an input whose factor is 0."""
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return product
+    found = (input if beta == 1 else input * beta) + product
+    return found
+
+
+def _adding(name: str, product: Callable) -> None:
+    @rule(name, name + "_")
+    def added(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+        target = written(level, op, args) if op.__name__.endswith("_") else None
+        given = list(args)
+        named = dict(kwargs)
+        names = list(parameters(op).names)
+        for n in names[len(given) : 3]:
+            given.append(named.pop(n))
+        beta, alpha = named.get("beta", 1), named.get("alpha", 1)
+        found = _sum(given[0], product(given[1], given[2]), beta, alpha)
+        return found if target is None else target.copy_(found)
+
+
+_adding("addmm", lambda a, b: a.mm(b))
+_adding("addmv", lambda a, b: a.mv(b))
+_adding("baddbmm", lambda a, b: a.bmm(b))
+_adding("addbmm", lambda a, b: a.bmm(b).sum(0))
+_adding("addr", lambda a, b: a.outer(b))
+
+
+# --- what a backward pass calls ----------------------
+_TRANSPOSED, _ROW, _COLUMN, _SCALAR = (
+    1,
+    2,
+    3,
+    4,
+)  # how `core/lib/contraction.pxd` numbers what a tensor is in a product
+
+
+def _matrix_of(x: Any, form: int) -> Any:
+    if form == _TRANSPOSED:
+        return x.mT
+    if form == _SCALAR:
+        return x.reshape(1, 1)
+    return x.unsqueeze(-2) if form == _ROW else x.unsqueeze(-1) if form == _COLUMN else x
+
+
+def _gradient_product(a: Any, a_form: int, b: Any, b_form: int, sizes: tuple, form: int, alpha: tuple) -> Any:
+    """`product_as`: matrices that may be stored transposed, or as vectors."""
+    product = _matrix_of(a, a_form) @ _matrix_of(b, b_form)
+    found = product.mT if form == _TRANSPOSED else product.squeeze(-2) if form == _ROW else product
+    found = found.squeeze(-1) if form == _COLUMN else found.reshape(()) if form == _SCALAR else found
+    factor = alpha[0] if alpha[1] == 0 else complex(alpha[0], alpha[1])
+    return operation("sum_to_size")(found if factor == 1 else found * factor, sizes)
+
+
+PRIVATE["product_as"] = made_of(_gradient_product)
+PRIVATE["columns_summed"] = made_of(lambda x: x.sum(tuple(range(x.ndim - 1))))
+# Operations whose formula of the gradient is made of operations alone; the others' read memory, and run slice by slice.
+_MADE_OF_OPERATIONS = frozenset(
+    """
+    Amax Amin CholeskySolve ConstantPadNd CrossEntropyLoss Cummax Cummin Cumprod Cumsum DiagEmbed LinalgDet LinalgEigh
+    LinalgInvEx LinalgMatrixExp LinalgPinv LinalgSlogdet LinalgSvd LinalgVectorNorm LogSoftmax Logcumsumexp Logsumexp Max Min
+    NativeBatchNorm NativeLayerNorm Prod ScatterReduce Softmax Std Var VarMean
+    """.split()
+)
+
+
+def _derivative(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
+    """The gradients of an operation's inputs, of all gradients that arrive."""
+    label, formula, *arguments = args
+    name = label.rpartition("Backward")[0]
+    if name in _MADE_OF_OPERATIONS:
+        return formula(*arguments)
+    if name in ("Sum", "Mean"):
+        grad, sizes, dims, keepdim = arguments
+        found = (
+            grad
+            if keepdim or not sizes
+            else grad.reshape([1 if d in dims else n for d, n in enumerate(sizes)])
+        )
+        if name == "Mean" and sizes:
+            count = math.prod(sizes[d] for d in dims)
+            found = found * (1.0 / count if count else math.nan)
+        return (found.expand(tuple(sizes)),)
+    if name == "Flip":
+        return (operation("flip")(*arguments),)
+    return sliced(level, op, args, kwargs, running)
+
+
+PRIVATE["gradient_through"] = sliced
+PRIVATE["derivative"] = _derivative

@@ -1,0 +1,154 @@
+"""TorchScript, as it is where it is switched off (PyTorch's `PYTORCH_JIT=0`): there are no graphs, so scripts are the Python they
+are written in, and nothing is being scripted or traced.
+
+What would need a graph (`trace`, `freeze`, `save`) is an AttributeError that says so.
+
+>>> import flambeau as torch
+>>> @torch.jit.script
+... def double(x: torch.Tensor) -> torch.Tensor:
+...     return 2 * x
+>>> double(torch.ones(2)), torch.jit.is_scripting()
+(tensor([2., 2.]), False)
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from .._absent import refusing, unmakeable
+from ..nn.modules.module import Module
+
+__all__ = [
+    "Final",
+    "RecursiveScriptModule",
+    "ScriptFunction",
+    "ScriptModule",
+    "annotate",
+    "export",
+    "ignore",
+    "is_scripting",
+    "is_tracing",
+    "isinstance",
+    "script",
+    "script_if_tracing",
+    "script_method",
+    "unused",
+]
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable)
+
+ScriptModule = unmakeable("jit.ScriptModule", (Module,))
+RecursiveScriptModule = unmakeable("jit.RecursiveScriptModule", (ScriptModule,))
+ScriptFunction = unmakeable("jit.ScriptFunction")
+
+
+def is_scripting() -> bool:
+    """Whether a script is being compiled: False.
+
+    >>> is_scripting()
+    False
+    """
+    return False
+
+
+def is_tracing() -> bool:
+    """Whether a function is being traced: False.
+
+    >>> is_tracing()
+    False
+    """
+    return False
+
+
+def script(
+    obj: T, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None
+) -> T:
+    """A function, class or module as it is: it runs as Python, like with `PYTORCH_JIT=0` in PyTorch.
+
+    What scripting would check (types, a subset of Python) is not checked. TypeError for what is none of these.
+
+    >>> script(len) is len
+    True
+    """
+    if not callable(obj):
+        raise TypeError(f"jit.script(): expected a function, a class or a Module, got {type(obj).__name__}")
+    return obj
+
+
+def script_method(fn: F) -> F:
+    """A method as it is: see `script`.
+
+    >>> script_method(len) is len
+    True
+    """
+    return script(fn)
+
+
+def script_if_tracing(fn: F) -> F:
+    """A function as it is: scripted only while something is traced, which nothing is.
+
+    >>> script_if_tracing(len) is len
+    True
+    """
+    return script(fn)
+
+
+def export(fn: F) -> F:
+    """Mark a method that is scripted beside `forward`: returned as it is.
+
+    >>> export(len) is len
+    True
+    """
+    return fn
+
+
+def unused(fn: F) -> F:
+    """Mark a function that scripts must not call: returned as it is, with PyTorch's mark on it where it takes one.
+
+    >>> unused(len) is len
+    True
+    """
+    return fn
+
+
+def ignore(drop: Any = False, **options: Any) -> Any:
+    """Mark a function that scripts leave to Python: returned as it is. With `drop=…` a decorator.
+
+    RuntimeError for an argument that is neither a function nor a bool.
+
+    >>> ignore(len) is ignore(drop=True)(len) is len
+    True
+    """
+    if callable(drop):
+        return drop
+    if not builtins.isinstance(drop, bool):
+        raise RuntimeError(f"Argument to @jit.ignore must be a bool or a function but got {drop}")
+    return lambda fn: fn
+
+
+def annotate(the_type: Any, the_value: T) -> T:
+    """A value as it is: the type is for scripts.
+
+    >>> annotate(list, [])
+    []
+    """
+    return the_value
+
+
+def isinstance(obj: Any, target_type: Any) -> bool:
+    """`isinstance`, and for `list[int]`, `Optional[…]` and kin whether all that is inside is of that type.
+
+    >>> isinstance([1, 2], list[int]), isinstance([1, "a"], list[int]), isinstance(None, int | None)
+    (True, False, True)
+    """
+    from ._containers import fits
+
+    return fits(obj, target_type)
+
+
+_overload = _overload_method = export  # PyTorch's own spellings of marks for scripts
+_script_if_tracing = script_if_tracing
+__getattr__ = refusing("jit")

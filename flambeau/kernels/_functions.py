@@ -1,0 +1,149 @@
+"""Operations that are functions of whole tensors: how they are called, and their derivatives as formulas over tensors."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..core import tape
+from ..core.base.labels import backward_name
+from ..core.base.tensor import TensorBase
+from ..core.call.function import FunctionOp
+from ..core.make.create import zeros
+from ._bodies import place_of
+
+
+def called(name: str, results: int, parameters: str, handed: str, run: Callable, **known: Any) -> Any:
+    """The operation `def name(parameters): return run(handed)`; `known` are values that the parameters name as defaults.
+
+    One of one result takes `out=`, a tensor apart.
+    """
+    space: dict[str, Any] = {"run": run, **known}
+    exec(f"def {name}({parameters}):\n    return run({handed})", space)
+    return FunctionOp(space[name], name, out=results == 1)
+
+
+def numbers_of(names: Sequence[str], defaults: Sequence[Any]) -> tuple[str, dict[str, Any]]:
+    """How parameters after `*` are spelled, the last of which have defaults, and what the spelling names."""
+    first = len(names) - len(defaults)
+    known = {f"default_{n}": d for n, d in zip(names[first:], defaults)}
+    return ", ".join([*names[:first], *(f"{n}=default_{n}" for n in names[first:])]), known
+
+
+def mapped_rows(operands: Sequence[str]) -> Callable:
+    """How `vmap` maps an operation along rows: one call on all slices, its dimensions counted behind theirs."""
+
+    def rule(level: Any, op: Any, args: list, kwargs: dict, running: Any) -> Any:
+        from ..func._rules import lifted as with_slices
+        from ..func._rules import looped, mapped, parameters, shifted
+
+        known = parameters(op)
+        bound = known.bind(args, kwargs)
+        if bound.get("out") is not None:
+            return looped(level, op, args, kwargs, running)
+        rank = max(bound[n].ndim for n in operands)
+        most = max(rank, 1)
+        bound.update({n: with_slices(level, bound[n], most) for n in operands})
+        dim = bound.get("dim")
+        bound["dim"] = tuple(range(1, most + 1)) if dim is None or dim == () else shifted(dim, rank)
+        found = known.call(op, bound)
+        return level.wrapped(found if rank else mapped(found, lambda t: t.squeeze(1) if t.ndim > 1 else t))
+
+    return rule
+
+
+class Derivative:
+    """The gradients of an operation as a function of tensors, which names what it reads."""
+
+    def __init__(self, who: str, name: str, operands: Sequence[str], numbers: Sequence[str], results: int):
+        self.who, self.name, self.operands, self.numbers = who, name, tuple(operands), tuple(numbers)
+        self.results = results
+        self.formula: Callable | None = None
+        self.automatic: Callable | None = None  # the gradient of one operand, where nobody declared another
+        self.wanted: tuple[str, ...] = ()
+
+    def declare(self, formula: Callable) -> Callable:
+        """Declare the gradients: a function of `grad` (or `grads`), operands, `out` (or `outs`) and numbers, by name, that returns
+        a tensor or None for each operand.
+        """
+        allowed = ("grad", "grads", "out", "outs", *self.operands, *self.numbers)
+        for p in inspect.signature(formula).parameters.values():
+            if p.name not in allowed or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                raise TypeError(
+                    f"{self.who}: the derivative takes '{p.name}'; it may name {', '.join(allowed)}"
+                )
+        self.wanted = tuple(inspect.signature(formula).parameters)
+        self.formula = formula
+        return formula
+
+    def record(
+        self, tensors: Sequence[TensorBase], outs: tuple[TensorBase, ...], numbers: Mapping[str, Any]
+    ) -> None:
+        """Put a call on the tape, where it is to be there, keeping what the formula names."""
+        if not tape.recording(*tensors):
+            return
+        known = dict(zip(self.operands, tensors))
+        wanted = self.operands if self.formula is None and self.automatic is not None else self.wanted
+        kept = [n for n in wanted if n in known]
+        saved = [known[n] for n in kept]
+        if "out" in self.wanted or "outs" in self.wanted:
+            saved += outs
+        shapes = tuple((t.shape, t.dtype, t.device) for t in tensors)
+        made = tuple((t.shape, t.dtype, t.device) for t in outs)
+
+        def formula(arrived: Any, *given: TensorBase) -> Any:
+            return self.gradients(arrived, kept, given, numbers, shapes, made)
+
+        tape.record(
+            backward_name(self.name),
+            formula,
+            tuple(tensors),
+            outs if len(outs) > 1 else outs[0],
+            tuple(saved),
+        )
+
+    def gradients(
+        self, arrived: Any, kept: list, given: tuple, numbers: Mapping, shapes: tuple, made: tuple
+    ) -> list:
+        if self.formula is None and self.automatic is None:
+            raise RuntimeError(
+                f"{self.who} has no derivative: declare one with @{self.name}.derivative, or call it under no_grad"
+            )
+        arrived = arrived if isinstance(arrived, tuple) else (arrived,)
+        grads = tuple(
+            zeros(shape, dtype=dtype, device=device) if g is None else g
+            for g, (shape, dtype, device) in zip(arrived, made)
+        )
+        if self.formula is None:
+            return [self.automatic(grads, *given, *numbers.values())]  # type: ignore[misc]
+        outs = given[len(kept) :]
+        values = {**dict(zip(kept, given)), **numbers, "grad": grads[0], "grads": grads}
+        if outs:
+            values.update(out=outs[0], outs=outs)
+        found = self.formula(**{n: values[n] for n in self.wanted})
+        found = list(found) if isinstance(found, (tuple, list)) else [found]
+        where = f"{self.who}: its derivative ({':'.join(map(str, place_of(self.formula)))})"
+        if len(found) != len(shapes):
+            raise RuntimeError(
+                f"{where} must return {len(shapes)} gradients, one (or None) for each operand, and returned {len(found)}"
+            )
+        for operand, g, (shape, dtype, device) in zip(self.operands, found, shapes):
+            if g is not None:
+                check_made(f"{where} for '{operand}'", g, shape, dtype, device)
+        return found
+
+
+def check_made(where: str, found: Any, shape: Any, dtype: Any, device: Any) -> None:
+    """RuntimeError where something is not a tensor of that shape, dtype and device."""
+    if not isinstance(found, TensorBase):
+        raise RuntimeError(f"{where} must return tensors, and returned a {type(found).__name__}")
+    for what, wanted, got in (
+        ("shape", tuple(shape), tuple(found.shape)),
+        ("dtype", dtype, found.dtype),
+        ("device", device, found.device),
+    ):
+        if wanted != got:
+            raise RuntimeError(
+                f"{where} must return a tensor of {what} {wanted}, and returned one of {what} {got}"
+            )

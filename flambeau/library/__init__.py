@@ -1,0 +1,14 @@
+"""Operations that programs add: functions that become operations as ours are.  The names are imported with the first of them."""
+
+from __future__ import annotations
+
+from .._lazily import on_first_use
+
+__getattr__, __dir__ = on_first_use(
+    "flambeau.library",
+    "_names",
+    alone=(
+        "_aten", "_binding", "_checking", "_definitions", "_fakes", "_inference", "_keys", "_libraries", "_operators", "_packets",
+        "_schema", "_tape", "_where",
+    ),
+)  # fmt: skip

@@ -1,0 +1,25 @@
+"""Copies of a module in several processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..._absent import NO_GROUP
+from ..modules.module import Module
+
+__all__ = ["DistributedDataParallel"]
+
+
+class DistributedDataParallel(Module):
+    """A module whose gradients are averaged over the processes of a group. There are no groups yet, so to make one is the
+    ValueError that it is in PyTorch before `init_process_group`; nothing is an instance of it.
+
+    >>> import flambeau
+    >>> flambeau.nn.parallel.DistributedDataParallel(flambeau.nn.Linear(2, 2))
+    Traceback (most recent call last):
+        ...
+    ValueError: Default process group has not been initialized, please make sure to call init_process_group.
+    """
+
+    def __init__(self, module: Module, *args: Any, **options: Any) -> None:
+        raise ValueError(NO_GROUP)

@@ -1,0 +1,53 @@
+"""ONNX, which is not written yet: nothing is being exported, and every other name says that it is absent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._absent import refusing
+from . import operators
+
+__all__ = ["is_in_onnx_export", "operators", "register_custom_op_symbolic", "unregister_custom_op_symbolic"]
+
+_forms: dict[tuple[str, int], Callable[..., Any]] = {}
+
+
+def is_in_onnx_export() -> bool:
+    """Whether a model is being exported: False.
+
+    >>> is_in_onnx_export()
+    False
+    """
+    return False
+
+
+def register_custom_op_symbolic(
+    symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int
+) -> None:
+    """Keep how an operation "namespace::name" is written in ONNX; nothing is written yet.
+
+    ValueError for another form of name.
+
+    >>> register_custom_op_symbolic("mine::twice", lambda g, x: g.op("Add", x, x), 11)
+    >>> unregister_custom_op_symbolic("mine::twice", 11)
+    """
+    if symbolic_name.count("::") != 1:
+        raise ValueError(
+            f"Failed to register operator {symbolic_name}. The symbolic name must match the format domain::name."
+        )
+    _forms[symbolic_name, opset_version] = symbolic_fn
+
+
+def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
+    """Forget what `register_custom_op_symbolic` kept; KeyError where there is nothing.
+
+    >>> unregister_custom_op_symbolic("mine::nothing", 11)
+    Traceback (most recent call last):
+        ...
+    KeyError: ('mine::nothing', 11)
+    """
+    del _forms[symbolic_name, opset_version]
+
+
+__getattr__ = refusing("onnx")

@@ -1,0 +1,70 @@
+"""Writes `flambeau/library/_overloads.py`: ATen's overloads of the operations that are declared here.
+
+python tools/aten_of_torch.py       # needs torch 2.13 beside flambeau
+"""
+
+from __future__ import annotations
+
+import pathlib
+import textwrap
+from collections import defaultdict
+
+PAGE = pathlib.Path(__file__).parent.parent / "flambeau" / "library" / "_overloads.py"
+
+HEAD = '''"""The overloads that ATen has of the operations declared here, as `tools/aten_of_torch.py` found them in PyTorch 2.13."""
+
+from __future__ import annotations
+
+import functools
+
+# Overloads: operations.
+_TABLE = """
+'''
+TAIL = '''"""
+
+
+@functools.cache
+def table() -> dict[str, tuple[str, ...]]:
+    """ATen's name -> its overloads.
+
+    >>> from flambeau.library._overloads import table
+    >>> table()["mul"]
+    ('Tensor', 'Scalar', 'out', 'Scalar_out')
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for block in _TABLE.strip().split("\\n\\n"):
+        overloads, _, names = block.partition(":")
+        found.update(dict.fromkeys(names.split(), tuple(overloads.split())))
+    return found
+'''
+
+
+def main() -> None:
+    """Ask PyTorch's dispatcher, and write the table."""
+    import torch
+
+    from flambeau.library._aten import candidates
+
+    overloads: dict[str, list[str]] = defaultdict(list)
+    for qualname in torch._C._dispatch_get_all_op_names():
+        space, _, name = qualname.partition("::")
+        name, _, overload = name.partition(".")
+        if space == "aten":
+            overloads[name].append(overload or "default")
+    order = ["default", "Tensor", "Scalar", "out"]
+    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name in sorted(candidates()):
+        if name in overloads:
+            found = sorted(overloads[name], key=lambda o: (order.index(o) if o in order else 9, o))
+            groups[tuple(found)].append(name)
+    blocks = [
+        textwrap.fill(
+            f"{' '.join(group)}: {' '.join(names)}", 118, subsequent_indent="    ", break_on_hyphens=False
+        )
+        for group, names in sorted(groups.items())
+    ]
+    PAGE.write_text(HEAD + "\n\n".join(blocks) + "\n" + TAIL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Build the documentation site (`make docs`): pages of docs/site and docs, the reference from the registry, in HTML.
+
+python tools/website.py [FOLDER]      # by default build/site; the pages are in FOLDER/html
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import reference
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+
+# Pages that stand elsewhere in the repository, by their name on the site.
+TAKEN = {
+    "architecture": ROOT / "ARCHITECTURE.md",
+    "contributing": ROOT / "CONTRIBUTING.md",
+    "changes": ROOT / "CHANGELOG.md",
+    "benchmarks": ROOT / "benchmarks" / "RESULTS.md",
+    **{
+        page: DOCS / f"{page}.md"
+        for page in (
+            "coverage",
+            "parity",
+            "operations",
+            "meta",
+            "accuracy",
+            "ulp",
+            "clients",
+            "extending",
+            "gallery",
+        )
+    },
+}
+
+
+def write(source: Path) -> None:
+    """All pages, in Markdown, in one folder."""
+    shutil.copytree(DOCS / "site", source)
+    for page, path in TAKEN.items():
+        (source / f"{page}.md").write_text(on_the_site(path.read_text()))
+    shutil.copytree(DOCS / "gallery", source / "gallery")
+    found = reference.pages()
+    folder = source / "reference"
+    folder.mkdir()
+    for page, (title, names) in found.items():
+        (folder / f"{page}.md").write_text(reference.page_text(title, names))
+    (folder / "index.md").write_text(reference.index(found))
+
+
+def on_the_site(text: str) -> str:
+    """A page of the repository, whose links to pages that the site has lead there."""
+    for page, path in TAKEN.items():
+        text = re.sub(
+            rf"\]\((?:\.\./)*(?:docs/|benchmarks/)?{re.escape(path.name)}(#[^)]*)?\)",
+            rf"]({page}.md\1)",
+            text,
+        )
+    return text
+
+
+def main(arguments: list[str]) -> int:
+    folder = Path(arguments[0]) if arguments else ROOT / "build" / "site"
+    shutil.rmtree(folder, ignore_errors=True)
+    write(folder / "source")
+    build = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "2", "-b", "html"]
+    return subprocess.run([*build, str(folder / "source"), str(folder / "html")]).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
