@@ -100,6 +100,7 @@ def section(done: Run, pictures: str) -> str:
 def page(runs: list[Run], pictures: str) -> str:
     """Everything in Markdown; numbers and times are those of these runs."""
     total = sum(done.seconds for done in runs) / 60
+    used = sum(done.cpu_seconds for done in runs) / 60
     rows = "\n".join(
         f"| [{d.name}](#{d.name}) | {d.figure} | {d.seconds:.0f} | {d.cpu_seconds:.0f} |" for d in runs
     )
@@ -108,8 +109,8 @@ def page(runs: list[Run], pictures: str) -> str:
 
 Programs of one page each, on data that packages ship, with fixed seeds.  Each states the figure it must reach and fails where it
 does not.  `make examples` runs all and writes this page; each figure, picture and time below is of such a run: {len(runs)} examples in
-{total:.1f} minutes ({system}).  CPU seconds are those of all threads and processes
-together; where they are far below the seconds times the cores, the machine had other work.
+{total:.1f} minutes, {used:.1f} minutes of CPU ({system}).  CPU seconds are those of
+all threads and processes together; where they are far below the seconds times the cores, the machine had other work.
 
 | example | figure | s | CPU s |
 |---|---|---|---|

@@ -90,7 +90,8 @@ def test_a_page(runner, tmp_path, monkeypatch):
     assert "**What it shows.**" in text and "Data: some." in text and "    command" not in text
     assert "![good](gallery/good.png)" in text and "> 99 %; to reach 98 %" in text
     assert (
-        "| [good](#good) | 99 %; to reach 98 % | 61 | 100 |" in text and "1 examples in\n1.0 minutes" in text
+        "| [good](#good) | 99 %; to reach 98 % | 61 | 100 |" in text
+        and "1 examples in\n1.0 minutes, 1.7 minutes of CPU" in text
     )
 
 

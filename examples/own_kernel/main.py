@@ -85,7 +85,7 @@ def main() -> None:
     options.add_argument("--picture", default="own_kernel.png")
     given = options.parse_args()
     torch.manual_seed(0)
-    size, steps = (32, 40) if given.quick else (128, 300)
+    size, steps = (64, 100) if given.quick else (128, 300)
 
     true = torch.tensor(load_sample_image("china.jpg")[150 : 150 + size, 250 : 250 + size]).float() / 255
     line = torch.linspace(-1, 1, size)
