@@ -202,8 +202,8 @@ from ._checks import (
     _check_with,
 )
 from ._higher_order_ops import cond
-from ._tags import (Tag)
-from .func import (vmap)
+from ._tags import Tag
+from .func import vmap
 from .futures import Future
 from . import (
     __config__,

@@ -62,7 +62,9 @@ class Tensor(TensorBase):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if is_asked(cls) and not vars(cls).get("_asked_while_alive"):  # whoever makes instances of those says when
+        if is_asked(cls) and not vars(cls).get(
+            "_asked_while_alive"
+        ):  # whoever makes instances of those says when
             watch_class(cls)
         if not any(name in vars(cls) for name in _OPERATORS):
             inherit_operators(cls)
