@@ -296,6 +296,8 @@ cdef TensorBase copied(str who, object data, int code):
 
 cdef bint is_shared(object data) except -1:
     """Whether another library lends its memory; NumPy's comes by a shorter way."""
+    if PyList_Check(data) or PyTuple_Check(data) or PyFloat_Check(data) or PyLong_Check(data):
+        return False
     return numpy_kind(data) == NOT_NUMPY and not isinstance(data, TensorBase) and (
         hasattr(type(data), "__dlpack__") or hasattr(type(data), "__arrow_c_array__") or hasattr(data, "__cuda_array_interface__"))
 
