@@ -163,7 +163,8 @@ def last_line(report):
 
 
 def shortly(error):
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    text = f"{type(error).__name__}: {error}".splitlines()[0]
+    return re.sub(r" \(/[^()]*\)", "", text)[:200]  # not where it lies on this machine
 
 
 def versions(distributions):
