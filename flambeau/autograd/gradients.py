@@ -182,7 +182,7 @@ def _batched(
     grads: list,
     retain: bool,
     create_graph: bool,
-    allow_unused: bool,
+    allow_unused: bool | None,
     materialize_grads: bool,
 ) -> tuple:
     given = [g for g in grads if g is not None]
@@ -200,7 +200,7 @@ def _batched(
                 sent,
                 keep,
                 create_graph,
-                allow_unused,
+                allow_unused=allow_unused,
                 materialize_grads=materialize_grads,
             )
         )

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import ctypes
 import faulthandler
 import gc
 import os
@@ -21,6 +22,7 @@ import pytest
 import flambeau
 from flambeau.utils import data
 from flambeau.utils.data import DataLoader, get_worker_info
+from flambeau.utils.data._utils import transport
 
 LONG = 60  # seconds after which what should not hang is taken to hang; nothing here takes as long
 BOTH = pytest.mark.parametrize("worker_type", ["process", "thread"])
@@ -219,6 +221,24 @@ def test_many_batches_are_kept_without_descriptors():
     kept = list(loader)
     assert len(os.listdir("/proc/self/fd")) == before
     assert [batch[0, -1].item() for batch in kept] == list(range(100))
+
+
+def test_blocks_where_the_system_has_neither_memfd_nor_fallocate(monkeypatch, tmp_path):
+    """As on macOS: an unlinked file, long enough."""
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.delattr(os, "posix_fallocate")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    fd = transport._anonymous_file(1 << 20)
+    first, second = transport.Block(0, fd, 1 << 20), transport.Block(1, fd, 1 << 20)
+    status = os.fstat(fd)
+    os.close(fd)
+    flambeau.from_numpy(seen(first)).fill_(7)
+    assert seen(second).sum() == 7 << 20
+    assert (status.st_size, status.st_nlink, os.listdir(tmp_path)) == (1 << 20, 0, [])
+
+
+def seen(block):
+    return np.frombuffer((ctypes.c_uint8 * block.size).from_address(block.address), np.uint8)
 
 
 def test_messages_larger_than_any_buffer():

@@ -34,9 +34,28 @@ cdef extern from *:
         return sysinfo(&s) ? -1.0 : ((double)s.totalram + (double)s.totalswap) * s.mem_unit;
     }
     #else
-    static int flambeau_memfd(void) { errno = ENOSYS; return -1; }
+    #include <limits.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    static int flambeau_memfd(void) {  /* a temporary file that has lost its name */
+        char path[PATH_MAX];
+        const char *folder = getenv("TMPDIR");
+        if (snprintf(path, sizeof path, "%s/flambeau-XXXXXX", folder && *folder ? folder : "/tmp") >= (int)sizeof path) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        int fd = mkstemp(path);
+        if (fd >= 0) {
+            unlink(path);
+            fcntl(fd, F_SETFD, FD_CLOEXEC);
+        }
+        return fd;
+    }
     static int flambeau_seal(int fd) { return 0; }
     static double flambeau_machine(void) { return -1.0; }
+    #endif
+    #ifdef __APPLE__  /* which reserves nothing: a full disk is met by whoever writes */
+    #define posix_fallocate(fd, offset, n) (ftruncate((fd), (offset) + (n)) ? errno : 0)
     #endif
     static long long flambeau_length(int fd) { struct stat s; return fstat(fd, &s) ? -1 : (long long)s.st_size; }
     static char *flambeau_map(int fd, size_t n, int shared, int present) {

@@ -1,10 +1,10 @@
 """Batches on their way from a worker's process to the loader's: a message on a socket, and blocks of memory that both see.
 
 A message is a pickle.  What is large in it (storages of tensors, buffers of arrays) lies in blocks: anonymous files
-(`memfd`), mapped by both processes, whose descriptors go along with the first message that names them and are closed as
-soon as they are mapped.  The worker makes its batches in blocks where it can, so nothing is copied.  When the program has
-dropped a batch, its blocks' numbers go back to the worker with the next task, and it uses them again: fresh memory would
-have to be cleared, and mapped page by page, which takes longer than filling it.
+(`memfd`; unlinked ones on macOS), mapped by both processes, whose descriptors go along with the first message that
+names them and are closed as soon as they are mapped.  The worker makes its batches in blocks where it can, so nothing
+is copied.  When the program has dropped a batch, its blocks' numbers go back to the worker with the next task, and it
+uses them again: fresh memory would have to be cleared, and mapped page by page, which takes longer than filling it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import os
 import pickle
 import socket
 import struct
+import sys
+import tempfile
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
@@ -30,7 +32,8 @@ _FDS = 250  # descriptors in one call; the system takes 253
 _CHUNK = 1 << 16
 _FRAME = struct.Struct("<QQ")  # bytes of the head, bytes of the rest
 
-_PROT, _SHARED_POPULATED = 3, 0x8001  # PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE
+_PROT = 3  # PROT_READ | PROT_WRITE
+_SHARED = 0x8001 if sys.platform == "linux" else 1  # MAP_SHARED, with Linux's MAP_POPULATE
 _libc = ctypes.CDLL(None, use_errno=True)
 _mmap, _munmap = _libc.mmap, _libc.munmap
 _mmap.restype = ctypes.c_void_p
@@ -48,7 +51,7 @@ class Block:
     __slots__ = ("address", "lent", "number", "sent", "size")
 
     def __init__(self, number: int, fd: int, size: int) -> None:
-        address = _mmap(None, size, _PROT, _SHARED_POPULATED, fd, 0)
+        address = _mmap(None, size, _PROT, _SHARED, fd, 0)
         if address == ctypes.c_void_p(-1).value:
             code = ctypes.get_errno()
             raise OSError(code, f"DataLoader: cannot map {size} bytes of shared memory: {os.strerror(code)}")
@@ -73,13 +76,22 @@ class _Lease:
         self.over(self.block)
 
 
+def _lengthened(fd: int, offset: int, size: int) -> None:
+    """What `posix_fallocate` does, as far as macOS can: it reserves nothing."""
+    os.ftruncate(fd, offset + size)
+
+
 def _anonymous_file(size: int) -> int:
     """A file that no folder names, with room for so many bytes: OSError where the system has none, now and not when
     they are written.
     """
-    fd = os.memfd_create("flambeau-batch", os.MFD_CLOEXEC)
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("flambeau-batch", os.MFD_CLOEXEC)
+    else:
+        fd, path = tempfile.mkstemp(prefix="flambeau-batch")  # macOS
+        os.unlink(path)
     try:
-        os.posix_fallocate(fd, 0, size)
+        getattr(os, "posix_fallocate", _lengthened)(fd, 0, size)
     except BaseException:
         os.close(fd)
         raise
