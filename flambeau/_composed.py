@@ -163,6 +163,13 @@ class Composed(Tensor):
     untyped_storage = storage = _typed_storage = data_ptr = storage_offset = storage_type = _no_memory
     apply_ = _no_memory
 
+    @property
+    def _no_interface(self) -> Any:
+        """AttributeError: other libraries find no elements to read, and do not take it for one of their arrays."""
+        raise AttributeError(f"{self._is} has no memory of its own that other libraries could read")
+
+    __array_namespace__ = __cuda_array_interface__ = _no_interface
+
     def is_shared(self) -> bool:
         """Whether other processes can see the memory of the elements."""
         return self._elements.is_shared()
@@ -196,6 +203,9 @@ class Composed(Tensor):
 
     def __index__(self) -> int:
         return self._one("an index")
+
+    def __bytes__(self) -> bytes:
+        return self._one("bytes")
 
     def __format__(self, spec: str) -> str:
         return object.__format__(self, spec)

@@ -525,6 +525,8 @@ def _kinds() -> dict[Any, tuple[str, str]]:
 
 def rule_of(op: Any) -> Rule:
     """The rule for an operation: that of its own, of its kind, or what it is made of; else slice by slice."""
+    if (own := getattr(op, "mapped", None)) is not None:  # a kernel of the program, along rows
+        return own
     if hasattr(op, "vmap_rule"):  # an operation of the program, whose rule may be registered later
         return of_program
     name, kind = _kinds().get(op, ("", ""))

@@ -255,5 +255,5 @@ def _declare(kind: str, function: Callable, name: str | None, dtypes: Iterable[d
         run,
         **known,
     )
-    op.derivative, op.vmap_rule = derivative.declare, mapped_rows(operands)
+    op.derivative, op.mapped = derivative.declare, mapped_rows(operands)
     return publish(op, function, body)

@@ -155,5 +155,5 @@ def scan(
     if FLOATING & taken:
         derivative.automatic = summed
     op = called(body.name, len(results), f"{operand}, dim", f"{operand}, dim", run)
-    op.derivative, op.vmap_rule = derivative.declare, mapped_rows((operand,))
+    op.derivative, op.mapped = derivative.declare, mapped_rows((operand,))
     return publish(op, function, body)
