@@ -1,11 +1,11 @@
-# `make demo` trains a network on real digits; `make test` runs every check; `make clients` runs other libraries;
-# `make wheel` builds what installs without a compiler.  Each has its own environment.
+# `make demo` trains a network on real digits; `make test` runs every check; `make examples` writes docs/gallery.md; `make docs` builds the
+# site; `make wheel` builds what installs without a compiler; `make clients` runs other people's libraries.  Each has its own environment.
 PYTHON ?= python3
 
-.PHONY: demo test clients docs wheel lint clean
+.PHONY: demo test clients docs examples wheel lint clean
 
 demo: .venv-demo/ready
-	.venv-demo/bin/python examples/digits.py --picture digits.png
+	.venv-demo/bin/python examples/digits/main.py --picture digits.png
 
 test: .venv-test/ready
 	.venv-test/bin/ruff check .
@@ -35,10 +35,18 @@ wheel: .venv-wheel/ready  # of what is committed; PYTHON=python3.13 for another 
 	.venv-clients/bin/pip install --quiet --upgrade . ./dropin -r clients/requirements.txt
 	touch $@
 
+examples: .venv-examples/ready
+	.venv-examples/bin/python examples/run.py
+
+.venv-examples/ready: dropin/pyproject.toml pyproject.toml meson.build
+	$(PYTHON) -m venv .venv-examples
+	.venv-examples/bin/pip install --quiet --upgrade ".[examples]" ./dropin  # Captum asks for torch, which the drop-in is
+	touch $@
+
 .venv-%/ready: pyproject.toml meson.build $(shell find flambeau -name '*.py*' -o -name '*.c' -o -name '*.h' -o -name 'meson.build' | grep -v __pycache__)
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/pip install --quiet --upgrade ".[$*]"
 	touch $@
 
 clean:
-	rm -rf .venv-demo .venv-test .venv-clients .venv-docs .venv-wheel build dist digits.png
+	rm -rf .venv-demo .venv-test .venv-clients .venv-docs .venv-examples .venv-wheel build dist digits.png

@@ -55,6 +55,56 @@ class Client:
         self.causes.append((pattern, words))
 
 
+def doctests(client, package, *, tolerance=1e-3, seconds=60):
+    """Each docstring of a package becomes a case: its examples run with the same draws, and what they print is compared."""
+    import doctest
+    import importlib
+    import pkgutil
+
+    root = importlib.import_module(package)
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    for found in [root, *pkgutil.walk_packages(root.__path__, package + ".")]:
+        try:
+            module = importlib.import_module(getattr(found, "name", package))
+        except ImportError:  # of what is not installed
+            continue
+        for test in finder.find(module):
+            if test.examples and test.name not in client.cases:
+                client.case(tolerance=tolerance, name=test.name)(printed(test, seconds))
+
+
+def printed(test, seconds):
+    def run():
+        import contextlib
+        import doctest
+        import io
+        import signal
+
+        def over(*_):
+            raise TimeoutError(f"over {seconds} s")
+
+        outputs = []
+        names = dict(test.globs)
+        handler = signal.signal(signal.SIGALRM, over)
+        signal.alarm(seconds)
+        try:
+            with draws(1):
+                for example in test.examples:
+                    if not example.options.get(doctest.SKIP):
+                        out = io.StringIO()
+                        with contextlib.redirect_stdout(out):
+                            exec(compile(example.source, f"<{test.name}>", "single"), names)
+                        outputs.append(out.getvalue())
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, handler)
+        text = re.sub(r"0x[0-9a-f]+", "0x", re.sub(r"\s+", " ", " ".join(outputs)))
+        number = r"(?<![\w.])-?\d+\.?\d*(?:e[-+]?\d+)?(?!\w)"
+        return {"text": re.sub(number, "#", text), "numbers": [float(n) for n in re.findall(number, text)]}
+
+    return run
+
+
 # What a child process does ---------------------------------------------------------------------------------------------------
 
 
@@ -280,6 +330,16 @@ def draws(seed=0):
         drawn = [stream.choice(len(r), num_samples, replacement, r / r.sum()) for r in rows]
         return made(np.array(drawn).reshape(*weights.shape[:-1], num_samples), dtype=torch.int64)
 
+    def categories(self, sample_shape=()):
+        shape = self._extended_shape(torch.Size(sample_shape))
+        rows = self.probs.reshape(-1, self.probs.shape[-1])
+        drawn = torch.stack([multinomial(row, math.prod(sample_shape), True) for row in rows], -1)
+        return drawn.reshape(shape)
+
+    def poisson(self, sample_shape=()):
+        shape = self._extended_shape(torch.Size(sample_shape))
+        return made(stream.poisson(self.rate.detach().numpy(), shape), dtype=self.rate.dtype)
+
     ours = {
         "rand": rand,
         "randn": randn,
@@ -292,15 +352,21 @@ def draws(seed=0):
         "multinomial": multinomial,
     }
     theirs = {name: getattr(torch, name) for name in ours}
+    sampling = {torch.distributions.Categorical: categories, torch.distributions.Poisson: poisson}
+    their_sampling = {kind: kind.sample for kind in sampling}
     global_state = np.random.get_state()
     np.random.seed(seed)
     try:
         for name, function in ours.items():
             setattr(torch, name, function)
+        for kind, sample in sampling.items():
+            kind.sample = sample
         yield stream
     finally:
         for name, function in theirs.items():
             setattr(torch, name, function)
+        for kind, sample in their_sampling.items():
+            kind.sample = sample
         np.random.set_state(global_state)
 
 

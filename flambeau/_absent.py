@@ -68,14 +68,14 @@ def why(module: str) -> str | None:
     return None
 
 
-def message(name: str) -> str:
-    """What is said of an absent name such as "jit.trace".
+def message(name: str, called: str | None = None) -> str:
+    """What is said of an absent name such as "jit.trace"; `called` is another name for what needs it.
 
     >>> from flambeau._absent import message
     >>> message("jit.freeze")
     'flambeau.jit.freeze is not here: there are no graphs yet (docs/coverage.md lists what is here)'
     """
-    return f"{display.public(name)} is not here: {why(name)} ({PAGE})"
+    return f"{called or display.public(name)} is not here: {why(name)} ({PAGE})"
 
 
 def refusing(room: str) -> Callable[[str], Any]:

@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from . import _absent, torch_version, version
+from . import _absent, _pickles, torch_version, version
 from .core.base import display
 from .core.base.naming import name_type
 from .core.call.operation import Op
@@ -59,6 +59,7 @@ def as_torch() -> ModuleType:
     for kind in _classes(object, set()):
         _rename(kind)
     sys.meta_path.insert(0, _Finder())
+    _pickles.register()
     if SHIM not in sys.path:
         sys.path.append(SHIM)  # spawned processes get this path
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)

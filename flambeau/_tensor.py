@@ -119,8 +119,7 @@ class Tensor(TensorBase):
         return made
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
-        if not self.is_leaf:
-            raise RuntimeError("only leaf tensors can be pickled; call detach() first")
+        """As a leaf: how it came about stays behind, that it requires a gradient does not."""
         host = self.detach() if self.device.type in ("cpu", "meta") else self.detach().cpu()
         geometry = host.storage_offset(), tuple(host.shape), host.stride()
         where = None if host.device == self.device else str(self.device)

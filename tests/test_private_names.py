@@ -272,3 +272,31 @@ def test_classes_that_can_be_taken_apart():
 
     assert is_traceable_wrapper_subclass(flambeau.ones(2).as_subclass(Parts))
     assert not is_traceable_wrapper_subclass(flambeau.ones(2)) and not is_traceable_wrapper_subclass(3)
+
+
+def test_states_of_one_process():
+    from flambeau.distributed.checkpoint import state_dict
+
+    full, empty = flambeau.nn.Linear(2, 3), flambeau.nn.Linear(2, 3, device="meta")
+    assert not state_dict.set_model_state_dict(empty, full.state_dict()).missing_keys
+    assert flambeau.equal(empty.weight, full.weight) and empty.weight.device.type == "cpu"
+    full.bias.requires_grad_(False)
+    asked = state_dict.StateDictOptions(ignore_frozen_params=True, cpu_offload=True)
+    assert list(state_dict.get_model_state_dict(full, options=asked)) == ["weight"]
+    with pytest.raises(RuntimeError, match="Missing key"):
+        state_dict.set_model_state_dict(full, {"weight": full.weight})
+    loose = state_dict.StateDictOptions(strict=False)
+    told = state_dict.set_model_state_dict(full, {"weight": full.weight, "other": 1}, options=loose)
+    assert told.missing_keys == ["bias"] and told.unexpected_keys == ["other"]
+    with pytest.raises(NotImplementedError, match="submodules"):
+        state_dict.get_model_state_dict(full, submodules={full})
+
+
+def test_no_dataset_is_a_pipe():
+    from flambeau.utils.data.datapipes.iter import combinatorics
+
+    assert not isinstance(
+        flambeau.utils.data.TensorDataset(flambeau.ones(1)), combinatorics.ShufflerIterDataPipe
+    )
+    with pytest.raises(NotImplementedError, match=r"DataLoader\(shuffle=True\)"):
+        combinatorics.ShufflerIterDataPipe([1])

@@ -23,7 +23,7 @@ ORDER = """
     amp _operators _queries _switches version _foreach
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
-    compiler _dynamo ao classes distributed export fx jit onnx
+    compiler _dynamo ao classes distributed._stores distributed export fx jit onnx
     multiprocessing
     sparse
     nn.attention
@@ -41,7 +41,7 @@ ORDER = """
     distributions utils.tensorboard utils.trainer
     kernels utils.cpp_extension
     codegen.ahead
-    _as_torch torch _shim
+    _pickles _as_torch torch _shim
 """.split()
 
 # Uses against the order, as (user, used), each with the reason why it stays.

@@ -72,20 +72,23 @@ def others():
         writer.add_custom_scalars({"all": {"loss": ["Multiline", ["loss/.*"]]}})
 
     seen = written(write)
-    curve = make_ndarray(
-        seen.Tensors("curve/pr_curves" if "curve/pr_curves" in seen.Tags()["tensors"] else "curve")[
-            0
-        ].tensor_proto
-    )
-    return [
-        sorted(seen.Tags()["tensors"]),
-        seen.Tags()["audio"],
-        curve,
-        [e.value for e in seen.Scalars("hparam/loss")],
-    ]
+    plain = sorted(
+        tag for tag in seen.Tags()["tensors"] if not tag.startswith("_hparams_")
+    )  # PyTorch's hold no tensor
+    session = [seen.SummaryMetadata("_hparams_/" + tag) for tag in ("experiment", "session_start_info")]
+    return {
+        "tags": plain,
+        "session": [data.plugin_data.plugin_name for data in session],
+        "audio": seen.Tags()["audio"],
+        "curve": make_ndarray(seen.Tensors("curve")[0].tensor_proto),
+        "loss": [e.value for e in seen.Scalars("hparam/loss")],
+    }
 
 
 @client.case
 def graph():
     network = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     return bool(written(lambda writer: writer.add_graph(network, normal(2, 3))).Tags()["graph"])
+
+
+client.cause(r"^graph$", "there are no graphs of models yet, and `add_graph` says so")

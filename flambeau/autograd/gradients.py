@@ -111,6 +111,7 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
@@ -119,13 +120,20 @@ def grad(
 
     RuntimeError where an input was not used, unless `allow_unused` (then None stands for its gradient) or
     `materialize_grads` (then zeros).  With `is_grads_batched`, the first dimension of each `grad_outputs` counts
-    several gradients, which are sent back one after the other; results get that dimension too.
+    several gradients, which are sent back one after the other; results get that dimension too.  `only_inputs` is
+    PyTorch's of old, and ignored with a FutureWarning.
 
     >>> import flambeau
     >>> x = flambeau.tensor(3., requires_grad=True)
     >>> flambeau.autograd.grad(x ** 2, x)
     (tensor(6.),)
     """
+    if not only_inputs:
+        warnings.warn(
+            "grad(): only_inputs is deprecated and ignored; to add to the gradients of other tensors use autograd.backward",
+            FutureWarning,
+            stacklevel=2,
+        )
     outputs, asked = _sequence(outputs), _sequence(inputs)
     seeds = None if grad_outputs is None else _sequence(grad_outputs)
     if is_watched() and _in_slices(*outputs, *asked, *(seeds or ())):
@@ -174,7 +182,7 @@ def _batched(
     grads: list,
     retain: bool,
     create_graph: bool,
-    allow_unused: bool | None,
+    allow_unused: bool,
     materialize_grads: bool,
 ) -> tuple:
     given = [g for g in grads if g is not None]

@@ -4,13 +4,15 @@
 >>> torch.distributed.is_available(), torch.distributed.is_initialized()
 (False, False)
 
-What would use a group is a ValueError, as in PyTorch before `init_process_group`; every other name says that it is absent.
+Stores, through which processes tell each other texts, are whole. What would use a group is a ValueError, as in PyTorch before
+`init_process_group`; every other name says that it is absent.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from .._absent import NO_GROUP, message, refusing, unmakeable
@@ -108,7 +110,18 @@ _OF_GROUP = """
 """
 globals().update({name: _engine(name) for name in (f"is_{engine}_available" for engine in _ENGINES.split())})
 globals().update({name: _of_group(name) for name in _OF_GROUP.split()})
-__getattr__ = refusing("distributed")
+_absent_name = refusing("distributed")
+_STORES = "DistError DistNetworkError DistStoreError HashStore PrefixStore Store TCPStore".split()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _STORES:
+        return _absent_name(name)
+    value = globals()[name] = getattr(import_module("._stores", __package__), name)
+    return value
+
+
 __all__ = sorted(name for name in globals() if not name.startswith("_") and name not in (
-    "Any", "Callable", "NO_GROUP", "annotations", "display", "message", "os", "refusing", "unmakeable"
+    "Any", "Callable", "NO_GROUP", "annotations", "display", "import_module", "message", "os", "refusing", "unmakeable"
 ))  # fmt: skip
+__all__ += _STORES

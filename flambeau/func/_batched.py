@@ -16,8 +16,9 @@ from .._tensor import Tensor
 from ..core.base.tensor import TensorBase
 from ..core.call.watching import Mode, modes_on, set_plain, watch_class
 from ..core.make.create import empty
+from ..core.tape import current_pass
 from ..operations.declare.registry import REGISTRY
-from ._vmap import NotForAllSlices
+from ._refusals import NotForAllSlices
 
 _numbers = count()
 _blank: dict[Any, TensorBase] = {}  # tensors on `meta` that any geometry fits into, by dtype
@@ -123,7 +124,8 @@ class Batched(Composed):
         self._take(_outline(self._elements))
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return f"BatchedTensor(level={depth(self)}, bdim=0, value=\n    {self._elements!r}\n)"
+        inside = repr(self._elements).replace("\n", "\n    ")
+        return f"BatchedTensor(lvl={depth(self)}, bdim=0, value=\n    {inside}\n)"
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -203,6 +205,11 @@ def answer(op: Any, args: tuple, kwargs: dict, running: Running | None) -> Any:
             level = other
     if level is None:
         return op(*args, **kwargs)
+    if not level.open and current_pass() is None:  # backward passes read what the function kept
+        raise RuntimeError(
+            f"{getattr(op, '__name__', op)}(): a tensor has escaped from inside of a function that was mapped; let the function "
+            "return it"
+        )
     return rules[op](level, op, list(args), kwargs, running)
 
 

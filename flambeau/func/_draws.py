@@ -8,7 +8,7 @@ from ..core.base.tensor import TensorBase
 from ..core.call.operation import Op
 from ..operations.declare.registry import REGISTRY
 from ._batched import Level, Running, innermost
-from ._rules import lifted, looped, operation, parameters, sliced, written
+from ._rules import lifted, operation, sliced, written
 
 # Names that the registry has among random operations but that draw no numbers.
 _CERTAIN = frozenset(("standard_gamma_grad", "dirichlet_grad"))
@@ -121,6 +121,3 @@ def _around(level: Level, inner: Level, op: Any, name: str, args: list, kwargs: 
     first = next(k for k, x in enumerate(args) if isinstance(x, TensorBase))
     args[first] = level.tensor(level.spread(args[first]))
     return _of_slices(level, op, name, args, kwargs)
-
-
-_ = (looped, parameters)

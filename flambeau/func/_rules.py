@@ -16,15 +16,16 @@ from typing import Any
 from .._composed import writes
 from ..core.base.dtypes import promote_types
 from ..core.base.tensor import TensorBase
+from ..core.call.custom import CustomOp
 from ..core.call.operation import Op
-from ..core.call.pointwise import PointwiseOp
+from ..core.call.pointwise import InPlaceOp, PointwiseOp
 from ..core.call.watching import set_plain
 from ..core.loops.rows import RowOp
 from ..operations.declare.registry import REGISTRY
 from . import _batched
 from ._batched import Level, Rule, Running, no_item
+from ._refusals import NotForAllSlices
 from ._user_rules import by_rule
-from ._vmap import NotForAllSlices
 
 DIMENSIONS = frozenset(
     "dim dims dims_ axis dim0 dim1 dim2 axis0 axis1 source destination dimension start_dim end_dim".split()
@@ -407,11 +408,19 @@ def stacked(found: list) -> Any:
 
 
 def of_program(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
-    """An operation that the program has added: by the rule that it registered."""
+    """An operation that the program has added: by the rule that it registered, by what it is made of, or slice by slice."""
     own = op.vmap_rule
-    if own is None:
-        return looped(level, op, args, kwargs, running)
-    return by_rule(level, own, args, kwargs, str(op))
+    if isinstance(op, CustomOp):  # what may be given by position is
+        given, named = op._bind(tuple(args), kwargs)
+        args, kwargs = list(given), named or {}
+    if own is not None:
+        return by_rule(level, own, args, kwargs, str(op))
+    if isinstance(op, CustomOp):
+        if op.whole is not None:
+            return parts(level, op, args, kwargs, running)
+        for name, x in op.written_among(args):
+            written(level, op, [x], name)
+    return looped(level, op, args, kwargs, running)
 
 
 # --- which rule -------------------------------------
@@ -481,7 +490,7 @@ def entered(function: Rule, names: str) -> None:
 
 
 entered(itemless, "item tolist is_nonzero numpy __array__ allclose equal __dlpack__")
-entered(shapeless, "masked_select unique unique_consecutive bincount")
+entered(shapeless, "nonzero masked_select unique unique_consecutive bincount")
 entered(
     outlined,
     "is_same_size is_contiguous is_signed_of dim_order is_pinned is_set_to",
@@ -496,7 +505,7 @@ entered(along("all"), "min max any all fftshift ifftshift")
 entered(leading, "tril tril_ triu triu_ det adjoint")
 entered(
     pointwise,
-    "polygamma polygamma_method polygamma_in_place copy_ fill_ real imag view_as_real where where_method",
+    "polygamma polygamma_method polygamma_in_place copy_ fill_ real imag view_as_real",
 )
 entered(pointwise, "fill")
 entered(elements_of, "detach zero_ view_as_real view_as_complex")
@@ -519,7 +528,10 @@ def rule_of(op: Any) -> Rule:
     if hasattr(op, "vmap_rule"):  # an operation of the program, whose rule may be registered later
         return of_program
     name, kind = _kinds().get(op, ("", ""))
-    if kind:
+    found: Rule | None
+    if isinstance(op, InPlaceOp):
+        found = BY_NAME.get(name) or pointwise
+    elif kind:
         found = BY_NAME.get(name) or BY_NAME.get(name.removesuffix("_")) or BY_KIND.get(kind)
     elif isinstance(op, PointwiseOp):
         found = pointwise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..autograd import forward_ad
 from ..core import tape
 from ..core.base.tensor import TensorBase
 from ..operations.neural import convolution
@@ -245,7 +246,9 @@ def _embedded(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     if padding is None:
         return found
     constant = (index == padding % weight.shape[0]).unsqueeze(-1)
-    return operation("where")(constant, found.detach(), found)
+    primal, tangent = forward_ad.unpack_dual(found)
+    kept = primal.detach() if tangent is None else forward_ad.make_dual(primal.detach(), tangent)
+    return operation("where")(constant, kept, found)
 
 
 @rule("scaled_dot_product_attention")

@@ -331,4 +331,11 @@ entered(
     looped,
     "put masked_scatter nonzero_static lobpcg lu_unpack ctc_loss flat_ctc_loss embedding_bag flat_embedding_bag embedding_renorm_",
 )
-entered(looped, "nonzero argwhere")
+entered(looped, "argwhere")
+
+
+@rule("where", "where_method")
+def _chosen(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    if len(args) + len(kwargs) == 1:  # the places where a condition holds
+        return shapeless(level, op, args, kwargs, running)
+    return pointwise(level, op, args, kwargs, running)

@@ -17,7 +17,8 @@ from ..core.base.tensor import TensorBase
 from ..core.call.watching import is_watched
 from ..core.places.join import cat, stack
 from ..core.tape import depends_beyond, is_forward_open
-from ._vmap import NotForAllSlices, vmap
+from ._refusals import NotForAllSlices
+from ._vmap import vmap
 
 __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"]
 

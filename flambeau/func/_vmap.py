@@ -9,10 +9,6 @@ from typing import Any
 __all__ = ["vmap"]
 
 
-class NotForAllSlices(RuntimeError):
-    """Something that a function can do with one slice, and not with all of them at once."""
-
-
 def vmap(
     func: Callable,
     in_dims: Any = 0,

@@ -25,6 +25,7 @@ def check(
     *samples: Any,
     reference: Callable | None = None,
     gradients: bool = True,
+    second_gradients: bool = True,
     vmap: bool = True,
     dtypes: Sequence[str] = tuple(_OTHERS),
     devices: Sequence[str] | None = None,
@@ -40,7 +41,7 @@ def check(
     finite differences; other devices, where there are some.
 
     Args:
-        gradients, vmap: False for operations that have none, or no rule for `vmap`, on purpose.
+        gradients, second_gradients, vmap: False for operations that have none, or no rule for `vmap`, on purpose.
         dtypes: besides float64, by name; those that the operation refuses (NotImplementedError, TypeError) are left out.
         devices: by type, those at hand by default; () for functions that run on the CPU alone.
         rtol, atol: in place of those for each dtype.
@@ -66,6 +67,7 @@ def check(
         args, named = _split(sample)
         trial = _Trial(op, args, named, f"{getattr(op, '__name__', op)}, sample {number}", made)
         trial.tolerances = {} if rtol is None and atol is None else {"rtol": rtol or 0.0, "atol": atol or 0.0}
+        trial.orders = 2 if second_gradients else 1
         trial.run(reference, gradients, vmap, dtypes, devices)
     return list(made)
 
@@ -89,6 +91,7 @@ class _Trial:
     """One sample."""
 
     tolerances: dict[str, float]
+    orders: int
 
     def __init__(self, op: Callable, args: tuple, named: dict, who: str, made: dict[str, None]):
         self.op, self.args, self.named, self.who, self.made = op, args, named, who, made
@@ -254,7 +257,7 @@ class _Trial:
             return tuple(found[k] for k in smooth)
 
         inputs = tuple(args[k] for k in places)
-        for what, test in (("gradients", gradcheck), ("second gradients", gradgradcheck)):
+        for what, test in (("gradients", gradcheck), ("second gradients", gradgradcheck))[: self.orders]:
             self.made[what] = None
             try:
                 test(function, inputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core import tape
@@ -19,16 +19,16 @@ def called(name: str, results: int, parameters: str, handed: str, run: Callable,
 
     One of one result takes `out=`, a tensor apart.
     """
-    space: dict[str, Any] = {"run": run, **known}
-    exec(f"def {name}({parameters}):\n    return run({handed})", space)
+    space: dict[str, Any] = {"_run_kernel": run, **known}  # a name that no parameter has
+    exec(f"def {name}({parameters}):\n    return _run_kernel({handed})", space)
     return FunctionOp(space[name], name, out=results == 1)
 
 
 def numbers_of(names: Sequence[str], defaults: Sequence[Any]) -> tuple[str, dict[str, Any]]:
     """How parameters after `*` are spelled, the last of which have defaults, and what the spelling names."""
     first = len(names) - len(defaults)
-    known = {f"default_{n}": d for n, d in zip(names[first:], defaults)}
-    return ", ".join([*names[:first], *(f"{n}=default_{n}" for n in names[first:])]), known
+    known = {f"_default_of_{n}": d for n, d in zip(names[first:], defaults)}
+    return ", ".join([*names[:first], *(f"{n}=_default_of_{n}" for n in names[first:])]), known
 
 
 def mapped_rows(operands: Sequence[str]) -> Callable:
@@ -60,7 +60,9 @@ class Derivative:
         self.who, self.name, self.operands, self.numbers = who, name, tuple(operands), tuple(numbers)
         self.results = results
         self.formula: Callable | None = None
-        self.automatic: Callable | None = None  # the gradient of one operand, where nobody declared another
+        self.automatic: Callable | None = (
+            None  # the gradients of (grads, operands, numbers) where nobody declared others
+        )
         self.wanted: tuple[str, ...] = ()
 
     def declare(self, formula: Callable) -> Callable:
@@ -73,6 +75,7 @@ class Derivative:
                 raise TypeError(
                     f"{self.who}: the derivative takes '{p.name}'; it may name {', '.join(allowed)}"
                 )
+        check_shadows(self.who, self.operands, inspect.signature(formula).parameters)
         self.wanted = tuple(inspect.signature(formula).parameters)
         self.formula = formula
         return formula
@@ -116,7 +119,7 @@ class Derivative:
             for g, (shape, dtype, device) in zip(arrived, made)
         )
         if self.formula is None:
-            return [self.automatic(grads, *given, *numbers.values())]  # type: ignore[misc]
+            return self.automatic(grads, given, numbers)  # type: ignore[misc]
         outs = given[len(kept) :]
         values = {**dict(zip(kept, given)), **numbers, "grad": grads[0], "grads": grads}
         if outs:
@@ -132,6 +135,15 @@ class Derivative:
             if g is not None:
                 check_made(f"{where} for '{operand}'", g, shape, dtype, device)
         return found
+
+
+def check_shadows(who: str, operands: Sequence[str], names: Iterable[str]) -> None:
+    """TypeError where a derivative names what could be an operand or what arrives at, or came out of, the operation."""
+    for n in names:
+        if n in operands and n in ("grad", "grads", "out", "outs"):
+            raise TypeError(
+                f"{who}: the derivative takes '{n}', which is an operand's name, too: rename the operand"
+            )
 
 
 def check_made(where: str, found: Any, shape: Any, dtype: Any, device: Any) -> None:

@@ -18,6 +18,7 @@ from ..operations.declare.pointwise import compute_dtype
 from ._bodies import Body
 from ._functions import Derivative, called, numbers_of
 from ._pointwise import publish
+from ._sites import Sites
 
 
 class Array:
@@ -126,8 +127,9 @@ def indexed(
         name: what messages and nodes of the tape say.
 
     Returns:
-        an operation, called as `op(*tensors, *, numbers…, out=None)`; `op.derivative` declares its gradients as a function of
-        tensors that names what it reads of `grad`, the tensors, `out` and the numbers.
+        an operation, called as `op(*tensors, *, numbers…, out=None)`.  Its gradients are added where elements were read, one
+        kernel for each place in the body that reads one; loops that are not written out, and second gradients, need
+        `op.derivative`: a function of tensors that names what it reads of `grad`, the tensors, `out` and the numbers.
 
     Raises:
         TypeError: the function takes or returns what a kernel cannot; the message has its file and line.
@@ -165,6 +167,26 @@ def indexed(
         derivative.record(tensors, found if isinstance(found, tuple) else (found,), given)
         return found
 
+    sites = Sites(_Traced(body), body.name, operands, numbers, fixed)
+
+    def added(
+        grads: Sequence[TensorBase], given: Sequence[TensorBase], values: Any
+    ) -> list[TensorBase | None]:
+        try:
+            found = sites.gradients(grads, given, values)
+        except TypeError as error:
+            if "no rule differentiates" not in str(error):
+                raise
+            text = str(error).partition(";")[0]
+            raise TypeError(
+                f"{body.where}: {text}; declare its derivative with @{body.name}.derivative"
+            ) from None
+        second = Derivative(f"the gradient of {body.where}", body.name, (), (), 1)
+        made = tuple(g for g in found if g is not None)
+        second.record((*grads, *given), made, {})
+        return found
+
+    derivative.automatic = added
     op = _op(body, len(declared.dtypes), run)
     op.derivative = derivative.declare
     return publish(op, function, body)

@@ -11,6 +11,7 @@ from ..codegen import expr as ex
 from ..core.base.dtypes import by_name, dtype
 from ..operations.declare.pointwise import FLOATING, Pointwise, compute_dtype
 from ._bodies import Body, Lifted
+from ._functions import check_shadows
 
 
 class Declared(Pointwise):
@@ -147,6 +148,7 @@ def _derivative(declared: Declared, formula: Callable) -> Callable:
     """
     allowed = {"grad", "grads", "out", "outs", *declared.operands, *declared.params}
     check_names(declared.body, formula, allowed)
+    check_shadows(declared.body.where, declared.operands, inspect.signature(formula).parameters)
     if declared.differentiated:
         raise RuntimeError(
             f"{declared.body.where}: the derivative must be declared before the first gradient is asked for"

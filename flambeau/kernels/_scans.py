@@ -131,7 +131,7 @@ def scan(
     derivative = Derivative(body.where, body.name, (operand,), ("dim",), len(results))
     known: list[_Sums] = []
 
-    def summed(grads: Sequence[TensorBase], x: TensorBase, dim: int) -> TensorBase:
+    def summed(grads: Sequence[TensorBase], given: Sequence[TensorBase], values: Any) -> list[TensorBase]:
         if not known:
             try:
                 known.append(_Sums(body, taken))
@@ -139,7 +139,7 @@ def scan(
                 raise TypeError(
                     f"{body.where}: {error}; declare its derivative with @{body.name}.derivative"
                 ) from None
-        return known[0].gradient(grads, x, dim)
+        return [known[0].gradient(grads, given[0], values["dim"])]
 
     def run(x: Any, dim: int) -> Any:
         if not isinstance(x, TensorBase):

@@ -9,11 +9,13 @@ import functools
 import inspect
 from typing import Any
 
+from .._foreach import functions
 from .._tags import Tag
+from ..core.base import display
 from ..core.call.operation import Op
 from ..operations.declare.registry import REGISTRY
 from ._overloads import table
-from ._packets import DEFINED, KINDS, OpNamespace, namespace_of
+from ._packets import DEFINED, KINDS, OpNamespace, OpOverloadPacket, namespace_of
 from ._schema import AliasInfo, Argument, FunctionSchema, SchemaType
 
 # Rooms of names, in the order in which a name is looked for, and what ATen writes before it.
@@ -41,9 +43,9 @@ _OTHERWISE = {
 }
 
 
-def candidates() -> dict[str, Op]:
+def candidates() -> dict[str, Any]:
     """The operations declared here by the names that ATen would give them."""
-    found: dict[str, Op] = {}
+    found: dict[str, Any] = dict(functions())
     for room, before in _ROOMS:
         for entry in REGISTRY.values():
             for place in entry.places:
@@ -61,7 +63,7 @@ def candidates() -> dict[str, Op]:
 
 
 @functools.cache
-def names() -> dict[str, Op]:
+def names() -> dict[str, Any]:
     """ATen's names of the operations that are declared here."""
     return {name: op for name, op in candidates().items() if name in table()}
 
@@ -118,8 +120,9 @@ def _argument(parameter: inspect.Parameter, written: bool) -> Argument:
 @functools.cache
 def _schema(op: Op) -> FunctionSchema:
     """What an operation's parameters make of a schema; its result is written as one Tensor."""
-    name = _by_operation()[op]
-    writes = name.endswith("_") and not name.endswith("__")
+    name = _by_operation().get(op)
+    shown = op.__name__ if name is None else name
+    writes = shown.endswith("_") and not shown.endswith("__")
     try:
         parameters = list(inspect.signature(op).parameters.values())
     except (TypeError, ValueError, AttributeError):
@@ -129,23 +132,28 @@ def _schema(op: Op) -> FunctionSchema:
     result = Argument(
         "", SchemaType("Tensor"), alias_info=arguments[0].alias_info if writes and arguments else None
     )
-    return FunctionSchema(f"aten::{name}", "", arguments, (result,), len(named) < len(parameters))
+    told = f"aten::{name}" if name is not None else f"{display.NAME}::{op.__name__}"
+    return FunctionSchema(told, "", arguments, (result,), len(named) < len(parameters))
+
+
+@functools.cache
+def _packet(op: Op) -> OpOverloadPacket:
+    """What stands for all overloads of an operation that ATen does not have."""
+    return OpOverloadPacket(display.NAME, op.__name__, {"default": op})
 
 
 def told(op: Op, what: str) -> Any:
-    """What ATen's programs ask of one of our operations; AttributeError for one that ATen does not have."""
+    """What programs with dispatch modes ask of one of our operations: those of ATen are in the namespace `aten`."""
     name = _by_operation().get(op)
-    if name is None:
-        raise AttributeError(f"{op!r} has no name in ATen", name=what, obj=op)
     if what == "overloadpacket":
-        return getattr(namespace_of("aten"), name)
+        return _packet(op) if name is None else getattr(namespace_of("aten"), name)
     if what == "schema":
         return _schema(op)
     if what == "overload":
-        return table()[name][0]
+        return "default" if name is None else table()[name][0]
     if what == "tags":
         return [_TAGS[kind]] if (kind := _kinds().get(op, "")) in _TAGS else []
-    return "aten"
+    return display.NAME if name is None else "aten"
 
 
 class AtenNamespace(OpNamespace):

@@ -15,13 +15,15 @@ from ..core.base import display
 from ..core.base.dtypes import device
 from ..core.base.provided import provided
 from ..core.call import casting
-from ..core.call.custom import CustomOp, callable_class
+from ..core.call.custom import CustomOp, callable_class, go_below
 from . import _fakes
 from ._binding import Binder, as_results
 from ._keys import DEVICES, EVERYWHERE, PARTS, key_named, place_of
-from ._schema import FunctionSchema, has_named_tensors, is_functional, mutated
+from ._schema import FunctionSchema, SchemaType, has_named_tensors, is_functional, mutated
 from ._tape import Taped, Unregistered
 from ._where import Registered, where
+
+BEYOND = 1 << 20  # the place of what has none, a count that is never reached
 
 
 class Autograd(NamedTuple):
@@ -132,21 +134,14 @@ class OpOverload(CustomOp):
         self.__module__ = display.public(f"_ops.{self._namespace}")
         positional = [a for a in schema.arguments if not a.kwarg_only]
         places, names = mutated(schema)
-        written = (*((k, schema.arguments[k].name) for k in places), *((1 << 20, n) for n in names))
-        first = [r.type for r in schema.returns]
-        one = (
-            len(first) == 1
-            and first[0].is_tensor
-            and not first[0].form
-            and not self._in_place
-            and not self._out
+        written = (*((k, schema.arguments[k].name) for k in places), *((BEYOND, n) for n in names))
+        one_tensor = [r.type for r in schema.returns] == [SchemaType("Tensor")] and not (
+            self._in_place or self._out
         )
-        returned = -1 if not first else 1 if one else 0
-        required = (
-            1 << 20
-            if schema.is_vararg or any(a.kwarg_only and not a.defaulted for a in schema.arguments)
-            else (sum(not a.defaulted for a in positional))
-        )
+        returned = -1 if not schema.returns else 1 if one_tensor else 0
+        required = sum(not a.defaulted for a in positional)
+        if schema.is_vararg or any(a.kwarg_only and not a.defaulted for a in schema.arguments):
+            required = BEYOND  # no call is plain
         self._binder = Binder(schema)
         self._declare(self._binder.kinds, len(positional), required, written, returned)
         self._tape = Taped(self)
@@ -178,7 +173,13 @@ class OpOverload(CustomOp):
             ):
                 return kernel(*given, **named)
         kernel = entry.kernel("Autograd")
-        return self._compute(given, named or None) if kernel is None else kernel(*given, **named)
+        if kernel is not None:
+            return kernel(*given, **named)
+        go_below(1)
+        try:
+            return self(*given, **named)
+        finally:
+            go_below(-1)
 
     def _bind(self, given: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any] | None]:
         return self._binder.bind(given, named)
@@ -345,23 +346,15 @@ class OpOverload(CustomOp):
         """Whether results share memory with arguments."""
         return self._schema._is_view_op()
 
-    def vmap_rule(self, level: Any, op: Any, args: list, kwargs: dict[str, Any], running: Any) -> Any:
-        """How `vmap` does it, as `func` has rules: by what a program has registered, by what the operation is made of, or slice by
-        slice, which a warning says.
-        """
-        from ..func import _functions, _rules
+    @property
+    def vmap_rule(self) -> Callable | None:
+        """The function (info, in_dims, *args) that `vmap` calls in its place; None where a program has registered none."""
+        return self._entry.vmap
 
-        given, named = self._bind(tuple(args), kwargs)
-        registered = self._entry.vmap
-        if registered is not None:
-            rule = functools.partial(registered, **named) if named else registered
-            return _functions.by_rule(level, rule, given, self._qualname)
-        if self.whole is not None:
-            return _rules.parts(level, self, list(given), named or {}, running)
-        for at in mutated(self._schema)[0]:
-            if at < len(given):
-                _rules.written(level, self, [given[at]], self._schema.arguments[at].name)
-        return _rules.looped(level, self, list(given), named or {}, running)
+    def written_among(self, given: tuple) -> list[tuple[str, Any]]:
+        """The arguments by position that it writes to, with their names."""
+        places = mutated(self._schema)[0]
+        return [(self._schema.arguments[at].name, given[at]) for at in places if at < len(given)]
 
     @property
     def dispatch_rules(self) -> dict[type, Callable]:

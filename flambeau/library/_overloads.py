@@ -6,6 +6,16 @@ import functools
 
 # Overloads: operations.
 _TABLE = """
+Scalar List List_out ScalarAndTensor ScalarList ScalarList_out Scalar_out: _foreach_pow
+
+Scalar List List_out ScalarList ScalarList_out Scalar_out: _foreach_clamp_max _foreach_clamp_min _foreach_lerp
+    _foreach_maximum _foreach_minimum _foreach_sub
+
+Scalar List ScalarList: _foreach_clamp_max_ _foreach_clamp_min_ _foreach_lerp_ _foreach_maximum_ _foreach_minimum_
+    _foreach_pow_ _foreach_sub_
+
+Scalar Scalar_out: _foreach_norm _foreach_powsum
+
 Scalar Scalar_out Tensor_Scalar Tensor_Scalar_out Tensor_Tensor Tensor_Tensor_out: float_power pow
 
 Scalar out ScalarOpt_dim ScalarOpt_dim_dtype ScalarOpt_dtype ScalarOpt_dtype_out Scalar_out dtype_out: norm
@@ -19,6 +29,14 @@ Tensor OutScalar_Other OutScalar_Self OutTensor Scalar_Other Scalar_Self: xlogy
 Tensor Scalar: add_ bitwise_and_ bitwise_or_ bitwise_xor_ copysign_ eq_ fill_ float_power_ floor_divide_ fmod_ ge_
     greater_ greater_equal_ gt_ le_ lerp_ less_ less_equal_ lt_ masked_fill_ mul_ multiply_ ne_ not_equal_ pow_
     remainder_ sub_ subtract_ true_divide_
+
+Tensor Scalar List List_out ScalarList ScalarList_out Scalar_out Tensor_out: _foreach_add _foreach_div _foreach_mul
+
+Tensor Scalar List ScalarList: _foreach_add_ _foreach_div_ _foreach_mul_
+
+Tensor Scalar ScalarList: _foreach_addcdiv_ _foreach_addcmul_
+
+Tensor Scalar ScalarList ScalarList_out Scalar_out Tensor_out: _foreach_addcdiv _foreach_addcmul
 
 Tensor Scalar Scalar_Tensor Scalar_Tensor_out Scalar_out Tensor_out: bitwise_and bitwise_or bitwise_xor remainder
 
@@ -60,27 +78,32 @@ bin_ct bin_ct_out bins_tensor bins_tensor_out: histogram
 
 data input: gru lstm rnn_relu rnn_tanh
 
-default: abs_ absolute_ acos_ acosh_ adaptive_max_pool1d addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ adjoint
-    allclose alpha_dropout alpha_dropout_ arccos_ arccosh_ arcsin_ arcsinh_ arctan2_ arctan_ arctanh_ argwhere
-    as_strided as_strided_ asin_ asinh_ atan2_ atan_ atanh_ baddbmm_ batch_norm bilinear bitwise_not_
-    broadcast_tensors broadcast_to cartesian_prod cauchy_ cdist ceil_ celu_ chalf chunk combinations conj
-    conj_physical_ contiguous conv_transpose1d copy_ corrcoef cos_ cosh_ cosine_embedding_loss cosine_similarity cov
-    cross_entropy_loss cumprod_ cumsum_ deg2rad_ det detach detach_ diagflat diagonal digamma_ dropout dropout_ einsum
-    elu_ embedding_renorm_ equal erf_ erfc_ erfinv_ exp2_ exp_ expand expand_as expm1_ exponential_
-    fake_quantize_per_channel_affine feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_
-    fft_fftshift fft_ifftshift fill_diagonal_ fix_ fliplr flipud floor_ frac_ gcd_ geometric_ grid_sampler group_norm
-    gru_cell hardtanh_ heaviside_ hinge_embedding_loss hypot_ i0_ igamma_ igammac_ imag index_add_ index_copy_
-    index_put_ index_reduce_ instance_norm is_nonzero is_pinned is_same_size is_set_to is_signed isclose isfinite
-    isreal istft item kl_div l1_loss layer_norm lcm_ ldexp_ leaky_relu_ lgamma_ linalg_diagonal linalg_vander log10_
-    log1p_ log2_ log_ log_normal_ logdet logical_and_ logical_not_ logical_or_ logical_xor_ logit_ lstm_cell
-    margin_ranking_loss masked_scatter_ matrix_exp max_pool1d max_pool1d_with_indices max_pool2d max_pool3d mvlgamma_
-    nan_to_num_ native_channel_shuffle neg_ negative_ nextafter_ nll_loss_nd norm_except_dim normal_ one_hot pad
-    pairwise_distance pdist permute pin_memory pinverse poisson_nll_loss polygamma_ positive prelu put_ rad2deg_ ravel
-    real reciprocal_ record_stream relu6 relu_ renorm_ reshape reshape_as resize_ resize_as_ resolve_conj resolve_neg
-    rms_norm rnn_relu_cell rnn_tanh_cell rrelu rrelu_ rsqrt_ scaled_dot_product_attention scatter_add_ selu selu_ sgn_
-    sigmoid_ sign_ sin_ sinc_ sinh_ special_log_softmax special_softmax split_with_sizes sqrt_ square_ sum_to_size
-    swapaxes swapaxes_ swapdims swapdims_ t t_ tan_ tanh_ threshold_ tile transpose_ tril_ triplet_margin_loss triu_
-    trunc_ type_as unfold uniform_ unsafe_chunk unsqueeze unsqueeze_ vander view_as view_as_complex view_as_real zero_
+default: _foreach_abs_ _foreach_acos_ _foreach_asin_ _foreach_atan_ _foreach_ceil_ _foreach_copy_ _foreach_cos_
+    _foreach_cosh_ _foreach_erf_ _foreach_erfc_ _foreach_exp_ _foreach_expm1_ _foreach_floor_ _foreach_frac_
+    _foreach_lgamma_ _foreach_log10_ _foreach_log1p_ _foreach_log2_ _foreach_log_ _foreach_mm _foreach_neg_
+    _foreach_reciprocal_ _foreach_round_ _foreach_rsqrt_ _foreach_sigmoid_ _foreach_sign_ _foreach_sin_ _foreach_sinh_
+    _foreach_sqrt_ _foreach_tan_ _foreach_tanh_ _foreach_trunc_ _foreach_zero_ abs_ absolute_ acos_ acosh_
+    adaptive_max_pool1d addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ adjoint allclose alpha_dropout alpha_dropout_
+    arccos_ arccosh_ arcsin_ arcsinh_ arctan2_ arctan_ arctanh_ argwhere as_strided as_strided_ asin_ asinh_ atan2_
+    atan_ atanh_ baddbmm_ batch_norm bilinear bitwise_not_ broadcast_tensors broadcast_to cartesian_prod cauchy_ cdist
+    ceil_ celu_ chalf chunk combinations conj conj_physical_ contiguous conv_transpose1d copy_ corrcoef cos_ cosh_
+    cosine_embedding_loss cosine_similarity cov cross_entropy_loss cumprod_ cumsum_ deg2rad_ det detach detach_
+    diagflat diagonal digamma_ dropout dropout_ einsum elu_ embedding_renorm_ equal erf_ erfc_ erfinv_ exp2_ exp_
+    expand expand_as expm1_ exponential_ fake_quantize_per_channel_affine feature_alpha_dropout feature_alpha_dropout_
+    feature_dropout feature_dropout_ fft_fftshift fft_ifftshift fill_diagonal_ fix_ fliplr flipud floor_ frac_ gcd_
+    geometric_ grid_sampler group_norm gru_cell hardtanh_ heaviside_ hinge_embedding_loss hypot_ i0_ igamma_ igammac_
+    imag index_add_ index_copy_ index_put_ index_reduce_ instance_norm is_nonzero is_pinned is_same_size is_set_to
+    is_signed isclose isfinite isreal istft item kl_div l1_loss layer_norm lcm_ ldexp_ leaky_relu_ lgamma_
+    linalg_diagonal linalg_vander log10_ log1p_ log2_ log_ log_normal_ logdet logical_and_ logical_not_ logical_or_
+    logical_xor_ logit_ lstm_cell margin_ranking_loss masked_scatter_ matrix_exp max_pool1d max_pool1d_with_indices
+    max_pool2d max_pool3d mvlgamma_ nan_to_num_ native_channel_shuffle neg_ negative_ nextafter_ nll_loss_nd
+    norm_except_dim normal_ one_hot pad pairwise_distance pdist permute pin_memory pinverse poisson_nll_loss
+    polygamma_ positive prelu put_ rad2deg_ ravel real reciprocal_ record_stream relu6 relu_ renorm_ reshape
+    reshape_as resize_ resize_as_ resolve_conj resolve_neg rms_norm rnn_relu_cell rnn_tanh_cell rrelu rrelu_ rsqrt_
+    scaled_dot_product_attention scatter_add_ selu selu_ sgn_ sigmoid_ sign_ sin_ sinc_ sinh_ special_log_softmax
+    special_softmax split_with_sizes sqrt_ square_ sum_to_size swapaxes swapaxes_ swapdims swapdims_ t t_ tan_ tanh_
+    threshold_ tile transpose_ tril_ triplet_margin_loss triu_ trunc_ type_as unfold uniform_ unsafe_chunk unsqueeze
+    unsqueeze_ vander view_as view_as_complex view_as_real zero_
 
 default L: linalg_cholesky_ex
 
@@ -129,26 +152,30 @@ default inverse: linalg_inv_ex
 
 default memory_format: is_contiguous
 
-default out: abs absolute acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d
-    adaptive_max_pool3d addbmm addcdiv addcmul addmv addr affine_grid_generator alias_copy amax amin aminmax angle
-    arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin as_strided_copy as_strided_scatter asin asinh
-    atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d binary_cross_entropy binary_cross_entropy_with_logits bincount
-    binomial bitwise_not block_diag cat ceil celu chain_matmul channel_shuffle cholesky cholesky_inverse
-    cholesky_solve clone col2im column_stack complex concat concatenate conj_physical constant_pad_nd conv_tbc
-    convolution cos cosh cross cummax cummin cumprod cumsum deg2rad detach_copy diag diag_embed diagonal_copy
-    diagonal_scatter diff digamma dist dot dstack elu embedding empty_like empty_permuted empty_strided erf erfc
-    erfinv exp exp2 expand_copy expm1 fft_fft fft_fft2 fft_fftfreq fft_fftn fft_hfft fft_hfft2 fft_hfftn fft_ifft
-    fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2
-    fft_rfftfreq fft_rfftn fix flip floor fmax fmin frac full full_like gather gcd gelu ger glu grid_sampler_2d
-    grid_sampler_3d hardshrink hardsigmoid hardswish hardtanh heaviside histc hstack huber_loss hypot i0 igamma
-    igammac im2col index_add index_copy index_put index_reduce index_select inner inverse isinf isnan isneginf
-    isposinf kron lcm leaky_relu lgamma linalg_cholesky linalg_cross linalg_det linalg_eig linalg_eigvals
-    linalg_eigvalsh linalg_householder_product linalg_inv linalg_ldl_factor linalg_ldl_factor_ex linalg_ldl_solve
-    linalg_lstsq linalg_lu linalg_lu_factor linalg_lu_factor_ex linalg_lu_solve linalg_matmul linalg_matrix_exp
-    linalg_matrix_power linalg_multi_dot linalg_qr linalg_slogdet linalg_solve linalg_solve_ex linalg_solve_triangular
-    linalg_svdvals linalg_tensorinv linalg_tensorsolve linalg_vecdot linalg_vector_norm linear log log10 log1p log2
-    log_sigmoid logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logsumexp
-    lu_solve lu_unpack masked_scatter masked_select matmul matrix_power max_pool2d_with_indices
+default out: _foreach_abs _foreach_acos _foreach_asin _foreach_atan _foreach_ceil _foreach_clone _foreach_cos
+    _foreach_cosh _foreach_erf _foreach_erfc _foreach_exp _foreach_expm1 _foreach_floor _foreach_frac _foreach_lgamma
+    _foreach_log _foreach_log10 _foreach_log1p _foreach_log2 _foreach_max _foreach_neg _foreach_reciprocal
+    _foreach_round _foreach_rsqrt _foreach_sigmoid _foreach_sign _foreach_sin _foreach_sinh _foreach_sqrt _foreach_tan
+    _foreach_tanh _foreach_trunc abs absolute acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
+    adaptive_max_pool2d adaptive_max_pool3d addbmm addcdiv addcmul addmv addr affine_grid_generator alias_copy amax
+    amin aminmax angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin as_strided_copy
+    as_strided_scatter asin asinh atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d binary_cross_entropy
+    binary_cross_entropy_with_logits bincount binomial bitwise_not block_diag cat ceil celu chain_matmul
+    channel_shuffle cholesky cholesky_inverse cholesky_solve clone col2im column_stack complex concat concatenate
+    conj_physical constant_pad_nd conv_tbc convolution cos cosh cross cummax cummin cumprod cumsum deg2rad detach_copy
+    diag diag_embed diagonal_copy diagonal_scatter diff digamma dist dot dstack elu embedding empty_like
+    empty_permuted empty_strided erf erfc erfinv exp exp2 expand_copy expm1 fft_fft fft_fft2 fft_fftfreq fft_fftn
+    fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2
+    fft_irfftn fft_rfft fft_rfft2 fft_rfftfreq fft_rfftn fix flip floor fmax fmin frac full full_like gather gcd gelu
+    ger glu grid_sampler_2d grid_sampler_3d hardshrink hardsigmoid hardswish hardtanh heaviside histc hstack
+    huber_loss hypot i0 igamma igammac im2col index_add index_copy index_put index_reduce index_select inner inverse
+    isinf isnan isneginf isposinf kron lcm leaky_relu lgamma linalg_cholesky linalg_cross linalg_det linalg_eig
+    linalg_eigvals linalg_eigvalsh linalg_householder_product linalg_inv linalg_ldl_factor linalg_ldl_factor_ex
+    linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_factor linalg_lu_factor_ex linalg_lu_solve linalg_matmul
+    linalg_matrix_exp linalg_matrix_power linalg_multi_dot linalg_qr linalg_slogdet linalg_solve linalg_solve_ex
+    linalg_solve_triangular linalg_svdvals linalg_tensorinv linalg_tensorsolve linalg_vecdot linalg_vector_norm linear
+    log log10 log1p log2 log_sigmoid logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor
+    logit logsumexp lu_solve lu_unpack masked_scatter masked_select matmul matrix_power max_pool2d_with_indices
     max_pool3d_with_indices max_unpool2d max_unpool3d maximum minimum mish mse_loss msort multi_margin_loss
     multilabel_margin_loss multinomial mv mvlgamma nan_to_num nanmean nansum narrow_copy native_batch_norm
     native_dropout native_group_norm native_layer_norm neg negative new_empty new_empty_strided new_full new_ones

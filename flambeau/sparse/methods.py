@@ -61,11 +61,16 @@ def rebuilt(
 
 
 def _reduced(self: SparseTensor, protocol: Any) -> tuple:
-    if not self.is_leaf:
-        raise RuntimeError("only leaf tensors can be pickled; call detach() first")
     pattern = self._pattern
     told = pattern.coalesced if type(pattern) is Coordinates else None
-    return rebuilt, (pattern.layout, pattern.parts(), self._held, pattern.size, told, self.requires_grad)
+    return rebuilt, (
+        pattern.layout,
+        pattern.parts(),
+        self._held.detach(),
+        pattern.size,
+        told,
+        self.requires_grad,
+    )
 
 
 def _coalesce(self: SparseTensor) -> SparseTensor:

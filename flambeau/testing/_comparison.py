@@ -248,7 +248,13 @@ def _compare_tensors(actual: Tensor, expected: Tensor, options: _Options) -> Non
     if actual.device != expected.device:
         actual, expected = actual.cpu(), expected.cpu()
     if actual.dtype != expected.dtype:
-        common = dtypes.promote_types(actual.dtype, expected.dtype)
+        wide_unsigned = [
+            dtypes.by_name[n] for n in ("uint16", "uint32", "uint64")
+        ]  # which promote with no other dtype
+        int64 = dtypes.by_name["int64"]
+        common = dtypes.promote_types(
+            *(int64 if x.dtype in wide_unsigned else x.dtype for x in (actual, expected))
+        )
         actual, expected = actual.to(common), expected.to(common)
     wide = dtypes.by_name["float32"]
     if actual.dtype.name == "float4_e2m1fn_x2":  # two numbers a byte, which have no other dtype

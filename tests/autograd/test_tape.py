@@ -375,3 +375,11 @@ def test_threads_share_leaves():
     for thread in threads:
         thread.join()
     assert x.grad.tolist() == [400.0] * 100
+
+
+def test_only_inputs_is_ignored_with_a_warning():
+    x = flambeau.tensor(3.0, requires_grad=True)
+    assert flambeau.autograd.grad(x * x, x, None, None, False, True)[0] == 6.0
+    with pytest.warns(FutureWarning, match="only_inputs"):
+        assert flambeau.autograd.grad(x * x, x, only_inputs=False)[0] == 6.0
+    assert x.grad is None

@@ -115,6 +115,21 @@ def test_lists_of_fixed_size(dtype):
     assert flambeau.asarray(Foreign(x.permute(2, 1, 0))).equal(x.permute(2, 1, 0))
 
 
+def test_another_type_of_numbers():
+    x = flambeau.tensor([[1.0, 2.5], [-3.0, 4.0]])
+    for other, wanted in (
+        (flambeau.ones(1, dtype=flambeau.float64), b"g"),
+        (flambeau.ones(1, 1, dtype=flambeau.int8), b"c"),
+    ):
+        schema, _ = other.__arrow_c_array__()
+        capsules = x.__arrow_c_array__(schema)
+        assert opened(capsules)[0].children[0].contents.format == wanted
+    capsules = x.__arrow_c_array__(requested_schema=x.__arrow_c_array__()[0])
+    assert opened(capsules)[1].children[0].contents.buffers[1] == x.data_ptr()
+    with pytest.raises(TypeError, match="requested_schema"):
+        x.__arrow_c_array__(3)
+
+
 def test_arrow_arrays_are_not_written_to():
     y = flambeau.asarray(Foreign(flambeau.ones(3)))
     with pytest.raises(RuntimeError, match="read-only"):

@@ -99,6 +99,24 @@ def test_numpy_refuses():
         flambeau.ones(2, dtype=flambeau.bfloat16).numpy()
 
 
+def test_where_nothing_is_recorded_a_leaf_is_an_array_too():
+    leaf = flambeau.ones(2, requires_grad=True)
+    with flambeau.no_grad():
+        assert leaf.numpy().tolist() == [1.0, 1.0]
+
+    class Doubled(flambeau.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return flambeau.from_numpy(x.numpy() * 2)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    Doubled.apply(leaf).sum().backward()
+    assert leaf.grad.tolist() == [2.0, 2.0]
+
+
 def test_array_protocol():
     t = flambeau.arange(3)
     assert bridge.__array__(t).base is not None

@@ -388,6 +388,21 @@ def test_as_tensor_shares_where_it_can():
     check(flambeau.as_tensor([1, 2], dtype=flambeau.float64), np.array([1.0, 2.0]))
 
 
+def test_asarray_of_a_storage():
+    storage = flambeau.UntypedStorage([1, 0, 2, 0])
+    shorts = flambeau.asarray(storage, dtype=flambeau.int16)
+    assert shorts.tolist() == [1, 2] and shorts.data_ptr() == storage.data_ptr()
+    for empty in (flambeau.UntypedStorage(0), storage[2:2]):  # as safetensors makes empty tensors
+        made = flambeau.asarray(empty, dtype=flambeau.uint8)
+        assert (
+            made.shape == (0,) and made.dtype == flambeau.uint8 and made.view(flambeau.float32).shape == (0,)
+        )
+        with pytest.raises(ValueError):
+            flambeau.asarray(empty, copy=False)
+    with pytest.raises(ValueError, match="buffer length"):
+        flambeau.asarray(bytearray())
+
+
 def test_asarray():
     source = np.zeros(3)
     flambeau.asarray(source).fill_(2)

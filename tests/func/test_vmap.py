@@ -135,6 +135,11 @@ assert not is_watched()
 kept = []
 vmap(lambda a: kept.append(a) or a)(x)
 assert is_watched()
+try:
+    kept[0] + 1
+    raise AssertionError("a tensor that escaped was used")
+except RuntimeError as error:
+    assert "escaped" in str(error)
 kept.clear()
 assert not is_watched()
 """
@@ -259,6 +264,8 @@ REFUSED = {
     "allclose": lambda a: flambeau.allclose(a, a),
     "mask": lambda a: a[a > 0],
     "unique": lambda a: a.unique(),
+    "places": lambda a: flambeau.where(a > 0),
+    "nonzero": lambda a: a.nonzero(),
     "range": lambda a: flambeau.arange(a[0]),
 }
 

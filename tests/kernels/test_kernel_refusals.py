@@ -135,16 +135,40 @@ def test_derivatives():
             y.sum().backward()
 
 
+def test_names_that_mean_two_things():
+    for kind, body in (
+        ("pointwise", lambda grad: grad * 2.0),
+        ("row", lambda grad: grad - kernels.sum(grad)),
+    ):
+        op = getattr(kernels, kind)(body, name="twice")
+        with pytest.raises(TypeError, match="takes 'grad', which is an operand's name, too"):
+            op.derivative(lambda grad: grad)
+    row = kernels.row(lambda run, self, *, _name=1.0: run * kernels.sum(self) * _name, name="odd")
+    assert row(flambeau.ones(2), flambeau.ones(2), 0).tolist() == [2.0, 2.0]
+
+
+def test_numbers_of_numpy():
+    two = np.float32(2.0)
+    op = kernels.pointwise(lambda x: x * two + np.int64(1) - np.float64(0.5) * x, name="mixed")
+    assert op(flambeau.ones(1)).item() == 2.5
+
+
 SHIFTED = kernels.indexed(lambda at, x, *, by=1: x[at[0] + by], name="shifted")
 
 
 def test_formulas_over_tensors():
     x = flambeau.ones(3, requires_grad=True)
     op = kernels.indexed(lambda at, x: x[at] * 2.0, name="doubled")
+    put = kernels.scatter(lambda at, out, x: out.store(at, x[at], "add"), name="put")
     with pytest.raises(
-        RuntimeError, match=r"indexed kernel doubled \(.*:\d+\) has no derivative.*@doubled.derivative"
+        RuntimeError, match=r"scatter kernel put \(.*:\d+\) has no derivative.*@put.derivative"
     ):
-        op(x).sum().backward()
+        put(x, x.detach()).sum().backward()
+    loop = kernels.indexed(lambda at, x, *, n: at.sum((n,), lambda k: x.get((at[0] + k,), 0)), name="loop")
+    with pytest.raises(
+        TypeError, match=r"indexed kernel loop \(.*\): no rule differentiates loop; .*@loop.derivative"
+    ):
+        loop(x, n=2).sum().backward()
     for formula, says in (
         (
             lambda grad: grad[:1],
@@ -284,8 +308,13 @@ def test_a_script_and_its_processes(tmp_path):
 
 
 def test_starting_imports_nothing_of_it():
-    code = "import flambeau, sys; print([m for m in sys.modules if m.startswith('flambeau.kernels')])"
+    """Neither kernels nor what compiles extensions."""
+    code = (
+        "import sys, flambeau; from flambeau.utils import cpp_extension\n"
+        "names = 'flambeau.kernels', 'flambeau.utils.cpp_extension', 'setuptools', 'distutils'\n"
+        "print(sorted(m for m in sys.modules if m.startswith(names)))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout.strip() == "['flambeau.kernels']"
+    assert done.stdout.strip() == "['flambeau.kernels', 'flambeau.utils.cpp_extension']"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 import pickle
 from pathlib import Path
@@ -103,6 +104,27 @@ def _(grad, x, index):
     return add_at(x.new_zeros(x.shape), index, grad), None
 
 
+@kernels.indexed(static=("width",))
+def weighted_window(at, x, w, *, width):
+    *row, i = at
+    return at.sum((width,), lambda k: x.get((*row, i + k - width // 2), 0) * w[k]) / width
+
+
+@kernels.indexed(shape=lambda a, b: (a.shape[0], b.shape[1]), dtypes=(None, None))
+def outer(at, a, b):
+    return kernels.exp(a[at[0], 0] * b[0, at[1]]), a[at[0], 0] - b[0, 0]
+
+
+@kernels.indexed(shape=lambda x, index: index.shape)
+def squares_at(at, x, index):
+    return x[index[at]] ** 2
+
+
+@kernels.indexed
+def turned(at, x):
+    return kernels.sin(x[at[1], at[0]])
+
+
 flambeau.manual_seed(0)
 X, Y, Z = flambeau.randn(3, 4), flambeau.randn(3, 4), flambeau.randn(2, 3, 4)
 SAMPLES = {
@@ -139,6 +161,38 @@ def test_as_our_own_operations(op):
     samples, reference = SAMPLES[op]
     made = kernels.check(op, *samples, reference=reference)
     assert {"operands", "dtypes", "strides", "meta", "gradients", "second gradients"} <= set(made)
+
+
+@pytest.mark.parametrize(
+    ("op", "sample", "reference"),
+    [
+        (weighted_window, (X, Y[0, :3], {"width": 3}), None),
+        (outer, (X[:, :1], Y[:1]), lambda a, b: (np.exp(a * b), (a - b[0, 0]) + 0 * b)),
+        (squares_at, (X[0], flambeau.tensor([[3, 3], [0, 1]])), lambda x, index: x[index] ** 2),
+        (turned, (X[:, :3],), lambda x: np.sin(x).T),
+    ],
+)
+def test_gradients_where_elements_were_read(op, sample, reference):
+    assert "gradients" in kernels.check(op, sample, reference=reference, second_gradients=False)
+
+
+def test_second_gradients_of_places_are_not_left_out_in_silence():
+    x = flambeau.randn(5, requires_grad=True)
+    (g,) = flambeau.autograd.grad(squares_at(x, flambeau.tensor([4, 4, 0])).sum(), x, create_graph=True)
+    with pytest.raises(
+        RuntimeError, match="the gradient of the indexed kernel squares_at .*@squares_at.derivative"
+    ):
+        g.sum().backward()
+
+
+def test_gradients_are_added_in_parallel_where_no_two_places_meet():
+    x = flambeau.randn(700, 300, requires_grad=True)
+    turned_rows = kernels.indexed(
+        lambda at, x: x[at[1], at[0]] * 2.0, shape=lambda x: x.shape[::-1], name="turned_rows"
+    )
+    weight = flambeau.randn(300, 700)
+    (turned_rows(x) * weight).sum().backward()
+    assert flambeau.equal(x.grad, 2 * weight.t())
 
 
 def test_long_rows_are_cut_into_blocks():
@@ -360,3 +414,16 @@ def test_the_page_lists_what_bodies_may_call():
     page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
     shown = page.partition("<!-- vocabulary -->\n")[2].partition("<!-- end -->")[0]
     assert shown == kernels.vocabulary()
+
+
+def test_every_public_name_is_shown():
+    from flambeau.utils import cpp_extension
+
+    words = {word.name for word in importlib.import_module("flambeau.kernels._vocabulary").WORDS}
+    for module, names in ((kernels, set(kernels.__all__) - words), (cpp_extension, cpp_extension.__all__)):
+        bare = [
+            n
+            for n in names
+            if callable(getattr(module, n)) and ">>>" not in (getattr(module, n).__doc__ or "")
+        ]
+        assert not bare, bare

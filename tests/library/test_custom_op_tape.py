@@ -277,6 +277,12 @@ def test_autograd_kernels_stand_around_the_others():
     assert x.grad.item() == 1.0
     lib.impl("sine", lambda x: Sine.apply(x) * 2, "Autograd")
     assert op(flambeau.ones(1)).item() == pytest.approx(np.sin(1.0))  # the key of the device comes first
+    lib.define("other(Tensor x) -> Tensor")
+    lib.impl("other", lambda x: x * 2)
+    lib.impl("other", lambda x: x, "AutogradCUDA")  # not that of the arguments: as if it were not there
+    x = flambeau.ones(1, requires_grad=True)
+    flambeau.ops.tests_tape_around.other(x).backward()
+    assert x.grad.item() == 2.0
     with pytest.raises(RuntimeError, match="could not parse dispatch key: AutogradMoon"):
         lib.impl("sine", Sine.apply, "AutogradMoon")
 

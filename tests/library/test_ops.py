@@ -25,7 +25,7 @@ def test_an_operation_of_ours_is_every_overload_of_its_name():
     assert repr(aten.add) == "<OpOverloadPacket(op='aten.add')>"
 
 
-@pytest.mark.parametrize("name", sorted(table()))
+@pytest.mark.parametrize("name", sorted(n for n in table() if not n.startswith("_foreach")))
 def test_every_name_of_the_table_is_an_operation_and_tells_its_schema(name):
     packet = getattr(aten, name)
     (op,) = {id(op): op for op in packet.op_overloads()}.values()
@@ -34,6 +34,13 @@ def test_every_name_of_the_table_is_an_operation_and_tells_its_schema(name):
     assert schema.name.startswith("aten::") and getattr(aten, schema.name[6:]).op_overloads()[0] is op
     assert schema.is_mutable == (schema.name.endswith("_") and not schema.name.endswith("__"))
     assert isinstance(op.tags, list) and op.overloadpacket.overloads()[0] == op._overloadname
+
+
+def test_functions_of_lists_are_there_without_schemas():
+    assert "Tensor" in aten._foreach_add_.overloads() and "Scalar" in aten._foreach_maximum_.overloads()
+    x = flambeau.zeros(2)
+    aten._foreach_add_.Tensor([x], flambeau.tensor(1.0), alpha=2)
+    assert x.tolist() == [2.0, 2.0]
 
 
 def test_what_is_not_there_is_named():
@@ -45,10 +52,18 @@ def test_what_is_not_there_is_named():
         _ = aten.mm.Tensor
     with pytest.raises(AttributeError, match="no operation nowhere::nothing is defined .in nowhere: none."):
         _ = flambeau.ops.nowhere.nothing
-    with pytest.raises(AttributeError, match="has no name in ATen"):
-        _ = flambeau.tensor._schema
     assert not hasattr(flambeau.ops.nowhere, "__wrapped__") and not hasattr(aten.mm, "_unknown")
     assert not hasattr(flambeau.ops, "__path__")
+
+
+def test_operations_that_aten_does_not_have_answer_too():
+    op = flambeau.tensor
+    assert op.namespace == "flambeau" and op._schema.name == "flambeau::tensor" and op.tags == []
+    assert (
+        op.overloadpacket.default is op
+        and op.overloadpacket is op.overloadpacket
+        and op._overloadname == "default"
+    )
 
 
 def test_modes_that_compare_with_atens_names():

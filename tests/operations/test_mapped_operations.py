@@ -8,13 +8,13 @@ import pytest
 import samples
 
 import flambeau
-from flambeau.func import grad, vmap
+from flambeau.func import grad, jvp, vmap
 from flambeau.operations.declare.registry import REGISTRY
 
 # Shapes that depend on values, and what asks for a value: refused, as in PyTorch.
 REFUSED = frozenset(
     """
-    masked_select unique unique_consecutive bincount allclose equal is_nonzero item tolist
+    nonzero masked_select unique unique_consecutive bincount allclose equal is_nonzero item tolist
     """.split()
 )
 SCALES = (1.0, 0.96875, 0.9375)
@@ -207,3 +207,68 @@ def test_backward_with_gradients_of_all_slices_is_the_loop(entry, text):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         alike(vmap(back)(*seeds), joined([back(*(s[k] for s in seeds)) for k in range(3)]), "seeds")
+
+
+IN_PLACE = [
+    (e, t)
+    for e, t in cases()
+    if e.in_place is not None and e.kind in ("pointwise", "composite", "scan", "indexing", "library", "shape")
+]
+
+
+@pytest.mark.parametrize("entry, text", IN_PLACE, ids=lambda x: getattr(x, "name", x))
+def test_forms_that_write_are_the_loop(entry, text):
+    tensors, _ = operands(entry, text)
+    names = [n for n in text_operands(entry, text)]
+
+    def write(*given):
+        operands = samples.Operands()
+        operands.update(zip(names, [t.clone() for t in given]))
+        first = text.split(",")[0].strip()
+        eval(f"function({text})", {"function": entry.in_place}, operands)
+        return operands[first]
+
+    if text.split(",")[0].strip() not in names:
+        return
+    whole = stacks(tensors)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            each = [write(*(x[k] for x in whole)) for k in range(3)]
+        except (RuntimeError, TypeError):  # a result of another dtype does not fit into its operand
+            return
+        alike([vmap(write)(*whole)], [flambeau.stack(each)], "written")
+
+
+def text_operands(entry, text):
+    """The names of the tensors in a call."""
+    used = samples.Operands()
+    samples.run(entry, text, used)
+    return [n for n, x in used.items() if isinstance(x, flambeau.Tensor)]
+
+
+@pytest.mark.parametrize("entry, text", cases(), ids=lambda x: getattr(x, "name", x))
+def test_tangents_of_slices_are_those_of_the_loop(entry, text):
+    found = differentiable(entry, text)
+    if found is None or (entry.kind == "hosted" and not has_derivative(entry, text)):
+        return
+    tensors, call, floats = found
+    whole = stacks(tensors)
+    flambeau.manual_seed(2)
+    moves = [flambeau.randn(*whole[k].shape, dtype=whole[k].dtype) for k in floats]
+
+    def along(*given):
+        fixed, directions = list(given[: len(whole)]), given[len(whole) :]
+
+        def f(*chosen):
+            for k, x in zip(floats, chosen):
+                fixed[k] = x * 1
+            return tuple(r for r in call(*fixed) if r.is_floating_point() or r.is_complex())
+
+        return jvp(f, tuple(fixed[k] for k in floats), directions)[1]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        each = [along(*(x[s].clone() for x in whole), *(m[s] for m in moves)) for s in range(3)]
+        if each[0]:
+            alike(vmap(along)(*(x.clone() for x in whole), *moves), joined(each), "tangents")

@@ -178,3 +178,14 @@ def test_the_same_bits_for_any_number_of_threads(name, shape):
     if len(results) == 2:
         taken = np.take_along_axis(x.numpy(), results[1].numpy(), dim)
         np.testing.assert_array_equal(taken, results[0].numpy())
+
+
+def test_tangents_of_logcumsumexp():
+    """They were 0: the adjoint of a gradient that is made of logarithms."""
+    x = flambeau.tensor([0.3, -1.0, 2.0], dtype=flambeau.float64)
+    v = flambeau.tensor([2.0, 1.0, -3.0], dtype=flambeau.float64)
+    _, moved = flambeau.func.jvp(lambda t: t.logcumsumexp(0), (x,), (v,))
+    expected = (x.exp() * v).cumsum(0) / x.exp().cumsum(0)
+    flambeau.testing.assert_close(moved, expected)
+    _, moved = flambeau.func.jvp(lambda t: t.logcumsumexp(0), (x.float() * 400,), (v.float(),))
+    flambeau.testing.assert_close(moved, flambeau.tensor([2.0, 2.0, -3.0]))

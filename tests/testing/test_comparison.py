@@ -139,3 +139,13 @@ def test_assert_allclose_is_the_older_name():
         flambeau.testing.assert_allclose(flambeau.tensor([1.0, nan]), np.array([1.0, nan]))
     with pytest.warns(FutureWarning), pytest.raises(AssertionError, match="mine"):
         flambeau.testing.assert_allclose(flambeau.tensor([1]), [2], msg="mine")
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_wide_unsigned_integers_meet_others(dtype):
+    """Though no operation promotes them: as int64, in PyTorch's comparison, too."""
+    x = flambeau.tensor([1, 2], dtype=getattr(flambeau, dtype))
+    for other in (flambeau.int64, flambeau.float32, flambeau.uint8):
+        flambeau.testing.assert_close(x, flambeau.tensor([1, 2], dtype=other), check_dtype=False)
+        with pytest.raises(AssertionError):
+            flambeau.testing.assert_close(x, flambeau.tensor([1, 3], dtype=other), check_dtype=False)

@@ -69,8 +69,9 @@ def test_scalars_as_tensors(writer, double):
 def test_what_is_no_scalar(writer):
     with pytest.raises(ValueError, match=r"scalar 'x' has shape \(2,\), wanted one element"):
         writer.add_scalar("x", torch.ones(2))
-    with pytest.raises(TypeError, match="wanted a tensor, an array or a number, got str"):
-        writer.add_scalar("x", "1")
+    for value, what in (("1", "str"), (["a", "b"], "list of str"), ({}, "dict"), (None, "NoneType")):
+        with pytest.raises(NotImplementedError, match=f"wanted a tensor, an array or a number, got {what}$"):
+            writer.add_scalar("x", value)
 
 
 def test_several_scalars(writer, tmp_path):
@@ -416,3 +417,19 @@ except ImportError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert "tensorboard is not installed" in done.stdout and "the extra 'tensorboard'" in done.stdout, done
+
+
+def test_graphs_are_refused_by_name(writer):
+    said = r"^SummaryWriter.{} is not here: there are no graphs yet \(docs/"
+    with pytest.raises(NotImplementedError, match=said.format("add_graph")):
+        writer.add_graph(torch.nn.Linear(2, 2), torch.ones(1, 2))
+    with pytest.raises(NotImplementedError, match=said.format("add_onnx_graph")):
+        writer.add_onnx_graph("model.onnx")
+
+
+def test_loggers_of_others_write_events_of_their_own(writer):
+    from flambeau.utils.tensorboard.summary import scalar
+
+    writer._get_file_writer().add_summary(scalar("theirs", 2.0), 3)
+    assert steps(read(writer), "theirs") == [(3, 2.0)]
+    assert writer._get_file_writer().get_logdir() == writer.get_logdir()

@@ -407,7 +407,7 @@ def test_what_is_not_installed_is_told_before_training(plugin, module, extra, mo
 
 def test_digits(tmp_path):
     """The example trains, draws and goes on from its checkpoint."""
-    path = Path(__file__).parents[2] / "examples" / "digits.py"
+    path = Path(__file__).parents[2] / "examples" / "digits" / "main.py"
     spec = importlib.util.spec_from_file_location("digits_example", path)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)

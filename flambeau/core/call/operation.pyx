@@ -44,7 +44,7 @@ cdef class Op:
     # What programs with dispatch modes ask of PyTorch's operations.
     @property
     def overloadpacket(self):
-        """What `ops.aten` has under the operation's name; AttributeError for one that ATen has not."""
+        """What `ops.aten` has under the operation's name."""
         return provided["told_of_aten"](self, "overloadpacket")
 
     @property
@@ -53,7 +53,7 @@ cdef class Op:
 
     @property
     def _schema(self):
-        """The schema that the parameters make; AttributeError for an operation that ATen has not."""
+        """The schema that the parameters make."""
         return provided["told_of_aten"](self, "schema")
 
     @property
@@ -62,7 +62,7 @@ cdef class Op:
 
     @property
     def namespace(self):
-        """"aten"; AttributeError for an operation that ATen has not."""
+        """"aten" for an operation that `ops.aten` has."""
         return provided["told_of_aten"](self, "namespace")
 
     @property

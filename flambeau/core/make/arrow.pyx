@@ -163,9 +163,32 @@ cdef TensorBase bits_of(TensorBase t):
     return over_memory(packed, <char*>to, BOOL, t.rank, t.sizes, t.strides, True)
 
 
+cdef int code_of(const char* format) noexcept:
+    """The dtype of a primitive type; -1 where there is none."""
+    cdef int code
+    if format != NULL and strlen(format) == 1:
+        for code in range(CODES):
+            if FORMAT_OF[code] != NULL and FORMAT_OF[code][0] == format[0]:
+                return code
+    return -1
+
+
+cdef int wanted_code(object capsule, int code) except -1:
+    """The dtype of the numbers that a consumer would rather have, where one equals it; else the one there is."""
+    cdef Schema* s
+    cdef int found
+    if not PyCapsule_IsValid(capsule, "arrow_schema"):
+        raise TypeError(f"__arrow_c_array__(): requested_schema must be a capsule of an Arrow schema, not {type(capsule).__name__}")
+    s = <Schema*>PyCapsule_GetPointer(capsule, "arrow_schema")
+    while s.n_children == 1 and s.children != NULL:
+        s = s.children[0]
+    found = code_of(s.format)
+    return code if found < 0 else found
+
+
 def __arrow_c_array__(TensorBase self not None, requested_schema=None):
     """`Tensor.__arrow_c_array__`: capsules of an Arrow type and an Arrow array over the tensor's memory; further dimensions are
-    lists of fixed size.
+    lists of fixed size.  `requested_schema` names another type of numbers, to which they are converted.
 
     BufferError for a tensor that requires a gradient or lies on another device; TypeError for a dtype that Arrow lacks (complex
     numbers, bfloat16 and smaller floats); ValueError for a tensor without dimensions.
@@ -183,6 +206,8 @@ def __arrow_c_array__(TensorBase self not None, requested_schema=None):
     if self.rank == 0:
         raise ValueError("__arrow_c_array__(): a tensor without dimensions is no array")
     t = <TensorBase?>(<object>self).contiguous()
+    if requested_schema is not None and wanted_code(requested_schema, t.code) != t.code:
+        t = <TensorBase?>(<object>t).to(dtype_of(wanted_code(requested_schema, t.code)))
     if t.code == BOOL:
         t = bits_of(t)
     schema = PyCapsule_New(new_schema(t, 0), "arrow_schema", drop_schema)
@@ -224,7 +249,7 @@ def from_arrow(obj, str who="asarray"):
     cdef int64_t sizes[MAX_DIMS]
     cdef int64_t strides[MAX_DIMS]
     cdef int64_t start, count, k
-    cdef int rank = 1, code = -1, candidate
+    cdef int rank = 1, code
     cdef const uint8_t* bits
     cdef uint8_t* to
     cdef TensorBase made
@@ -248,9 +273,7 @@ def from_arrow(obj, str who="asarray"):
         start = start * sizes[rank - 1] + a.offset
         if product_of(rank, sizes, &count):
             raise uncountable(rank, sizes)
-    for candidate in range(CODES):
-        if s.format != NULL and FORMAT_OF[candidate] != NULL and strlen(s.format) == 1 and s.format[0] == FORMAT_OF[candidate][0]:
-            code = candidate
+    code = code_of(s.format)
     if code < 0 or s.dictionary != NULL:
         raise TypeError(f"{who}(): no dtype holds Arrow's type {s.format.decode() if s.format != NULL else '?'!r}"
                         f"{' with a dictionary' if s.dictionary != NULL else ''}")

@@ -28,7 +28,10 @@ from ._sources import (
 
 # Where toolkits are that extensions are built with: none is used, so programs that ask take the path without.
 CUDA_HOME = ROCM_HOME = SYCL_HOME = None
-_FOR_DEVICES = "no compiler of {} sources is used: a kernel in Python (`flambeau.kernels`) runs on every device, and C runs on the CPU"
+_FOR_DEVICES = (
+    "no compiler of {} sources is used: a kernel in Python "
+    f"(`{display.public('kernels')}`) runs on every device, and C runs on the CPU"
+)
 
 
 def _texts(given: str | Sequence[str] | None, what: str) -> list[str]:

@@ -49,7 +49,7 @@ def protos() -> SimpleNamespace:
 
 
 def as_array(x: Any) -> Any:
-    """A NumPy array of a tensor, an array or a number.  TypeError for anything else.
+    """A NumPy array of a tensor, an array, a number or a list of numbers.  NotImplementedError for anything else.
 
     float16 and bfloat16 become float32.
 
@@ -66,8 +66,14 @@ def as_array(x: Any) -> Any:
         x = x.detach().cpu()
         return (x.float() if x.dtype in (by_name["bfloat16"], by_name["float16"]) else x).numpy()
     if isinstance(x, (bool, int, float, complex, numpy.generic, numpy.ndarray, list, tuple)):
-        return numpy.asarray(x)
-    raise TypeError(f"tensorboard: wanted a tensor, an array or a number, got {type(x).__name__}")
+        array = numpy.asarray(x)
+        if array.dtype.kind in "biufc":
+            return array
+    raise NotImplementedError(f"tensorboard: wanted a tensor, an array or a number, got {_what(x)}")
+
+
+def _what(x: Any) -> str:
+    return type(x).__name__ + (f" of {type(x[0]).__name__}" if isinstance(x, (list, tuple)) and x else "")
 
 
 def _summary(tag: str, metadata: Any = None, **content: Any) -> Any:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ... import _absent
 from . import summary
 
 __all__ = ["FileWriter", "SummaryWriter"]
@@ -74,7 +75,7 @@ class SummaryWriter:
     run that goes on from a checkpoint.  `max_queue`, `flush_secs` and `filename_suffix` are as `FileWriter`'s.
     Tensors may be on any device, and require gradients; arrays and numbers do as well.
 
-    After `close()` the next thing added opens another file.  Graphs of models (`add_graph`) are not there.
+    After `close()` the next thing added opens another file.  Graphs of models are not there: `add_graph` says so.
     Raises ImportError without tensorboard, which the extra `tensorboard` installs.
 
     >>> import tempfile
@@ -117,6 +118,10 @@ class SummaryWriter:
                 start = p.event_pb2.SessionLog(status=p.event_pb2.SessionLog.START)
                 writer.add_event(p.event_pb2.Event(session_log=start), self.purge_step)
         return self._writers[folder]
+
+    def _get_file_writer(self) -> FileWriter:
+        """The writer of the folder itself, to which loggers of other libraries write events of their own."""
+        return self._writer()
 
     def _add(self, made: Any, step: int | None, walltime: float | None) -> None:
         self._writer().add_summary(made, step, walltime)
@@ -320,6 +325,14 @@ class SummaryWriter:
         counts = (true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts)
         made = summary.pr_curve_raw(tag, *counts, precision, recall, num_thresholds)
         self._add(made, global_step, walltime)
+
+    def add_graph(self, model: Any, input_to_model: Any = None, **options: Any) -> None:
+        """NotImplementedError: there are no graphs of models yet."""
+        raise NotImplementedError(_absent.message("jit.trace", "SummaryWriter.add_graph"))
+
+    def add_onnx_graph(self, prototxt: Any) -> None:
+        """NotImplementedError: there are no graphs of models yet."""
+        raise NotImplementedError(_absent.message("onnx.export", "SummaryWriter.add_onnx_graph"))
 
     def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
         """Charts of several scalars, `{category: {title: ["Multiline", tags]}}`, or with margins

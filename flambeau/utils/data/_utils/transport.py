@@ -219,6 +219,10 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
+            if not obj.is_leaf:
+                raise RuntimeError(
+                    "only leaf tensors that require grad cross process boundaries: autograd does not; call detach() first"
+                )
             return _compact(obj).__reduce_ex__(5)
         if type(obj) is Storage and obj.device.type == "cpu" and obj.nbytes() > 0:
             self._out.storage = obj
@@ -228,7 +232,7 @@ class _Pickler(pickle.Pickler):
 
 def _compact(tensor: Any) -> Any:
     """The tensor without the rest of a storage that is far larger than it."""
-    if tensor.device.type != "cpu" or not tensor.is_leaf:
+    if tensor.device.type != "cpu":
         return tensor
     if tensor.untyped_storage().nbytes() <= 2 * tensor.numel() * tensor.element_size() + INLINE:
         return tensor

@@ -1,19 +1,25 @@
-"""Train a small convolutional network on real handwritten digits, and draw how it went.
+"""Handwritten digits: a small convolutional network and the Trainer, the loop that people write by hand.
 
-The 1,797 images of 8×8 pixels come with scikit-learn (Alpaydin and Kaynak, 1998).  A fifth is held out; the
-seed is fixed.  Prints the held-out accuracy and where the picture is.
+Data: scikit-learn's 1,797 digits of 8×8 pixels (Alpaydin and Kaynak, 1998).  A fifth is held out.
 
-    python examples/digits.py --picture digits.png
+Figure: held-out accuracy.  To reach: 98.5 %.  To compare: logistic regression.
 
-With `--folder runs/digits` checkpoints are kept there: interrupted at any moment, the same command goes on, and ends
-with the same network to the last bit.
+    python examples/digits/main.py --picture digits.png
+
+With `--folder runs/digits` checkpoints are kept there: interrupted at any moment, the same command goes on, and ends with the same
+network to the last bit.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
+
+import matplotlib.pyplot as plt
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
 
 import flambeau as torch
 from flambeau import nn
@@ -45,8 +51,6 @@ class Net(nn.Module):
 
 def load() -> tuple[torch.Tensor, torch.Tensor]:
     """Images (1797, 1, 8, 8) in [0, 1] and their digits."""
-    from sklearn.datasets import load_digits
-
     digits = load_digits()
     images = torch.from_numpy(digits.images).to(torch.float32).unsqueeze(1) / 16
     return images, torch.from_numpy(digits.target).to(torch.int64)
@@ -79,11 +83,6 @@ def train(epochs: int, folder: Path | None = None, seed: int = 0) -> Trainer:
 
 def draw(path: Path, trainer: Trainer) -> None:
     """The learning curve, and the first held-out images with what the network says of them."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     history, net = trainer.history, trainer.model
     images, digits = trainer.validation.dataset[:24]
     net.eval()
@@ -115,20 +114,33 @@ def draw(path: Path, trainer: Trainer) -> None:
     figure.savefig(path, dpi=120)
 
 
+def linear_model(trainer: Trainer) -> float:
+    """Held-out accuracy of logistic regression on the same parts."""
+    training, held_out = (loader.dataset[:] for loader in (trainer.dataset, trainer.validation))
+    model = LogisticRegression(max_iter=300).fit(training[0].flatten(1).numpy(), training[1].numpy())
+    return model.score(held_out[0].flatten(1).numpy(), held_out[1].numpy())
+
+
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--epochs", type=int, default=20)
+    options.add_argument("--quick", action="store_true", help="one epoch, and an easy figure")
     options.add_argument("--picture", type=Path, default=Path("digits.png"))
     options.add_argument("--folder", type=Path, help="where checkpoints are kept")
     given = options.parse_args()
     began = time.perf_counter()
-    trainer = train(given.epochs, given.folder)
+    trainer = train(1 if given.quick else given.epochs, given.folder)
     took = time.perf_counter() - began
     draw(given.picture, trainer)
+    accuracy, bar = trainer.history[-1]["val_accuracy"], 0.8 if given.quick else 0.985
+    print(f"{trainer.epoch} epochs, {took:.1f} s; picture: {given.picture.resolve()}")
     print(
-        f"held-out accuracy {trainer.history[-1]['val_accuracy']:.2%} after {trainer.epoch} epochs, {took:.1f} s; "
-        f"picture: {given.picture.resolve()}"
+        f"held-out accuracy {accuracy:.2%}; to reach {bar:.1%}; logistic regression {linear_model(trainer):.2%}"
     )
+    if not accuracy >= bar:
+        sys.exit("missed")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Pipes of data, which PyTorch deprecated: what libraries look for before they take another way."""

@@ -1,0 +1,7 @@
+"""Pipes that are iterated: the one that libraries ask whether a dataset is of."""
+
+from __future__ import annotations
+
+from .combinatorics import ShufflerIterDataPipe
+
+__all__ = ["ShufflerIterDataPipe"]
