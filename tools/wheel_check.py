@@ -48,7 +48,7 @@ def sizes(packages: Path) -> dict[str, float]:
     found: dict[str, float] = {}
     for entry in packages.iterdir():
         name = entry.name.partition("-")[0].removesuffix(".libs")
-        if name not in ("pip", "setuptools", "_distutils_hack", "pkg_resources", "__pycache__"):
+        if name not in ("pip", "setuptools", "_distutils_hack", "distutils", "pkg_resources", "__pycache__"):
             found[name] = found.get(name, 0.0) + mebibytes(entry)
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
