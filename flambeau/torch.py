@@ -35,7 +35,8 @@ def main(arguments: list[str]) -> None:
         exec(compile(what, "<string>", "exec"), vars(sys.modules["__main__"]))
     else:
         sys.argv = [what, *rest]
-        sys.path[0] = str(Path(what).resolve().parent)  # Python's own first entry is where it was started
+        if not sys.flags.safe_path:  # Python's own first entry is where it was started
+            sys.path[0] = str(Path(what).resolve().parent)
         runpy.run_path(what, run_name="__main__")
 
 

@@ -23,7 +23,8 @@ def run(
 ) -> subprocess.CompletedProcess:
     """Python on `arguments` where `torch` is found first in `path`, by default the shim: also beside an installed PyTorch."""
     found = os.pathsep.join([*([str(SHIM)] if path is None else path), LIBRARY])
-    environment = {**os.environ, "PYTHONPATH": found}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    environment = {**inherited, "PYTHONPATH": found}
     done = subprocess.run(
         [sys.executable, *arguments], env=environment, capture_output=True, text=True, **more
     )
@@ -103,6 +104,15 @@ def test_a_program_sees_torch(door, tmp_path):
     else:
         done = run(*(["-m", "flambeau.torch"] if door.startswith("-m") else []), str(script), "a", "-b")
     assert done.stdout == SAID
+
+
+def test_paths_are_left_alone_where_python_leaves_them(tmp_path):
+    """`-P` keeps the script's folder off the path: the first entry is then another's."""
+    (tmp_path / "program.py").write_text(
+        "import sys, importlib.metadata as m; print(m.version('torch'), sys.path[0])"
+    )
+    done = run("-P", "-m", "flambeau.torch", str(tmp_path / "program.py"))
+    assert done.stdout.split() == [_as_torch.VERSION, str(SHIM)]
 
 
 def test_a_module_is_run_as_a_program(tmp_path):

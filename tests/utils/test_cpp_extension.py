@@ -481,7 +481,10 @@ def shown(folder, *names):
 
 def run(*command, where):
     paths = [str(Path(flambeau.__file__).parents[1]), str(where)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    tools = os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ["PATH"]]
+    )  # meson and ninja of this environment
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PATH": tools}
     done = subprocess.run(
         command, cwd=where, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
