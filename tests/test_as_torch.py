@@ -25,6 +25,7 @@ def run(
     found = os.pathsep.join([*([str(SHIM)] if path is None else path), LIBRARY])
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     environment = {**inherited, "PYTHONPATH": found}
+    more.setdefault("cwd", os.sep)  # Python puts it on the path, and the sources may lie in ours
     done = subprocess.run(
         [sys.executable, *arguments], env=environment, capture_output=True, text=True, **more
     )
