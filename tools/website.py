@@ -45,6 +45,9 @@ def write(source: Path) -> None:
     for page, path in TAKEN.items():
         (source / f"{page}.md").write_text(on_the_site(path.read_text()))
     shutil.copytree(DOCS / "gallery", source / "gallery")
+    for program in (ROOT / "examples").glob("*/main.py"):  # the gallery links to them
+        (source / "examples" / program.parent.name).mkdir(parents=True)
+        shutil.copy(program, source / "examples" / program.parent.name)
     found = reference.pages()
     folder = source / "reference"
     folder.mkdir()
@@ -61,7 +64,7 @@ def on_the_site(text: str) -> str:
             rf"]({page}.md\1)",
             text,
         )
-    return text
+    return text.replace("](../examples/", "](examples/")
 
 
 def main(arguments: list[str]) -> int:
