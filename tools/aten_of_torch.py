@@ -11,32 +11,10 @@ from collections import defaultdict
 
 PAGE = pathlib.Path(__file__).parent.parent / "flambeau" / "library" / "_overloads.py"
 
-HEAD = '''"""The overloads that ATen has of the operations declared here, as `tools/aten_of_torch.py` found them in PyTorch 2.13."""
-
-from __future__ import annotations
-
-import functools
-
-# Overloads: operations.
-_TABLE = """
-'''
-TAIL = '''"""
-
-
-@functools.cache
-def table() -> dict[str, tuple[str, ...]]:
-    """ATen's name -> its overloads.
-
-    >>> from flambeau.library._overloads import table
-    >>> table()["mul"]
-    ('Tensor', 'Scalar', 'out', 'Scalar_out')
-    """
-    found: dict[str, tuple[str, ...]] = {}
-    for block in _TABLE.strip().split("\\n\\n"):
-        overloads, _, names = block.partition(":")
-        found.update(dict.fromkeys(names.split(), tuple(overloads.split())))
-    return found
-'''
+BEGIN, END = (
+    '_TABLE = """\n',
+    '\n"""\n',
+)  # what is written stands between them; the code around it is the module's own
 
 
 def main() -> None:
@@ -63,7 +41,9 @@ def main() -> None:
         )
         for group, names in sorted(groups.items())
     ]
-    PAGE.write_text(HEAD + "\n\n".join(blocks) + "\n" + TAIL)
+    head, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    PAGE.write_text(head + BEGIN + "\n\n".join(blocks) + END + tail)
 
 
 if __name__ == "__main__":
