@@ -143,9 +143,8 @@ class _Writer:
         begin = i64(0)
         for number, cut in enumerate(tile.cuts or ((0, tile.rows),)):
             end = self.f.add(begin, self.word(_TAPS + number))
-            state = self.f.loop(
-                begin, end, i64(1), state, lambda t, s, cut=cut: self.tap(t, s, cut, distances, room)
-            )
+            tap = functools.partial(self.tap, cut=cut, distances=distances, room=room)
+            state = self.f.loop(begin, end, i64(1), state, tap)
             begin = end
         _, ended, *sums = state
         some = self.f.op("i1", f"icmp ne {ended}, 0")
