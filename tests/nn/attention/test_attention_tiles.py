@@ -194,7 +194,7 @@ def test_memory_grows_with_the_length_in_training_too():
 @pytest.mark.parametrize("bytes_wide,form", [(64, (4, 2)), (32, (4, 2)), (16, (8, 2))])
 def test_tiles_of_other_processors(bytes_wide, form, monkeypatch):
     """The same call with the tiles and registers that other processors have."""
-    caches = (passes.address, register.address)
+    caches = (passes.address, register.address, register.lanes)
     monkeypatch.setattr(register, "width", lambda: bytes_wide)
     monkeypatch.setattr(passes, "shape", lambda: form)
     monkeypatch.setitem(provided, "attention.functions", passes.functions)
