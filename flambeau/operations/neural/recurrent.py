@@ -10,6 +10,7 @@ from ...core.base.formats import contiguous_format
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import addmm, linear
 from ...core.tape.contexts import unrecorded
+from ..declare.half_types import FLOAT32, HALF_TYPES
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..moving.joining import cat, stack
@@ -100,15 +101,17 @@ def _lstm_steps(gates, hidden, cell, weight, sizes):
     return (stack if sizes is None else cat)(outputs), cat([cell, *reversed(ended)])
 
 
-def _whole(*given: TensorBase | None) -> bool:
-    """Whether a layer's sequences are computed whole: on the host, and not along a tangent, which goes step by step."""
+def _whole(*given: TensorBase | None, also: Any = None) -> bool:
+    """Whether a layer's sequences are computed whole: on the host, and not along a tangent, which goes step by step.  All are of
+    one dtype, or some of the dtype `also`.
+    """
     gates = given[0]
     return (
         gates.device.type == "cpu"
         and gates.dtype.name in TILED
         and not tape.is_forward_open()
         and gates.numel() > 0
-        and all(x is None or x.dtype is gates.dtype for x in given)
+        and all(x is None or x.dtype is gates.dtype or x.dtype is also for x in given)
     )
 
 
@@ -177,16 +180,17 @@ def _lstm_whole_gradients(grads, gates, hidden, cell, weight, outputs, cells, ac
     found = tiles.lstm_gradients(
         to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, sizes, asked
     )
-    return _cast(found, gates)
+    return _cast(found, inputs)
 
 
-def _own(found: TensorBase, gates: TensorBase, kept: bool) -> TensorBase:
+def _own(found: TensorBase, like: TensorBase, kept: bool) -> TensorBase:
     """What a layer returns: a copy where the node keeps the outputs, for a program may write to those of a GRU or an RNN."""
-    return found.clone() if kept and found.dtype is gates.dtype else found.to(gates.dtype)
+    return found.clone() if kept and found.dtype is like.dtype else found.to(like.dtype)
 
 
-def _cast(found, like):
-    return tuple(None if x is None else x.to(like.dtype) for x in found)
+def _cast(found, inputs):
+    """Gradients in the dtypes of the inputs."""
+    return tuple(None if x is None else x.to(like.dtype) for x, like in zip(found, inputs))
 
 
 @library("library", "_gru_layer")
@@ -196,14 +200,15 @@ def gru_layer(
     """Run a GRU over a sequence: outputs (L, N, H) from the input's share of the gates (L, N, 3H), the state to begin with
     (N, H), and the state's weight (3H, H) and bias (3H,).  `sizes` and the node are as for `lstm_layer`.
     """
-    if not _whole(gates, hidden, weight, bias):
+    also = FLOAT32 if gates.dtype in HALF_TYPES else None  # autocast leaves the state as it is, and the result is like it
+    if not _whole(gates, hidden, weight, bias, also=also):
         return _gru_steps(gates, hidden, weight, bias, sizes)
     _check("gru_layer", 3, gates, hidden, weight, sizes, bias=bias)
     inputs = (gates, hidden, weight, bias)
     keep = tape.recording(*(x for x in inputs if x is not None))
     with unrecorded():
         found, activated = tiles.gru(*inputs, sizes, keep)
-        outputs = _own(found, gates, keep)
+        outputs = _own(found, hidden, keep)
     if keep:
         given = inputs if bias is not None else inputs[:3]
         tape.record(
@@ -218,7 +223,7 @@ def _gru_whole_gradients(grad, outputs, activated, gates, hidden, weight, *more)
     if tape.recording(grad, *inputs):
         return _recorded_gradients(_gru_steps, (grad,), inputs if bias else (*inputs, None), sizes)[: len(inputs)]
     found = tiles.gru_gradients(grad, hidden, weight, outputs, activated, sizes, asked)
-    return _cast(found[: len(inputs)], gates)
+    return _cast(found, inputs)
 
 
 @library("library", "_rnn_layer")
@@ -245,7 +250,7 @@ def _rnn_whole_gradients(grad, gates, hidden, weight, outputs, sizes, kind, aske
     inputs = (gates, hidden, weight)
     if tape.recording(grad, *inputs):
         return _recorded_gradients(lambda *given: _rnn_steps(*given, kind), (grad,), inputs, sizes)
-    return _cast(tiles.rnn_gradients(grad, hidden, weight, outputs, sizes, asked, kind), gates)
+    return _cast(tiles.rnn_gradients(grad, hidden, weight, outputs, sizes, asked, kind), inputs)
 
 
 @unrecorded()
