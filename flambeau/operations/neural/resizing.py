@@ -10,7 +10,7 @@ from itertools import product
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, ones
-from ..declare import checks
+from ..declare import checks, taps
 from ..declare.half_types import in_float32
 from ..declare.registry import REGISTRY, library
 from ..declare.results import copied
@@ -178,8 +178,33 @@ def _output_sizes(x: TensorBase, size, scale_factor, recompute: bool | None) -> 
     return wanted, [n / w for n, w in zip(given, wanted)]
 
 
+_LABELS = {"nearest": "UpsampleNearest", "nearest-exact": "UpsampleNearestExact", "bicubic": "UpsampleBicubic"}
+
+
+def _label(mode: str, rank: int) -> str:
+    kind = {3: "1D", 4: "2D", 5: "3D"}[rank]
+    return f"{_LABELS.get(mode, {3: 'UpsampleLinear', 4: 'UpsampleBilinear'}.get(rank, 'UpsampleTrilinear'))}{kind}Backward0"
+
+
+def _tables(input: TensorBase, sizes, scales, mode: str, aligned: bool, antialias: bool) -> list | None:
+    """The table of each dimension, None for one that stays as it is; None where a line is too long for tables."""
+    found: list = []
+    for size, out, scale in zip(input.shape[2:], sizes, scales):
+        if mode in _RANKS and out == size and (aligned or scale == 1.0):
+            found.append(None)
+        elif not taps.fits(size, out, 1 + (4 * size // out if antialias else 3)):
+            return None
+        elif mode in ("nearest", "nearest-exact"):
+            found.append(taps.nearest(size, out, scale, mode == "nearest-exact"))
+        elif antialias:
+            found.append(taps.widened(size, out, scale, aligned, mode == "bicubic"))
+        else:
+            rule = taps.cubic if mode == "bicubic" else taps.linear
+            found.append(rule(size, out, scale, aligned))
+    return found
+
+
 @library("composite", "nn.functional.interpolate")
-@in_float32()
 def interpolate(
     input: TensorBase,
     size: int | Sequence[int] | None = None,
@@ -224,6 +249,17 @@ def interpolate(
     if mode == "area":
         return REGISTRY[f"adaptive_avg_pool{input.ndim - 2}d"].function(input, sizes)
     aligned = bool(align_corners)
+    if mode not in _RANKS or input.dtype.name != "uint8":
+        tables = _tables(input, sizes, scales, mode, aligned, antialias)
+        found = None if tables is None else taps.taken(input, tables, _label(mode, input.ndim))
+        if found is not None:
+            return found
+    return _by_dimensions(input, sizes, scales, mode, aligned, antialias)
+
+
+@in_float32()
+def _by_dimensions(input: TensorBase, sizes, scales, mode: str, aligned: bool, antialias: bool) -> TensorBase:
+    """The same from operations on every dimension: for what tables do not take."""
     whole = input.dtype.name == "uint8" and mode in _RANKS
     found = input
     for d, (out, scale) in reversed(
