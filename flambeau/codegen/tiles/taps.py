@@ -207,37 +207,34 @@ def line(
             x = f.op(w.type, f"bitcast {x} to {w.type}")
         return w.added(f, total, x, weight)
 
-    def block(b: Value, mask: Value | None) -> list[Value]:
-        known = [slot(f.add(f.mul(b, i64(turns)), i64(k))) for k in range(turns)]
-        share = None
-        place = f.mul(b, i64(lanes))
-        if divided:
-            share = f.load(w.type, f.gep(w.scalar, Value("ptr", "%divisor"), place), w.bytes)
+    def line_of(r: Value, _) -> list[Value]:
+        source = f.gep(w.scalar, Value("ptr", "%from"), f.mul(r, Value("i64", "%from_step")))
+        result = f.gep(w.scalar, Value("ptr", "%to"), f.mul(r, Value("i64", "%to_step")))
+        own = w.splat(f, w.element(f, "%factor", r)) if divided else None
 
-        def one(r: Value, _) -> list[Value]:
-            source = f.gep(w.scalar, Value("ptr", "%from"), f.mul(r, Value("i64", "%from_step")))
+        def block(b: Value, mask: Value | None) -> list[Value]:
+            place = f.mul(b, i64(lanes))
+            total = w.zero()
             if turns:
-                total = w.zero()
-                for said in known:
-                    total = taken(source, said, total)
+                for k in range(turns):
+                    total = taken(source, slot(f.add(f.mul(b, i64(turns)), i64(k))), total)
             else:
                 begin, end = w.number(f, "%first", b), w.number(f, "%first", f.add(b, i64(1)))
                 step = lambda s, carried: [taken(source, slot(s), carried[0])]
                 total = f.loop(begin, end, i64(1), [w.zero()], step)[0]
-            if share is not None:
-                own = w.splat(f, w.element(f, "%factor", r))
+            if own is not None:
+                share = f.load(w.type, f.gep(w.scalar, Value("ptr", "%divisor"), place), w.bytes)
                 total = f.binary("fdiv", total, f.binary("fmul", share, own))
-            target_at = f.gep(w.scalar, Value("ptr", "%to"), f.add(f.mul(r, Value("i64", "%to_step")), place))
-            w.write(f, total, target_at, mask)
+            w.write(f, total, f.gep(w.scalar, result, place), mask)
             return []
 
-        f.loop(i64(0), Value("i64", "%lines"), i64(1), [], one)
+        f.loop(i64(0), blocks, i64(1), [], lambda b, _: block(b, None))
+        f.when(f.op("i1", f"icmp sgt {rest}, 0"), lambda: block(blocks, w.below(f, rest)))
         return []
 
     blocks = f.binary("sdiv", out, i64(lanes))
-    f.loop(i64(0), blocks, i64(1), [], lambda b, _: block(b, None))
     rest = f.binary("srem", out, i64(lanes))
-    f.when(f.op("i1", f"icmp sgt {rest}, 0"), lambda: block(blocks, w.below(f, rest)))
+    f.loop(i64(0), Value("i64", "%lines"), i64(1), [], line_of)
     f.do("ret void")
     return str(w.module)
 

@@ -31,7 +31,7 @@ ctypedef void (*line_t)(char* to, int64_t to_step, const char* source, int64_t f
 
 cdef enum:
     VECTOR = 64               # bytes
-    BUFFER = 1 << 14          # bytes of rows between the two dimensions
+    BUFFER = 1 << 13          # bytes of rows between the two dimensions
     MOST_LINES = 64           # rows of the result that are made together
     MOST_TURNS = 6            # slots of a vector that are written out
     PARALLEL_FROM = 1 << 15   # elements from which threads pay off
@@ -349,6 +349,8 @@ cdef int64_t walk(Taps taps, int64_t lanes, int64_t window, int64_t b, Slots int
         slot = into.first[b] + made if into is not None else 0
         for j in range(n):
             t = next[j]
+            if into is not None and into.short:  # beyond the line, where a window is 0: for lanes without an element
+                into.lane[slot * lanes + j] = <uint8_t>(window - 1)
             if t < taps.first[b * lanes + j + 1] and taps.at[t] - start < window:
                 next[j] += 1
                 mask |= <int64_t>1 << j
@@ -362,7 +364,7 @@ cdef int64_t walk(Taps taps, int64_t lanes, int64_t window, int64_t b, Slots int
                         (<double*>into.weight)[slot * lanes + j] = taps.weight[t]
         if into is not None:
             into.at[slot], into.mask[slot] = start, mask
-            if mask != (<int64_t>1 << n) - 1 and not (n == 64 and mask == -1):
+            if not into.short and mask != (<int64_t>1 << n) - 1 and not (n == 64 and mask == -1):
                 into.partial = True
         made += 1
 
