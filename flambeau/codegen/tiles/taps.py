@@ -26,7 +26,7 @@ _BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
 _SPELLED = {"float": "f32", "double": "f64"}
 
 
-class _Writer:
+class Writer:
     """What both functions are written with: an element type, and vectors of it."""
 
     def __init__(self, kind: str, weighted: bool, divided: bool, lanes: int | None = None):
@@ -98,7 +98,7 @@ def rows(symbol: str, kind: str, weighted: bool, divided: bool) -> str:
     """Row j of the result, j0 <= j < j1: Σ weight[t] · (row at[t] of the source) over t from first[j] to first[j + 1], divided by
     divisor[j] · factor[0].  Rows have `length` neighbours and are `to_step` and `from_step` elements apart.
     """
-    w = _Writer(kind, weighted, divided)
+    w = Writer(kind, weighted, divided)
     f = w.function(
         symbol,
         "ptr noalias %to, i64 %to_step, ptr noalias %from, i64 %from_step, ptr noalias %first, ptr noalias %at, ptr noalias %weight, "
@@ -161,7 +161,7 @@ def line(
     each where that is not 0.  Slot s begins at element at[s]; lane l takes its element lane[s, l], where bit l of mask[s] is set
     (`partial`), times weight[s, l].  `wide`: windows are two vectors.  `short`: lines are shorter than a window.
     """
-    w = _Writer(kind, weighted, divided)
+    w = Writer(kind, weighted, divided)
     f = w.function(symbol, _LINE)
     lanes, bits = w.lanes, w.bytes * 8
     places = f"<{lanes} x i{bits}>"
@@ -241,7 +241,7 @@ def line(
 
 def plain_line(symbol: str, kind: str, weighted: bool, divided: bool) -> str:
     """The same with a table of elements: those of place j are first[j] to first[j + 1], one after the other."""
-    w = _Writer(kind, weighted, divided, 1)
+    w = Writer(kind, weighted, divided, 1)
     f = w.function(symbol, _LINE)
 
     def one(r: Value, _) -> list[Value]:

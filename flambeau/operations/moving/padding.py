@@ -122,7 +122,9 @@ def _label(mode: str, dims: int) -> str:
     return f"{kind}Pad{dims}DBackward0"
 
 
-def _by_tables(input: TensorBase, sizes: Sequence[int], mode: str, before: Sequence[int]) -> TensorBase | None:
+def _by_tables(
+    input: TensorBase, sizes: Sequence[int], mode: str, before: Sequence[int]
+) -> TensorBase | None:
     """The same by tables of each dimension, `before` from the last one on; gradients of complex numbers have none."""
     if input.is_complex():
         return None
@@ -140,7 +142,9 @@ def _extended(x: TensorBase, sizes: tuple[int, ...], mode: str, before: tuple[in
     with unrecorded():
         found = extended(sizes, x, mode=mode, **given)
     if tape.recording(x):
-        tape.record(_label(mode, len(before)), _extended_back, (x,), found, (), (tuple(x.shape), mode, before))
+        tape.record(
+            _label(mode, len(before)), _extended_back, (x,), found, (), (tuple(x.shape), mode, before)
+        )
     return found
 
 
