@@ -5,11 +5,12 @@ Images are (batch, places + 1, channels); the row behind the last place is for w
 checked before anything is read.  `spread` adds in the order of the points, so sums have always the same bits: threads share images
 and blocks of channels.
 """
-from libc.stdint cimport int64_t, uint64_t, uintptr_t
-from ..base.dtypes cimport F32, F64, I64
+from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
+from libc.string cimport memset
+from ..base.dtypes cimport F32, F64, I32, I64
 from ..base.parallel cimport parallel_in_parts
 from ..base.provided import provided
-from ..base.tensor cimport TensorBase, new_tensor, pointer, wrote
+from ..base.tensor cimport TensorBase, new_tensor, pointer, same_shape, wrote
 
 ctypedef void (*sample_t)(char* rows, char* points, const int64_t* at, char* weight, int64_t count, int64_t length, int64_t step,
                           int64_t each) noexcept nogil
@@ -117,5 +118,70 @@ def dots(TensorBase image not None, TensorBase points not None, TensorBase at no
     cdef Work w
     cdef TensorBase out = made(at.sizes[0], at.sizes[1], at.sizes[2], image.code)
     launch(&w, "dots", image, points, at, out)
+    wrote(out)
+    return out
+
+
+# --- single elements -------------------------------------------------------------------------------------------------------------
+ctypedef fused Real:
+    float
+    double
+
+ctypedef fused Place:
+    int32_t
+    int64_t
+
+cdef struct Added:
+    char* to
+    const char* values
+    const char* at
+    int64_t size, count       # of a plane: elements, and values
+    bint single, short
+
+
+cdef inline void add_plane(Real* to, const Real* values, const Place* at, int64_t size, int64_t count) noexcept nogil:
+    cdef int64_t i
+    memset(to, 0, size * sizeof(Real))
+    for i in range(count):
+        if <uint64_t>at[i] < <uint64_t>size:
+            to[at[i]] += values[i]
+
+
+cdef void add_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Added* a = <Added*>context
+    cdef int64_t p
+    cdef const int32_t* narrow
+    cdef const int64_t* wide
+    for p in range(begin, end):
+        narrow, wide = <const int32_t*>a.at + p * a.count, <const int64_t*>a.at + p * a.count
+        if a.single and a.short:
+            add_plane(<float*>a.to + p * a.size, <const float*>a.values + p * a.count, narrow, a.size, a.count)
+        elif a.single:
+            add_plane(<float*>a.to + p * a.size, <const float*>a.values + p * a.count, wide, a.size, a.count)
+        elif a.short:
+            add_plane(<double*>a.to + p * a.size, <const double*>a.values + p * a.count, narrow, a.size, a.count)
+        else:
+            add_plane(<double*>a.to + p * a.size, <const double*>a.values + p * a.count, wide, a.size, a.count)
+
+
+def added(TensorBase values not None, TensorBase at not None, int64_t size) -> TensorBase:
+    """(planes, size): zeros, to which values[p, i] is added at place at[p, i] of each plane, in order; places outside are left out."""
+    cdef TensorBase out
+    cdef Added a
+    cdef int64_t[2] sizes
+    cdef int64_t each
+    if (values.rank != 2 or at.rank != 2 or not values.contiguous or not at.contiguous or not same_shape(values, at)
+            or (values.code != F32 and values.code != F64) or (at.code != I64 and at.code != I32)):
+        raise ValueError("samples: arguments do not go together")
+    sizes[0], sizes[1] = values.sizes[0], size
+    out = new_tensor(2, sizes, values.code)
+    a.to, a.values, a.at, a.size, a.count = pointer(out), pointer(values), pointer(at), size, values.sizes[1]
+    a.single, a.short = values.code == F32, at.code == I32
+    each = a.size + a.count + 1
+    if each < PARALLEL_FROM and each * sizes[0] < PARALLEL_FROM:
+        add_range(&a, 0, sizes[0])
+    else:
+        with nogil:
+            parallel_in_parts(add_range, &a, sizes[0], max(PARALLEL_FROM // each, 1), <double>each)
     wrote(out)
     return out

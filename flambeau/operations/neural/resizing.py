@@ -467,7 +467,7 @@ def grid_sample(
     if by_rows and mode != "nearest":
         last = math.prod(shape)
         at = stack([index.masked_fill(outside, last) for index, _, outside in terms], -1)
-        weights = stack([weight for _, weight, _ in terms], -1)
+        weights = stack([weight.masked_fill(outside, 0.0) for _, weight, outside in terms], -1)
         return sampling.sampled(input, at, weights).reshape(n, c, *places)
     found = None
     for index, weight, outside in terms:
