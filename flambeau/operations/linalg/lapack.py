@@ -17,7 +17,7 @@ from ...core.base.tensor import TensorBase
 from ...core.lib import lapack, small
 from ...core.lib.products import matmul
 from ..declare import host
-from ..declare.host import Result, holds, without_data
+from ..declare.host import Result, without_data
 from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result
 from ..declare.shapes import broadcast

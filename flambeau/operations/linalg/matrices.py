@@ -19,7 +19,6 @@ from ..declare.host import holds
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, into, named_result
 from ..declare.shapes import wrapped as _wrapped
-from ..moving.joining import cat
 from ..moving.shaping import broadcast_shapes
 from ..moving.shaping import cross as _cross
 from ..moving.viewing import real
