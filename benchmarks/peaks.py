@@ -3,16 +3,18 @@
     python benchmarks/peaks.py [--threads 2]
 
 Small loops are written as LLVM IR and compiled as flambeau's own kernels are.  Flops: independent sums, all of them in
-registers (24 with AVX-512 or NEON, 12 with AVX2), one fused step each in a turn.  Bandwidth: vectors of 64 bytes, eight a turn, over and over
-memory that fills half of a level of cache (beyond the last: 128 MiB); `copy` counts bytes read and bytes written.  Below the second level one,
-two and four streams side by side and stores that go round the caches are tried, too, and the best is taken.  With several threads each has buffers of its own, and rates are sums.
-`roofline.py` measures cases of the libraries against these figures.
+registers (24 with AVX-512 or NEON, 12 with AVX2), one fused step each in a turn.  Bandwidth: vectors of 64 bytes, eight a
+turn, over and over memory that fills half of a level of cache (beyond the last: 128 MiB); `copy` counts bytes read and bytes
+written.  Below the second level one, two and four streams side by side and stores that go round the caches are tried, too,
+and the best is taken.  With several threads each has buffers of its own, and rates are sums.  `roofline.py` measures cases
+of the libraries against these figures.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import itertools
 import operator
 import os
@@ -77,7 +79,7 @@ def sums_loop(step: Step, sums: int) -> Callable:
     declared = f"declare {step.sums} @{step.call}({step.sums}, {step.factors}, {step.factors})"
     order = "({x}, {y}, {s})" if "fma" in step.call else "({s}, {x}, {y})"
     lines = [declared, "define void @loop(i64 %turns, ptr %at) {", "entry:"]
-    lines += [f"  %x = load {step.factors}, ptr %at", f"  %py = getelementptr i8, ptr %at, i64 64"]
+    lines += [f"  %x = load {step.factors}, ptr %at", "  %py = getelementptr i8, ptr %at, i64 64"]
     lines += [f"  %y = load {step.factors}, ptr %py"]
     for i in range(sums):
         lines += [f"  %p{i} = getelementptr i8, ptr %at, i64 {64 * (i + 2)}"]
@@ -146,38 +148,33 @@ def room(bytes: int):
     return kept, -(-ctypes.addressof(kept) // 4096) * 4096
 
 
-def rate(
-    work: float, make: Callable[[], Callable[[int], object]], threads: int, seconds: float = 0.06
-) -> float:
-    """Most work a second of `threads` threads, each with a loop of its own: the best of several runs."""
-    loops = [make() for _ in range(threads)]
-    turns = 1
-    while True:
-        began = time.perf_counter()
-        loops[0](turns)
-        if (took := time.perf_counter() - began) > seconds / 20:
-            break
-        turns *= 4
-    turns = max(1, int(turns * seconds / 4 / took))
-    best = 0.0
-    for _ in range(5):
-        ready = threading.Barrier(threads + 1)
-        ends: list[float] = []
+def race(loops: list[Callable[[int], object]], turns: int) -> float:
+    """Seconds until all loops, each in a thread of its own, have made so many turns."""
+    ready = threading.Barrier(len(loops) + 1)
+    ends: list[float] = []
 
-        def run(loop: Callable[[int], object]) -> None:
-            ready.wait()
-            loop(turns)
-            ends.append(time.perf_counter())
-
-        team = [threading.Thread(target=run, args=(loop,)) for loop in loops]
-        for thread in team:
-            thread.start()
-        began = time.perf_counter()
+    def run(loop: Callable[[int], object]) -> None:
         ready.wait()
-        for thread in team:
-            thread.join()
-        best = max(best, threads * work * turns / (max(ends) - began))
-    return best
+        loop(turns)
+        ends.append(time.perf_counter())
+
+    team = [threading.Thread(target=run, args=(loop,)) for loop in loops]
+    for thread in team:
+        thread.start()
+    began = time.perf_counter()
+    ready.wait()
+    for thread in team:
+        thread.join()
+    return max(ends) - began
+
+
+def rate(work: float, make: Callable[[], Callable[[int], object]], threads: int) -> float:
+    """Most work a second of `threads` threads, each with a loop of its own: the best of many short runs."""
+    loops = [make() for _ in range(threads)]
+    turns, length, runs = 1, 0.004, 16
+    while race(loops, turns) < length:
+        turns *= 2
+    return threads * work * turns / min(race(loops, turns) for _ in range(runs))
 
 
 def flops(threads: int = 1) -> dict[str, float]:
@@ -191,7 +188,7 @@ def flops(threads: int = 1) -> dict[str, float]:
         sums = 12 if step.feature in ("fma", "avxvnni") else 24
         loop = sums_loop(step, sums)
 
-        def make(loop=loop, sums=sums):
+        def make(loop=loop, sums=sums) -> Callable[[int], object]:
             kept, at = room(64 * (sums + 2))
             return lambda turns: (kept, loop(turns, at))
 
@@ -219,23 +216,27 @@ def bandwidths(threads: int = 1) -> dict[str, dict[str, float]]:
         found[name] = {}
         far = name not in ("L1", "L2")
         for way, (reads, writes) in directions.items():
-            bytes = (
-                size // 2 // (2 if way == "copy" else 1) // (threads if name == "L3" else 1) // 4096 * 4096
+            part = size // 2 // (2 if way == "copy" else 1) // (threads if name == "L3" else 1) // 4096 * 4096
+            ways = itertools.product(
+                (1, 2, 4) if far else (1,), (False, True) if far and writes else (False,)
             )
-            best = 0.0
-            for streams, around in itertools.product(
-                (1, 2, 4) if far else (1,), (False, True)[: 1 + (far and writes)]
-            ):
-                loop = memory_loop(reads, writes, around, streams)
-
-                def make(loop=loop, bytes=bytes):
-                    one, a = room(bytes)
-                    two, b = room(bytes if way == "copy" else 4096) if way != "write" else (one, a)
-                    return lambda passes: (one, two, loop(passes, a, b, bytes))
-
-                best = max(best, rate(bytes * (2 if way == "copy" else 1), make, threads))
-            found[name][way] = best
+            found[name][way] = max(
+                rate(
+                    part * (reads + writes),
+                    functools.partial(passing, reads, writes, part, around, streams),
+                    threads,
+                )
+                for streams, around in ways
+            )
     return found
+
+
+def passing(reads: bool, writes: bool, part: int, around: bool, streams: int) -> Callable[[int], object]:
+    """A loop with memory of its own."""
+    loop = memory_loop(reads, writes, around, streams)
+    one, a = room(part)
+    two, b = room(part) if reads and writes else (one, a)
+    return lambda passes: (one, two, loop(passes, a, b, part))
 
 
 def call() -> float:
