@@ -117,6 +117,11 @@ def _default_threads(environment: Mapping[str, str]) -> int:
         if match := re.fullmatch(r"\+?0*([1-9][0-9]{0,8})(\s*,.*)?", text):
             return int(match[1])
         warnings.warn(f"{name} must be a positive integer, but is {text!r}: it is ignored", RuntimeWarning)
+    return usable_cpus()
+
+
+def usable_cpus() -> int:
+    """Returns how many CPUs this process may run on."""
     return flambeau_cpu_count()
 
 

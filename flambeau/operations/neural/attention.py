@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import linear
@@ -14,7 +15,7 @@ from ..declare.pointwise import FLOATING, compute_dtype
 from ..declare.registry import library
 from ..random.dropout import dropout
 from ..rows.softmax import softmax_of
-from .backends import MANY_SCORES, SOME_SCORES, SDPBackend, state
+from .backends import FEW_SCORES, SDPBackend, state
 
 
 def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
@@ -42,8 +43,7 @@ def scaled_dot_product_attention(
     `attn_mask` broadcasts to (*, L, S): a bool mask is True where attention is allowed, another is added; a `CausalBias` allows
     what it says and is never made.  `is_causal` allows a query the keys up to its own place.  A query that may attend to nothing
     gives 0.  `scale` is 1 / √E by default; `enable_gqa` repeats the heads (dimension -3) of key and value to as many as the query
-    has.  `nn.attention.sdpa_kernel` chooses how it is computed; by default in blocks, on the CPU, where the causal mask leaves out
-    many scores, or where all of them would take more than 128 MB in float32.
+    has.  `nn.attention.sdpa_kernel` chooses how it is computed; by default in tiles, on the CPU, but for a handful of scores.
 
     RuntimeError when a mask comes with `is_causal`, or has another dtype than bool or the query's, when head counts do not divide,
     and when none of the chosen backends can serve the call.
@@ -157,9 +157,8 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
     """The backend that computes a call; RuntimeError where none of those that are on can."""
     scores = query.numel() // (query.shape[-1] or 1) * key.shape[-2]
     if not state.chosen:
-        worth = scores > SOME_SCORES if diagonal is not None else scores >= MANY_SCORES
         if (
-            not worth
+            scores < FEW_SCORES
             or not query.is_cpu
             or _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) is not None
         ):
@@ -181,8 +180,18 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
 
 def _in_blocks(name: str, query, key, value, attn_mask, diagonal, factor, enable_gqa) -> TensorBase:
     """The backend FLASH_ATTENTION."""
+
+    def again(query, key, value, *captures):
+        mask = captures[0] if captures else attn_mask
+        return _whole(query, key, value, mask, 0.0, diagonal, factor, enable_gqa)
+
+    if query.is_cpu and key.numel() and value.numel() and query.numel() and not tape.recording(attn_mask):
+        from .tiled import attend  # an import of the library does without it
+
+        return attend(query, key, value, attn_mask, diagonal, factor, again)
     from ...codegen import expr as ex
-    from .blocked import attend, call_of, causal_blocks  # an import of the library does without them
+    from .blocked import attend as attend_in_blocks
+    from .blocked import call_of, causal_blocks
     from .programs import PLACES, Program, element, symbol
 
     working, index = compute_dtype(query.dtype.name), "int64"
@@ -199,12 +208,8 @@ def _in_blocks(name: str, query, key, value, attn_mask, diagonal, factor, enable
             program = Program(None, found, (seen,))
         else:
             program = Program(symbol("score", working) + ex.cast(found, working), None, (seen,))
-
-    def again(query, key, value, *captures):
-        mask = captures[0] if captures else None
-        return _whole(query, key, value, mask, 0.0, diagonal, factor, enable_gqa)
-
-    return attend(call_of(name, query, key, program, blocks, factor, again), query, key, value)[0]
+    call = call_of(name, query, key, program, blocks, factor, again)
+    return attend_in_blocks(call, query, key, value)[0]
 
 
 def _additive(mask: TensorBase | None, label: str, like: TensorBase) -> TensorBase | None:
