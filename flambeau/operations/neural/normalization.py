@@ -13,7 +13,7 @@ from ..declare import checks
 from ..declare.half_types import HALF_TYPES, in_float32
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
-from ..declare.rows import row
+from ..declare.rows import reduction, row
 from ..rows.moments import variance_and_mean
 
 
@@ -109,6 +109,7 @@ def layer_norm(
     ):
         return layer_norm(input.float(), shape, weight, bias, eps).to(input.dtype)
     dims = tuple(range(input.ndim - rank, input.ndim))
+    input = input.contiguous()  # rows lie in one piece, and so do the results
     if not tape.recording(input, weight, bias) and weight is not None and bias is not None:
         return affine_rows.over((input, weight, bias), dims, True, params=(eps,))[0]
     found = _normalized(input, dims, eps)
@@ -180,6 +181,12 @@ def batch_back(grad, input, mean, inverse, weight, from_grad, from_product):
     return inverse * weight * (grad - from_grad - y * from_product)
 
 
+@reduction(places=(), dtypes=FLOATING, name="batch_sums", per_row=("mean", "inverse"))
+def batch_sums(grad, input, mean, inverse):
+    """The sums of grad and of grad · (normalised input), in one walk."""
+    return kn.sum(grad), kn.sum(grad * ((input - mean) * inverse))
+
+
 def _channel(t: TensorBase, ndim: int) -> TensorBase:
     return t.reshape([-1 if d == 1 else 1 for d in range(ndim)])
 
@@ -233,10 +240,7 @@ def batch_norm(
                 "batch_norm(): expected running_mean and running_var to be given when training=False"
             )
         mean, inverse = _channel(running_mean, ndim), (_channel(running_var, ndim) + eps).rsqrt()
-        w, b = _affine(weight, bias, ndim)
-        if tape.recording(input, weight, bias):
-            return (input - mean) * (inverse * w) + b
-        return scaled(input, mean, inverse, w, b)
+        return _scaled(input, mean, inverse, weight, bias, dims, None)
     if eps <= 0:
         raise ValueError(f"batch_norm(): batch_norm eps must be positive during training, but got {eps}")
     n = input.numel() // channels if channels else 0
@@ -252,16 +256,28 @@ def batch_norm(
         running_mean.data.mul_(1 - momentum).add_(mean.reshape(-1), alpha=momentum)
     if running_var is not None:
         running_var.data.mul_(1 - momentum).add_(var.reshape(-1), alpha=momentum * n / (n - 1))
-    inverse = (var + eps).rsqrt()
-    w, b = _affine(weight, bias, ndim)
+    return _scaled(input, mean, (var + eps).rsqrt(), weight, bias, dims, eps)
+
+
+def _scaled(input, mean, inverse, weight, bias, dims: tuple[int, ...], eps: float | None) -> TensorBase:
+    """`scaled` on the tape; `eps` is None where mean and inverse are no functions of the input."""
+    w, b = _affine(weight, bias, input.ndim)
     before = tape._set_recording(0)
     try:
         found = scaled(input, mean, inverse, w, b)
     finally:
         tape._set_recording(before)
     if tape.recording(input, weight, bias):
-        tape.record("NativeBatchNormBackward0", _batch_gradients, (input, weight, bias), found,
-                    (input,) if weight is None else (input, weight), (mean, inverse, dims, eps))  # fmt: skip
+        saved = (input, mean, inverse) if weight is None else (input, mean, inverse, weight)
+        sums = eps is not None or tape.recording(weight, bias)
+        tape.record(
+            "NativeBatchNormBackward0",
+            _batch_gradients,
+            (input, weight, bias),
+            found,
+            saved,
+            (dims, eps, sums),
+        )
     return found
 
 
@@ -271,21 +287,28 @@ def _affine(weight, bias, ndim: int):
     )
 
 
-def _batch_gradients(grad, input, *rest):
-    *given, mean, inverse, dims, eps = rest
-    weight = given[0] if given else None
-    w = 1.0 if weight is None else _channel(weight, input.ndim)
-    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
-        mean = input.mean(dims, True)
-        inverse = ((input - mean).square().mean(dims, True) + eps).rsqrt()
-    y = (input - mean) * inverse
-    product = grad * y
+def _batch_gradients(grad, input, mean, inverse, *rest):
+    *given, dims, eps, sums = rest
+    w = _channel(given[0], input.ndim) if given else 1.0
+    again = tape.is_grad_enabled()  # differentiated again: out of recorded operations
+    of_grad = of_product = None
+    if again:
+        if eps is not None:
+            mean = input.mean(dims, True)
+            inverse = ((input - mean).square().mean(dims, True) + eps).rsqrt()
+        y = (input - mean) * inverse
+        of_grad, of_product = grad.sum(dims, True), (grad * y).sum(dims, True)
+    elif sums:
+        of_grad, of_product = batch_sums.over((grad, input, mean, inverse), dims, True)
     n = math.prod(input.shape[d] for d in dims)
-    of_grad, of_product = grad.sum(dims, True), product.sum(dims, True)
-    if tape.is_grad_enabled():
+    if eps is None:
+        to_input = grad * (inverse * w)
+    elif again:
         to_input = inverse * w * (grad - of_grad / n - y * (of_product / n))
     else:
         to_input = batch_back(grad, input, mean, inverse, w, of_grad / n, of_product / n)
+    if not sums:
+        return to_input, None, None
     return to_input, of_product.reshape(-1), of_grad.reshape(-1)
 
 
