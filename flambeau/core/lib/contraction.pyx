@@ -15,6 +15,7 @@ from .blas cimport (
     INTERRUPTED, OK, ensure, batched_gemm_c64, batched_gemm_c128, batched_gemm_f32, batched_gemm_f64, gemm_f32, gemm_f64,
 )
 from .halves cimport Halves, multiply_halves, prepare, ready
+from .panels cimport ADDED, SCALED, Products, clear, multiply_products, prepare as prepare_panels
 from ..base.dtypes cimport U8, U16, U32, I8, I16, I32, F16, BF16, F32, F64, C64, C128, CATEGORY, is_stored, size_from
 from ..base.device cimport Product as DeviceProduct
 from ..call.function import FunctionOp
@@ -96,6 +97,7 @@ cdef struct Product:
     int64_t c_step[MAX_DIMS]                    # 0 where the products are summed
     char* room                                  # for operands of bfloat16 that are laid out otherwise
     int64_t slots, size
+    Products* tiles                             # of float32 and float64; NULL where BLAS computes
 
 
 cdef inline int flipped(int form) noexcept nogil:
@@ -288,6 +290,31 @@ cdef int multiply_halves_of(Product* p, int64_t batch, const char* a, int64_t a_
     return multiply_halves(&h)
 
 
+cdef int multiply_by_tiles(Product* p, int64_t batch, const char* a, int64_t a_step, const char* b, int64_t b_step,
+                           char* c, int64_t c_step, const Scale* beta) noexcept nogil:
+    """`prepare_panels` has seen sizes, strides and scales; beta may be 1 by now, since products are summed."""
+    cdef Products* all = p.tiles
+    cdef int64_t size = all.one.size
+    all.batch, all.a_batch, all.b_batch, all.c_batch = batch, a_step * size, b_step * size, c_step * size
+    all.one.a, all.b, all.one.c = a, b, c
+    all.one.ending = all.one.ending | ADDED if beta.real != 0 else all.one.ending & ~ADDED
+    all.one.other, all.one.beta = c if beta.real != 0 else NULL, beta.real
+    return multiply_products(all)
+
+
+cdef bint tiles_win(const Product* p, int64_t batch) noexcept nogil:
+    return preferred == 1 or preferred == 0 and p.m > 1 and p.n > 1
+
+
+cdef int preferred = 0        # 1: tiles, 2: BLAS; for tests and measurements
+
+
+def prefer(which: str) -> None:
+    """Have products of float32 and float64 computed by 'tiles' or by 'blas', whatever their sizes; '' chooses by them."""
+    global preferred
+    preferred = ("", "tiles", "blas").index(which)
+
+
 cdef int multiply_some(Product* p, int64_t batch, const char* a, int64_t a_step, const char* b, int64_t b_step,
                        char* c, int64_t c_step, const Scale* beta) noexcept nogil:
     """`batch` products; the status is BLAS's."""
@@ -295,6 +322,8 @@ cdef int multiply_some(Product* p, int64_t batch, const char* a, int64_t a_step,
     cdef int status
     if p.code == BF16:
         return multiply_halves_of(p, batch, a, a_step, b, b_step, c, c_step, beta)
+    if p.tiles != NULL:
+        return multiply_by_tiles(p, batch, a, a_step, b, b_step, c, c_step, beta)
     if p.code == F32:
         if batch == 1:
             return gemm_f32(p.m, p.n, p.k, <float>p.alpha.real, <const float*>a, p.a_row, p.a_col,
@@ -386,20 +415,26 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     """
     cdef Product p
     cdef Halves h
-    cdef TensorBase room_of_halves
-    cdef int64_t rows
-    cdef int status, d
+    cdef Products tiled
+    cdef TensorBase room_of_halves, room_of_tiles
+    cdef int64_t rows, batch = 1
+    cdef int status, d, ending
     cdef double work
     cdef float room[SMALL + 16]
     cdef float* turned = <float*>(<uintptr_t>(room + 15) & ~<uintptr_t>63)  # vectors must not straddle cache lines
     cdef bint shared = True    # one right operand for all
+    cdef bint sums = False     # products are added up
+    cdef bint possible         # by tiles
     if c.count == 0:
         return 0
-    if not usable(a, a_form):
+    ending = (SCALED if alpha.real != 1 or beta.real != 1 and beta.real != 0 else 0) | (ADDED if beta.real != 0 else 0)
+    possible = clear(&tiled.one, c.code, ending) and preferred != 2
+    if not possible and not usable(a, a_form):
         a = compact(a)
-    if not usable(b, b_form):
+    if not possible and not usable(b, b_form):
         b = compact(b)
     p.code = c.code
+    p.tiles = NULL
     p.alpha, p.beta = alpha[0], beta[0]
     read_matrix(a, a_form, &p.m, &p.k, &p.a_row, &p.a_col)
     read_matrix(b, b_form, &rows, &p.n, &p.b_row, &p.b_col)
@@ -426,13 +461,34 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
         p.slots, p.size = h.slots, h.slots * h.size
         room_of_halves = new_tensor(1, &p.size, U8)
         p.room, p.size = pointer(room_of_halves), h.size
-    else:
+    elif possible:
+        for d in range(p.rank):
+            batch = max(batch, p.sizes[d])
+            sums = sums or p.c_step[d] == 0
+        if tiles_win(&p, batch):
+            tiled.one.m, tiled.one.n, tiled.one.k = p.m, p.n, p.k
+            tiled.one.a_row, tiled.one.a_col = p.a_row * tiled.one.size, p.a_col * tiled.one.size
+            tiled.b_row, tiled.b_col = p.b_row * tiled.one.size, p.b_col * tiled.one.size
+            tiled.one.c_row = tiled.one.other_row = p.c_row * tiled.one.size
+            tiled.one.alpha, tiled.batch = alpha.real, batch
+            prepare_panels(&tiled)
+            if sums:
+                tiled.one.ending |= ADDED
+                prepare_panels(&tiled)
+            p.tiles = &tiled
+            if tiled.size:
+                tiled.size *= tiled.slots
+                room_of_tiles = new_tensor(1, &tiled.size, U8)
+                tiled.room, tiled.size = pointer(room_of_tiles), tiled.size // tiled.slots
+        elif not usable(a, a_form) or not usable(b, b_form):
+            return multiply(c, form, compact(a), a_form, compact(b), b_form, alpha, beta)
+    if p.code != BF16 and p.tiles == NULL:
         ensure()
     work = <double>p.m * p.n * p.k
     for d in range(p.rank):
         work *= p.sizes[d]
         shared = shared and p.b_step[d] == 0
-    if p.code == F32 and shared and p.b_row == 1 and p.b_col > 1 and p.n * p.k <= SMALL and p.m > 1:
+    if p.code == F32 and p.tiles == NULL and shared and p.b_row == 1 and p.b_col > 1 and p.n * p.k <= SMALL and p.m > 1:
         # OpenBLAS takes up to twice as long for x @ W.T of small matrices as for x @ W, far longer than it takes to turn W.
         flambeau_transpose(turned, <const float*>p.b, p.n, p.k, p.b_col)
         p.b, p.b_row, p.b_col = <const char*>turned, p.n, 1
