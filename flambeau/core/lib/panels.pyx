@@ -222,7 +222,7 @@ cdef inline int64_t bands_of(const Panels* p) noexcept nogil:
 
 cdef int prepare(Products* all) except -1:
     cdef Panels* p = &all.one
-    all.lays_right = p.n > 1 and all.b_col != p.size or all.b_row <= 0 or p.k * p.n * p.size > SMALL
+    all.lays_right = (p.n > 1 and all.b_col != p.size) or all.b_row <= 0 or (p.k * p.n * p.size > SMALL and p.m > 8)
     all.lays_left = p.a_col >= FAR and p.k > GROUP and p.n > p.family.lanes * p.family.vectors and p.a_row == p.size
     p.b_row = 0 if all.lays_right else all.b_row
     all.right = packed_size(p) if all.lays_right else 0
