@@ -47,6 +47,11 @@ cdef int learn(Family* f, int64_t size) except -1:
     return 0
 
 
+def forget() -> None:
+    """Ask for the processor's registers, and compile, anew: for tests that give it others."""
+    memset(families, 0, sizeof(families))
+
+
 # --- panels ------------------------------
 cdef inline int64_t panels_of(const Panels* p) noexcept nogil:
     cdef int64_t wide = p.family.lanes * p.family.vectors
