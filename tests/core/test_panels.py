@@ -83,7 +83,9 @@ def test_narrower_registers(bytes_wide, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("m, k, n", [(9, 1024, 20), (13, 1025, 70), (400, 1100, 65), (7, 3000, 9), (700, 130, 210)])
+@pytest.mark.parametrize(
+    "m, k, n", [(9, 1024, 20), (13, 1025, 70), (400, 1100, 65), (7, 3000, 9), (700, 130, 210)]
+)
 def test_deep_and_tall_products(dtype, m, k, n):
     """Sums that are put down on the way, bands of rows, and left operands that are turned."""
     rng = np.random.default_rng(m)
@@ -112,7 +114,11 @@ def test_an_element_does_not_depend_on_its_neighbours():
     rng = np.random.default_rng(0)
     a, b, _ = pair(rng, 50, 300, 90, "float32", "rows", "rows")
     whole = a @ b
-    for rows, columns in [(slice(3, 4), slice(0, 90)), (slice(7, 30), slice(5, 22)), (slice(0, 50), slice(89, 90))]:
+    for rows, columns in [
+        (slice(3, 4), slice(0, 90)),
+        (slice(7, 30), slice(5, 22)),
+        (slice(0, 50), slice(89, 90)),
+    ]:
         assert (a[rows] @ b[:, columns] == whole[rows, columns]).all()
 
 

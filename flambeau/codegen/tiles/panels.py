@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from ...core.base.provided import provide
 from .. import target
 from ..irtext import Function, Module, Value, i64
@@ -73,7 +76,7 @@ class _Layer(Writer):
             for i in range(n)
         ]
 
-        def square(_, at: list[Value]) -> list[Value]:
+        def square(masks: list, _, at: list[Value]) -> list[Value]:
             left, right = at
             after = self.at(right, i64(width()))
             block = []
@@ -85,7 +88,10 @@ class _Layer(Writer):
                 left = self.at(left, to_step)
             return [left, after]
 
-        left, right = self.f.loop(i64(0), whole, i64(n), [to, source], square)
+        all_there = self.f.op("i1", f"icmp sge {columns}, {n}")
+        done = self.low.select(all_there, whole, i64(0))  # squares without masks
+        left, right = self.f.loop(i64(0), done, i64(n), [to, source], partial(square, [None] * n))
+        left, right = self.f.loop(done, whole, i64(n), [left, right], partial(square, masks))
         part, block = self.first(rest), []
         for mask in masks:
             both = self.f.op(mask.type, f"and {mask}, {part.name}")
@@ -96,20 +102,58 @@ class _Layer(Writer):
             self.store(value, left, self.first(self.low.select(exists, i64(n), i64(0))))
             left = self.at(left, to_step)
 
+    def zipped(self) -> None:
+        """Of a right operand of bfloat16: `columns` groups of 16, in which both elements of a pair of terms stand side by side;
+        groups are `to_step` apart.
+        """
+        half, whole = f"<{self.lanes} x i16>", f"<{2 * self.lanes} x i16>"
+        picks = ", ".join(f"i32 {j // 2 + j % 2 * self.lanes}" for j in range(2 * self.lanes))
+        step = self.argument("step")
 
-def layer(size: int, vectors: int, turned: bool) -> int:
-    """Where the function stands that lays panels of so many vectors (`turned`: one vector of columns at a time)."""
+        def pair(_, at: list[Value]) -> list[Value]:
+            below = self.at(at[1], step)
 
+            def group(_, inner: list[Value]) -> list[Value]:
+                to, first, second = inner
+                a, b = self.f.load(half, first, 2), self.f.load(half, second, 2)
+                both = self.f.op(whole, f"shufflevector {a}, {b}, <{2 * self.lanes} x i32> <{picks}>")
+                self.f.store(both, to, 2)
+                further = i64(2 * self.lanes)
+                return [
+                    self.at(to, self.argument("to_step")),
+                    self.at(first, further),
+                    self.at(second, further),
+                ]
+
+            self.f.loop(i64(0), self.argument("columns"), i64(1), [at[0], at[1], below], group)
+            return [self.at(at[0], i64(4 * self.lanes)), self.at(below, step)]
+
+        begin = [self.argument("to", "ptr"), self.argument("from", "ptr")]
+        self.f.loop(i64(0), self.argument("terms"), i64(1), begin, pair)
+        self.f.do("ret void")
+
+
+def _layer(tile: Register, write: Callable[[_Layer], None]) -> int:
     def text(symbol: str) -> str:
         module = Module(target.llvm().get_default_triple())
         arguments = "ptr noalias %to, i64 %to_step, ptr noalias %from, i64 %step, i64 %terms, i64 %columns"
-        signature = f"define void @{symbol}({arguments})"
-        _Layer(Function(module, signature), Register(DTYPES[size], 0, vectors, (), turned)).write()
+        write(_Layer(Function(module, f"define void @{symbol}({arguments})"), tile))
         return str(module)
 
     return compiled(text)
 
 
+def layer(size: int, vectors: int, turned: bool) -> int:
+    """Where the function stands that lays panels of so many vectors (`turned`: one vector of columns at a time)."""
+    return _layer(Register(DTYPES[size], 0, vectors, (), turned), _Layer.write)
+
+
+def pairs() -> int:
+    """Where the function stands that lays groups of pairs of bfloat16."""
+    return _layer(Register("float32", 0, 1), _Layer.zipped)
+
+
 provide("panels.shape", shape)
 provide("panels.tile", tile)
 provide("panels.layer", layer)
+provide("panels.pairs", pairs)
