@@ -29,6 +29,7 @@ from ..declare import checks, machine
 from ..declare.indexed import indexed
 from ..declare.registry import REGISTRY, library, register
 from ..pointwise.complex_numbers import complex_of
+from . import convolution_depthwise as depthwise
 from .pooling import addressable, positive, spread
 
 TILED = ("float32", "float64")
@@ -247,6 +248,8 @@ def _sparse(sizes: tuple[int, ...], kernel: tuple[int, ...], g: Geometry, out: t
 def _forward(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
     kernel = tuple(w.shape[2:])
     filters = w.shape[0] // g.groups
+    if depthwise.takes(x, w.shape[1], kernel, g):
+        return depthwise.forward(x, w, bias, g, out)
     if x.dtype.name not in TILED or x.device.type != "cpu":
         found = direct(
             (x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters
@@ -273,6 +276,8 @@ def _input(grad, w, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
     kernel = tuple(w.shape[2:])
     filters, channels = w.shape[0] // g.groups, w.shape[1]
     shape = (grad.shape[0], channels * g.groups, *sizes)
+    if depthwise.takes(grad, channels, kernel, g, transposed=True):
+        return depthwise.input_gradient(grad, w, g, sizes)
     many = math.prod(min(s, n) for s, n in zip(g.stride, sizes)) > MANY_PHASES
     if (
         grad.dtype.name not in TILED
@@ -342,6 +347,8 @@ def _weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
     shifts: tuple[int, ...]
     images, filters, channels = x.shape[0], grad.shape[1] // g.groups, x.shape[1] // g.groups
     shape = (grad.shape[1], channels, *kernel)
+    if depthwise.takes(x, channels, kernel, g):
+        return depthwise.weight_gradient(grad, x, g, kernel)
     if x.dtype.name not in TILED or x.device.type != "cpu" or _sparse(tuple(x.shape[2:]), kernel, g, out):
         return direct_weight(shape, grad, x, most=_extent(kernel, g, out), **_numbers(g), filters=filters)
     if grad.numel() == 0:
