@@ -30,6 +30,7 @@ from ..declare.indexed import indexed
 from ..declare.registry import REGISTRY, library, register
 from ..pointwise.complex_numbers import complex_of
 from . import convolution_depthwise as depthwise
+from . import convolution_weights as weights
 from .pooling import addressable, positive, spread
 
 TILED = ("float32", "float64")
@@ -353,6 +354,8 @@ def _weight(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
         return direct_weight(shape, grad, x, most=_extent(kernel, g, out), **_numbers(g), filters=filters)
     if grad.numel() == 0:
         return x.new_zeros(shape)
+    if weights.takes(x, filters, kernel, g):
+        return weights.weight_gradient(grad, x, g, kernel)
     if _pointlike(kernel, g, x.shape[2:], out):
         grid, shifts, cells, out = x.contiguous(), (0,), (math.prod(out),), (math.prod(out),)
     else:
