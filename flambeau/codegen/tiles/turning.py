@@ -7,7 +7,7 @@ from typing import NamedTuple
 from .. import target
 from ..irtext import Function, Module, Value, i64
 from ..lower import ITEMSIZE, REGISTER, Lowering
-from .register import lanes, width
+from .register import lanes
 
 
 class Turn(NamedTuple):
