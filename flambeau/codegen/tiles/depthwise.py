@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from .. import target
 from ..irtext import Function, Module, Value, i64
-from ..lower import ITEMSIZE, REGISTER, Lowering
-from .register import lanes, width
+from .register import width
+from .vectors import Vectors
 
 # Places in the struct of arguments (core/lib/planes.pyx), in words of eight bytes; steps are bytes.
 _X, _X_PLANE, _X_ROW, _OUT, _OUT_PLANE, _OUT_ROW, _W, _W_PLANE, _W_TAP, _BIAS, _BIAS_PLANE = range(11)
@@ -86,40 +86,25 @@ def _text(symbol: str, write) -> str:
     return str(module)
 
 
-class _Writer:
-    """Arguments, memory and masks."""
+class _Writer(Vectors):
+    """Arguments, masks, and the walk down the rows."""
 
     def __init__(self, f: Function, kind):
-        self.f, self.kind, self.lanes = f, kind, lanes(kind.dtype)
-        self.low = Lowering(f, self.lanes)
-        self.scalar, self.size = REGISTER[kind.dtype], ITEMSIZE[kind.dtype]
-        self.vector = f"<{self.lanes} x {self.scalar}>"
-        self.spelled = f"v{self.lanes}{'f32' if self.size == 4 else 'f64'}"
-        self.zero = Value(self.vector, "zeroinitializer")
+        super().__init__(f, kind.dtype)
+        self.kind = kind
         self.taps = [(r, q) for r in range(kind.kernel[0]) for q in range(kind.kernel[1])]
 
     def word(self, k: int, kind: str = "i64") -> Value:
         return self.f.load(kind, self.f.gep("i64", Value("ptr", "%t"), i64(k)), 8)
 
-    def at(self, pointer: Value, offset: Value) -> Value:
-        return self.f.gep("i8", pointer, offset)
+    def put_at(self, value: Value, pointer: Value, mask: Value | None) -> None:
+        """Store what is finished."""
+        if self.kind.adds:
+            value = self.add(value, self.load(pointer, mask))
+        self.store(value, pointer, mask)
 
-    def load(self, pointer: Value, mask: Value | None) -> Value:
-        if mask is None:
-            return self.f.load(self.vector, pointer, self.size)
-        place = Value(f"ptr align {self.size}", pointer.name)
-        return self.f.call(self.vector, f"llvm.masked.load.{self.spelled}.p0", place, mask, self.zero)
-
-    def store(self, value: Value, pointer: Value, mask: Value | None, adds: bool) -> None:
-        if adds:
-            value = self.f.binary("fadd", value, self.load(pointer, mask))
-        if mask is None:
-            self.f.store(value, pointer, self.size)
-            return
-        place = Value(f"ptr align {self.size}", pointer.name)
-        self.f.call("void", f"llvm.masked.store.{self.spelled}.p0", value, place, mask)
-
-    def fma(self, a: Value, b: Value, c: Value) -> Value:
+    def product(self, a: Value, b: Value, c: Value) -> Value:
+        """a · b + c, rounded once."""
         return self.f.call(self.vector, f"llvm.fma.{self.spelled}", a, b, c)
 
     def inside(self, column: Value, columns: Value) -> Value:
@@ -263,7 +248,7 @@ class _Gather(_Strided):
                     if r < kind.kernel[0]:
                         for v in range(n):
                             k = age * n + v
-                            sums[k] = self.fma(read[v, q], weights[r * kind.kernel[1] + q], sums[k])
+                            sums[k] = self.product(read[v, q], weights[r * kind.kernel[1] + q], sums[k])
             return sums
 
         def step(k: Value, sums: list[Value], guarded: bool) -> list[Value]:
@@ -273,7 +258,7 @@ class _Gather(_Strided):
             def put() -> list[Value]:
                 row = self.at(to, f.mul(y, self.word(_OUT_ROW)))
                 for v, total in enumerate(sums[-n:]):
-                    self.store(total, self.at(row, i64(v * width())), self.ends[v], kind.adds)
+                    self.put_at(total, self.at(row, i64(v * width())), self.ends[v])
                 return []
 
             if guarded:
@@ -346,7 +331,7 @@ class _Inner(_Strided):
                         if r < kind.kernel[0]:
                             for v in range(n):
                                 t = (r * kind.kernel[1] + q) * n + v
-                                sums[t] = self.fma(x[v, q], rows[age * n + v], sums[t])
+                                sums[t] = self.product(x[v, q], rows[age * n + v], sums[t])
                 return sums
 
             sums = self.rows(k, source, guarded, sums, use)
@@ -431,7 +416,7 @@ class _Scatter(_Writer):
                                 q = phase + along * m
                                 if q < kind.kernel[1]:
                                     s = r * a_row + phase * n + v
-                                    new[s] = self.fma(g, weights[r * kind.kernel[1] + q], new[s])
+                                    new[s] = self.product(g, weights[r * kind.kernel[1] + q], new[s])
                 return new
 
             sums = f.when(self.within(k, self.word(_ROWS)), body, sums) if guarded else body()
@@ -463,4 +448,4 @@ class _Scatter(_Writer):
                         sums[v], sums[n + v], [low + j // 2 + j % 2 * self.lanes for j in range(self.lanes)]
                     )
                 place = self.at(row, i64((v * self.along + part) * width()))
-                self.store(value, place, self.ends.get((v, part)), self.kind.adds)
+                self.put_at(value, place, self.ends.get((v, part)))

@@ -1,88 +1,65 @@
-"""Matrices turned in registers: the rows of the source become columns, so many at a time as a vector has lanes."""
+"""A matrix turned in registers: how planes of channels become pixels of channels, and back.
+
+    to[j · to_step + i] = from[i · from_step + j]        for i < rows, j < columns
+
+Squares as wide as a register are read row by row, exchanged between registers, and stored; at the edges what does not exist
+is neither read nor written.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from .. import target
-from ..irtext import Function, Module, Value, i64
-from ..lower import ITEMSIZE, REGISTER, Lowering
-from .register import lanes
+from ..irtext import Value
+from .vectors import Vectors, argument, i64, number, text
+
+ARGUMENTS = "ptr noalias %from, i64 %from_step, i64 %rows, i64 %columns, ptr noalias %to, i64 %to_step"
 
 
 class Turn(NamedTuple):
-    """to[j, i] = source[i, j] for `rows` rows i, at most as many as lanes, and `columns` columns j.
-
-    Of `to` whole vectors are written, up to a multiple of the lanes in j: what no row gives is one of the others' numbers.
-    """
+    """Steps are bytes."""
 
     dtype: str
 
     def text(self, symbol: str) -> str:
-        module = Module(target.llvm().get_default_triple())
-        arguments = "ptr noalias %source, i64 %row, i64 %rows, i64 %columns, ptr noalias %to, i64 %step"
-        f = Function(module, f"define void @{symbol}({arguments})")
-        _write(f, self.dtype)
-        f.do("ret void")
-        return str(module)
+        return text(symbol, self.dtype, ARGUMENTS, _write)
 
 
-def _write(f: Function, dtype: str) -> None:
-    n, size = lanes(dtype), ITEMSIZE[dtype]
-    low, vector = Lowering(f, n), f"<{n} x {REGISTER[dtype]}>"
-    spelled = f"v{n}{'f32' if size == 4 else 'f64'}"
-    source, to = Value("ptr", "%source"), Value("ptr", "%to")
-    row, rows, columns, step = (Value("i64", name) for name in ("%row", "%rows", "%columns", "%step"))
-    last = f.binary("sub", rows, i64(1))
-    starts = []
-    for i in range(n):
-        own = low.select(f.op("i1", f"icmp slt i64 {i}, {last.name}"), i64(i), last)
-        starts.append(f.gep("i8", source, f.mul(row, own)))
+def _write(v: Vectors) -> None:
+    f, n = v.f, v.lanes
+    source, to = argument("from"), argument("to")
+    from_step, to_step, rows, columns = (number(k) for k in ("from_step", "to_step", "rows", "columns"))
 
-    def block(j: Value, mask: Value | None) -> None:
-        read = []
-        for start in starts:
-            place = f.gep("i8", start, f.mul(j, i64(size)))
-            if mask is None:
-                read.append(f.load(vector, place, size))
-            else:
-                place = Value(f"ptr align {size}", place.name)
-                zero = Value(vector, "zeroinitializer")
-                read.append(f.call(vector, f"llvm.masked.load.{spelled}.p0", place, mask, zero))
-        here = f.gep("i8", to, f.mul(j, step))
-        for value in turned(f, read):
-            f.store(value, here, size)
-            here = f.gep("i8", here, step)
+    def square(i: Value, j: Value) -> None:
+        left, below = f.binary("sub", columns, j), f.binary("sub", rows, i)
+        start = v.at(v.at(source, f.mul(i, from_step)), f.mul(j, i64(v.size)))
+        end = v.at(v.at(to, f.mul(j, to_step)), f.mul(i, i64(v.size)))
+        whole = f.binary("and", *(f.op("i1", f"icmp sge {k}, {n}") for k in (left, below)))
+        yes, no, after = (f.fresh(name) for name in ("whole", "part", "end"))
+        f.branch_if(whole, yes, no)
+        for label, masked in ((yes, False), (no, True)):
+            f.start(label)
+            place, block = start, []
+            for k in range(n):
+                mask = None
+                if masked:
+                    exists = f.op("i1", f"icmp sgt {below}, {k}")
+                    mask = v.first(v.low.select(exists, left, i64(0)))
+                block.append(v.load(place, mask))
+                place = v.at(place, from_step)
+            place = end
+            for k, value in enumerate(v.turn(block)):
+                mask = None
+                if masked:
+                    exists = f.op("i1", f"icmp sgt {left}, {k}")
+                    mask = v.first(v.low.select(exists, below, i64(0)))
+                v.store(value, place, mask)
+                place = v.at(place, to_step)
+            f.branch(after)
+        f.start(after)
 
-    def whole(j: Value, _) -> list[Value]:
-        block(j, None)
+    def along(i: Value, _: list[Value]) -> list[Value]:
+        f.loop(i64(0), columns, i64(n), [], lambda j, _: (square(i, j), [])[1])
         return []
 
-    middle = f.binary("and", columns, i64(-n))
-    f.loop(i64(0), middle, i64(n), [], whole)
-
-    def part() -> list[Value]:
-        left = low.splat(f.binary("sub", columns, middle))
-        block(middle, f.op(f"<{n} x i1>", f"icmp sgt {left}, {low.iota(64).name}"))
-        return []
-
-    f.when(f.op("i1", f"icmp slt {middle}, {columns.name}"), part)
-
-
-def turned(f: Function, block: list[Value]) -> list[Value]:
-    """The transpose of a square of vectors: halves are exchanged between vectors that are 1, 2, 4 … apart."""
-    n, distance = len(block), 1
-    while distance < n:
-        new = list(block)
-        for k in range(n):
-            if k & distance:
-                continue
-            a, b = block[k], block[k + distance]
-            low = [j if not j & distance else n + j - distance for j in range(n)]
-            high = [j + distance if not j & distance else n + j for j in range(n)]
-            new[k], new[k + distance] = (
-                f.op(a.type, f"shufflevector {a}, {b}, <{n} x i32> <{', '.join(f'i32 {p}' for p in picks)}>")
-                for picks in (low, high)
-            )
-        block, distance = new, distance * 2
-    return block
+    f.loop(i64(0), rows, i64(n), [], along)

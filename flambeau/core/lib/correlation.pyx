@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The weight's gradient of dense convolutions by the register tile (see `operations/neural/convolution_weights.py`)."""
 from libc.stdint cimport int64_t, uintptr_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from ..base.tensor cimport TensorBase, pointer
-from ..base.parallel cimport num_threads, parallel_in_parts
+from ..base.parallel cimport parallel_in_parts
 from .tiles cimport Tile, tile_t
 
 cdef enum:
@@ -12,7 +12,7 @@ cdef enum:
 
 cdef double NANOSECONDS_A_STEP = 0.01
 
-ctypedef void (*turn_t)(const char* source, int64_t row, int64_t rows, int64_t columns, char* to, int64_t step) noexcept nogil
+ctypedef void (*turn_t)(const char* source, int64_t source_step, int64_t rows, int64_t columns, char* to, int64_t to_step) noexcept nogil
 
 cdef struct Work:
     tile_t tile[2][2]             # [columns of the smaller size][rows of the smaller size]
@@ -53,17 +53,13 @@ cdef inline int64_t last_place(Work* w, int d, int64_t k) noexcept nogil:
 cdef void turn_band(Work* w, char* buffer, int64_t group, int64_t first, int64_t vectors, int64_t slab, int64_t slabs, int64_t row,
                     int64_t rows) noexcept nogil:
     """The gradient of so many lines of some slabs, filters side by side."""
-    cdef int64_t v, s, image, plane, wide = vectors * w.lanes * w.size, places = rows * w.out[2], o
-    cdef char* source
+    cdef int64_t s, image, plane, wide = vectors * w.lanes * w.size, places = rows * w.out[2]
     for s in range(slab, slab + slabs):
         image = s // w.out[0]
         plane = s - image * w.out[0]
-        for v in range(vectors):
-            o = first + v * w.lanes
-            source = (w.grad + image * w.grad_image + (group * w.filters + o) * w.grad_channel
-                      + (plane * w.out[1] + row) * w.out[2] * w.size)
-            w.turn(source, w.grad_channel, min(w.filters - o, w.lanes), places,
-                   buffer + (s - slab) * places * wide + v * w.lanes * w.size, wide)
+        w.turn(w.grad + image * w.grad_image + (group * w.filters + first) * w.grad_channel
+               + (plane * w.out[1] + row) * w.out[2] * w.size,
+               w.grad_channel, min(w.filters - first, vectors * w.lanes), places, buffer + (s - slab) * places * wide, wide)
 
 
 cdef void add_tile(Work* w, Tile* t, tile_t tile, char* buffer, int64_t wide, int64_t group, int64_t channel, int64_t kw, char* sums,
@@ -100,7 +96,7 @@ cdef void weight_range(void* context, int64_t begin, int64_t end) noexcept nogil
     cdef int64_t most = (w.vectors + (w.more_blocks > 0)) * w.lanes * w.size
     cdef int64_t slab = 0, row, slabs, rows, task, block, item, group, first, vectors, wide, kd, kh, kw, tap, channel, part, last
     cdef int narrow, short
-    cdef char* room = <char*>malloc((w.slabs_a_band * w.rows_a_band * w.out[2] + w.lanes) * most + 64)
+    cdef char* room = <char*>calloc(w.slabs_a_band * w.rows_a_band * w.out[2] * most + 64, 1)  # zeros for filters that do not exist
     cdef char* buffer
     cdef char* sums
     if room is NULL:

@@ -13,21 +13,23 @@ from ...codegen.tiles import register
 from ...codegen.tiles.depthwise import Gather, Inner, Scatter
 from ...core.base.tensor import TensorBase
 from ...core.lib import planes
+from .convolution_grid import TILED, Geometry
 
-DTYPES = ("float32", "float64")
 MOST_TAPS = (
     128  # of a window: its weights are all at hand, the ones that registers do not hold in the nearest cache
 )
 WIDEST = 4  # vectors of a strip
 
 
-def takes(x: TensorBase, channels: int, kernel: tuple[int, ...], g, transposed: bool = False) -> bool:
+def takes(
+    x: TensorBase, channels: int, kernel: tuple[int, ...], g: Geometry, transposed: bool = False
+) -> bool:
     """Whether a convolution (or, `transposed`, an input's gradient) of groups of `channels` channels is done here."""
     if (
         channels != 1
         or g.groups == 1
         or len(kernel) > 2
-        or x.dtype.name not in DTYPES
+        or x.dtype.name not in TILED
         or x.device.type != "cpu"
     ):
         return False
@@ -40,7 +42,9 @@ def takes(x: TensorBase, channels: int, kernel: tuple[int, ...], g, transposed: 
     return not (strided and (max(g.dilation[:-1], default=1) > 1 or (transposed and g.dilation[-1] > 1)))
 
 
-def forward(x: TensorBase, w: TensorBase, bias: TensorBase | None, g, out: tuple[int, ...]) -> TensorBase:
+def forward(
+    x: TensorBase, w: TensorBase, bias: TensorBase | None, g: Geometry, out: tuple[int, ...]
+) -> TensorBase:
     """(N, groups · filters, *out)."""
     found = x.new_empty((x.shape[0], w.shape[0], *out))
     start = x.new_zeros(1) if bias is None else bias.contiguous()
@@ -48,7 +52,7 @@ def forward(x: TensorBase, w: TensorBase, bias: TensorBase | None, g, out: tuple
     return found
 
 
-def input_gradient(grad: TensorBase, w: TensorBase, g, sizes: tuple[int, ...]) -> TensorBase:
+def input_gradient(grad: TensorBase, w: TensorBase, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
     """(N, groups, *sizes)."""
     found = grad.new_empty((grad.shape[0], g.groups, *sizes))
     if max(g.stride) == 1:
@@ -60,14 +64,14 @@ def input_gradient(grad: TensorBase, w: TensorBase, g, sizes: tuple[int, ...]) -
     return found
 
 
-def weight_gradient(grad: TensorBase, x: TensorBase, g, kernel: tuple[int, ...]) -> TensorBase:
+def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
     """(groups · filters, 1, *kernel)."""
     found = x.new_zeros((grad.shape[1], 1, *kernel))
     _run("weight", g, x, found, found, grad, False)
     return found
 
 
-def _run(kind: str, g, x, w, bias, out, turned: bool) -> None:
+def _run(kind: str, g: Geometry, x, w, bias, out, turned: bool) -> None:
     """All of it as planes of two dimensions."""
     if out.numel() == 0 or x.numel() == 0:
         return

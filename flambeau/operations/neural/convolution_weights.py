@@ -17,19 +17,22 @@ from ...codegen.tiles.register import Epilogue, Register
 from ...codegen.tiles.turning import Turn
 from ...core.base.tensor import TensorBase
 from ...core.lib import correlation
+from .convolution_grid import TILED, Geometry, _sparse
 
-DTYPES = ("float32", "float64")
 FEWEST_ROWS = 4  # channels from which they are rows
 
 
-def takes(x: TensorBase, filters: int, kernel: tuple[int, ...], g) -> bool:
-    """Whether a gradient of so many filters a group is computed here."""
-    if x.dtype.name not in DTYPES or x.device.type != "cpu" or not 0 < len(kernel) <= 3:
+def takes(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> bool:
+    """Whether a gradient is computed here: where it has filters for at least half a vector, or no groups."""
+    filters = grad.shape[1] // g.groups
+    if x.dtype.name not in TILED or x.device.type != "cpu" or not 0 < len(kernel) <= 3:
         return False
-    return g.groups == 1 or filters >= register.lanes(x.dtype.name) // 2
+    if g.groups > 1 and filters < register.lanes(x.dtype.name) // 2:
+        return False
+    return not _sparse(tuple(x.shape[2:]), kernel, g, tuple(grad.shape[2:]))
 
 
-def weight_gradient(grad: TensorBase, x: TensorBase, g, kernel: tuple[int, ...]) -> TensorBase:
+def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
     """(groups · filters, channels, *kernel)."""
     filters, channels, dtype = grad.shape[1] // g.groups, x.shape[1] // g.groups, x.dtype.name
     shape = (grad.shape[1], channels, *kernel)
@@ -53,7 +56,7 @@ def weight_gradient(grad: TensorBase, x: TensorBase, g, kernel: tuple[int, ...])
     return sums.reshape(g.groups, -1, sums.shape[3]).narrow(2, 0, filters).transpose(1, 2).reshape(shape)
 
 
-def _padded(x: TensorBase, g, kernel: tuple[int, ...], out: tuple[int, ...]) -> TensorBase:
+def _padded(x: TensorBase, g: Geometry, kernel: tuple[int, ...], out: tuple[int, ...]) -> TensorBase:
     """The input with all places that windows reach."""
     reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, g.stride, kernel, g.dilation)]
     wide = x.new_zeros((*x.shape[:2], *reach))
