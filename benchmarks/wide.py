@@ -171,6 +171,39 @@ def images(t) -> dict[str, Callable]:
     }
 
 
+def convolutions(t) -> dict[str, Callable]:
+    F, fb = t.nn.functional, both_ways
+    x, small, sound = t.randn(8, 64, 28, 28), t.randn(8, 128, 14, 14), t.randn(8, 32, 4000)
+    volume, cube = t.randn(2, 16, 8, 32, 32), t.randn(16, 16, 3, 3, 3)
+    three, five, square = t.randn(64, 1, 3, 3), t.randn(64, 1, 5, 5), t.randn(64, 64, 4, 4)
+    deep = lambda stride=1, padding=1, dilation=1: (
+        lambda x, w: F.conv2d(x, w, None, stride, padding, dilation, groups=64)
+    )
+    grouped = lambda x, w: F.conv2d(x, w, padding=1, groups=32)
+    up = lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1)
+    one, heard = lambda x, w: F.conv2d(x, w), lambda x, w: F.conv1d(x, w, padding=3)
+    solid = lambda x, w: F.conv3d(x, w, padding=1)
+    return {
+        "depthwise 3x3": lambda: deep()(x, three),
+        "depthwise 3x3, both ways": fb(deep(), x, three),
+        "depthwise 3x3, stride 2": lambda: deep(2)(x, three),
+        "depthwise 3x3, stride 2, both ways": fb(deep(2), x, three),
+        "depthwise 5x5": lambda: deep(1, 2)(x, five),
+        "depthwise 5x5, both ways": fb(deep(1, 2), x, five),
+        "depthwise 3x3, dilated": lambda: deep(1, 2, 2)(x, three),
+        "depthwise 3x3, dilated, both ways": fb(deep(1, 2, 2), x, three),
+        "conv2d, 32 groups": lambda: grouped(small, t.ones(128, 4, 3, 3)),
+        "conv2d, 32 groups, both ways": fb(grouped, small, t.randn(128, 4, 3, 3)),
+        "conv2d 1x1, both ways": fb(one, x, t.randn(128, 64, 1, 1)),
+        "conv_transpose2d 4x4, stride 2": lambda: up(x, square),
+        "conv_transpose2d 4x4, stride 2, both ways": fb(up, x, square),
+        "conv1d 7": lambda: heard(sound, t.ones(64, 32, 7)),
+        "conv1d 7, both ways": fb(heard, sound, t.randn(64, 32, 7)),
+        "conv3d 3x3x3": lambda: solid(volume, cube),
+        "conv3d 3x3x3, both ways": fb(solid, volume, cube),
+    }
+
+
 def products(t) -> dict[str, Callable]:
     F, a, fb = t.nn.functional, t.randn(1000, 1000), both_ways
     small, heads, points = t.randn(256, 256), t.randn(8, 32, 64, 64), t.randn(300, 64)
@@ -231,7 +264,7 @@ def others(t) -> dict[str, Callable]:
     }
 
 
-GROUPS = (elementwise, folds, moves, images, products, others)
+GROUPS = (elementwise, folds, moves, images, convolutions, products, others)
 
 
 def seconds(function: Callable) -> float:
