@@ -50,14 +50,13 @@ weight_gradient = convolution_grid.weight_gradient
 
 def _told(x, w, g: Geometry, out: tuple[int, ...]):
     """All that a choice depends on."""
-    lined_up = x.stride()[-1] == 1 and not channels_last(x)
-    return x.dtype.name, lined_up, tuple(x.shape), tuple(w.shape), g, out
+    return x.dtype.name, x.ndim == 4 and channels_last(x), tuple(x.shape), tuple(w.shape), g, out
 
 
 @functools.lru_cache(maxsize=1024)
 def _way(
     dtype: str,
-    lined_up: bool,
+    last: bool,
     shape: tuple[int, ...],
     weight: tuple[int, ...],
     g: Geometry,
@@ -65,12 +64,12 @@ def _way(
     turned: bool,
     transformed: bool,
 ) -> str:
-    """For a convolution of x, or, `turned`, of a gradient to that of the input; `lined_up`: its pixels lie side by side."""
+    """For a convolution of x, or, `turned`, of a gradient to that of the input; `last`: its channels lie side by side."""
     if dtype not in TILED or len(weight) != 4 or g.groups != 1 or 0 in shape:
         return "grid"
     kernel = weight[2:]
     filters, channels = (weight[1], weight[0]) if turned else weight[:2]
-    if filters < FEWEST_FILTERS or channels * math.prod(kernel) < SHORTEST_SUM:
+    if not last and (filters < FEWEST_FILTERS or channels * math.prod(kernel) < SHORTEST_SUM):
         return "grid"
     if math.prod(g.stride) > MOST_PHASES or convolution_grid.sparse(
         shape[2:], kernel, g, shape[2:] if turned else out
@@ -80,7 +79,7 @@ def _way(
     if near and kernel == (3, 3) and dtype == "float32" and transformed:
         m = winograd_of(shape[0], channels, filters, out)
         return f"winograd {m}" if m else "direct"
-    if near and kernel == (1, 1) and g.before == (0, 0) and shape[2:] == out and lined_up:
+    if near and kernel == (1, 1) and g.before == (0, 0) and shape[2:] == out and not last:
         return "planes"
     return "direct"
 
