@@ -1,4 +1,4 @@
-"""Depthwise convolutions on a CPU: which strips a plane is cut into (`codegen/tiles/depthwise.py`, `core/lib/planes.pyx`).
+"""Depthwise convolutions on a CPU: which strips a plane is cut into (`codegen/tiles/depthwise.py`, `core/lib/depthwise.pyx`).
 
 Three functions for float32 and float64, of one or two dimensions, with a channel of the input for each group and any number of
 filters a channel.  `takes` says which geometries they know.
@@ -12,7 +12,7 @@ import math
 from ...codegen.tiles import register
 from ...codegen.tiles.depthwise import Gather, Inner, Scatter
 from ...core.base.tensor import TensorBase
-from ...core.lib import planes
+from ...core.lib import depthwise
 from .convolution_grid import TILED, Geometry
 
 MOST_TAPS = (
@@ -83,11 +83,11 @@ def _run(kind: str, g: Geometry, x, w, bias, out, turned: bool) -> None:
     out = out if out.stride(3) == 1 else out.contiguous()  # a gradient: what is written is contiguous
     sizes, outs = tuple(x.shape[2:]), tuple(out.shape[2:])
     plan = _plan(kind, x.dtype.name, kernel, stride, before, dilation, sizes, outs)
-    planes.run(plan, kind, x, w.contiguous(), bias, out, turned)
+    depthwise.run(plan, kind, x, w.contiguous(), bias, out, turned)
 
 
 @functools.lru_cache(maxsize=512)
-def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs) -> planes.Plan:
+def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs) -> depthwise.Plan:
     scatters = kind == "input" and max(stride) > 1
     lanes = register.lanes(dtype)
     calls = []
@@ -115,7 +115,7 @@ def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs) -> planes.
                     for adds in (False, kind == "input")
                 )
             calls += [(run, add, first, count, *band, tap * kernel[1]) for band in bands]
-    return planes.Plan(calls, dilation[0], before[1])
+    return depthwise.Plan(calls, dilation[0], before[1])
 
 
 def _parts(kernel: tuple[int, int], kind: str) -> list[tuple[int, int]]:

@@ -18,7 +18,6 @@ from ..pointwise.elementary import tanh
 from . import recurrent_tiles as tiles
 from .activations import relu
 
-
 TILED = ("float32", "float64", "float16", "bfloat16")
 
 
