@@ -18,7 +18,6 @@ from ..pointwise.elementary import tanh
 from . import recurrent_tiles as tiles
 from .activations import relu
 
-
 TILED = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -165,7 +164,12 @@ def lstm_layer(
     if keep:
         saved = (*inputs, found, cells, activated)
         tape.record(
-            "LstmLayerBackward0", _lstm_whole_gradients, inputs, (outputs, last), saved, (sizes, _asked(*inputs))
+            "LstmLayerBackward0",
+            _lstm_whole_gradients,
+            inputs,
+            (outputs, last),
+            saved,
+            (sizes, _asked(*inputs)),
         )
     return outputs, last
 
@@ -195,12 +199,18 @@ def _cast(found, inputs):
 
 @library("library", "_gru_layer")
 def gru_layer(
-    gates: TensorBase, hidden: TensorBase, weight: TensorBase, bias: TensorBase | None = None, sizes: Any = None
+    gates: TensorBase,
+    hidden: TensorBase,
+    weight: TensorBase,
+    bias: TensorBase | None = None,
+    sizes: Any = None,
 ):
     """Run a GRU over a sequence: outputs (L, N, H) from the input's share of the gates (L, N, 3H), the state to begin with
     (N, H), and the state's weight (3H, H) and bias (3H,).  `sizes` and the node are as for `lstm_layer`.
     """
-    also = FLOAT32 if gates.dtype in HALF_TYPES else None  # autocast leaves the state as it is, and the result is like it
+    also = (
+        FLOAT32 if gates.dtype in HALF_TYPES else None
+    )  # autocast leaves the state as it is, and the result is like it
     if not _whole(gates, hidden, weight, bias, also=also):
         return _gru_steps(gates, hidden, weight, bias, sizes)
     _check("gru_layer", 3, gates, hidden, weight, sizes, bias=bias)
@@ -212,7 +222,12 @@ def gru_layer(
     if keep:
         given = inputs if bias is not None else inputs[:3]
         tape.record(
-            "GruLayerBackward0", _gru_whole_gradients, given, outputs, (found, activated, *given), (sizes, _asked(*inputs))
+            "GruLayerBackward0",
+            _gru_whole_gradients,
+            given,
+            outputs,
+            (found, activated, *given),
+            (sizes, _asked(*inputs)),
         )
     return outputs
 
@@ -221,13 +236,17 @@ def _gru_whole_gradients(grad, outputs, activated, gates, hidden, weight, *more)
     *bias, sizes, asked = more
     inputs = (gates, hidden, weight, *bias)
     if tape.recording(grad, *inputs):
-        return _recorded_gradients(_gru_steps, (grad,), inputs if bias else (*inputs, None), sizes)[: len(inputs)]
+        return _recorded_gradients(_gru_steps, (grad,), inputs if bias else (*inputs, None), sizes)[
+            : len(inputs)
+        ]
     found = tiles.gru_gradients(grad, hidden, weight, outputs, activated, sizes, asked)
     return _cast(found, inputs)
 
 
 @library("library", "_rnn_layer")
-def rnn_layer(gates: TensorBase, hidden: TensorBase, weight: TensorBase, sizes: Any = None, kind: str = "rnn_tanh"):
+def rnn_layer(
+    gates: TensorBase, hidden: TensorBase, weight: TensorBase, sizes: Any = None, kind: str = "rnn_tanh"
+):
     """Run Elman's network over a sequence: outputs (L, N, H) from the input's share (L, N, H), the state to begin with (N, H)
     and the state's weight (H, H).  `sizes` and the node are as for `lstm_layer`; `kind` is rnn_tanh or rnn_relu.
     """
@@ -241,7 +260,12 @@ def rnn_layer(gates: TensorBase, hidden: TensorBase, weight: TensorBase, sizes: 
         outputs = _own(found, gates, keep)
     if keep:
         tape.record(
-            "RnnLayerBackward0", _rnn_whole_gradients, inputs, outputs, (*inputs, found), (sizes, kind, _asked(*inputs))
+            "RnnLayerBackward0",
+            _rnn_whole_gradients,
+            inputs,
+            outputs,
+            (*inputs, found),
+            (sizes, kind, _asked(*inputs)),
         )
     return outputs
 
@@ -304,7 +328,9 @@ def _recorded_gradients(steps, grads, inputs, sizes):
     """The gradients on the tape, by going through the recorded steps."""
     wanted = [x for x in inputs if x is not None and x.requires_grad]
     found = steps(*inputs, sizes)
-    pairs = [(out, g) for out, g in zip(found if isinstance(found, tuple) else (found,), grads) if g is not None]
+    pairs = [
+        (out, g) for out, g in zip(found if isinstance(found, tuple) else (found,), grads) if g is not None
+    ]
     gradients = iter(
         tape.run_backward([out for out, _ in pairs], [g for _, g in pairs], True, True, wanted, False)
     )

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ...codegen import build
 from ...codegen.tiles import recurrent as tiles
+from ...codegen.tiles import vectors
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib import recurrent as core
@@ -20,7 +21,9 @@ from ...core.make.create import arange
 from ...core.make.literal import tensor
 from ..declare.half_types import HALF_TYPES
 
-HERE, BEFORE, AFTER, STAYS, BIAS = range(5)  # which step's rows an operand is read at: see core/lib/recurrent.pyx
+HERE, BEFORE, AFTER, STAYS, BIAS = range(
+    5
+)  # which step's rows an operand is read at: see core/lib/recurrent.pyx
 
 
 @functools.cache
@@ -30,7 +33,7 @@ def _address(kernel: Any) -> int:
 
 @functools.cache
 def _lanes(dtype: str) -> int:
-    return tiles.registers().bytes // by_name[dtype].itemsize
+    return vectors.registers().bytes // by_name[dtype].itemsize
 
 
 class Blocks(NamedTuple):
@@ -129,7 +132,15 @@ def gru(gates, hidden, weight, bias, sizes, keep: bool) -> tuple:
     outputs, units = _like(gates, weight.shape[1]), weight.shape[1]
     state, activated = (outputs, BEFORE, hidden), _like(gates, 4 * units) if keep else None
     writes = [(t, HERE, None) for t in (outputs, activated) if t is not None]
-    _run("gru", weight, _sizes(gates, sizes), state, [(gates, HERE, None), (bias, BIAS, None), state], writes, False)
+    _run(
+        "gru",
+        weight,
+        _sizes(gates, sizes),
+        state,
+        [(gates, HERE, None), (bias, BIAS, None), state],
+        writes,
+        False,
+    )
     return outputs, activated
 
 
@@ -157,12 +168,20 @@ def last_rows(x: TensorBase, sizes: Any) -> TensorBase:
 
 
 # --- backwards ------------------------------
-def lstm_gradients(to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, sizes, wanted) -> tuple:
+def lstm_gradients(
+    to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, sizes, wanted
+) -> tuple:
     """The gradients of gates, hidden, cell and weight."""
     to_outputs, hidden, cell, weight = _plain(to_outputs, hidden, cell, weight)
     carried, flow = _plain(to_cell)[0].clone(), _like(activated, activated.shape[-1])
     own = (carried, STAYS, None)
-    reads = [(to_outputs, HERE, None), own, (activated, HERE, None), (cells, BEFORE, cell), (cells, HERE, None)]
+    reads = [
+        (to_outputs, HERE, None),
+        own,
+        (activated, HERE, None),
+        (cells, BEFORE, cell),
+        (cells, HERE, None),
+    ]
     steps, state = _sizes(activated, sizes), (flow, AFTER, None)
     _run("lstm_gradients", weight.t(), steps, state, reads, [(flow, HERE, None), own], True)
     to_hidden = matmul(_first(flow, steps), weight) if wanted[1] else None
