@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from .. import expr as ex
 from .. import functions as fn
+from .._math_base import poly
+from .._math_explog import near_power_of_two, reduce_by_ln2
 from ..expr import Expr
 from ..irtext import Module, Value, i64
 from .vectors import Vectors, module_of, registers, sources
@@ -29,10 +31,19 @@ CHAINS = 8  # sums that must be under way at once to keep the multipliers busy
 Parts = tuple[Expr, ...]
 
 
+def sigmoid(x: Expr) -> Expr:
+    """1 / (1 + exp(-x)) within two units in the last place, for -x up to where exp is finite: what a gate needs."""
+    least = -87.0 if x.dtype == "float32" else -708.0
+    x = fn.where(x > 40.0, 40.0, fn.where(x < least, least, x))
+    shifted, r, _ = reduce_by_ln2(-x)
+    power = near_power_of_two(shifted)
+    return 1.0 / fn.fma(power, fn.fma(r * r, poly(r, "exp"), r), power + 1.0)
+
+
 def lstm(sums: Parts, x: Parts, cell: Parts) -> tuple[Parts, ...]:
     """h', c' and the gates behind their nonlinearities (Hochreiter and Schmidhuber, 1997)."""
     i, f, g, o = (a + b for a, b in zip(sums, x))
-    i, f, g, o = fn.sigmoid(i), fn.sigmoid(f), fn.tanh(g), fn.sigmoid(o)
+    i, f, g, o = sigmoid(i), sigmoid(f), fn.tanh(g), sigmoid(o)
     new = f * cell[0] + i * g
     return (o * fn.tanh(new),), (new,), (i, f, g, o)
 
@@ -56,7 +67,7 @@ def lstm_gradients(
 def gru(sums: Parts, x: Parts, bias: Parts, hidden: Parts) -> tuple[Parts, ...]:
     """h' and the gates r, z, n with what r scales (Cho et al., 2014)."""
     of_r, of_z, of_n = (a + b for a, b in zip(sums, bias))
-    r, z = fn.sigmoid(x[0] + of_r), fn.sigmoid(x[1] + of_z)
+    r, z = sigmoid(x[0] + of_r), sigmoid(x[1] + of_z)
     n = fn.tanh(x[2] + r * of_n)
     return (n + z * (hidden[0] - n),), (r, z, n, of_n)
 

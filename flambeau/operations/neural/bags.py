@@ -42,12 +42,11 @@ def _kernel(kind: Any, dtype: str, *more: Any) -> int:
     return build.address(kind(dtype, number, lanes, *rest))
 
 
-def _checked(outside: bool, flat: TensorBase, rows: int) -> None:
-    if outside:
-        wrong = flat[(flat < 0) | (flat >= rows)][0].item()
-        raise RuntimeError(
-            f"embedding_bag(): expected every number to be in the table, whose rows are 0 to {rows - 1}, but found {wrong}"
-        )
+def _refuse(flat: TensorBase, rows: int) -> None:
+    wrong = flat[(flat < 0) | (flat >= rows)][0].item()
+    raise RuntimeError(
+        f"embedding_bag(): expected every number to be in the table, whose rows are 0 to {rows - 1}, but found {wrong}"
+    )
 
 
 @library("library", "_embedding_bag_rows")
@@ -61,22 +60,21 @@ def bag_rows(
     padding: int,
 ) -> TensorBase:
     """What is in each bag of rows of `weight` (V, D), by one kernel: (B, D); `padding` is the row in no bag, or -1."""
-    flat = input.reshape(-1).contiguous()
-    with unrecorded():
-        if offsets is None:
-            starts = core.even_starts(*input.shape)
-        else:
-            starts = core.starts(offsets.contiguous(), flat.numel(), include_last_offset)
-        bags, (rows, columns) = starts.numel() - 1, weight.shape
-        table = weight if weight.stride(1) == 1 else weight.contiguous()
-        own = None if scale is None else _summed_in(scale, weight).reshape(-1).contiguous()
-        found = weight.new_empty((bags, columns))
-        places = flat.new_empty((bags, columns), dtype=by_name["int64"]) if mode == "max" else None
-        kernel = _kernel(tiles.Fold, weight.dtype.name, input.dtype.name, mode, own is not None)
-        numbers = (columns, rows, table.stride(0), padding)
-        each = NANOSECONDS_A_BYTE * weight.dtype.itemsize * columns * flat.numel() / max(bags, 1)
-        outside = core.run(kernel, (found, table, flat, starts, own, places), numbers, bags, each)
-        _checked(outside, flat, rows)
+    flat = (input if input.ndim == 1 else input.reshape(-1)).contiguous()
+    if offsets is None:
+        starts = core.even_starts(*input.shape)
+    else:
+        starts = core.starts(offsets.contiguous(), flat.numel(), include_last_offset)
+    bags, (rows, columns) = starts.numel() - 1, weight.shape
+    table = weight if weight.stride(1) == 1 else weight.detach().contiguous()
+    own = None if scale is None else _summed_in(scale.detach(), weight).reshape(-1).contiguous()
+    found = weight.new_empty((bags, columns))
+    places = flat.new_empty((bags, columns), dtype=by_name["int64"]) if mode == "max" else None
+    kernel = _kernel(tiles.Fold, weight.dtype.name, input.dtype.name, mode, own is not None)
+    numbers = (columns, rows, table.stride(0), padding)
+    each = NANOSECONDS_A_BYTE * weight.dtype.itemsize * columns * flat.numel() / max(bags, 1)
+    if core.run(kernel, (found, table, flat, starts, own, places), numbers, bags, each):
+        _refuse(flat, rows)
     if scale is not None and tape.recording(weight, scale):
         saved = (flat, starts, scale, weight)
         tape.record("EmbeddingBagBackward0", _weighted_gradients, (weight, scale), found, saved, (padding,))
@@ -188,11 +186,12 @@ def _check_bags(input: TensorBase, offsets: TensorBase | None) -> None:
 
 def _on_host(input: TensorBase, weight: TensorBase, offsets: TensorBase | None) -> bool:
     """Whether bags are read by one kernel."""
-    given = [x for x in (input, weight, offsets) if x is not None]
     return (
-        all(x.device.type == "cpu" for x in given)
-        and weight.dtype.name in TILED
-        and all(x.dtype.name in INDEX_TYPES for x in given if x is not weight)
+        weight.dtype.name in TILED
+        and input.dtype.name in INDEX_TYPES
+        and weight.device.type == "cpu"
+        and input.device.type == "cpu"
+        and (offsets is None or (offsets.dtype.name in INDEX_TYPES and offsets.device.type == "cpu"))
         and not tape.is_forward_open()
     )
 
