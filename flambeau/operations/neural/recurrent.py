@@ -250,13 +250,13 @@ def gru_layer(
             _gru_whole_gradients,
             given,
             outputs,
-            (found, activated, *given),
+            (*given[:3], found, activated, *given[3:]),
             (sizes, order, _asked(*inputs)),
         )
     return outputs
 
 
-def _gru_whole_gradients(grad, outputs, activated, gates, hidden, weight, *more):
+def _gru_whole_gradients(grad, gates, hidden, weight, outputs, activated, *more):
     *bias, sizes, order, asked = more
     inputs = (gates, hidden, weight, *bias)
     if tape.recording(grad, *inputs):
