@@ -148,7 +148,11 @@ class _Bags:
         self.f.when(met, lambda: self.f.store(i64(1), status, 8) or [])
 
     def columns(
-        self, begin: Value, end: Value, count: Value, do: Callable[[Value, int, Value | None], None]
+        self,
+        begin: Value,
+        end: Value,
+        count: Value,
+        do: Callable[[Value, int, Value | None], Sequence[Value]],
     ) -> None:
         """Go over the columns of vectors [begin, end), `count` in all: some vectors at a time, then one, masked."""
         f = self.f
@@ -157,10 +161,10 @@ class _Bags:
         last = self.t.low.select(f.op("i1", f"icmp slt {last}, {count.name}"), last, count)
         length = f.binary("sub", last, first)
         middle = f.add(first, f.binary("sub", length, f.binary("srem", length, wide)))
-        f.loop(first, middle, wide, [], lambda c, _: do(c, WIDE, None) or [])
+        f.loop(first, middle, wide, [], lambda c, _: do(c, WIDE, None))
         f.loop(
             middle, last, i64(self.lanes), [],
-            lambda c, _: do(c, 1, self.t.first(f.binary("sub", count, c))) or [],
+            lambda c, _: do(c, 1, self.t.first(f.binary("sub", count, c))),
         )  # fmt: skip
 
     def counted(self, numbers: Value, ends: tuple[Value, Value], rows: Value, padding: Value) -> Value:
@@ -195,7 +199,7 @@ def _fold(b: _Bags, k: Fold) -> None:
         ends, line = b.start(starts, which), f.mul(which, columns)
         count = b.counted(numbers, ends, rows, padding) if k.mode == "mean" else None
 
-        def some(c: Value, width: int, mask: Value | None) -> None:
+        def some(c: Value, width: int, mask: Value | None) -> list[Value]:
             def term(n: Value, row: Value, state: list[Value]) -> list[Value]:
                 own = b.memory.at(table, f.add(f.mul(row, step), c))
                 x = [b.load(b.memory.at(own, i64(v * k.lanes)), mask) for v in range(width)]
@@ -231,6 +235,7 @@ def _fold(b: _Bags, k: Fold) -> None:
                     value = t.low.select(none, t.zero, value)
                     _store_places(b, found[width + v], f.gep("i64", places, place), mask)
                 b.store(value, b.memory.at(out, place), mask)
+            return []
 
         b.columns(i64(0), vectors, columns, some)
         return []
@@ -255,7 +260,7 @@ def _spread(b: _Bags, k: Spread) -> None:
         ends, line = b.start(starts, which), f.mul(which, columns)
         count = b.counted(numbers, ends, rows, padding) if k.mode == "mean" else None
 
-        def some(c: Value, width: int, mask: Value | None) -> None:
+        def some(c: Value, width: int, mask: Value | None) -> list[Value]:
             here = t.at(grad, f.add(line, c))
             g = [t.load(t.at(here, i64(v * k.lanes)), mask) for v in range(width)]
             if count is not None:
@@ -274,6 +279,7 @@ def _spread(b: _Bags, k: Spread) -> None:
                 return []
 
             b.note(status, b.over(numbers, ends, rows, padding, [], term)[1])
+            return []
 
         b.columns(begin, end, columns, some)
         return []

@@ -53,7 +53,7 @@ class Blocks(NamedTuple):
 
     vectors: int
     first: int  # vector
-    count: int
+    number: int
 
 
 @functools.lru_cache(maxsize=256)
@@ -63,7 +63,7 @@ def blocks(units: int, sums: int, lanes: int) -> tuple[Blocks, ...]:
     count = -(-vectors // max(tiles.MOST_VECTORS // sums, 1))
     small, larger = divmod(vectors, count)
     found = (Blocks(small + 1, 0, larger), Blocks(small, larger * (small + 1), count - larger))
-    return tuple(b for b in found if b.count)
+    return tuple(b for b in found if b.number)
 
 
 @functools.lru_cache(maxsize=256)
@@ -89,8 +89,8 @@ def panels(weight: TensorBase, sums: int, lanes: int) -> tuple[tuple, ...]:
         apart = filled
     found = []
     for b in blocks(units, sums, lanes):
-        part = apart.narrow(1, b.first * lanes, b.count * b.vectors * lanes)
-        part = part.reshape(sums, b.count, b.vectors, lanes, depth).permute(1, 4, 2, 0, 3).contiguous()
+        part = apart.narrow(1, b.first * lanes, b.number * b.vectors * lanes)
+        part = part.reshape(sums, b.number, b.vectors, lanes, depth).permute(1, 4, 2, 0, 3).contiguous()
         addresses = _products(weight.dtype.name, lanes, b.vectors * sums)
         found.append((addresses, b.vectors * lanes, b.first * lanes, part))
     return tuple(found)
