@@ -264,7 +264,70 @@ def others(t) -> dict[str, Callable]:
     }
 
 
-GROUPS = (elementwise, folds, moves, images, convolutions, products, others)
+def sequences(t) -> dict[str, Callable]:
+    """Recurrent layers, forward without gradients and both ways, and bags of rows."""
+    F, fb, pack, found = t.nn.functional, both_ways, t.nn.utils.rnn.pack_padded_sequence, {}
+    for kind in (t.nn.RNN, t.nn.GRU, t.nn.LSTM):
+        for name, sizes, options in (
+            ("batch 1", (32, 1, 64), {}),
+            ("batch 1, wide", (16, 1, 512), {}),
+            ("batch 32", (32, 32, 128), {}),
+            ("2 layers", (32, 32, 256), {"num_layers": 2}),
+            ("both directions", (32, 16, 256), {"bidirectional": True}),
+            ("batch 32, wide", (8, 32, 1024), {}),
+        ):
+            found |= _recurrent(t, f"{kind.__name__}, {name}", kind, sizes, options, lambda x: x)
+        lengths = t.arange(32, 0, -1)
+        found |= _recurrent(
+            t, f"{kind.__name__}, packed", kind, (32, 32, 128), {}, lambda x: pack(x, lengths)
+        )
+    table, numbers, factors = t.randn(5000, 128), t.randint(0, 5000, (4096,)), t.rand(4096)
+    starts = t.arange(0, 4096, 16)
+    for mode in ("sum", "mean", "max"):
+        bags = lambda w, mode=mode: F.embedding_bag(numbers, w, starts, mode=mode)
+        found |= {f"embedding_bag, {mode}": lambda bags=bags: bags(table)}
+        found |= {f"embedding_bag, {mode}, both ways": fb(bags, table)}
+    weighted = lambda w, s: F.embedding_bag(numbers, w, starts, mode="sum", per_sample_weights=s)
+    padded = lambda w: F.embedding_bag(numbers.reshape(-1, 16), w, mode="mean", padding_idx=3)
+    return found | {
+        "embedding_bag, weighted": lambda: weighted(table, factors),
+        "embedding_bag, weighted, both ways": fb(weighted, table, factors),
+        "embedding_bag, padded": lambda: padded(table),
+        "embedding_bag, padded, both ways": fb(padded, table),
+        "embedding_bag, few": lambda: F.embedding_bag(numbers[:64], table, starts[:4], mode="sum"),
+        "embedding, padded, both ways": fb(lambda w: F.embedding(numbers, w, padding_idx=3), table),
+    }
+
+
+def _recurrent(
+    t, name: str, kind: Callable, sizes: tuple, options: dict, given: Callable
+) -> dict[str, Callable]:
+    """A layer with gradients of input and weights, and without any."""
+    layer, x = kind(sizes[2], sizes[2], **options), t.randn(sizes)
+
+    def rows(x):
+        found = layer(given(x))[0]
+        return getattr(found, "data", found) if isinstance(found, tuple) else found
+
+    def infer():
+        with t.no_grad():
+            layer(given(x))
+
+    return {name: infer, f"{name}, both ways": both_ways_of(layer, rows, x)}
+
+
+def both_ways_of(layer, function: Callable, *inputs) -> Callable:
+    """`both_ways` where a layer's parameters get gradients, too."""
+    run = both_ways(function, *inputs)
+
+    def cleared() -> None:
+        layer.zero_grad()
+        run()
+
+    return cleared
+
+
+GROUPS = (elementwise, folds, moves, images, convolutions, products, others, sequences)
 
 
 def seconds(function: Callable) -> float:
