@@ -88,10 +88,10 @@ def affine_rows_back(g, x, weight, mean, inverse):
     return inverse * (g - kn.mean(g) - y * kn.mean(g * y))
 
 
-@reduction(places=(), name="affine_sums", dtypes=FLOATING)
-def affine_sums(g, x, mean, inverse):
-    """What reaches weight and bias of normalised numbers y: Σ g · y and Σ g."""
-    return kn.sum(g * ((x - mean) * inverse)), kn.sum(g)
+@reduction(places=(), dtypes=FLOATING, name="batch_sums", per_row=("mean", "inverse"))
+def batch_sums(grad, input, mean, inverse):
+    """The sums of grad and of grad · (normalised input), in one walk."""
+    return kn.sum(grad), kn.sum(grad * ((input - mean) * inverse))
 
 
 @library("composite", "nn.functional.layer_norm", "layer_norm", thin=True)
@@ -124,6 +124,7 @@ def layer_norm(
         wide = (x if x is None else x.float() for x in (weight, bias))
         return layer_norm(input.float(), shape, *wide, eps).to(input.dtype)
     dims = tuple(range(input.ndim - rank, input.ndim))
+    input = input.contiguous()  # rows lie in one piece, and so do the results
     if weight is None and bias is None:
         return _normalized(input, dims, eps)
     factor = ones(shape, dtype=input.dtype, device=input.device) if weight is None else weight
@@ -158,7 +159,8 @@ def _affine_back(grad, input, weight, mean, inverse, dims, eps, wanted):
         return to_input, None, None
     if not lead:
         return to_input, grad * ((input - mean) * inverse), grad
-    return to_input, *affine_sums.over((grad, input, mean, inverse), lead, False)
+    to_bias, to_weight = batch_sums.over((grad, input, mean, inverse), lead, False)
+    return to_input, to_weight, to_bias
 
 
 def _normalized(input: TensorBase, dims: tuple[int, ...], eps: float, rows=normalized_rows) -> TensorBase:
@@ -329,10 +331,7 @@ def batch_norm(
                 "batch_norm(): expected running_mean and running_var to be given when training=False"
             )
         mean, inverse = _channel(running_mean, ndim), (_channel(running_var, ndim) + eps).rsqrt()
-        w, b = _affine(weight, bias, ndim)
-        if tape.recording(input, weight, bias):
-            return (input - mean) * (inverse * w) + b
-        return scaled(input, mean, inverse, w, b)
+        return _scaled(input, mean, inverse, weight, bias, dims, None)
     if eps <= 0:
         raise ValueError(f"batch_norm(): batch_norm eps must be positive during training, but got {eps}")
     n = input.numel() // channels if channels else 0
@@ -348,16 +347,28 @@ def batch_norm(
         running_mean.data.mul_(1 - momentum).add_(mean.reshape(-1), alpha=momentum)
     if running_var is not None:
         running_var.data.mul_(1 - momentum).add_(var.reshape(-1), alpha=momentum * n / (n - 1))
-    inverse = (var + eps).rsqrt()
-    w, b = _affine(weight, bias, ndim)
+    return _scaled(input, mean, (var + eps).rsqrt(), weight, bias, dims, eps)
+
+
+def _scaled(input, mean, inverse, weight, bias, dims: tuple[int, ...], eps: float | None) -> TensorBase:
+    """`scaled` on the tape; `eps` is None where mean and inverse are no functions of the input."""
+    w, b = _affine(weight, bias, input.ndim)
     before = tape._set_recording(0)
     try:
         found = scaled(input, mean, inverse, w, b)
     finally:
         tape._set_recording(before)
     if tape.recording(input, weight, bias):
-        tape.record("NativeBatchNormBackward0", _batch_gradients, (input, weight, bias), found,
-                    (input,) if weight is None else (input, weight), (mean, inverse, dims, eps))  # fmt: skip
+        saved = (input, mean, inverse) if weight is None else (input, mean, inverse, weight)
+        sums = eps is not None or tape.recording(weight, bias)
+        tape.record(
+            "NativeBatchNormBackward0",
+            _batch_gradients,
+            (input, weight, bias),
+            found,
+            saved,
+            (dims, eps, sums),
+        )
     return found
 
 
@@ -367,21 +378,28 @@ def _affine(weight, bias, ndim: int):
     )
 
 
-def _batch_gradients(grad, input, *rest):
-    *given, mean, inverse, dims, eps = rest
-    weight = given[0] if given else None
-    w = 1.0 if weight is None else _channel(weight, input.ndim)
-    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
-        mean = input.mean(dims, True)
-        inverse = ((input - mean).square().mean(dims, True) + eps).rsqrt()
-    n = math.prod(input.shape[d] for d in dims)
-    if tape.is_grad_enabled():
+def _batch_gradients(grad, input, mean, inverse, *rest):
+    *given, dims, eps, sums = rest
+    w = _channel(given[0], input.ndim) if given else 1.0
+    again = tape.is_grad_enabled()  # differentiated again: out of recorded operations
+    of_grad = of_product = None
+    if again:
+        if eps is not None:
+            mean = input.mean(dims, True)
+            inverse = ((input - mean).square().mean(dims, True) + eps).rsqrt()
         y = (input - mean) * inverse
-        of_product, of_grad = (grad * y).sum(dims, True), grad.sum(dims, True)
+        of_grad, of_product = grad.sum(dims, True), (grad * y).sum(dims, True)
+    elif sums:
+        of_grad, of_product = batch_sums.over((grad, input, mean, inverse), dims, True)
+    n = math.prod(input.shape[d] for d in dims)
+    if eps is None:
+        to_input = grad * (inverse * w)
+    elif again:
         to_input = inverse * w * (grad - of_grad / n - y * (of_product / n))
     else:
-        of_product, of_grad = affine_sums.over((grad, input, mean, inverse), dims, True)
-        to_input = scaled_back(grad, input, mean, inverse, w, w * of_grad / n, w * of_product / n)
+        to_input = scaled_back(grad, input, mean, inverse, w, w * (of_grad / n), w * (of_product / n))
+    if not sums:
+        return to_input, None, None
     return to_input, of_product.reshape(-1), of_grad.reshape(-1)
 
 
@@ -513,7 +531,7 @@ def _grouped_back(grad, input, weight, mean, inverse, eps):
         of_product, of_grad = ((x * weight).sum(2, True) / n for x in (products, sums))
         to_input = inverse * (grad * weight - of_grad - y * of_product)
     else:
-        products, sums = affine_sums.over((grad, input, mean, inverse), 3, True)
+        sums, products = batch_sums.over((grad, input, mean, inverse), 3, True)
         of_product, of_grad = ((x * weight).sum(2, True) / n for x in (products, sums))
         to_input = scaled_back(grad, input, mean, inverse, weight, of_grad, of_product)
     return to_input, products.sum(0, True), sums.sum(0, True)
