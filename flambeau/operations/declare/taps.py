@@ -32,9 +32,10 @@ def _kept(rule: Callable) -> Callable:
     return functools.lru_cache(maxsize=256)(rule)
 
 
-nearest, linear, cubic, widened, parts, windows, extended = map(
-    _kept, (core.nearest, core.linear, core.cubic, core.widened, core.parts, core.windows, core.extended)
+nearest, linear, cubic, widened, mirrored = map(
+    _kept, (core.nearest, core.linear, core.cubic, core.widened, core.mirrored)
 )
+parts, windows, extended = map(_kept, (core.parts, core.windows, core.extended))
 
 
 def fits(size: int, out: int, each: int = 1) -> bool:
