@@ -77,6 +77,9 @@ def _back(grad: TensorBase, tables: tuple, label: str) -> TensorBase:
     return _recorded(grad, tuple(None if t is None else t.turned() for t in tables), label)
 
 
+vars(_back)["on_slices"] = True  # inside `vmap` it runs as it stands: the sums have a rule
+
+
 def _all(x: TensorBase, tables: tuple) -> TensorBase:
     """All dimensions, two at a time; what makes the tensor smaller comes first."""
     rank = x.ndim
