@@ -310,7 +310,7 @@ def check_filling(TensorBase input not None, TensorBase mask not None, value, st
 
 # --- filling ------------------------------------------------------------------
 cdef enum:
-    FILL_BYTES = 2048         # that are written element by element
+    FILL_BYTES = 2048         # that all others are copied from
 
 cdef struct Fill:
     char* data
@@ -319,7 +319,7 @@ cdef struct Fill:
 
 
 cdef void fill_range(void* context, int64_t begin, int64_t end) noexcept nogil:
-    """Elements [begin, end) of a block: the first ones one by one, all others copied from those, with the widest stores there are."""
+    """Elements [begin, end) of a block: the first ones one by one, all others copied from those by the widest stores there are."""
     cdef Fill* f = <Fill*>context
     cdef char* p = f.data + begin * f.width
     cdef int64_t i, n = (end - begin) * f.width, done = min(n, <int64_t>FILL_BYTES)
@@ -331,16 +331,12 @@ cdef void fill_range(void* context, int64_t begin, int64_t end) noexcept nogil:
         memset(p, f.pattern[0], n)
         return
     i = 0
-    while i < done:
-        if f.width == 4:
-            memcpy(p + i, f.pattern, 4)
-        elif f.width == 8:
-            memcpy(p + i, f.pattern, 8)
-        elif f.width == 2:
-            memcpy(p + i, f.pattern, 2)
-        else:
-            memcpy(p + i, f.pattern, 16)
+    while i < min(done, <int64_t>64):
+        memcpy(p + i, f.pattern, f.width)
         i += f.width
+    while i < done:
+        memcpy(p + i, p, min(i, done - i))
+        i += min(i, done - i)
     while done < n:
         i = min(n - done, <int64_t>FILL_BYTES)
         memcpy(p + done, p, i)

@@ -66,10 +66,11 @@ def taken(x: TensorBase, tables: Tables, label: str) -> TensorBase | None:
 
 
 def _recorded(x: TensorBase, tables: tuple, label: str) -> TensorBase:
+    if not tape.recording(x):
+        return _all(x, tables)
     with unrecorded():
         found = _all(x, tables)
-    if tape.recording(x):
-        tape.record(label, _back, (x,), found, (), (tables, label))
+    tape.record(label, _back, (x,), found, (), (tables, label))
     return found
 
 

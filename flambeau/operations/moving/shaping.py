@@ -43,6 +43,9 @@ def _tuple(given: Any) -> tuple:
     return tuple(given) if isinstance(given, (tuple, list)) else (given,)
 
 
+SOME = 4096  # elements from which it pays off to turn vectors
+
+
 # --- mirror images, shifts, turns ------------------------------------------------------------------------------------------
 @library("shape")
 def flip(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
@@ -68,7 +71,7 @@ def _mirrors(input: TensorBase, axes: tuple[int, ...]) -> list | None:
     """
     last = input.ndim - 1
     first = min(axes, default=0)
-    if last not in axes or first < last - 1 or not input.is_contiguous():
+    if last not in axes or first < last - 1 or input.numel() < SOME or not input.is_contiguous():
         return None
     sizes = input.shape[first:]
     if not all(map(taps.fits, sizes, sizes)):
