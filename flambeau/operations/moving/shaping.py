@@ -71,7 +71,7 @@ def _mirrors(input: TensorBase, axes: tuple[int, ...]) -> list | None:
     """
     last = input.ndim - 1
     first = min(axes, default=0)
-    if last not in axes or first < last - 1 or input.numel() < SOME or not input.is_contiguous():
+    if last not in axes or first < last - 1 or not input.is_contiguous():
         return None
     sizes = input.shape[first:]
     if not all(map(taps.fits, sizes, sizes)):
@@ -80,7 +80,7 @@ def _mirrors(input: TensorBase, axes: tuple[int, ...]) -> list | None:
 
 
 def _flip(input: TensorBase, axes: tuple[int, ...]) -> TensorBase:
-    tables = _mirrors(input, axes)
+    tables = _mirrors(input, axes) if input.numel() >= SOME else None
     found = None if tables is None else taps.taken(input, tables, "FlipBackward0")
     if found is not None:
         return found
