@@ -160,7 +160,7 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
             "bincount(): maximum value of input overflowed, it should be < 9223372036854775807"
         )
     x = _whole(input)
-    if weights is None and minlength >= 0:
+    if minlength >= 0 and (weights is None or not x.numel()):  # as PyTorch, which counts nothing in int64
         require(8 * minlength)
         found = tallies.few(x, minlength)
         if found is not None:
