@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 typedef uint64_t u64;
-typedef void (*kernel)(u64, u64, u64, u64, u64, u64, u64, u64, double, double, double, double);
+// On AArch64 integers and floats are counted apart: the first eight of each go in registers, further integers on the stack.
+typedef void (*kernel)(u64, u64, u64, u64, u64, u64, u64, u64, double, double, double, double, u64, u64, u64, u64, u64, u64, u64,
+                       u64);
 extern kernel kernels[];
 
 static u64 word(FILE *file) {
@@ -26,10 +28,13 @@ int main(int count, char **names) {
     if (count != 3 || !in || !out) return 2;
     for (;;) {
         u64 number = word(in), integers = word(in), floats = word(in), size = word(in), moved = word(in);
-        u64 given[8] = {0};
+        u64 given[16] = {0};
         double reals[4] = {0};
         char *arena = mmap(0, size + 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if (arena == MAP_FAILED || integers > 8 || floats > 4) return 2;
+        if (arena == MAP_FAILED || integers > 16 || floats > 4) {
+            fprintf(stderr, "kernel %d: %d integers, %d floats, %ld bytes\n", (int)number, (int)integers, (int)floats, (long)size);
+            return 2;
+        }
         for (u64 k = 0; k < integers; k++) {
             u64 value = word(in);
             given[k] = word(in) ? (u64)arena + value : value;
@@ -48,7 +53,8 @@ int main(int count, char **names) {
         pid_t child = fork();
         if (!child) {
             u64 *g = given;
-            kernels[number](g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], reals[0], reals[1], reals[2], reals[3]);
+            kernels[number](g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], reals[0], reals[1], reals[2], reals[3], g[8], g[9],
+                            g[10], g[11], g[12], g[13], g[14], g[15]);
             _exit(0);
         }
         int status = -1;
