@@ -214,6 +214,56 @@ cdef void multiply_rows(const Panels* p, int64_t from_row, int64_t to_row, int64
             return
 
 
+# --- few rows, and a right operand whose terms lie side by side ------------------------------
+cdef enum: DOTTED = 16        # rows up to which laying the right operand out takes longer than it saves
+
+cdef int64_t* COLUMNS = [0, 8, 8, 8, 6, 4, 4, 3, 3]    # of a tile by its rows: up to 24 sums
+
+
+cdef inline int64_t dot_rows(int64_t left) noexcept nogil:
+    """Rows of the next tile: equal parts."""
+    return (left + (left + FEW_ROWS - 1) // FEW_ROWS - 1) // ((left + FEW_ROWS - 1) // FEW_ROWS)
+
+
+cdef int need_dots(Panels* p) except -1:
+    cdef int64_t left = p.m, rows
+    while left > 0:
+        rows = dot_rows(left)
+        need_dot(p, rows, COLUMNS[rows])
+        need_dot(p, rows, p.n % COLUMNS[rows])
+        left -= rows
+    return 0
+
+
+cdef int need_dot(Panels* p, int64_t rows, int64_t columns) except -1:
+    cdef tile_t* place = &p.family.dots[p.ending][rows][columns]
+    if columns and place[0] == NULL:
+        place[0] = <tile_t><uintptr_t>provided["panels.dot"](p.size, p.ending, columns, rows)
+    return 0
+
+
+cdef void multiply_dots(const Panels* p, int64_t b_col, int64_t begin, int64_t end) noexcept nogil:
+    """All rows by some columns; `begin` is a multiple of 24, which all tiles divide."""
+    cdef Tile t
+    cdef int64_t row, rows, column, columns, block
+    t.row, t.b_vector, t.c_row, t.terms, t.alpha, t.beta = p.a_row, b_col, p.c_row, p.k, p.alpha, p.beta
+    t.other_row = p.other_row
+    for block in range(begin, end, 24):
+        row = 0
+        while row < p.m:
+            rows = dot_rows(p.m - row)
+            t.a = p.a + row * p.a_row
+            column = block
+            while column < min(block + 24, end):
+                columns = min(COLUMNS[rows], end - column)
+                t.b, t.c = p.b + column * b_col, p.c + row * p.c_row + column * p.size
+                t.bias = p.bias + column * p.size if p.bias != NULL else NULL
+                t.other = p.other + row * p.other_row + column * p.size if p.other != NULL else NULL
+                p.family.dots[p.ending][rows][columns](&t)
+                column += columns
+            row += rows
+
+
 # --- whole products ------------------------------
 cdef inline int64_t band_of(const Panels* p) noexcept nogil:
     """Rows of the left operand that stay in the cache: whole tiles of any width."""
@@ -227,6 +277,12 @@ cdef inline int64_t bands_of(const Panels* p) noexcept nogil:
 
 cdef int prepare(Products* all) except -1:
     cdef Panels* p = &all.one
+    all.dots = p.m <= DOTTED and p.a_col == p.size and all.b_row == p.size and all.b_col > 0 and p.n > 1
+    if all.dots:
+        all.lays_right = all.lays_left = False
+        all.right = all.size = 0
+        all.slots = all.batch
+        return need_dots(p)
     all.lays_right = (p.n > 1 and all.b_col != p.size) or all.b_row <= 0 or (p.k * p.n * p.size > SMALL and p.m > 8)
     all.lays_left = p.a_col >= FAR and p.k > GROUP and p.n > p.family.lanes * p.family.vectors and p.a_row == p.size
     p.b_row = 0 if all.lays_right else all.b_row
@@ -292,6 +348,11 @@ cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
         multiply_rows(&u.one, at * band, u.one.m if at == bands - 1 else (at + 1) * band, task % panels, task % panels + 1)
 
 
+cdef void dot_blocks(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Under* u = <Under*>context
+    multiply_dots(&u.one, u.all.b_col, begin * 24, min(end * 24, u.one.n))
+
+
 cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Products of a batch, each by one thread."""
     cdef Products* all = <Products*>context
@@ -299,6 +360,9 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
     cdef int64_t i
     for i in range(begin, end):
         begin_one(all, all.first + i, &u)
+        if all.dots:
+            multiply_dots(&u.one, all.b_col, 0, u.one.n)
+            continue
         if all.lays_right:
             lay_panels(&u, 0, panels_of(&u.one))
         if all.lays_left:
@@ -314,6 +378,10 @@ cdef int multiply_products(Products* all) noexcept nogil:
     all.first = 0
     if all.batch == 1:
         begin_one(all, 0, &u)
+        if all.dots:
+            tasks = (p.n + 23) // 24
+            each /= tasks
+            return INTERRUPTED if try_in_parts(dot_blocks, &u, tasks, 1 + <int64_t>((1 << 17) / (each + 1500)), each * p.size / 64) else OK
         if all.lays_right:
             parallel_for(lay_panels, &u, panels_of(p), 1 + (1 << 14) // max(<int64_t>1, p.k * p.family.lanes * p.family.vectors))
         if all.lays_left:
