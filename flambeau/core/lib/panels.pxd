@@ -23,8 +23,9 @@ cdef enum:                    # what is done to a sum before it is stored, in th
     ENDINGS = 16
     MOST_VECTORS = 4
     MOST_ROWS = 14
-    FEW_ROWS = 8              # of a tile that reads both operands along their terms
+    FEW_ROWS = 6              # of a tile that reads both operands along their terms
     MOST_COLUMNS = 8
+    DOTTED = 32               # rows up to which laying the right operand out for tiles takes longer than it saves
 
 ctypedef void (*layer_t)(char* to, int64_t to_step, const char* source, int64_t step, int64_t terms, int64_t columns) noexcept nogil
 

@@ -215,9 +215,7 @@ cdef void multiply_rows(const Panels* p, int64_t from_row, int64_t to_row, int64
 
 
 # --- few rows, and a right operand whose terms lie side by side ------------------------------
-cdef enum: DOTTED = 16        # rows up to which laying the right operand out takes longer than it saves
-
-cdef int64_t* COLUMNS = [0, 8, 8, 8, 6, 4, 4, 3, 3]    # of a tile by its rows: up to 24 sums
+cdef int64_t* COLUMNS = [0, 8, 8, 8, 6, 4, 4]    # of a tile by its rows: up to 24 sums
 
 
 cdef inline int64_t dot_rows(int64_t left) noexcept nogil:
@@ -226,42 +224,57 @@ cdef inline int64_t dot_rows(int64_t left) noexcept nogil:
 
 
 cdef int need_dots(Panels* p) except -1:
-    cdef int64_t left = p.m, rows
+    cdef int64_t left = p.m, rows, depth = depth_of(p)
     while left > 0:
         rows = dot_rows(left)
-        need_dot(p, rows, COLUMNS[rows])
-        need_dot(p, rows, p.n % COLUMNS[rows])
+        need_dot(p, ending_of(p, 0, depth), rows)
+        if 2 * depth < p.k:
+            need_dot(p, ending_of(p, depth, 2 * depth), rows)
+        if depth < p.k:
+            need_dot(p, ending_of(p, depth, p.k), rows)
         left -= rows
     return 0
 
 
-cdef int need_dot(Panels* p, int64_t rows, int64_t columns) except -1:
-    cdef tile_t* place = &p.family.dots[p.ending][rows][columns]
-    if columns and place[0] == NULL:
-        place[0] = <tile_t><uintptr_t>provided["panels.dot"](p.size, p.ending, columns, rows)
+cdef int need_dot(Panels* p, int ending, int64_t rows) except -1:
+    cdef tile_t* tiles = p.family.dots[ending][rows]
+    cdef int64_t whole = COLUMNS[rows], rest = p.n % whole
+    if tiles[whole] == NULL:
+        tiles[whole] = <tile_t><uintptr_t>provided["panels.dot"](p.size, ending, whole, rows)
+    if rest and tiles[rest] == NULL:
+        tiles[rest] = <tile_t><uintptr_t>provided["panels.dot"](p.size, ending, rest, rows)
     return 0
 
 
 cdef void multiply_dots(const Panels* p, int64_t b_col, int64_t begin, int64_t end) noexcept nogil:
     """All rows by some columns; `begin` is a multiple of 24, which all tiles divide."""
     cdef Tile t
-    cdef int64_t row, rows, column, columns, block
-    t.row, t.b_vector, t.c_row, t.terms, t.alpha, t.beta = p.a_row, b_col, p.c_row, p.k, p.alpha, p.beta
-    t.other_row = p.other_row
-    for block in range(begin, end, 24):
-        row = 0
-        while row < p.m:
-            rows = dot_rows(p.m - row)
-            t.a = p.a + row * p.a_row
-            column = block
-            while column < min(block + 24, end):
-                columns = min(COLUMNS[rows], end - column)
-                t.b, t.c = p.b + column * b_col, p.c + row * p.c_row + column * p.size
-                t.bias = p.bias + column * p.size if p.bias != NULL else NULL
-                t.other = p.other + row * p.other_row + column * p.size if p.other != NULL else NULL
-                p.family.dots[p.ending][rows][columns](&t)
-                column += columns
-            row += rows
+    cdef int64_t row, rows, column, columns, block, first = 0, last, depth = depth_of(p)
+    t.row, t.b_vector, t.c_row, t.alpha = p.a_row, b_col, p.c_row, p.alpha
+    while True:
+        last = min(first + depth, p.k)
+        t.terms, t.beta = last - first, 1.0 if first else p.beta
+        for block in range(begin, end, 24):
+            row = 0
+            while row < p.m:
+                rows = dot_rows(p.m - row)
+                t.a = p.a + row * p.a_row + first * p.size
+                column = block
+                while column < min(block + 24, end):
+                    columns = min(COLUMNS[rows], end - column)
+                    t.b = p.b + column * b_col + first * p.size
+                    t.c = p.c + row * p.c_row + column * p.size
+                    t.bias = p.bias + column * p.size if p.bias != NULL else NULL
+                    if first:
+                        t.other, t.other_row = t.c, t.c_row
+                    elif p.other != NULL:
+                        t.other, t.other_row = p.other + row * p.other_row + column * p.size, p.other_row
+                    p.family.dots[ending_of(p, first, last)][rows][columns](&t)
+                    column += columns
+                row += rows
+        first = last
+        if first >= p.k:
+            return
 
 
 # --- whole products ------------------------------
