@@ -358,6 +358,8 @@ cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef int64_t bands = bands_of(&u.one), band = band_of(&u.one), panels = panels_of(&u.one), task, at
     for task in range(begin, end):
         at = task // panels
+        if bands == 1 and u.all.lays_right:   # used once: while it is in the nearest cache
+            lay_panels(u, task, task + 1)
         multiply_rows(&u.one, at * band, u.one.m if at == bands - 1 else (at + 1) * band, task % panels, task % panels + 1)
 
 
@@ -395,13 +397,13 @@ cdef int multiply_products(Products* all) noexcept nogil:
             tasks = (p.n + 23) // 24
             each /= tasks
             return INTERRUPTED if try_in_parts(dot_blocks, &u, tasks, 1 + <int64_t>((1 << 17) / (each + 1500)), each * p.size / 64) else OK
-        if all.lays_right:
+        if all.lays_right and bands_of(p) > 1:
             parallel_for(lay_panels, &u, panels_of(p), 1 + (1 << 14) // max(<int64_t>1, p.k * p.family.lanes * p.family.vectors))
         if all.lays_left:
             parallel_for(lay_rows, &u, vectors, 1 + (1 << 14) // max(<int64_t>1, p.m * p.family.lanes))
         tasks = bands_of(p) * panels_of(p)
         if tasks == 1:
-            multiply_rows(&u.one, 0, p.m, 0, panels_of(p))
+            compute(&u, 0, 1)
             return OK
         each /= tasks
         return INTERRUPTED if try_in_parts(compute, &u, tasks, 1 + <int64_t>((1 << 18) / (each + 1500)), each * p.size / 256) else OK
