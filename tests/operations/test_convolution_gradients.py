@@ -132,7 +132,7 @@ def test_weights(seed):
 def test_bands_of_lines_and_of_images():
     """A gradient larger than what is turned at once, in one image and over several."""
     rng = np.random.default_rng(0)
-    for images, channels, filters, size in ((1, 6, 64, (70, 70)), (40, 5, 70, (7, 9))):
+    for images, channels, filters, size in ((1, 6, 64, (70, 70)), (40, 5, 70, (7, 9)), (2, 6, 64, (2, 2000))):
         g = Geometry((1, 1), (1, 1), (1, 1), 1)
         x, grad = (
             rng.standard_normal((images, channels, *size)),
