@@ -23,6 +23,7 @@ from . import (
     convolution_depthwise,
     convolution_direct,
     convolution_grid,
+    convolution_lifted,
     convolution_weights,
     convolution_winograd,
 )
@@ -41,12 +42,16 @@ PACKED = 20
 def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
     if convolution_depthwise.takes(x, w.shape[1], tuple(w.shape[2:]), g):
         return convolution_depthwise.forward(x, w, bias, g, out)
+    if convolution_lifted.takes(x, w, g, out):
+        return convolution_lifted.forward(forward, x, w, bias, g, out)
     return _computed(forward_way(x, w, g, out), x, w, bias, g, out, False)
 
 
 def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
     if convolution_depthwise.takes(grad, w.shape[1], tuple(w.shape[2:]), g, transposed=True):
         return convolution_depthwise.input_gradient(grad, w, g, sizes)
+    if convolution_lifted.takes(grad, w, g, sizes):
+        return convolution_lifted.input_gradient(input_gradient, grad, w, g, sizes)
     return _computed(gradient_way(grad, w, g, sizes), grad, w, None, g, sizes, True)
 
 
