@@ -3,12 +3,14 @@
 | way | what it takes |
 |---|---|
 | `winograd` | float32, windows of 3 × 3 at stride 1 and dilation 1, where that is the least work (`winograd_of`) |
+| `planes` | float32 and float64, windows of 1 × 1 at stride 1, pixels side by side |
 | `direct` | float32 and float64 in two dimensions without groups, where vectors of filters are filled and sums are long |
 | `depthwise` | float32 and float64 in one and two dimensions, a channel of the input a group, strides of 1 and 2 |
 | `weights` | the weight's gradient in float32 and float64, but for groups of few filters |
-| `grid` | other numbers of dimensions, groups, few filters, short sums; what it refuses goes an element at a time |
+| `lifted` | one and three dimensions, by those above |
+| `grid` | groups, few filters, short sums; what it refuses goes an element at a time |
 
-`winograd` and `direct` read and write images with pixels or channels side by side; a result has the layout of its input.
+The first three read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from . import (
     convolution_direct,
     convolution_grid,
     convolution_lifted,
+    convolution_planes,
     convolution_weights,
     convolution_winograd,
 )
@@ -36,74 +39,94 @@ allowed = {"winograd": True}  # flambeau.backends.cpu.allow_winograd
 # Flops that other work of F(m × m, 3 × 3) costs in the time of: for each element transformed, for each of the filters' values
 # while they fit the cache, and beyond.
 TRANSFORMED, LIFTED, LIFTED_FAR, CACHE_BYTES = 25, 20, 80, 1 << 24
-PACKED = 20
+PACKED = 20  # for each element of filters that are packed for a direct sum
 
 
 def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
-    if convolution_depthwise.takes(x, w.shape[1], tuple(w.shape[2:]), g):
+    way = "grid" if x.device.type != "cpu" else _way(*_told(x, w, g, out), False, allowed["winograd"])
+    if way == "grid":
+        return convolution_grid.forward(x, w, bias, g, out)
+    if way == "depthwise":
         return convolution_depthwise.forward(x, w, bias, g, out)
-    if convolution_lifted.takes(x, w, g, out):
+    if way == "lifted":
         return convolution_lifted.forward(forward, x, w, bias, g, out)
-    return _computed(forward_way(x, w, g, out), x, w, bias, g, out, False)
+    return computed(way, x, w, bias, g, out, False)
 
 
 def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
-    if convolution_depthwise.takes(grad, w.shape[1], tuple(w.shape[2:]), g, transposed=True):
+    way = "grid" if grad.device.type != "cpu" else _way(*_told(grad, w, g, sizes), True, allowed["winograd"])
+    if way == "grid":
+        return convolution_grid.input_gradient(grad, w, g, sizes)
+    if way == "depthwise":
         return convolution_depthwise.input_gradient(grad, w, g, sizes)
-    if convolution_lifted.takes(grad, w, g, sizes):
+    if way == "lifted":
         return convolution_lifted.input_gradient(input_gradient, grad, w, g, sizes)
-    return _computed(gradient_way(grad, w, g, sizes), grad, w, None, g, sizes, True)
+    return computed(way, grad, w, None, g, sizes, True)
 
 
 def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
-    if convolution_depthwise.takes(x, x.shape[1] // g.groups, kernel, g):
-        return convolution_depthwise.weight_gradient(grad, x, g, kernel)
-    if convolution_weights.takes(grad, x, g, kernel):
-        return convolution_weights.weight_gradient(grad, x, g, kernel)
-    return convolution_grid.weight_gradient(grad, x, g, kernel)
+    way = "grid"
+    if x.device.type == "cpu":
+        way = _weight_way(x.dtype.name, tuple(grad.shape), tuple(x.shape), g, kernel)
+    return _OF_WEIGHTS[way].weight_gradient(grad, x, g, kernel)
 
 
-def forward_way(x, w, g: Geometry, out: tuple[int, ...]) -> str:
-    if (
-        not _tiled(x, w, g)
-        or w.shape[0] < FEWEST_FILTERS
-        or w.shape[1] * math.prod(w.shape[2:]) < SHORTEST_SUM
+_OF_WEIGHTS = {"grid": convolution_grid, "depthwise": convolution_depthwise, "weights": convolution_weights}
+
+
+@functools.lru_cache(maxsize=1024)
+def _weight_way(
+    dtype: str, grad: tuple[int, ...], shape: tuple[int, ...], g: Geometry, kernel: tuple[int, ...]
+) -> str:
+    if dtype not in TILED or 0 in grad or 0 in shape:
+        return "grid"
+    if convolution_depthwise.takes(shape[1] // g.groups, kernel, g, False):
+        return "depthwise"
+    if convolution_grid.sparse(shape[2:], kernel, g, grad[2:]):
+        return "grid"
+    return "weights" if convolution_weights.takes(dtype, grad[1], g) else "grid"
+
+
+def _told(x, w, g: Geometry, out: tuple[int, ...]):
+    """All that a choice depends on."""
+    return x.dtype.name, x.ndim == 4 and channels_last(x), tuple(x.shape), tuple(w.shape), g, out
+
+
+@functools.lru_cache(maxsize=1024)
+def _way(
+    dtype: str,
+    last: bool,
+    shape: tuple[int, ...],
+    weight: tuple[int, ...],
+    g: Geometry,
+    out: tuple[int, ...],
+    turned: bool,
+    transformed: bool,
+) -> str:
+    """For a convolution of x, or, `turned`, of a gradient to that of the input; `last`: its channels lie side by side."""
+    if dtype not in TILED or 0 in shape:
+        return "grid"
+    kernel = weight[2:]
+    if convolution_depthwise.takes(weight[1], kernel, g, turned):
+        return "depthwise"
+    if g.groups != 1:
+        return "grid"
+    filters, channels = (weight[1], weight[0]) if turned else weight[:2]
+    if not last and (filters < FEWEST_FILTERS or channels * math.prod(kernel) < SHORTEST_SUM):
+        return "grid"
+    if math.prod(g.stride) > MOST_PHASES or convolution_grid.sparse(
+        shape[2:], kernel, g, shape[2:] if turned else out
     ):
         return "grid"
-    if convolution_grid._sparse(tuple(x.shape[2:]), tuple(w.shape[2:]), g, out):
-        return "grid"
-    if _plain(x, w, g):
-        m = winograd_of(x.shape[0], w.shape[1], w.shape[0], tuple(out))
+    if len(weight) != 4:
+        return "lifted" if convolution_lifted.takes(dtype, filters, kernel, g) else "grid"
+    near = g.stride == (1, 1) and g.dilation == (1, 1)
+    if near and kernel == (3, 3) and dtype == "float32" and transformed:
+        m = winograd_of(shape[0], channels, filters, out)
         return f"winograd {m}" if m else "direct"
+    if near and kernel == (1, 1) and g.before == (0, 0) and shape[2:] == out and not last:
+        return "planes"
     return "direct"
-
-
-def gradient_way(grad, w, g: Geometry, sizes: tuple[int, ...]) -> str:
-    if not _tiled(grad, w, g) or w.shape[1] < FEWEST_FILTERS or math.prod(g.stride) > MOST_PHASES:
-        return "grid"
-    if convolution_grid._sparse(tuple(grad.shape[2:]), tuple(w.shape[2:]), g, tuple(grad.shape[2:])):
-        return "grid"
-    if _plain(grad, w, g):
-        m = winograd_of(grad.shape[0], w.shape[0], w.shape[1], tuple(sizes))
-        return f"winograd {m}" if m else "direct"
-    return "direct"
-
-
-def _tiled(x, w, g: Geometry) -> bool:
-    return (
-        x.dtype.name in TILED and x.device.type == "cpu" and w.ndim == 4 and g.groups == 1 and x.numel() > 0
-    )
-
-
-def _plain(x, w, g: Geometry) -> bool:
-    """Whether Winograd's may be taken at all."""
-    return (
-        allowed["winograd"]
-        and x.dtype.name == "float32"
-        and w.shape[2] == w.shape[3] == 3
-        and g.stride == (1, 1)
-        and g.dilation == (1, 1)
-    )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -131,31 +154,34 @@ def winograd_of(images: int, channels: int, filters: int, out: tuple[int, int]) 
     return min(costs, key=costs.__getitem__)
 
 
-def _computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bool):
-    """A convolution of x, or, `turned`, of a gradient to that of the input, in this way."""
-    if way == "grid":
-        if turned:
-            return convolution_grid.input_gradient(x, w, g, out)
-        return convolution_grid.forward(x, w, bias, g, out)
-    kernel, dtype = tuple(w.shape[2:]), x.dtype.name
-    filters = w.shape[1] if turned else w.shape[0]
-    x = _readable(x)
-    found = _room(x, filters, tuple(out))
+def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bool):
+    """A convolution of x, or, `turned`, of a gradient to that of the input, in one of the first three ways."""
+    filters, dtype = w.shape[1 if turned else 0], x.dtype.name
+    x = _readable(x, way == "planes")
+    found, shape = _room(x, filters, out), tuple(x.shape)
+    if way == "planes":
+        terms = _zeros(dtype, filters) if bias is None else bias.contiguous()
+        convolution_planes.plan(dtype, shape, filters).run(x, w.contiguous(), terms, found, turned)
+        return found
     terms = _terms(bias, dtype, filters)
-    shape, out = tuple(x.shape), tuple(out)
     if way == "direct":
         make = convolution_direct.gradient if turned else convolution_direct.forward
-        make(dtype, shape, filters, kernel, g, out).run(x, w.contiguous(), terms, found, turned)
+        plan = make(dtype, shape, filters, tuple(w.shape[2:]), g, out)
+        plan.run(x, w.contiguous(), terms, found, turned)
         return found
-    before = tuple(2 - b for b in g.before) if turned else g.before
+    before = (2 - g.before[0], 2 - g.before[1]) if turned else g.before
     plan = convolution_winograd.plan(dtype, int(way[-1]), shape, filters, before, out)
     plan.run(x, convolution_winograd.values(w, plan, turned), terms, found)
     return found
 
 
-def _readable(x):
-    """x, or a copy of it, with its pixels or its channels side by side."""
+def _readable(x, planes: bool):
+    """x, or a copy of it, with its pixels or its channels side by side; all of a plane's pixels for `planes`."""
+    if x.is_contiguous():
+        return x
     steps = x.stride()
+    if planes:
+        return x if steps[3] == 1 and steps[2] == x.shape[3] else x.contiguous()
     return x if steps[3] == 1 or steps[1] == 1 else x.contiguous()
 
 

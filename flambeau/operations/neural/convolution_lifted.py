@@ -7,27 +7,21 @@ Each function here takes the one for two dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
+from ...codegen.tiles import register
 from ...core.base.tensor import TensorBase
-from .convolution_grid import TILED, Geometry, _sparse
+from .convolution_grid import Geometry
 
-MOST_PLANES = 64  # copies of the input that a volume's windows may make zeros for, in planes beside it
+MOST_PLANES = 64  # of padding, and of a window
 
 
-def takes(x: TensorBase, w: TensorBase, g: Geometry, out: Sequence[int]) -> bool:
-    """Whether it is computed by way of two dimensions."""
-    if (
-        w.ndim not in (3, 5)
-        or g.groups != 1
-        or x.dtype.name not in TILED
-        or x.device.type != "cpu"
-        or x.numel() == 0
-    ):
-        return False
-    if w.ndim == 5 and (g.dilation[0] > 1 or g.before[0] > MOST_PLANES or w.shape[2] > MOST_PLANES):
-        return False
-    return not _sparse(tuple(x.shape[2:]), tuple(w.shape[2:]), g, tuple(out))
+def takes(dtype: str, filters: int, kernel: tuple[int, ...], g: Geometry) -> bool:
+    """Whether it is computed by way of two dimensions; of few filters a volume is not."""
+    if len(kernel) == 1:
+        return True
+    few = filters < register.lanes(dtype)
+    return not few and g.dilation[0] == 1 and g.before[0] <= MOST_PLANES and kernel[0] <= MOST_PLANES
 
 
 def forward(of_images: Callable, x: TensorBase, w: TensorBase, bias, g: Geometry, out: tuple[int, ...]):
