@@ -30,7 +30,7 @@ def _write(v: Vectors) -> None:
     source, to = argument("from"), argument("to")
     from_step, to_step, rows, columns = (number(k) for k in ("from_step", "to_step", "rows", "columns"))
 
-    def square(i: Value, j: Value) -> None:
+    def square(i: Value, j: Value) -> list[Value]:
         left, below = f.binary("sub", columns, j), f.binary("sub", rows, i)
         start = v.at(v.at(source, f.mul(i, from_step)), f.mul(j, i64(v.size)))
         end = v.at(v.at(to, f.mul(j, to_step)), f.mul(i, i64(v.size)))
@@ -57,9 +57,10 @@ def _write(v: Vectors) -> None:
                 place = v.at(place, to_step)
             f.branch(after)
         f.start(after)
+        return []
 
     def along(i: Value, _: list[Value]) -> list[Value]:
-        f.loop(i64(0), columns, i64(n), [], lambda j, _: (square(i, j), [])[1])
+        f.loop(i64(0), columns, i64(n), [], lambda j, _: square(i, j))
         return []
 
     f.loop(i64(0), rows, i64(n), [], along)

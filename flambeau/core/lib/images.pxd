@@ -18,6 +18,16 @@ cdef extern from *:
     }
     static void flambeau_leave_slot(unsigned char* taken, int k) { __atomic_store_n(&taken[k], 0, __ATOMIC_RELEASE); }
 
+    /* Few planes to pixels, an element at a time. */
+    static void flambeau_weave(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t planes, int64_t pixels, int64_t size) {
+        for (int64_t k = 0; k < planes; k++) {
+            const char* p = from + k * from_step;
+            char* q = to + k * size;
+            if (size == 4) for (int64_t i = 0; i < pixels; i++) memcpy(q + i * to_step, p + i * 4, 4);
+            else for (int64_t i = 0; i < pixels; i++) memcpy(q + i * to_step, p + i * 8, 8);
+        }
+    }
+
     /* Pixels of `bytes` each, from one pitch to another. */
     static void flambeau_move_pixels(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t pixels, int64_t bytes) {
         if (bytes == to_step && bytes == from_step) memcpy(to, from, pixels * bytes);
@@ -27,11 +37,13 @@ cdef extern from *:
     """
     int flambeau_take_slot(unsigned char* taken, int slots) noexcept nogil
     void flambeau_leave_slot(unsigned char* taken, int k) noexcept nogil
+    void flambeau_weave(char* to, int64_t to_step, const char* source, int64_t from_step, int64_t planes, int64_t pixels, int64_t size) noexcept nogil
     void flambeau_move_pixels(char* to, int64_t to_step, const char* source, int64_t from_step, int64_t pixels, int64_t bytes) noexcept nogil
 
 cdef enum:
     MAX_SLOTS = 1024
     LINE = 64
+    FEW = 4                   # channels that are brought an element at a time
 
 
 cdef inline int64_t lines(int64_t nbytes) noexcept nogil:
@@ -75,6 +87,8 @@ cdef inline void bring(turn_t turn, const Image* x, int64_t n, int64_t channel, 
     source = x.data + n * x.image + row * x.row + channel * x.channel + (left + first) * x.pixel
     if x.last:
         flambeau_move_pixels(room + first * pitch, pitch, source, x.pixel, end - first, bytes)
+    elif channels <= FEW:
+        flambeau_weave(room + first * pitch, pitch, source, x.channel, channels, end - first, x.size)
     else:
         turn(source, x.channel, channels, end - first, room + first * pitch, pitch)
 
