@@ -35,6 +35,8 @@ def convolve(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
 
 
 def _back(grad, x, w, g, wanted):
+    if 0 in grad.stride():  # of a sum: both functions read it more than once
+        grad = grad.contiguous()
     of_x = convolve_input(grad, w, g, tuple(x.shape[2:])) if wanted[0] else None
     of_w = convolve_weight(grad, x, g, tuple(w.shape[2:])) if wanted[1] else None
     return of_x, of_w, grad.sum([0, *range(2, grad.ndim)])

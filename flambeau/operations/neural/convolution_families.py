@@ -5,9 +5,11 @@
 | `winograd` | float32, windows of 3 × 3 at stride 1 and dilation 1, where that is the least work (`winograd_of`) |
 | `planes` | float32 and float64, windows of 1 × 1 at stride 1, pixels side by side |
 | `direct` | float32 and float64 in two dimensions without groups, where vectors of filters are filled and sums are long |
+| `depthwise` | float32 and float64 in one and two dimensions, a channel of the input a group, strides of 1 and 2 |
+| `weights` | the weight's gradient in float32 and float64, but for groups of few filters |
 | `grid` | other numbers of dimensions, groups, few filters, short sums; what it refuses goes an element at a time |
 
-The first three read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
+`winograd`, `planes` and `direct` read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ import math
 from ...codegen.tiles import register
 from ...core.base.dtypes import by_name
 from ...core.make.create import zeros
-from . import convolution_direct, convolution_grid, convolution_planes, convolution_winograd
+from . import (
+    convolution_depthwise,
+    convolution_direct,
+    convolution_grid,
+    convolution_planes,
+    convolution_weights,
+    convolution_winograd,
+)
 from .convolution_grid import TILED, Geometry
 
 FEWEST_FILTERS = 8
@@ -32,6 +41,8 @@ PACKED = 20  # for each element of filters that are packed for a direct sum
 
 
 def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
+    if convolution_depthwise.takes(x, w.shape[1], tuple(w.shape[2:]), g):
+        return convolution_depthwise.forward(x, w, bias, g, out)
     way = "grid" if x.device.type != "cpu" else _way(*_told(x, w, g, out), False, allowed["winograd"])
     if way == "grid":
         return convolution_grid.forward(x, w, bias, g, out)
@@ -39,13 +50,20 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
 
 
 def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
+    if convolution_depthwise.takes(grad, w.shape[1], tuple(w.shape[2:]), g, transposed=True):
+        return convolution_depthwise.input_gradient(grad, w, g, sizes)
     way = "grid" if grad.device.type != "cpu" else _way(*_told(grad, w, g, sizes), True, allowed["winograd"])
     if way == "grid":
         return convolution_grid.input_gradient(grad, w, g, sizes)
     return computed(way, grad, w, None, g, sizes, True)
 
 
-weight_gradient = convolution_grid.weight_gradient
+def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
+    if convolution_depthwise.takes(x, x.shape[1] // g.groups, kernel, g):
+        return convolution_depthwise.weight_gradient(grad, x, g, kernel)
+    if convolution_weights.takes(grad, x, g, kernel):
+        return convolution_weights.weight_gradient(grad, x, g, kernel)
+    return convolution_grid.weight_gradient(grad, x, g, kernel)
 
 
 def _told(x, w, g: Geometry, out: tuple[int, ...]):
