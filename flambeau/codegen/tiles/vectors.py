@@ -86,7 +86,9 @@ class Vectors:
                         new.append(self.picked(a, b, order))
             rows, width = new, 2 * width
         pieces = n // piece
-        while pieces > 1:  # even and odd pieces of two vectors; after as many turns as halvings, they stand in order
+        while (
+            pieces > 1
+        ):  # even and odd pieces of two vectors; after as many turns as halvings, they stand in order
             pieces //= 2
             rows = self._pieces(rows, piece)
         return rows
