@@ -33,7 +33,8 @@ ctypedef void (*kernel_t)(char** data, const int64_t* geometry, const uint64_t* 
 
 cdef struct Operand:
     int when
-    int64_t row                   # bytes; elements are `row / width`
+    int64_t width                 # bytes of an element
+    int64_t row                   # bytes
     char* data
     char* first                   # read before the first step
 
@@ -50,7 +51,9 @@ cdef struct Pass:
     kernel_t whole, rest          # cells: for blocks that are there in full, and for the last one
     Operand state                 # what is multiplied
     Operand operand[MAX_OPERANDS]
-    int64_t hidden, lanes, width, sums, depth
+    int64_t hidden, lanes, sums
+    int64_t width                 # bytes of a sum, and of what is multiplied: an element, or a pair of halves
+    int64_t depth                 # of those
     int64_t blocks                # of all kinds
     int64_t steps
     int64_t way                   # 1, or -1 where a sequence's first step stands last
@@ -89,7 +92,7 @@ cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     tile_geometry[0], tile_geometry[1] = p.depth, p.state.row // p.width
     geometry[3] = p.hidden
     for k in range(p.operands):
-        geometry[4 + k] = p.operand[k].row // p.width
+        geometry[4 + k] = p.operand[k].row // p.operand[k].width
     for task in range(begin, end):
         tile, block = task % (p.tiles + p.more), task // (p.tiles + p.more)
         kind = &p.kind[0]
@@ -110,7 +113,7 @@ cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
         else:
             memset(room, 0, rows * kind.units * p.sums * p.width)
         for k in range(p.operands):
-            data[1 + k] = place(p, &p.operand[k], row) + unit * p.width
+            data[1 + k] = place(p, &p.operand[k], row) + unit * p.operand[k].width
         geometry[0], geometry[1], geometry[2] = rows, min(kind.units, p.hidden - unit), kind.units // p.lanes
         (p.whole if unit + kind.units <= p.hidden else p.rest)(data, geometry, NULL)
 
@@ -136,11 +139,12 @@ cdef int run(Pass* p, bint backwards) except -1 nogil:
     return 0
 
 
-cdef int read_operand(Operand* o, tuple given, int64_t width) except -1:
+cdef int read_operand(Operand* o, tuple given) except -1:
     cdef TensorBase tensor = <TensorBase?>given[0]
     o.when = given[1]
     o.data = pointer(tensor)
-    o.row = 0 if o.when == BIAS else tensor.sizes[tensor.rank - 1] * width
+    o.width = tensor.width
+    o.row = 0 if o.when == BIAS else tensor.sizes[tensor.rank - 1] * o.width
     o.first = pointer(<TensorBase?>given[2]) if o.when == BEFORE else NULL
     return 0
 
@@ -152,7 +156,7 @@ def run_steps(list sizes not None, int64_t hidden, int64_t lanes, int64_t sums, 
 
     `kinds`: (addresses of products for 1, 2, … rows, units of a block, first unit, panels (blocks, …)); `cells`: the addresses for
     blocks that are whole and for the last one.  The state and the operands are (tensor, when, what is read before the first
-    step or None); all tensors are contiguous, of one dtype, and have a row a sequence and step, or a sequence where they stay.
+    step or None); all tensors are contiguous and have a row a sequence and step, or a sequence where they stay.
     """
     cdef Pass p
     cdef TensorBase panels
@@ -176,10 +180,10 @@ def run_steps(list sizes not None, int64_t hidden, int64_t lanes, int64_t sums, 
         p.width = panels.width
     p.whole, p.rest = <kernel_t><void*><uintptr_t>cells[0], <kernel_t><void*><uintptr_t>cells[1]
     p.hidden, p.lanes, p.sums = hidden, lanes, sums
-    read_operand(&p.state, state, p.width)
+    read_operand(&p.state, state)
     p.depth = p.state.row // p.width
     for k in range(p.operands):
-        read_operand(&p.operand[k], operands[k], p.width)
+        read_operand(&p.operand[k], operands[k])
     p.steps, p.way = len(sizes), -1 if turned else 1
     p.begins = <int64_t*>calloc(p.steps + 1, sizeof(int64_t))
     if p.begins == NULL:
