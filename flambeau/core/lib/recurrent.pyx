@@ -13,6 +13,9 @@ from ..base.parallel cimport parallel_for
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
 
+cdef extern from *:
+    void __builtin_prefetch(const void* address) noexcept nogil
+
 cdef enum:
     HERE = 0                      # rows of the step itself
     BEFORE = 1                    # of the step before it in time; those of another matrix at the first one
@@ -24,6 +27,7 @@ cdef enum:
     MAX_OPERANDS = 9
     MAX_ROWS = 8
     MAX_ROOM = 8 * 4 * 64         # bytes: rows, vectors, a vector's
+    FAR = 1 << 20                 # bytes
     STEPS_A_TASK = 1 << 19        # multiplications below which a task is not worth a thread
 
 cdef double NANOSECONDS_A_STEP = 0.02
@@ -35,6 +39,7 @@ cdef struct Operand:
     int when
     int64_t width                 # bytes of an element
     int64_t row                   # bytes
+    bint far                      # too large to be in a near cache when it is read
     char* data
     char* first                   # read before the first step
 
@@ -76,6 +81,17 @@ cdef inline char* place(const Pass* p, const Operand* o, int64_t row) noexcept n
     return o.data + row * o.row
 
 
+cdef inline void ask(const Pass* p, const Operand* o, const char* data, int64_t rows) noexcept nogil:
+    """Ask for a tile of an operand while its products are under way: in lines so far apart that no processor guesses the next."""
+    cdef int64_t i, at
+    for i in range(rows):
+        at = 0
+        while at < o.row:
+            __builtin_prefetch(data + at)
+            at += p.hidden * o.width
+        data += o.row
+
+
 cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Tasks are (block of units, tile of rows), the last fastest: a block of the weight stays in the cache."""
     cdef Pass* p = <Pass*>context
@@ -107,13 +123,15 @@ cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
             row, among, tiles, tile = p.reached, there - p.reached, p.more, tile - p.tiles
         rows = among // tiles + (tile < among % tiles)
         row += tile * (among // tiles) + min(tile, among % tiles)
+        for k in range(p.operands):
+            data[1 + k] = place(p, &p.operand[k], row) + unit * p.operand[k].width
+            if p.operand[k].far:
+                ask(p, &p.operand[k], data[1 + k], rows)
         if multiplied:
             tile_data[1], tile_data[2] = place(p, &p.state, row), kind.panels + block * kind.panel
             kind.products[rows](tile_data, tile_geometry, NULL)
         else:
             memset(room, 0, rows * kind.units * p.sums * p.width)
-        for k in range(p.operands):
-            data[1 + k] = place(p, &p.operand[k], row) + unit * p.operand[k].width
         geometry[0], geometry[1], geometry[2] = rows, min(kind.units, p.hidden - unit), kind.units // p.lanes
         (p.whole if unit + kind.units <= p.hidden else p.rest)(data, geometry, NULL)
 
@@ -145,6 +163,7 @@ cdef int read_operand(Operand* o, tuple given) except -1:
     o.data = pointer(tensor)
     o.width = tensor.width
     o.row = 0 if o.when == BIAS else tensor.sizes[tensor.rank - 1] * o.width
+    o.far = o.when == HERE and tensor.count * o.width > FAR
     o.first = pointer(<TensorBase?>given[2]) if o.when == BEFORE else NULL
     return 0
 
