@@ -21,7 +21,7 @@ from ..expr import Expr
 from ..irtext import Module, Value, i64
 from .vectors import Vectors, module_of, registers, sources
 
-GROUP = 128  # terms that a sum adds up one after another before it starts anew
+GROUP = 64  # terms that a sum adds up one after another before it starts anew
 MOST_ROWS = 8
 MOST_VECTORS = 4
 DOT = "llvm.x86.avx512bf16.dpbf16ps.512"
