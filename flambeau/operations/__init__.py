@@ -8,6 +8,7 @@ from .linalg import (  # noqa: F401
     determinants,
     distances,
     einsum,
+    exponential,
     lapack,
     lobpcg,
     matrices,

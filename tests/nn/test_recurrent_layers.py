@@ -9,7 +9,7 @@ import pytest
 
 import flambeau
 from flambeau import nn
-from flambeau.codegen.tiles import vectors
+from flambeau.codegen.tiles import kernels
 from flambeau.operations.neural import recurrent, recurrent_tiles
 from flambeau.utils import _pytree
 
@@ -74,8 +74,8 @@ def test_packed_sequences_are_recorded_steps(kind):
 @pytest.mark.parametrize("shape", [(32, 16), (16, 32)], ids=["16 wide registers", "32 narrow ones"])
 def test_other_processors_registers(kind, shape, monkeypatch):
     """The tiles of AVX2 and NEON, on whatever runs this."""
-    monkeypatch.setattr(vectors, "registers", lambda: vectors.Shape(*shape))
-    monkeypatch.setattr(recurrent_tiles.tiles, "registers", vectors.registers)
+    monkeypatch.setattr(kernels, "registers", lambda: kernels.Shape(*shape))
+    monkeypatch.setattr(recurrent_tiles.tiles, "registers", kernels.registers)
     caches = (recurrent_tiles._lanes, recurrent_tiles._products, recurrent_tiles._cells)
     for cache in caches:
         cache.cache_clear()

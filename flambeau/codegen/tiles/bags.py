@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..irtext import Module, Value, i64
 from ..lower import ITEMSIZE
-from .vectors import Vectors, module_of, sources
+from .kernels import Vectors, module_of, sources
 
 WIDE = 8  # vectors of columns at a time
 

@@ -19,7 +19,7 @@ from .._math_base import poly
 from .._math_explog import near_power_of_two, reduce_by_ln2
 from ..expr import Expr
 from ..irtext import Module, Value, i64
-from .vectors import Vectors, module_of, registers, sources
+from .kernels import Vectors, module_of, registers, sources
 
 GROUP = 64  # terms that a sum adds up one after another before it starts anew
 MOST_ROWS = 8

@@ -1,73 +1,36 @@
-"""What tiles are written with: the vector registers of a processor, and instructions on vectors of one dtype."""
+"""Instructions on vectors of one dtype that generated tiles are written with."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from .. import target
 from ..irtext import Function, Module, Value, i64
 from ..lower import ITEMSIZE, REGISTER, Lowering
-from ..schedule_cpu import SIGNATURE
-
-
-class Shape(NamedTuple):
-    """A processor's vector registers: their bytes and their number."""
-
-    bytes: int
-    number: int
-
-
-def registers() -> Shape:
-    features = target.processor()[1].split(",")
-    if "+avx512f" in features:
-        return Shape(64, 32)
-    return Shape(32, 16) if "+avx2" in features else Shape(16, 32)
-
-
-@functools.cache
-def sources(path: str) -> str:
-    """What a kernel written in the file at `path` depends on besides what decides all kernels' code: part of its text."""
-    read = Path(path).read_bytes() + Path(__file__).read_bytes()
-    return hashlib.sha256(read).hexdigest()
-
-
-def module_of(triple: str, write: Callable[[Function], None]) -> Module:
-    """A module of one kernel, whose body is written by `write`."""
-    module = Module(triple)
-    f = Function(module, "define " + SIGNATURE)
-    write(f)
-    f.do("ret void")
-    return module
+from .register import lanes
 
 
 class Vectors:
-    """Instructions on vectors of one dtype."""
+    """A function over vectors of `dtype`, as wide as the processor's registers."""
 
-    def __init__(self, f: Function, dtype: str, lanes: int):
-        self.f, self.lanes, self.low, self.dtype = f, lanes, Lowering(f, lanes), dtype
+    def __init__(self, f: Function, dtype: str):
+        self.f, self.lanes = f, lanes(dtype)
+        self.low = Lowering(f, self.lanes)
         self.scalar, self.size = REGISTER[dtype], ITEMSIZE[dtype]
-        self.type = f"<{lanes} x {self.scalar}>"
-        self.spelled = self.low.suffix(dtype)
-        self.zero = Value(self.type, "zeroinitializer")
+        self.bytes = self.lanes * self.size
+        self.vector = f"<{self.lanes} x {self.scalar}>"
+        self.spelled = f"v{self.lanes}{'f32' if self.size == 4 else 'f64'}"
+        self.zero = Value(self.vector, "zeroinitializer")
+        self.dtype = dtype
 
-    def data(self, k: int) -> Value:
-        return self.f.load("ptr", self.f.gep("ptr", Value("ptr", "%data"), i64(k)), 8)
-
-    def geometry(self, k: int) -> Value:
-        return self.f.load("i64", self.f.gep("i64", Value("ptr", "%geometry"), i64(k)), 8)
-
-    def at(self, pointer: Value, elements: Value) -> Value:
-        return self.f.gep(self.scalar, pointer, elements)
+    def at(self, pointer: Value, offset: Value) -> Value:
+        return self.f.gep("i8", pointer, offset)
 
     def load(self, pointer: Value, mask: Value | None = None) -> Value:
         if mask is None:
-            return self.f.load(self.type, pointer, self.size)
+            return self.f.load(self.vector, pointer, self.size)
         place = Value(f"ptr align {self.size}", pointer.name)
-        return self.f.call(self.type, f"llvm.masked.load.{self.spelled}.p0", place, mask, self.zero)
+        return self.f.call(self.vector, f"llvm.masked.load.{self.spelled}.p0", place, mask, self.zero)
 
     def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
         if mask is None:
@@ -77,7 +40,61 @@ class Vectors:
         self.f.call("void", f"llvm.masked.store.{self.spelled}.p0", value, place, mask)
 
     def first(self, count: Value) -> Value:
-        """A mask of the first `count` (i64) lanes."""
-        return self.f.op(
-            f"<{self.lanes} x i1>", f"icmp sgt {self.low.splat(count)}, {self.low.iota(64).name}"
-        )
+        """A mask of the first `count` (i64) lanes: none where it is negative."""
+        iota = self.low.iota(64)
+        return self.f.op(f"<{self.lanes} x i1>", f"icmp sgt {self.low.splat(count)}, {iota.name}")
+
+    def add(self, a: Value, b: Value) -> Value:
+        return self.f.binary("fadd", a, b)
+
+    def sub(self, a: Value, b: Value) -> Value:
+        return self.f.binary("fsub", a, b)
+
+    def times(self, factor: float, a: Value) -> Value:
+        return self.f.binary("fmul", a, self.low.constant(factor, self.dtype))
+
+    def fma(self, factor: float, a: Value, b: Value) -> Value:
+        """factor · a + b, rounded once."""
+        number = self.low.constant(factor, self.dtype)
+        return self.f.call(self.vector, f"llvm.fma.{self.spelled}", a, number, b)
+
+    def turn(self, block: Sequence[Value]) -> list[Value]:
+        """The transpose of a square of vectors: halves are exchanged between vectors that are 1, 2, 4 … apart."""
+        n, distance, block = self.lanes, 1, list(block)
+        while distance < n:
+            new = list(block)
+            for k in range(n):
+                if k & distance:
+                    continue
+                a, b = block[k], block[k + distance]
+                low = [j if not j & distance else n + j - distance for j in range(n)]
+                high = [j + distance if not j & distance else n + j for j in range(n)]
+                new[k], new[k + distance] = (
+                    self.f.op(
+                        self.vector,
+                        f"shufflevector {a}, {b}, <{n} x i32> <{', '.join(f'i32 {p}' for p in picks)}>",
+                    )
+                    for picks in (low, high)
+                )
+            block, distance = new, distance * 2
+        return block
+
+
+def text(symbol: str, dtype: str, arguments: str, write: Callable[[Vectors], None]) -> str:
+    """The module of one function without result."""
+    module = Module(target.llvm().get_default_triple())
+    f = Function(module, f"define void @{symbol}({arguments})")
+    write(Vectors(f, dtype))
+    f.do("ret void")
+    return str(module)
+
+
+def argument(name: str) -> Value:
+    return Value("ptr", f"%{name}")
+
+
+def number(name: str) -> Value:
+    return Value("i64", f"%{name}")
+
+
+__all__ = ["Vectors", "argument", "i64", "number", "text"]

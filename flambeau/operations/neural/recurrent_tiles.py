@@ -11,7 +11,7 @@ import functools
 from typing import Any, NamedTuple
 
 from ...codegen import build
-from ...codegen.tiles import possible, vectors
+from ...codegen.tiles import kernels, possible
 from ...codegen.tiles import recurrent as tiles
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
@@ -34,7 +34,7 @@ def _address(kernel: Any) -> int:
 
 @functools.cache
 def _lanes(dtype: str) -> int:
-    return vectors.registers().bytes // by_name[dtype].itemsize
+    return kernels.registers().bytes // by_name[dtype].itemsize
 
 
 class Order(NamedTuple):
