@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.codegen.tiles import vectors
+from flambeau.codegen.tiles import kernels as vectors
 from flambeau.nn import functional as F
 from flambeau.operations.neural import bags
 

@@ -9,7 +9,7 @@ import pytest
 
 import flambeau
 from flambeau import nn
-from flambeau.codegen.tiles import vectors
+from flambeau.codegen.tiles import kernels as vectors
 from flambeau.operations.neural import recurrent, recurrent_tiles
 from flambeau.utils import _pytree
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...codegen import build
 from ...codegen.tiles import bags as tiles
-from ...codegen.tiles import vectors
+from ...codegen.tiles import kernels as vectors
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
