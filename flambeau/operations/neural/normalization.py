@@ -268,7 +268,7 @@ def _rms_back(grad, input, weight, inverse, dims, eps, wanted):
 @pointwise(places=("_scaled",), in_place=False, dtypes=FLOATING, differentiable=False)
 def scaled(input, mean, inverse, weight, bias):
     """(input - mean) · inverse · weight + bias."""
-    return (input - mean) * (inverse * weight) + bias
+    return fn.fma(input - mean, inverse * weight, bias)
 
 
 @pointwise(places=("_scaled_back",), in_place=False, dtypes=FLOATING, differentiable=False)
