@@ -129,7 +129,10 @@ def rows(symbol: str, kind: str, weighted: bool, divided: bool) -> str:
                 def tap(t: Value, totals: list[Value]) -> list[Value]:
                     start = f.add(f.mul(w.number(f, "%at", t), Value("i64", "%from_step")), x)
                     weight = w.splat(f, w.element(f, "%weight", t)) if weighted else None
-                    at = [f.gep(w.scalar, Value("ptr", "%from"), f.add(start, i64(v * lanes))) for v in range(count)]
+                    at = [
+                        f.gep(w.scalar, Value("ptr", "%from"), f.add(start, i64(v * lanes)))
+                        for v in range(count)
+                    ]
                     return [w.added(f, total, w.read(f, a, mask), weight) for total, a in zip(totals, at)]
 
                 sums = f.when(again, lambda: [w.read(f, p, mask) for p in places], [w.zero()] * count)
