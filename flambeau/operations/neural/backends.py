@@ -56,8 +56,7 @@ ORDER = (
 )
 
 
-SOME_SCORES = 1 << 18  # more than the buffer of a block: from there on it pays to leave blocks out
-MANY_SCORES = 1 << 25  # from which on scores are never held all at once, unless a program asks for that
+FEW_SCORES = 1 << 10  # below, a call is quicker than tiles
 
 
 class State:

@@ -17,8 +17,11 @@ from ...codegen.kernels import lowest
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ...core.call.function import FunctionOp
+from ...core.call.watching import is_watched
+from ...core.lib import samples
 from ...core.tape.contexts import unrecorded
-from ..declare import checks
+from ..declare import checks, taps
 from ..declare.half_types import in_float32
 from ..declare.indexed import indexed
 from ..declare.registry import register
@@ -339,7 +342,11 @@ def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, ind
 def _max_back(grad, where, shape, given):
     """The gradient of each window at its largest element; where windows do not overlap, each is written once."""
     with unrecorded():
-        if all(s >= d * (k - 1) + 1 for k, s, _, d in zip(*given.values())):
+        if _on_host(grad) and _on_host(where) and grad.dtype.name in ("float32", "float64"):
+            found = _add_at(grad.flatten(1).contiguous(), where.flatten(1), math.prod(shape[1:])).reshape(
+                shape
+            )
+        elif all(s >= d * (k - 1) + 1 for k, s, _, d in zip(*given.values())):
             found = grad.new_zeros((shape[0], math.prod(shape[1:])))
             found = found.scatter_(1, _places(where), grad.flatten(1)).reshape(shape)
         else:
@@ -347,6 +354,17 @@ def _max_back(grad, where, shape, given):
     if tape.recording(grad):
         tape.record("MaxPoolBackwardBackward0", _picked, (grad,), found, (where,), ())
     return found
+
+
+def _on_host(x) -> bool:
+    return not x._composed and x.device.type == "cpu"
+
+
+def _add_at(grad, where, size: int):
+    return (_shown_adding if is_watched() else samples.added)(grad, where, size)
+
+
+_shown_adding = FunctionOp(samples.added, "added", owns=False)  # what those who watch are shown
 
 
 def _picked(grad, where):
@@ -419,9 +437,23 @@ def _avg_pool(
         checks.dtypes(name, _AVERAGED, input=x)
     plan = _plan(name, n, x, kernel, stride, padding, 1, ceil_mode)
     kernel, stride, padding, _ = plan.window
+    found = _mean_by_tables(x, plan, bool(include), divisor, f"AvgPool{n}DBackward0")
+    if found is not None:
+        return found
     whole = not ceil_mode and (include or not any(padding))
     given = dict(zip(_MEAN, (kernel, stride, padding, bool(include), divisor, whole)))
     return _mean(x.reshape(plan.flat), plan.out, f"AvgPool{n}DBackward0", given).reshape(plan.shape)
+
+
+def _mean_by_tables(x, plan: Plan, include: bool, divisor: int | None, label: str) -> TensorBase | None:
+    """Means of windows dimension by dimension, where they have tables."""
+    tables = []
+    for size, out, k, s, p in zip(plan.flat[1:], plan.out[1:], *plan.window[:3]):
+        if not taps.fits(size, out, k):
+            return None
+        tables.append(taps.windows(size, out, k, s, p, include, divisor is None))
+    found = taps.taken(x, tables, label)
+    return found if found is None or divisor is None else found / divisor
 
 
 def _mean(x, shape, label: str, given) -> TensorBase:
@@ -522,6 +554,12 @@ def _adaptive_mean(n: int, input, output_size) -> TensorBase:
         split = [m for s, p in zip(flat.shape[1:], wanted) for m in (p, s // p)]
         found = flat.reshape(flat.shape[0], *split).mean([2 + 2 * d for d in range(n)])
     else:
+        tables = None
+        if all(map(taps.fits, flat.shape[1:], wanted)):
+            tables = [None if s == p else taps.parts(s, p) for s, p in zip(flat.shape[1:], wanted)]
+        found = None if tables is None else taps.taken(input, tables, f"AdaptiveAvgPool{n}DBackward0")
+        if found is not None:
+            return found
         found = _part_means(flat, (flat.shape[0], *wanted))
     return found.reshape(*input.shape[:-n], *wanted)
 

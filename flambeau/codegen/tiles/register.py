@@ -1,0 +1,378 @@
+"""The register tile that products and convolutions are made of.
+
+One function computes `rows` rows by `vectors` vectors of columns, with all its sums in registers:
+
+    c[i, j] = epilogue(sum over taps t, terms k of  a[i·row + offsets[t] + k·step] · b[t·b_tap + k·b_step + j])
+
+An element of the left operand is broadcast, a vector of the right one read; so the left operand may lie in any way, the
+right one has its columns side by side.  A product of matrices has one tap.  A convolution has one for each place of its
+window: rows are pixels, terms channels, columns filters.  `cuts` says which rows take part in a run of taps, so that pixels
+at an image's edge leave out the taps beyond it: their sums stay in registers meanwhile.
+
+Sums are taken in groups of terms, and groups added up, so that the error grows with the roots of both.  The order depends on
+the shape alone.  `core/lib/tiles.pxd` has the arguments as a struct.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ...core.base import forks
+from ...core.base.provided import provide
+from .. import cache, target
+from .. import expr as ex
+from ..irtext import Function, Module, Value, i64
+from ..lower import ITEMSIZE, REGISTER, Lowering
+
+GROUP = 128  # terms that are added up one after another; a tap longer than this is cut
+
+# Places in the struct of arguments, in words of eight bytes.
+_A, _ROW, _STEP, _OFFSETS, _TERMS, _B, _B_TAP, _B_STEP, _B_VECTOR = range(9)
+_C, _C_ROW, _C_COLUMN, _COLUMNS, _ALPHA, _BETA, _BIAS, _OTHER, _OTHER_ROW, _OTHER_COLUMN = range(9, 19)
+_TAPS = 19  # three counts, one for each cut
+
+
+class Epilogue(NamedTuple):
+    """What is done to a sum before it is stored: activation(alpha · sum + bias + beta · other).
+
+    `bias` is "columns" (a vector beside the columns), "rows" (a number for each row) or nothing; `other` is a matrix, often c
+    itself, read in the same way as c is written; `activation` names a function of one scalar expression in `ACTIVATIONS`.
+    """
+
+    scaled: bool = False
+    bias: str = ""
+    other: bool = False
+    activation: str = ""
+
+
+def _relu(x: ex.Expr) -> ex.Expr:
+    zero = ex.const(0.0, x.dtype)
+    return ex.make("max", (x, zero), x.dtype)
+
+
+ACTIVATIONS: dict[str, Callable[[ex.Expr], ex.Expr]] = {"relu": _relu}
+
+
+class Register(NamedTuple):
+    """A tile of so many rows and vectors; `turned` stores it column by column: rows are then side by side in c.
+
+    `ragged` reads no more columns of the right operand than exist: those of its last vector are masked.
+    """
+
+    dtype: str
+    rows: int
+    vectors: int
+    cuts: tuple[tuple[int, int], ...] = ()
+    turned: bool = False
+    epilogue: Epilogue = Epilogue()
+    ragged: bool = False
+
+    def text(self, symbol: str) -> str:
+        module = Module(target.llvm().get_default_triple())
+        Writer(Function(module, f"define void @{symbol}(ptr noalias %t)"), self).write()
+        return str(module)
+
+
+@functools.cache
+def width() -> int:
+    """Bytes of a vector register of this processor."""
+    features = target.processor()[1].split(",")
+    return 64 if "+avx512f" in features else 32 if "+avx2" in features else 16
+
+
+@functools.cache
+def lanes(dtype: str) -> int:
+    return width() // ITEMSIZE[dtype]
+
+
+class Writer:
+    """The instructions of one tile."""
+
+    def __init__(self, f: Function, tile: Register):
+        self.f, self.tile, self.lanes = f, tile, lanes(tile.dtype)
+        self.low = Lowering(f, self.lanes)
+        self.scalar, self.size = REGISTER[tile.dtype], ITEMSIZE[tile.dtype]
+        self.vector = f"<{self.lanes} x {self.scalar}>"
+        self.spelled = f"v{self.lanes}{'f32' if self.size == 4 else 'f64'}"
+        self.zero = Value(self.vector, "zeroinitializer")
+        self.places = [(i, v) for i in range(tile.rows) for v in range(tile.vectors)]
+
+    # --- arguments and memory ---
+    def word(self, k: int, kind: str = "i64") -> Value:
+        return self.f.load(kind, self.f.gep("i64", Value("ptr", "%t"), i64(k)), 8)
+
+    def number(self, k: int) -> Value:
+        """One of the scalars, which are float64, in every lane."""
+        wide = self.word(k, "double")
+        own = wide if self.scalar == "double" else self.f.op(self.scalar, f"fptrunc {wide} to {self.scalar}")
+        return self.low.splat(own)
+
+    def at(self, pointer: Value, offset: Value) -> Value:
+        return self.f.gep("i8", pointer, offset)
+
+    def opaque(self, value: Value) -> Value:
+        """The same number, of which the optimiser no longer knows how it was made: it would make it anew at each use."""
+        return self.f.op(value.type, f'call {value.type} asm "", "=r,0"({value})')
+
+    def load(self, pointer: Value, mask: Value | None = None) -> Value:
+        if mask is None:
+            return self.f.load(self.vector, pointer, self.size)
+        place = Value(f"ptr align {self.size}", pointer.name)
+        return self.f.call(self.vector, f"llvm.masked.load.{self.spelled}.p0", place, mask, self.zero)
+
+    def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
+        if mask is None:
+            self.f.store(value, pointer, self.size)
+            return
+        place = Value(f"ptr align {self.size}", pointer.name)
+        self.f.call("void", f"llvm.masked.store.{self.spelled}.p0", value, place, mask)
+
+    def first(self, count: Value) -> Value:
+        """A mask of the first `count` (i64) lanes: none where it is negative."""
+        return self.f.op(
+            f"<{self.lanes} x i1>", f"icmp sgt {self.low.splat(count)}, {self.low.iota(64).name}"
+        )
+
+    # --- the whole ---
+    def write(self) -> None:
+        tile = self.tile
+        room = self.f.op("ptr", f"alloca [{len(self.places)} x {self.vector}], align {width()}")
+        row = self.word(_ROW)
+        beyond = i64((tile.vectors - 1) * self.lanes)
+        self.last = (
+            self.first(self.f.binary("sub", self.word(_COLUMNS), beyond)) if tile.ragged else None
+        )  # of the last vector of the right operand
+        distances = [self.opaque(self.f.mul(row, i64(i))) for i in range(1, min(tile.rows, 7))]
+        sums: list[Value] = [self.zero] * len(self.places)
+        state = [i64(0), i64(0), *sums]  # terms since the last group ended, whether one has, the sums
+        begin = i64(0)
+        for number, cut in enumerate(tile.cuts or ((0, tile.rows),)):
+            end = self.f.add(begin, self.word(_TAPS + number))
+            tap = functools.partial(self.tap, cut=cut, distances=distances, room=room)
+            state = self.f.loop(begin, end, i64(1), state, tap)
+            begin = end
+        _, ended, *sums = state
+        some = self.f.op("i1", f"icmp ne {ended}, 0")
+        self.finish(self.f.when(some, lambda: self.added(sums, room), sums))
+        self.f.do("ret void")
+
+    def spot(self, room: Value, k: int) -> Value:
+        return self.f.gep(self.vector, room, i64(k))
+
+    def added(self, sums: Sequence[Value], room: Value) -> list[Value]:
+        return [
+            self.f.binary("fadd", self.f.load(self.vector, self.spot(room, k), width()), s)
+            for k, s in enumerate(sums)
+        ]
+
+    def tap(
+        self, t: Value, state: list[Value], cut: tuple[int, int], distances: list[Value], room: Value
+    ) -> list[Value]:
+        """All terms of one tap, in groups."""
+        f = self.f
+        offset = f.load("i64", f.gep("i64", self.word(_OFFSETS, "ptr"), t), 8)
+        a = self.at(self.word(_A, "ptr"), offset)
+        b = self.at(self.word(_B, "ptr"), f.mul(t, self.word(_B_TAP)))
+        step, b_step, terms = self.word(_STEP), self.word(_B_STEP), self.word(_TERMS)
+        b_vector, row = self.word(_B_VECTOR), self.word(_ROW)
+        bases = [a]  # seven rows each, so that their distances stay in six registers
+        for first in range(7, self.tile.rows, 7):
+            bases.append(self.opaque(self.at(a, f.mul(row, i64(first)))))
+
+        def group(start: Value, state: list[Value]) -> list[Value]:
+            since, ended, *sums = state
+            rest = f.binary("sub", terms, start)
+            count = self.low.select(f.op("i1", f"icmp slt {rest}, {GROUP}"), rest, i64(GROUP))
+            total = f.add(since, count)
+            full = f.op("i1", f"icmp sgt {total}, {GROUP}")
+            since, ended, *sums = f.when(
+                full, lambda: self.put_down(ended, sums, room), [since, ended, *sums]
+            )
+            left = [self.at(base, f.mul(start, step)) for base in bases]
+            right, n = self.at(b, f.mul(start, b_step)), len(bases)
+
+            def term(_, carried: list[Value]) -> list[Value]:
+                left, right, sums = carried[:n], carried[n], carried[n + 1 :]
+                new = self.term(left, right, b_vector, sums, cut, distances)
+                return [*(self.at(p, step) for p in left), self.at(right, b_step), *new]
+
+            found = f.loop(i64(0), count, i64(1), [*left, right, *sums], term)
+            return [f.add(since, count), ended, *found[n + 1 :]]
+
+        return f.loop(i64(0), terms, i64(GROUP), state, group)
+
+    def put_down(self, ended: Value, sums: list[Value], room: Value) -> list[Value]:
+        """Add the sums to those of the groups before, and begin anew."""
+        again = self.f.op("i1", f"icmp ne {ended}, 0")
+        whole = self.f.when(again, lambda: self.added(sums, room), sums)
+        for k, s in enumerate(whole):
+            self.f.store(s, self.spot(room, k), width())
+        return [i64(0), i64(1), *[self.zero] * len(sums)]
+
+    def term(
+        self,
+        left: list[Value],
+        right: Value,
+        b_vector: Value,
+        sums: list[Value],
+        cut: tuple[int, int],
+        distances: list[Value],
+    ) -> list[Value]:
+        """The sums with one term more: for each row an element of the left operand times all vectors of the right one."""
+        vectors, found = self.tile.vectors, list(sums)
+        read = []
+        for v in range(vectors):
+            right = self.at(right, b_vector) if v else right
+            read.append(self.load(right, self.last if v == vectors - 1 else None))
+        for i in range(*cut):
+            place = self.at(left[i // 7], distances[i % 7 - 1]) if i % 7 else left[i // 7]
+            element = self.low.splat(self.f.load(self.scalar, place, self.size))
+            for v in range(vectors):
+                k = i * vectors + v
+                found[k] = self.f.call(self.vector, f"llvm.fma.{self.spelled}", element, read[v], sums[k])
+        return found
+
+    # --- the end ---
+    def finish(self, sums: list[Value]) -> None:
+        """Epilogue and stores; without masks where all columns exist."""
+        columns = self.word(_COLUMNS)
+        if self.tile.turned:
+            self.store_turned(sums, columns)
+            return
+        whole = self.f.op("i1", f"icmp sge {columns}, {self.tile.vectors * self.lanes}")
+        yes, no, after = (self.f.fresh(name) for name in ("whole", "part", "end"))
+        self.f.branch_if(whole, yes, no)
+        for label, masked in ((yes, False), (no, True)):
+            self.f.start(label)
+            self.store_rows(sums, columns, masked)
+            self.f.branch(after)
+        self.f.start(after)
+
+    def masks(self, columns: Value) -> list[Value]:
+        return [
+            self.first(self.f.binary("sub", columns, i64(v * self.lanes))) for v in range(self.tile.vectors)
+        ]
+
+    def store_rows(self, sums: list[Value], columns: Value, masked: bool) -> None:
+        masks: list[Value | None] = list(self.masks(columns)) if masked else [None] * self.tile.vectors
+        bias, scale = self.bias_of_columns(masks), self.scale()
+        c, c_row, c_vector = self.word(_C, "ptr"), self.word(_C_ROW), i64(width())
+        other, other_row = self.word(_OTHER, "ptr"), self.word(_OTHER_ROW)
+        for i in range(self.tile.rows):
+            to, source = c, other
+            for v in range(self.tile.vectors):
+                k = i * self.tile.vectors + v
+                old = self.load(source, masks[v]) if self.tile.epilogue.other else None
+                value = self.biased(sums[k], scale, self.bias_at(bias, i, v))
+                self.store(self.joined(value, scale, old), to, masks[v])
+                to, source = self.at(to, c_vector), self.at(source, c_vector)
+            c, other = self.at(c, c_row), self.at(other, other_row)
+
+    def store_turned(self, sums: list[Value], columns: Value) -> None:
+        """Blocks of `lanes` rows by `lanes` columns are turned in registers; what does not exist is masked."""
+        tile, n = self.tile, self.lanes
+        bias, scale = self.bias_of_columns(self.masks(columns)), self.scale()
+        c, c_column = self.word(_C, "ptr"), self.word(_C_COLUMN)
+        other, other_column = self.word(_OTHER, "ptr"), self.word(_OTHER_COLUMN)
+        for v in range(tile.vectors):
+            for start in range(0, tile.rows, n):
+                own = range(start, min(start + n, tile.rows))
+                block = [
+                    self.biased(sums[i * tile.vectors + v], scale, self.bias_at(bias, i, v)) for i in own
+                ]
+                turned = self.turn(block + [Value(self.vector, "poison")] * (n - len(block)))
+                for j, value in enumerate(turned):
+                    column = v * n + j
+                    exists = self.f.op("i1", f"icmp sgt {columns}, {column}")
+                    rows = self.low.select(exists, i64(len(own)), i64(0))
+                    mask = self.first(rows)
+                    shift = i64(start * self.size)
+                    to = self.at(self.at(c, self.f.mul(c_column, i64(column))), shift)
+                    old = None
+                    if tile.epilogue.other:
+                        source = self.at(self.at(other, self.f.mul(other_column, i64(column))), shift)
+                        old = self.load(source, mask)
+                    self.store(self.joined(value, scale, old), to, mask)
+
+    def bias_of_columns(self, masks) -> list[Value] | None:
+        if not self.tile.epilogue.bias:
+            return None
+        at, found = self.word(_BIAS, "ptr"), []
+        if self.tile.epilogue.bias == "rows":
+            return [
+                self.low.splat(self.f.load(self.scalar, self.at(at, i64(i * self.size)), self.size))
+                for i in range(self.tile.rows)
+            ]
+        for v in range(self.tile.vectors):
+            found.append(self.load(at, masks[v]))
+            at = self.at(at, i64(width()))
+        return found
+
+    def bias_at(self, bias: list[Value] | None, i: int, v: int) -> Value | None:
+        return None if bias is None else bias[i if self.tile.epilogue.bias == "rows" else v]
+
+    def scale(self) -> tuple[Value, Value] | None:
+        return (self.number(_ALPHA), self.number(_BETA)) if self.tile.epilogue.scaled else None
+
+    def biased(self, x: Value, scale, bias: Value | None) -> Value:
+        """alpha · x + bias."""
+        if scale is not None:
+            x = self.f.binary("fmul", x, scale[0])
+        return x if bias is None else self.f.binary("fadd", x, bias)
+
+    def joined(self, x: Value, scale, other: Value | None) -> Value:
+        """activation(x + beta · other)."""
+        if other is not None and scale is not None:
+            x = self.f.call(self.vector, f"llvm.fma.{self.spelled}", other, scale[1], x)
+        elif other is not None:
+            x = self.f.binary("fadd", x, other)
+        if not self.tile.epilogue.activation:
+            return x
+        leaf = ex.make("arg", (), self.tile.dtype, 0)
+        return self.low.values([ACTIVATIONS[self.tile.epilogue.activation](leaf)], {leaf: x})[0]
+
+    def turn(self, block: list[Value]) -> list[Value]:
+        """The transpose of a square of vectors: halves are exchanged between vectors that are 1, 2, 4 … apart."""
+        n, distance = self.lanes, 1
+        while distance < n:
+            new = list(block)
+            for k in range(n):
+                if k & distance:
+                    continue
+                a, b = block[k], block[k + distance]
+                low = [j if not j & distance else n + j - distance for j in range(n)]
+                high = [j + distance if not j & distance else n + j for j in range(n)]
+                new[k], new[k + distance] = (
+                    self.f.op(
+                        self.vector,
+                        f"shufflevector {a}, {b}, <{n} x i32> <{', '.join(f'i32 {p}' for p in picks)}>",
+                    )
+                    for picks in (low, high)
+                )
+            block, distance = new, distance * 2
+        return block
+
+
+def compiled(text: Callable[[str], str]) -> int:
+    """Where a function stands whose module `text` writes for a symbol; compiled when it is new to this processor."""
+    with forks.making:
+        told = repr((target.llvm().llvm_version_info, target.processor()))
+        digest = hashlib.sha256((told + text("tile")).encode()).hexdigest()[:40]
+        symbol = "t" + digest
+        code = cache.read(digest)
+        if code is None:
+            code = target.host_object(text(symbol))
+            cache.write(digest, code)
+        return target.load(code, symbol)
+
+
+@functools.cache
+def address(tile: Register) -> int:
+    """Where the tile's function stands in this process."""
+    return compiled(tile.text)
+
+
+provide("tiles.register", address)
