@@ -32,6 +32,7 @@ from .moving import (  # noqa: F401
 from .neural import (  # noqa: F401
     activations,
     attention,
+    bags,
     convolution,
     ctc,
     embedding,

@@ -10,19 +10,16 @@ Backwards it is the same: the gradients of the gates of the step behind times th
 
 from __future__ import annotations
 
-import functools
-import hashlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from .. import expr as ex
 from .. import functions as fn
-from .. import target
+from .._math_base import poly
+from .._math_explog import near_power_of_two, reduce_by_ln2
 from ..expr import Expr
-from ..irtext import Function, Module, Value, i64
-from ..lower import ITEMSIZE, REGISTER, Lowering
-from ..schedule_cpu import SIGNATURE
+from ..irtext import Module, Value, i64
+from .kernels import Vectors, module_of, registers, sources
 
 GROUP = 128  # terms that a sum adds up one after another before it starts anew
 MOST_ROWS = 8
@@ -34,10 +31,19 @@ CHAINS = 8  # sums that must be under way at once to keep the multipliers busy
 Parts = tuple[Expr, ...]
 
 
+def sigmoid(x: Expr) -> Expr:
+    """1 / (1 + exp(-x)) within two units in the last place, for -x up to where exp is finite: what a gate needs."""
+    least = -87.0 if x.dtype == "float32" else -708.0
+    x = fn.where(x > 40.0, 40.0, fn.where(x < least, least, x))
+    shifted, r, _ = reduce_by_ln2(-x)
+    power = near_power_of_two(shifted)
+    return 1.0 / fn.fma(power, fn.fma(r * r, poly(r, "exp"), r), power + 1.0)
+
+
 def lstm(sums: Parts, x: Parts, cell: Parts) -> tuple[Parts, ...]:
     """h', c' and the gates behind their nonlinearities (Hochreiter and Schmidhuber, 1997)."""
     i, f, g, o = (a + b for a, b in zip(sums, x))
-    i, f, g, o = fn.sigmoid(i), fn.sigmoid(f), fn.tanh(g), fn.sigmoid(o)
+    i, f, g, o = sigmoid(i), sigmoid(f), fn.tanh(g), sigmoid(o)
     new = f * cell[0] + i * g
     return (o * fn.tanh(new),), (new,), (i, f, g, o)
 
@@ -61,14 +67,12 @@ def lstm_gradients(
 def gru(sums: Parts, x: Parts, bias: Parts, hidden: Parts) -> tuple[Parts, ...]:
     """h' and the gates r, z, n with what r scales (Cho et al., 2014)."""
     of_r, of_z, of_n = (a + b for a, b in zip(sums, bias))
-    r, z = fn.sigmoid(x[0] + of_r), fn.sigmoid(x[1] + of_z)
+    r, z = sigmoid(x[0] + of_r), sigmoid(x[1] + of_z)
     n = fn.tanh(x[2] + r * of_n)
     return (n + z * (hidden[0] - n),), (r, z, n, of_n)
 
 
-def gru_gradients(
-    sums: Parts, grad: Parts, carried: Parts, gates: Parts, hidden: Parts
-) -> tuple[Parts, ...]:
+def gru_gradients(sums: Parts, grad: Parts, carried: Parts, gates: Parts, hidden: Parts) -> tuple[Parts, ...]:
     """The gradients of the input's and of the state's share of the gates, and what reaches h past the gates."""
     r, z, n, of_n = gates
     whole = sums[0] + grad[0] + carried[0]
@@ -116,30 +120,10 @@ FORMULAS = {
 }
 
 
-# --- registers ------------------------------
-class Shape(NamedTuple):
-    """A processor's vector registers: their bytes and their number."""
-
-    bytes: int
-    number: int
-
-
-def registers() -> Shape:
-    features = target.processor()[1].split(",")
-    if "+avx512f" in features:
-        return Shape(64, 32)
-    return Shape(32, 16) if "+avx2" in features else Shape(16, 32)
-
-
+# --- kernels ------------------------------
 def most_rows(vectors: int) -> int:
     """How many rows of so many vectors have their sums in registers, beside a row of the weight and an element of the state."""
     return min(MOST_ROWS, (registers().number - vectors - 1) // vectors)
-
-
-# --- kernels ------------------------------
-@functools.cache
-def _sources() -> str:
-    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
 
 class Products(NamedTuple):
@@ -154,10 +138,10 @@ class Products(NamedTuple):
     vectors: int
 
     def text(self) -> str:
-        return f"recurrent products {tuple(self)} {_sources()}"
+        return f"recurrent products {tuple(self)} {sources(__file__)}"
 
     def module(self, triple: str) -> Module:
-        return _module(triple, lambda f: _products(_Vectors(f, self.dtype, self.lanes), self))
+        return module_of(triple, lambda f: _products(Vectors(f, self.dtype, self.lanes), self))
 
 
 class Cell(NamedTuple):
@@ -174,60 +158,13 @@ class Cell(NamedTuple):
     masked: bool
 
     def text(self) -> str:
-        return f"recurrent cell {tuple(self)} {_sources()}"
+        return f"recurrent cell {tuple(self)} {sources(__file__)}"
 
     def module(self, triple: str) -> Module:
-        return _module(triple, lambda f: _cell(_Vectors(f, self.dtype, self.lanes), self))
+        return module_of(triple, lambda f: _cell(Vectors(f, self.dtype, self.lanes), self))
 
 
-def _module(triple: str, write: Callable[[Function], None]) -> Module:
-    module = Module(triple)
-    f = Function(module, "define " + SIGNATURE)
-    write(f)
-    f.do("ret void")
-    return module
-
-
-class _Vectors:
-    """Instructions on vectors of one dtype."""
-
-    def __init__(self, f: Function, dtype: str, lanes: int):
-        self.f, self.lanes, self.low, self.dtype = f, lanes, Lowering(f, lanes), dtype
-        self.scalar, self.size = REGISTER[dtype], ITEMSIZE[dtype]
-        self.type = f"<{lanes} x {self.scalar}>"
-        self.spelled = f"v{lanes}{'f32' if dtype == 'float32' else 'f64'}"
-        self.zero = Value(self.type, "zeroinitializer")
-
-    def data(self, k: int) -> Value:
-        return self.f.load("ptr", self.f.gep("ptr", Value("ptr", "%data"), i64(k)), 8)
-
-    def geometry(self, k: int) -> Value:
-        return self.f.load("i64", self.f.gep("i64", Value("ptr", "%geometry"), i64(k)), 8)
-
-    def at(self, pointer: Value, elements: Value) -> Value:
-        return self.f.gep(self.scalar, pointer, elements)
-
-    def load(self, pointer: Value, mask: Value | None = None) -> Value:
-        if mask is None:
-            return self.f.load(self.type, pointer, self.size)
-        place = Value(f"ptr align {self.size}", pointer.name)
-        return self.f.call(self.type, f"llvm.masked.load.{self.spelled}.p0", place, mask, self.zero)
-
-    def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
-        if mask is None:
-            self.f.store(value, pointer, self.size)
-            return
-        place = Value(f"ptr align {self.size}", pointer.name)
-        self.f.call("void", f"llvm.masked.store.{self.spelled}.p0", value, place, mask)
-
-    def first(self, count: Value) -> Value:
-        """A mask of the first `count` (i64) lanes."""
-        return self.f.op(
-            f"<{self.lanes} x i1>", f"icmp sgt {self.low.splat(count)}, {self.low.iota(64).name}"
-        )
-
-
-def _products(t: _Vectors, k: Products) -> None:
+def _products(t: Vectors, k: Products) -> None:
     f = t.f
     room, state, panel = (t.data(n) for n in range(3))
     depth, step = t.geometry(0), t.geometry(1)
@@ -275,7 +212,7 @@ def _products(t: _Vectors, k: Products) -> None:
     f.loop(i64(0), depth, i64(GROUP), [], group)
 
 
-def _cell(t: _Vectors, k: Cell) -> None:
+def _cell(t: Vectors, k: Cell) -> None:
     f = t.f
     formula = FORMULAS[k.formula]
     parts = [*formula.reads, *formula.writes[: k.writes]]

@@ -19,7 +19,8 @@ from ..base.dtypes cimport C64, C128, F32, F64
 from ..base.memory cimport check_room, refusal
 from ..base.parallel cimport parallel_in_parts, task_t
 from ..base.provided import provided
-from ..base.tensor cimport TensorBase, new_tensor, pointer
+from ..base.tensor cimport MAX_DIMS, TensorBase, late, new_tensor, pointer
+from ..tape.modes import recording
 
 cdef extern from "<math.h>" nogil:
     long double acosl(long double x)
@@ -296,60 +297,65 @@ cdef char* transformed(const Functions* f, const Steps* p, char* x, char* y, bin
 
 
 cdef inline void turn_in(const Functions* f, int size, const char* source, int64_t* table, char* to, int64_t count,
-                         int64_t step) noexcept nogil:
+                         int64_t step, char* spare) noexcept nogil:
     """Rows, `table` bytes from the source, become lanes: `count` numbers, whose vectors are `step` bytes apart."""
+    cdef int64_t[MOST_LANES] places
     cdef int64_t[5] words
-    cdef int64_t k, lane
-    if count >= f.lanes:
-        words[0], words[1], words[2], words[3], words[4] = <int64_t>source, <int64_t>table, <int64_t>to, count, step
-        f.rows_in(words)
-        return
-    for lane in range(f.lanes):
-        for k in range(count):
-            memcpy(to + k * step + lane * size, source + table[lane] + k * size, size)
+    cdef int64_t lane
+    words[0], words[1], words[2], words[3], words[4] = <int64_t>source, <int64_t>table, <int64_t>to, count, step
+    if count < f.lanes:                  # less than a square: by way of one
+        for lane in range(f.lanes):
+            places[lane] = lane * f.plane
+            memcpy(spare + lane * f.plane, source + table[lane], count * size)
+        words[0], words[1], words[3] = <int64_t>spare, <int64_t><char*>places, f.lanes
+    f.rows_in(words)
 
 
 cdef inline void turn_out(const Functions* f, int size, const char* source, int64_t* table, char* to, int64_t count,
-                          int64_t step) noexcept nogil:
+                          int64_t step, char* spare) noexcept nogil:
+    """The reverse."""
+    cdef int64_t[MOST_LANES] places
     cdef int64_t[5] words
-    cdef int64_t k, lane
+    cdef int64_t lane
+    words[0], words[1], words[2], words[3], words[4] = <int64_t>source, <int64_t>table, <int64_t>to, count, step
     if count >= f.lanes:
-        words[0], words[1], words[2], words[3], words[4] = <int64_t>source, <int64_t>table, <int64_t>to, count, step
         f.rows_out(words)
         return
     for lane in range(f.lanes):
-        for k in range(count):
-            memcpy(to + table[lane] + k * size, source + k * step + lane * size, size)
+        places[lane] = lane * f.plane
+    words[1], words[2], words[3] = <int64_t><char*>places, <int64_t>spare, f.lanes
+    f.rows_out(words)
+    for lane in range(f.lanes):
+        memcpy(to + table[lane], spare + lane * f.plane, count * size)
 
 
 cdef inline void side_by_side_in(const Functions* f, int size, const char* source, char* to, int64_t count, int64_t step,
-                                 int64_t lanes) noexcept nogil:
-    """Complex numbers side by side become lanes, those that there are; others are 0."""
+                                 int64_t lanes, char* spare) noexcept nogil:
+    """Complex numbers side by side become lanes, those that there are."""
     cdef int64_t[4] words
-    cdef int64_t k, lane
-    if lanes == f.lanes:
-        words[0], words[1], words[2], words[3] = <int64_t>source, <int64_t>to, count, step
-        f.lanes_in(words)
-        return
-    memset(to, 0, count * f.block)
-    for k in range(count):
-        for lane in range(lanes):
-            memcpy(to + k * f.block + lane * size, source + k * step + 2 * lane * size, size)
-            memcpy(to + k * f.block + f.plane + lane * size, source + k * step + (2 * lane + 1) * size, size)
+    cdef int64_t k
+    words[0], words[1], words[2], words[3] = <int64_t>source, <int64_t>to, count, step
+    if lanes < f.lanes:
+        for k in range(count):
+            memcpy(spare + k * f.block, source + k * step, lanes * 2 * size)
+            memset(spare + k * f.block + lanes * 2 * size, 0, f.block - lanes * 2 * size)
+        words[0], words[3] = <int64_t>spare, f.block
+    f.lanes_in(words)
 
 
 cdef inline void side_by_side_out(const Functions* f, int size, const char* source, char* to, int64_t count, int64_t step,
-                                  int64_t lanes) noexcept nogil:
+                                  int64_t lanes, char* spare) noexcept nogil:
+    """The reverse."""
     cdef int64_t[4] words
-    cdef int64_t k, lane
+    cdef int64_t k
+    words[0], words[1], words[2], words[3] = <int64_t>source, <int64_t>to, count, step
     if lanes == f.lanes:
-        words[0], words[1], words[2], words[3] = <int64_t>source, <int64_t>to, count, step
         f.lanes_out(words)
         return
+    words[1], words[3] = <int64_t>spare, f.block
+    f.lanes_out(words)
     for k in range(count):
-        for lane in range(lanes):
-            memcpy(to + k * step + 2 * lane * size, source + k * f.block + lane * size, size)
-            memcpy(to + k * step + (2 * lane + 1) * size, source + k * f.block + f.plane + lane * size, size)
+        memcpy(to + k * step, spare + k * f.block, lanes * 2 * size)
 
 
 cdef inline void scale_by(const Functions* f, char* x, int64_t count, double scale) noexcept nogil:
@@ -394,10 +400,10 @@ cdef void complex_rows(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     for lane in range(f.lanes):          # lanes beyond the last row do what it does
         row = min(group * f.lanes + lane, j.rows - 1)
         taken[lane], given[lane] = row * j.taken, row * j.given
-    turn_in(f, j.size, j.source, taken, x, 2 * j.n, f.plane)
+    turn_in(f, j.size, j.source, taken, x, 2 * j.n, f.plane, y)
     found = transformed(f, j.steps, x, y, j.inverse)
     scale_by(f, found, j.n, j.scale)
-    turn_out(f, j.size, found, given, j.to, 2 * j.n, f.plane)
+    turn_out(f, j.size, found, given, j.to, 2 * j.n, f.plane, y if found == x else x)
 
 
 cdef void real_rows(Job* j, int64_t group, char* x, char* y) noexcept nogil:
@@ -414,11 +420,11 @@ cdef void real_rows(Job* j, int64_t group, char* x, char* y) noexcept nogil:
         taken[lane], given[lane] = row * j.taken, row * j.given
     if j.odd:
         memset(x, 0, j.n * f.block)
-        turn_in(f, j.size, j.source, taken, x, j.n, f.block)
+        turn_in(f, j.size, j.source, taken, x, j.n, f.block, y)
         other = transformed(f, j.steps, x, y, False)
         memset(other + f.plane, 0, f.plane)
     else:
-        turn_in(f, j.size, j.source, taken, x, j.n, f.plane)
+        turn_in(f, j.size, j.source, taken, x, j.n, f.plane, y)
         found = transformed(f, j.steps, x, y, False)
         other = y if found == x else x
         words[0], words[1], words[2], words[3] = <int64_t>found, <int64_t>other, <int64_t>j.halves, j.n // 2
@@ -427,7 +433,7 @@ cdef void real_rows(Job* j, int64_t group, char* x, char* y) noexcept nogil:
         words[0], words[1] = <int64_t>other, j.n
         f.mirrored(words)
     scale_by(f, other, j.values, j.scale)
-    turn_out(f, j.size, other, given, j.to, 2 * j.values, f.plane)
+    turn_out(f, j.size, other, given, j.to, 2 * j.values, f.plane, y if other == x else x)
 
 
 cdef void rows_to_real(Job* j, int64_t group, char* x, char* y) noexcept nogil:
@@ -440,20 +446,20 @@ cdef void rows_to_real(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     for lane in range(f.lanes):
         row = min(group * f.lanes + lane, j.rows - 1)
         taken[lane], given[lane] = row * j.taken, row * j.given
-    turn_in(f, j.size, j.source, taken, x, 2 * j.values, f.plane)
+    turn_in(f, j.size, j.source, taken, x, 2 * j.values, f.plane, y)
     if j.odd:
         memset(x + f.plane, 0, f.plane)
         words[0], words[1] = <int64_t>x, j.n
         f.mirrored(words)
         found = transformed(f, j.steps, x, y, True)
         scale_by(f, found, j.n, j.scale)
-        turn_out(f, j.size, found, given, j.to, j.n, f.block)
+        turn_out(f, j.size, found, given, j.to, j.n, f.block, y if found == x else x)
         return
     words[0], words[1], words[2], words[3] = <int64_t>x, <int64_t>y, <int64_t>j.halves, j.n // 2
     f.packed(words)
     found = transformed(f, j.steps, y, x, True)
     scale_by(f, found, j.n // 2, j.scale)
-    turn_out(f, j.size, found, given, j.to, j.n, f.plane)
+    turn_out(f, j.size, found, given, j.to, j.n, f.plane, y if found == x else x)
 
 
 cdef void along(Job* j, int64_t group, char* x, char* y) noexcept nogil:
@@ -461,10 +467,10 @@ cdef void along(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     cdef int64_t outer = group // j.groups, first = group % j.groups * j.f.lanes
     cdef int64_t offset = (outer * j.n * j.inner + first) * 2 * j.size, lanes = min(<int64_t>j.f.lanes, j.inner - first)
     cdef char* found
-    side_by_side_in(j.f, j.size, j.source + offset, x, j.n, j.taken, lanes)
+    side_by_side_in(j.f, j.size, j.source + offset, x, j.n, j.taken, lanes, y)
     found = transformed(j.f, j.steps, x, y, j.inverse)
     scale_by(j.f, found, j.n, j.scale)
-    side_by_side_out(j.f, j.size, found, j.to + offset, j.n, j.given, lanes)
+    side_by_side_out(j.f, j.size, found, j.to + offset, j.n, j.given, lanes, y if found == x else x)
 
 
 cdef void cut_first(Job* j, int64_t group, char* x, char* y) noexcept nogil:
@@ -475,7 +481,7 @@ cdef void cut_first(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     cdef const double* b
     cdef char* table = x + 2 * j.room
     cdef char* found
-    side_by_side_in(j.f, j.size, j.source + first * 2 * j.size, x, j.n, j.taken, lanes)
+    side_by_side_in(j.f, j.size, j.source + first * 2 * j.size, x, j.n, j.taken, lanes, y)
     found = transformed(j.f, j.steps, x, y, j.inverse)
     for k in range(j.n):
         power = k * first
@@ -485,7 +491,8 @@ cdef void cut_first(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     words[4] = j.f.plane if j.inverse else 0
     words[5] = j.f.plane - words[4]
     j.f.twisted(words)
-    side_by_side_out(j.f, j.size, found, j.to + first * 2 * j.size, j.n, j.given, lanes)
+    side_by_side_out(j.f, j.size, found, j.to + first * 2 * j.size, j.n, j.given, lanes,
+                     y if found == x else x)
 
 
 cdef void cut_second(Job* j, int64_t group, char* x, char* y) noexcept nogil:
@@ -495,10 +502,11 @@ cdef void cut_second(Job* j, int64_t group, char* x, char* y) noexcept nogil:
     cdef char* found
     for lane in range(j.f.lanes):
         taken[lane] = min(first + lane, j.rows - 1) * j.taken
-    turn_in(j.f, j.size, j.source, taken, x, 2 * j.n, j.f.plane)
+    turn_in(j.f, j.size, j.source, taken, x, 2 * j.n, j.f.plane, y)
     found = transformed(j.f, j.steps, x, y, j.inverse)
     scale_by(j.f, found, j.n, j.scale)
-    side_by_side_out(j.f, j.size, found, j.to + first * 2 * j.size, j.n, j.given, min(<int64_t>j.f.lanes, j.rows - first))
+    side_by_side_out(j.f, j.size, found, j.to + first * 2 * j.size, j.n, j.given, min(<int64_t>j.f.lanes, j.rows - first),
+                     y if found == x else x)
 
 
 cdef void groups(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -544,12 +552,87 @@ cdef int run(Job* j, int64_t count) except -1:
 cdef int set_up(Job* j, int kind, Plan plan, int64_t n, const char* source, char* to, bint inverse, double scale) except -1:
     j.f, j.steps, j.kind, j.size, j.inverse = functions_of(plan.size), &plan.steps, kind, plan.size, inverse
     j.n, j.source, j.to, j.scale, j.odd = n, source, to, scale, n % 2
-    j.room = (max(plan.steps.room, n) + 1) * j.f.block
+    j.room = (max(plan.steps.room, n, j.f.lanes) + 1) * j.f.block
     return 0
 
 
 cdef int64_t lanes_of(int64_t count, int lanes) noexcept:
     return (count + lanes - 1) // lanes
+
+
+# --- real signals that are cut ------------------------------------------------------------------------------------------------------------
+ctypedef fused Real:
+    float
+    double
+
+cdef struct Halves:
+    int64_t rows, h, values    # of a signal of 2h numbers
+    char* pairs                # h complex numbers each
+    char* found                # `values` complex numbers each
+    const char* factors        # e^(-πi k/h)
+    double scale
+    bint wide
+
+
+cdef void unpack_row(const Halves* j, const Real* z, Real* y, const Real* w) noexcept nogil:
+    """What the generated `unpacked` does, number by number."""
+    cdef int64_t k, h = j.h
+    cdef Real scale = <Real>j.scale, a, b, c, d, p, q, s, t, half = <Real>(0.5 * j.scale)
+    y[0], y[1] = (z[0] + z[1]) * scale, 0
+    y[2 * h], y[2 * h + 1] = (z[0] - z[1]) * scale, 0
+    for k in range(1, h // 2 + 1):
+        a, b, c, d = z[2 * k], z[2 * k + 1], z[2 * (h - k)], -z[2 * (h - k) + 1]
+        s, t = (b - d) * half, (c - a) * half
+        p, q = s * w[2 * k] - t * w[2 * k + 1], s * w[2 * k + 1] + t * w[2 * k]
+        a, b = (a + c) * half, (b + d) * half
+        y[2 * k], y[2 * k + 1] = a + p, b + q
+        y[2 * (h - k)], y[2 * (h - k) + 1] = a - p, q - b
+    if j.values == 2 * h:
+        for k in range(1, h):
+            y[2 * (2 * h - k)], y[2 * (2 * h - k) + 1] = y[2 * k], -y[2 * k + 1]
+
+
+cdef void pack_row(const Halves* j, const Real* y, Real* z, const Real* w) noexcept nogil:
+    cdef int64_t k, h = j.h
+    cdef Real a, b, c, d, p, q, s, t
+    z[0], z[1] = y[0] + y[2 * h], y[0] - y[2 * h]
+    for k in range(1, h // 2 + 1):
+        a, b, c, d = y[2 * k], y[2 * k + 1], y[2 * (h - k)], -y[2 * (h - k) + 1]
+        s, t = a - c, b - d
+        p, q = s * w[2 * k] + t * w[2 * k + 1], t * w[2 * k] - s * w[2 * k + 1]
+        a, b = a + c, b + d
+        z[2 * k], z[2 * k + 1] = a - q, b + p
+        z[2 * (h - k)], z[2 * (h - k) + 1] = a + q, p - b
+
+
+cdef void unpack_rows(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef const Halves* j = <const Halves*>context
+    cdef int64_t row
+    for row in range(begin, end):
+        if j.wide:
+            unpack_row(j, <const double*>j.pairs + row * 2 * j.h, <double*>j.found + row * 2 * j.values, <const double*>j.factors)
+        else:
+            unpack_row(j, <const float*>j.pairs + row * 2 * j.h, <float*>j.found + row * 2 * j.values, <const float*>j.factors)
+
+
+cdef void pack_rows(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef const Halves* j = <const Halves*>context
+    cdef int64_t row
+    for row in range(begin, end):
+        if j.wide:
+            pack_row(j, <const double*>j.found + row * 2 * j.values, <double*>j.pairs + row * 2 * j.h, <const double*>j.factors)
+        else:
+            pack_row(j, <const float*>j.found + row * 2 * j.values, <float*>j.pairs + row * 2 * j.h, <const float*>j.factors)
+
+
+cdef int halved(task_t task, Plan plan, int64_t rows, int64_t values, char* pairs, char* found, double scale) except -1:
+    cdef Halves j
+    plan.with_halves()
+    j.rows, j.h, j.values, j.pairs, j.found, j.factors = rows, plan.n, values, pairs, found, plan.halves
+    j.scale, j.wide = scale, plan.size == 8
+    with nogil:
+        parallel_in_parts(task, &j, rows, 1 + (1 << 14) // plan.n, 2.0 * plan.n)
+    return 0
 
 
 # --- what is called -----------------------------------------------------------------------------------------------------------------------
@@ -561,13 +644,19 @@ cdef bint is_cut(int64_t n, int64_t rows, int lanes) noexcept:
     return n > WHOLE or (n >= CUT_FROM and 2 * rows <= lanes)
 
 
+cdef Plan plan_for(int64_t n, int64_t rows, int size):
+    """The plan of complex rows, cut or whole; None where there is none."""
+    cdef Plan plan = plan_of(n, size, True) if is_cut(n, rows, functions_of(size).lanes) else None
+    return plan if plan is not None else plan_of(n, size)
+
+
 def possible(int64_t n, bint real, int64_t rows, bint wide_numbers) -> bool:
     """Whether rows of n numbers are transformed here."""
-    cdef int size = 8 if wide_numbers else 4
     cdef int64_t length = n // 2 if real and n % 2 == 0 else n
-    if real:
-        return length >= 1 and plan_of(length, size) is not None
-    return plan_of(n, size) is not None or plan_of(n, size, True) is not None
+    cdef int size = 8 if wide_numbers else 4
+    if length < 1:
+        return False
+    return (plan_of(n, size) if real and n % 2 else plan_for(length, rows, size)) is not None
 
 
 def possible_along(int64_t n, bint wide_numbers) -> bool:
@@ -577,32 +666,32 @@ def possible_along(int64_t n, bint wide_numbers) -> bool:
 
 def complex_to_complex(TensorBase x not None, TensorBase out not None, double scale, bint inverse) -> None:
     """Contiguous complex rows (the last dimension) to another tensor, or in place."""
+    cdef int64_t n = x.sizes[x.rank - 1]
+    if x.count:
+        complex_numbers(plan_for(n, x.count // n, number_size(x)), pointer(x), pointer(out), x.count // n, x.code, scale, inverse)
+
+
+cdef int complex_numbers(Plan plan, const char* x, char* out, int64_t rows, int code, double scale, bint inverse) except -1:
     cdef Job j, k
-    cdef int size = number_size(x)
-    cdef int64_t n = x.sizes[x.rank - 1], rows, row, n1, n2
-    cdef Plan plan, whole
+    cdef int size = plan.size
+    cdef int64_t n = plan.n, row, n1, n2
     cdef TensorBase middle
-    if x.count == 0:
-        return
-    rows = x.count // n
-    whole = plan_of(n, size, True) if is_cut(n, rows, functions_of(size).lanes) else None
-    plan = whole if whole is not None else plan_of(n, size)
-    if whole is None:
-        set_up(&j, COMPLEX_ROWS, plan, n, pointer(x), pointer(out), inverse, scale)
+    if plan.first is None:
+        set_up(&j, COMPLEX_ROWS, plan, n, x, out, inverse, scale)
         j.rows, j.taken, j.given = rows, n * 2 * size, n * 2 * size
-        run(&j, lanes_of(rows, j.f.lanes))
-        return
-    n1, n2 = whole.first.n, whole.second.n
-    middle = new_tensor(1, &n, x.code)
-    set_up(&j, CUT_FIRST, whole.first, n1, NULL, middle.storage.data, inverse, 1.0)
+        return run(&j, lanes_of(rows, j.f.lanes))
+    n1, n2 = plan.first.n, plan.second.n
+    middle = new_tensor(1, &n, code)
+    set_up(&j, CUT_FIRST, plan.first, n1, NULL, middle.storage.data, inverse, 1.0)
     j.inner, j.taken, j.given = n2, n2 * 2 * size, n2 * 2 * size
-    j.between, j.fine, j.coarse = whole.between, <double*>whole.fine, <double*>whole.coarse
-    set_up(&k, CUT_SECOND, whole.second, n2, middle.storage.data, NULL, inverse, scale)
+    j.between, j.fine, j.coarse = plan.between, <double*>plan.fine, <double*>plan.coarse
+    set_up(&k, CUT_SECOND, plan.second, n2, middle.storage.data, NULL, inverse, scale)
     k.rows, k.taken, k.given = n1, n2 * 2 * size, n1 * 2 * size
     for row in range(rows):
-        j.source, k.to = pointer(x) + row * n * 2 * size, pointer(out) + row * n * 2 * size
+        j.source, k.to = x + row * n * 2 * size, out + row * n * 2 * size
         run(&j, lanes_of(n2, j.f.lanes))
         run(&k, lanes_of(n1, k.f.lanes))
+    return 0
 
 
 def complex_along(TensorBase x not None, TensorBase out not None, int dim, double scale, bint inverse) -> None:
@@ -625,29 +714,83 @@ def real_to_complex(TensorBase x not None, TensorBase out not None, double scale
     """Contiguous real rows to complex ones, of n/2 + 1 values, or all n, of which the others are conjugates."""
     cdef Job j
     cdef int size = number_size(x)
-    cdef int64_t n = x.sizes[x.rank - 1]
+    cdef int64_t n = x.sizes[x.rank - 1], rows, half = n // 2
     cdef Plan plan
+    cdef TensorBase pairs
     if x.count == 0:
         return
-    plan = plan_of(n if n % 2 else n // 2, size)
-    plan.with_halves()
+    rows = x.count // n
+    plan = plan_of(n, size) if n % 2 else plan_for(half, rows, size)
+    if plan.first is not None:
+        half *= rows
+        pairs = new_tensor(1, &half, out.code)
+        complex_numbers(plan, pointer(x), pairs.storage.data, rows, out.code, 1.0, False)
+        halved(unpack_rows, plan, rows, out.sizes[out.rank - 1], pairs.storage.data, pointer(out), scale)
+        return
+    if n % 2 == 0:
+        plan.with_halves()
     set_up(&j, REAL_ROWS, plan, n, pointer(x), pointer(out), False, scale)
     j.values, j.halves = out.sizes[out.rank - 1], plan.halves
-    j.rows, j.taken, j.given = x.count // n, n * size, j.values * 2 * size
-    run(&j, lanes_of(j.rows, j.f.lanes))
+    j.rows, j.taken, j.given = rows, n * size, j.values * 2 * size
+    run(&j, lanes_of(rows, j.f.lanes))
 
 
 def complex_to_real(TensorBase x not None, TensorBase out not None, double scale) -> None:
     """Contiguous complex rows of n/2 + 1 values to the n real numbers of the inverse transform."""
     cdef Job j
     cdef int size = number_size(out)
-    cdef int64_t n = out.sizes[out.rank - 1]
+    cdef int64_t n = out.sizes[out.rank - 1], rows
     cdef Plan plan
     if out.count == 0:
         return
-    plan = plan_of(n if n % 2 else n // 2, size)
-    plan.with_halves()
+    rows = out.count // n
+    plan = plan_of(n, size) if n % 2 else plan_for(n // 2, rows, size)
+    if plan.first is not None:
+        halved(pack_rows, plan, rows, n // 2 + 1, pointer(out), pointer(x), 1.0)
+        complex_numbers(plan, pointer(out), pointer(out), rows, x.code, scale, True)
+        return
+    if n % 2 == 0:
+        plan.with_halves()
     set_up(&j, ROWS_TO_REAL, plan, n, pointer(x), pointer(out), True, scale)
     j.values, j.halves = n // 2 + 1, plan.halves
-    j.rows, j.taken, j.given = out.count // n, j.values * 2 * size, n * size
-    run(&j, lanes_of(j.rows, j.f.lanes))
+    j.rows, j.taken, j.given = rows, j.values * 2 * size, n * size
+    run(&j, lanes_of(rows, j.f.lanes))
+
+
+def plain(str kind not None, given) -> TensorBase | None:
+    """`fft`, `ifft`, `rfft` or `irfft` of the rows of a contiguous tensor of the host, of the whole rows and normed as by default;
+    None where more is to be looked at, the tape above all.
+    """
+    cdef TensorBase x, out
+    cdef int64_t[MAX_DIMS] sizes
+    cdef int64_t n, rows, length, values
+    cdef bint real, inverse = kind == "ifft" or kind == "irfft"
+    cdef int code
+    if not isinstance(given, TensorBase) or late.watched:
+        return None
+    x = <TensorBase>given
+    if not x.contiguous or x.rank == 0 or x.count == 0 or x.storage.on is not None:
+        return None
+    real = x.code in (F32, F64)
+    if not (x.code in (C64, C128) and kind != "rfft" or real and not inverse) or recording(x):
+        return None
+    n = values = length = x.sizes[x.rank - 1]
+    rows, code = x.count // n, x.code
+    if real:
+        code = C64 if x.code == F32 else C128
+        values = n // 2 + 1 if kind == "rfft" else n
+    elif kind == "irfft":
+        length = values = 2 * (n - 1)
+        code = F32 if x.code == C64 else F64
+    if not possible(length, real or kind == "irfft", rows, x.code in (F64, C128)):
+        return None
+    memcpy(sizes, x.sizes, x.rank * sizeof(int64_t))
+    sizes[x.rank - 1] = values
+    out = new_tensor(x.rank, sizes, code)
+    if real:
+        real_to_complex(x, out, 1.0)
+    elif kind == "irfft":
+        complex_to_real(x, out, 1.0 / length)
+    else:
+        complex_to_complex(x, out, 1.0 / n if inverse else 1.0, inverse)
+    return out

@@ -15,7 +15,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     HERE = 0                      # rows of the step itself
-    BEFORE = 1                    # of the step before it; those of another matrix at the first one
+    BEFORE = 1                    # of the step before it in time; those of another matrix at the first one
     AFTER = 2                     # of the step after it; none at the last one
     STAYS = 3                     # the same for every step, a row for each sequence
     BIAS = 4                      # one row for all
@@ -53,6 +53,7 @@ cdef struct Pass:
     int64_t hidden, lanes, width, sums, depth
     int64_t blocks                # of all kinds
     int64_t steps
+    int64_t way                   # 1, or -1 where a sequence's first step stands last
     int64_t* begins               # the row of each step's first sequence, and where the last step ends
     # the step under way
     int64_t step, reached         # sequences whose state is multiplied: the first of them
@@ -64,11 +65,11 @@ cdef inline char* place(const Pass* p, const Operand* o, int64_t row) noexcept n
     if o.when == HERE:
         row += p.begins[p.step]
     elif o.when == BEFORE:
-        if p.step == 0:
+        if p.step == (0 if p.way > 0 else p.steps - 1):
             return o.first + row * o.row
-        row += p.begins[p.step - 1]
+        row += p.begins[p.step - p.way]
     elif o.when == AFTER:
-        row += p.begins[p.step + 1]
+        row += p.begins[p.step + p.way]
     return o.data + row * o.row
 
 
@@ -118,11 +119,11 @@ cdef int run(Pass* p, bint backwards) except -1 nogil:
     cdef int64_t turn, there, multiplications, grain
     cdef double passed = 0
     for turn in range(p.steps):
-        p.step = p.steps - 1 - turn if backwards else turn
+        p.step = turn if (p.way > 0) != backwards else p.steps - 1 - turn
         there = p.begins[p.step + 1] - p.begins[p.step]
         p.reached = there
         if p.state.when == AFTER:
-            p.reached = p.begins[p.step + 2] - p.begins[p.step + 1] if turn else 0
+            p.reached = p.begins[p.step + p.way + 1] - p.begins[p.step + p.way] if turn else 0
         p.tiles, p.more = (p.reached + p.rows - 1) // p.rows, (there - p.reached + p.rows - 1) // p.rows
         multiplications = p.depth * p.lanes * p.sums * p.rows
         grain = max(STEPS_A_TASK // multiplications, 1)
@@ -145,8 +146,9 @@ cdef int read_operand(Operand* o, tuple given, int64_t width) except -1:
 
 
 def run_steps(list sizes not None, int64_t hidden, int64_t lanes, int64_t sums, tuple kinds not None, tuple cells not None,
-              tuple state not None, list operands not None, bint backwards) -> None:
-    """All steps, of which `sizes` says how many sequences each has.
+              tuple state not None, list operands not None, bint turned, bint backwards) -> None:
+    """All steps, of which `sizes` says how many sequences each has.  `turned` sequences of one length have their first step last;
+    `backwards` begins with the last step.
 
     `kinds`: (addresses of products for 1, 2, … rows, units of a block, first unit, panels (blocks, …)); `cells`: the addresses for
     blocks that are whole and for the last one.  The state and the operands are (tensor, when, what is read before the first
@@ -178,7 +180,7 @@ def run_steps(list sizes not None, int64_t hidden, int64_t lanes, int64_t sums, 
     p.depth = p.state.row // p.width
     for k in range(p.operands):
         read_operand(&p.operand[k], operands[k], p.width)
-    p.steps = len(sizes)
+    p.steps, p.way = len(sizes), -1 if turned else 1
     p.begins = <int64_t*>calloc(p.steps + 1, sizeof(int64_t))
     if p.begins == NULL:
         raise MemoryError

@@ -222,10 +222,13 @@ cdef struct Ramp:             # element i of arange: start + i step, in integers
 cdef void ramp_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Ramp* r = <Ramp*>context
     cdef int64_t i
+    cdef uint64_t next
     cdef Value v
     if r.code == I64:
+        next = <uint64_t>r.whole_start + <uint64_t>begin * <uint64_t>r.whole_step
         for i in range(begin, end):        # unsigned, so that it wraps around
-            (<uint64_t*>r.data)[i] = <uint64_t>r.whole_start + <uint64_t>i * <uint64_t>r.whole_step
+            (<uint64_t*>r.data)[i] = next
+            next += <uint64_t>r.whole_step
     elif r.code == F32:
         for i in range(begin, end):
             (<float*>r.data)[i] = <float>(r.start + i * r.step)

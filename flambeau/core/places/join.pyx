@@ -21,7 +21,7 @@ from ..call.signature cimport MAX_BOUND, Signature
 from ..call.out import into
 from ..call.operation cimport Op, make_callable, prepare_op
 from ..call.pointwise cimport copied
-from ..call.kernels cimport one_device
+from ..call.kernels cimport away, one_device
 cimport cython
 
 cdef extern from "Python.h":
@@ -202,6 +202,8 @@ cdef int fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new
             to, source = out.storage.data + start * out.width, pointer(t)
             for i in range(outer):
                 memcpy(to + i * line, source + i * run, run)
+        elif t.rank and t.count * t.width > BY_RUNS and t.strides[t.rank - 1] != 1 and out.storage.on is None:
+            away.copy(alias(out, t.rank, t.sizes, strides, out.offset + start), t)  # kernels turn tiles in registers
         else:
             put(out, start, strides, t)
         start += out.strides[axis] * (1 if new else t.sizes[axis])

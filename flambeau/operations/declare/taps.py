@@ -32,9 +32,10 @@ def _kept(rule: Callable) -> Callable:
     return functools.lru_cache(maxsize=256)(rule)
 
 
-nearest, linear, cubic, widened, parts, windows, extended = map(
-    _kept, (core.nearest, core.linear, core.cubic, core.widened, core.parts, core.windows, core.extended)
+nearest, linear, cubic, widened, mirrored = map(
+    _kept, (core.nearest, core.linear, core.cubic, core.widened, core.mirrored)
 )
+parts, windows, extended = map(_kept, (core.parts, core.windows, core.extended))
 
 
 def fits(size: int, out: int, each: int = 1) -> bool:
@@ -65,15 +66,19 @@ def taken(x: TensorBase, tables: Tables, label: str) -> TensorBase | None:
 
 
 def _recorded(x: TensorBase, tables: tuple, label: str) -> TensorBase:
+    if not tape.recording(x):
+        return _all(x, tables)
     with unrecorded():
         found = _all(x, tables)
-    if tape.recording(x):
-        tape.record(label, _back, (x,), found, (), (tables, label))
+    tape.record(label, _back, (x,), found, (), (tables, label))
     return found
 
 
 def _back(grad: TensorBase, tables: tuple, label: str) -> TensorBase:
     return _recorded(grad, tuple(None if t is None else t.turned() for t in tables), label)
+
+
+vars(_back)["on_slices"] = True  # inside `vmap` it runs as it stands: the sums have a rule
 
 
 def _all(x: TensorBase, tables: tuple) -> TensorBase:

@@ -313,12 +313,21 @@ def multi_head_attention_forward(
         extra = zeros(n, num_heads, 1, head, dtype=k.dtype, device=k.device)
         k, v = cat([k, extra], 2), cat([v, extra], 2)
 
+    added = k.shape[2] - keys
+    if mask is not None and added:
+        free = full([*mask.shape[:-1], added], 0.0, dtype=mask.dtype, device=mask.device)
+        mask = cat([mask, free], -1)
+    if not need_weights:
+        if is_causal and key_padding_mask is None and not added:
+            mask = None  # `is_causal` says what it holds
+        else:
+            is_causal = False
+        mask = mask if mask is None or mask.dtype is q.dtype else mask.to(q.dtype)
+        found = scaled_dot_product_attention(q, k, v, mask, dropout_p if training else 0.0, is_causal)
+        output = linear(found.permute(2, 0, 1, 3).reshape(length, n, width), out_proj_weight, out_proj_bias)
+        return output if batched else output.squeeze(1), None
     scores = (q * (1.0 / math.sqrt(head))) @ k.transpose(2, 3)
     if mask is not None:
-        added = k.shape[2] - keys
-        if added:
-            free = full([*mask.shape[:-1], added], 0.0, dtype=mask.dtype, device=mask.device)
-            mask = cat([mask, free], -1)
         scores = scores + (mask.to(scores.dtype) if scores.dtype in HALF_TYPES else mask)
     attention = softmax_of(scores, -1)
     if training and dropout_p > 0.0:
@@ -326,7 +335,5 @@ def multi_head_attention_forward(
     joined = (attention @ v).permute(2, 0, 1, 3).reshape(length, n, width)
     output = linear(joined, out_proj_weight, out_proj_bias)
     output = output if batched else output.squeeze(1)
-    if not need_weights:
-        return output, None
     attention = attention.mean(1) if average_attn_weights else attention
     return output, attention if batched else attention.squeeze(0)

@@ -35,6 +35,8 @@ def convolve(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
 
 
 def _back(grad, x, w, g, wanted):
+    if 0 in grad.stride():  # of a sum: both functions read it more than once
+        grad = grad.contiguous()
     of_x = convolve_input(grad, w, g, tuple(x.shape[2:])) if wanted[0] else None
     of_w = convolve_weight(grad, x, g, tuple(w.shape[2:])) if wanted[1] else None
     return of_x, of_w, grad.sum([0, *range(2, grad.ndim)])
@@ -163,17 +165,38 @@ def windows(name: str, sizes, kernel, stride, pads, dilation) -> tuple[tuple[int
     return out, stride, tuple(d if k > 1 else 1 for d, k in zip(dilation, kernel))
 
 
-def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, groups: int) -> TensorBase:
+@functools.lru_cache(maxsize=1024)
+def _placed(name: str, n: int, sizes, kernel, stride, padding, dilation, groups: int):
+    """The geometry of a convolution, and its output's sizes; RuntimeError where there is none."""
     stride, dilation = spread(name, "stride", stride, n), spread(name, "dilation", dilation, n)
     positive(name, "stride", stride)
     positive(name, "dilation", dilation)
+    pads = paddings(name, padding, kernel, stride, dilation)
+    out, stride, dilation = windows(name, sizes, kernel, stride, pads, dilation)
+    return Geometry(stride, tuple(a for a, _ in pads), dilation, groups), out
+
+
+def _whole(given) -> bool:
+    """Whether an argument is made of plain integers, so that what is equal to it means the same."""
+    if type(given) is tuple:
+        for e in given:
+            if type(e) is not int:
+                return False
+        return True
+    return type(given) is int
+
+
+def _convolution(name: str, n: int, x, weight, bias, stride, padding, dilation, groups: int) -> TensorBase:
+    plain = _whole(stride) and _whole(dilation) and (_whole(padding) or type(padding) is str)
+    if not plain:
+        stride, dilation = spread(name, "stride", stride, n), spread(name, "dilation", dilation, n)
+        positive(name, "stride", stride)
+        positive(name, "dilation", dilation)
     checks.rank(name, "weight", weight, n + 2)
     channels = weight.shape[1] * groups
     x, batched = _checked(name, n, x, weight, bias, channels, groups, weight.shape[0], False)
-    kernel = tuple(weight.shape[2:])
-    pads = paddings(name, padding, kernel, stride, dilation)
-    out, stride, dilation = windows(name, tuple(x.shape[2:]), kernel, stride, pads, dilation)
-    g = Geometry(stride, tuple(a for a, _ in pads), dilation, groups)
+    place = _placed if plain else _placed.__wrapped__
+    g, out = place(name, n, tuple(x.shape[2:]), tuple(weight.shape[2:]), stride, padding, dilation, groups)
 
     def run(x, w, bias):
         return convolve(x, w, bias, g, out)

@@ -226,7 +226,7 @@ def _extent(kernel: Sequence[int], g: Geometry, out: Sequence[int]) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def _sparse(sizes: tuple[int, ...], kernel: tuple[int, ...], g: Geometry, out: tuple[int, ...]) -> bool:
+def sparse(sizes: tuple[int, ...], kernel: tuple[int, ...], g: Geometry, out: tuple[int, ...]) -> bool:
     """Whether a grid would hold much more than the input and the output: padding, for the most part."""
     area = math.prod((o + k * d // s + 1) * s for o, s, k, d in zip(out, g.stride, kernel, g.dilation))
     return (
@@ -246,7 +246,7 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
     if _pointlike(kernel, g, x.shape[2:], out):
         grid, line = x.contiguous(), (math.prod(out),)
         return _multiply(grid, weight, bias, (0,), line, line).reshape(x.shape[0], w.shape[0], *out)
-    if _sparse(tuple(x.shape[2:]), kernel, g, out):
+    if sparse(tuple(x.shape[2:]), kernel, g, out):
         found = direct(
             (x.shape[0], w.shape[0], *out), x, w, most=_extent(kernel, g, out), **_numbers(g), filters=filters
         )
@@ -268,7 +268,7 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:
         grad.dtype.name not in TILED
         or grad.device.type != "cpu"
         or many
-        or _sparse(tuple(grad.shape[2:]), kernel, g, tuple(grad.shape[2:]))
+        or sparse(tuple(grad.shape[2:]), kernel, g, tuple(grad.shape[2:]))
     ):
         most = max(n + b + k * d for n, b, k, d in zip(sizes, g.before, kernel, g.dilation))
         return direct_input(shape, grad, w, most=most, **_numbers(g), channels=channels, filters=filters)
@@ -332,7 +332,7 @@ def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]) -> TensorBase
     shifts: tuple[int, ...]
     images, filters, channels = x.shape[0], grad.shape[1] // g.groups, x.shape[1] // g.groups
     shape = (grad.shape[1], channels, *kernel)
-    if x.dtype.name not in TILED or x.device.type != "cpu" or _sparse(tuple(x.shape[2:]), kernel, g, out):
+    if x.dtype.name not in TILED or x.device.type != "cpu" or sparse(tuple(x.shape[2:]), kernel, g, out):
         return direct_weight(shape, grad, x, most=_extent(kernel, g, out), **_numbers(g), filters=filters)
     if grad.numel() == 0:
         return x.new_zeros(shape)

@@ -343,7 +343,9 @@ def _max_back(grad, where, shape, given):
     """The gradient of each window at its largest element; where windows do not overlap, each is written once."""
     with unrecorded():
         if _on_host(grad) and _on_host(where) and grad.dtype.name in ("float32", "float64"):
-            found = _add_at(grad.flatten(1).contiguous(), where.flatten(1), math.prod(shape[1:])).reshape(shape)
+            found = _add_at(grad.flatten(1).contiguous(), where.flatten(1), math.prod(shape[1:])).reshape(
+                shape
+            )
         elif all(s >= d * (k - 1) + 1 for k, s, _, d in zip(*given.values())):
             found = grad.new_zeros((shape[0], math.prod(shape[1:])))
             found = found.scatter_(1, _places(where), grad.flatten(1)).reshape(shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...codegen import functions as fn
@@ -17,7 +18,6 @@ from ..moving.joining import cat, stack
 from ..pointwise.elementary import tanh
 from . import recurrent_tiles as tiles
 from .activations import relu
-
 
 TILED = ("float32", "float64", "float16", "bfloat16")
 
@@ -134,23 +134,46 @@ def _check(who: str, many: int, gates, hidden, weight, sizes, cell=None, bias=No
         raise RuntimeError(f"{who}(): gates of shape {list(gates.shape)} are no sequences of sizes {sizes}")
 
 
+def _order(gates: TensorBase, sizes: Any, turned: bool) -> tiles.Order:
+    return tiles.Order([gates.shape[1]] * gates.shape[0] if sizes is None else sizes, turned)
+
+
+def _along(steps: Callable[..., Any], turned: bool) -> Callable[..., Any]:
+    """The same function of the gates and others, of sequences that have their first step last where `turned`."""
+
+    def backwards(gates: TensorBase, *others: Any) -> Any:
+        found = steps(gates.flip(0), *others)
+        return (found[0].flip(0), *found[1:]) if isinstance(found, tuple) else found.flip(0)
+
+    return backwards if turned else steps
+
+
 def _asked(*inputs: TensorBase | None) -> tuple[bool, ...]:
     return tuple(x is not None and x.requires_grad for x in inputs)
 
 
 @library("library", "_lstm_layer")
 def lstm_layer(
-    gates: TensorBase, hidden: TensorBase, cell: TensorBase, weight: TensorBase, sizes: Any = None
+    gates: TensorBase,
+    hidden: TensorBase,
+    cell: TensorBase,
+    weight: TensorBase,
+    sizes: Any = None,
+    turned: bool = False,
 ):
     """Run an LSTM over a sequence: outputs (L, N, H) and the last cell (N, H), from the input's share of the gates
     (L, N, 4H), the state to begin with (N, H) and the state's weight (4H, H).
 
     Over sequences in packed order, `sizes` lists how many of them have each step, never growing; outputs are then (total, H)
-    and gates (total, 4H).  All of it is one node on the tape, which multiplies out the weight's gradient once, not once a step.
+    and gates (total, 4H).  `turned` sequences of one length have their first step last.  All of it is one node on the tape, which
+    multiplies out the weight's gradient once, not once a step.
     """
+    whole = _whole(gates, hidden, cell, weight)
+    if turned and not whole:
+        return _along(lstm_layer, turned)(gates, hidden, cell, weight)
     if tape.is_forward_open():  # tangents step by step
         return _lstm_steps(gates, hidden, cell, weight, sizes)
-    if not _whole(gates, hidden, cell, weight):
+    if not whole:
         outputs, cells, activated, last = _lstm_kept(gates, hidden, cell, weight, sizes)
         if tape.recording(gates, hidden, cell, weight):
             saved = (gates, hidden, cell, weight, outputs, cells, activated)
@@ -158,27 +181,32 @@ def lstm_layer(
         return outputs, last
     _check("lstm_layer", 4, gates, hidden, weight, sizes, cell)
     inputs = (gates, hidden, cell, weight)
-    keep = tape.recording(*inputs)
+    keep, order = tape.recording(*inputs), _order(gates, sizes, turned)
     with unrecorded():
-        found, ends, cells, activated = tiles.lstm(*inputs, sizes, keep)
+        found, ends, cells, activated = tiles.lstm(*inputs, order, keep)
         outputs, last = found.to(gates.dtype), ends.to(gates.dtype)
     if keep:
         saved = (*inputs, found, cells, activated)
         tape.record(
-            "LstmLayerBackward0", _lstm_whole_gradients, inputs, (outputs, last), saved, (sizes, _asked(*inputs))
+            "LstmLayerBackward0",
+            _lstm_whole_gradients,
+            inputs,
+            (outputs, last),
+            saved,
+            (sizes, order, _asked(*inputs)),
         )
     return outputs, last
 
 
-def _lstm_whole_gradients(grads, gates, hidden, cell, weight, outputs, cells, activated, sizes, asked):
+def _lstm_whole_gradients(grads, gates, hidden, cell, weight, outputs, cells, activated, sizes, order, asked):
     inputs = (gates, hidden, cell, weight)
     if tape.recording(*grads, *inputs):  # to be differentiated again: step by step
-        return _recorded_gradients(_lstm_steps, grads, inputs, sizes)
+        return _recorded_gradients(_lstm_steps, grads, inputs, sizes, turned=order.turned)
     to_outputs, to_cell = (
         kept.new_zeros(kept.shape) if grad is None else grad for grad, kept in zip(grads, (outputs, cell))
     )
     found = tiles.lstm_gradients(
-        to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, sizes, asked
+        to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, order, asked
     )
     return _cast(found, inputs)
 
@@ -195,62 +223,86 @@ def _cast(found, inputs):
 
 @library("library", "_gru_layer")
 def gru_layer(
-    gates: TensorBase, hidden: TensorBase, weight: TensorBase, bias: TensorBase | None = None, sizes: Any = None
+    gates: TensorBase,
+    hidden: TensorBase,
+    weight: TensorBase,
+    bias: TensorBase | None = None,
+    sizes: Any = None,
+    turned: bool = False,
 ):
     """Run a GRU over a sequence: outputs (L, N, H) from the input's share of the gates (L, N, 3H), the state to begin with
-    (N, H), and the state's weight (3H, H) and bias (3H,).  `sizes` and the node are as for `lstm_layer`.
+    (N, H), and the state's weight (3H, H) and bias (3H,).  `sizes`, `turned` and the node are as for `lstm_layer`.
     """
-    also = FLOAT32 if gates.dtype in HALF_TYPES else None  # autocast leaves the state as it is, and the result is like it
+    # Autocast leaves the state as it is, and the result is like it.
+    also = FLOAT32 if gates.dtype in HALF_TYPES else None
     if not _whole(gates, hidden, weight, bias, also=also):
-        return _gru_steps(gates, hidden, weight, bias, sizes)
+        return _along(_gru_steps, turned)(gates, hidden, weight, bias, sizes)
     _check("gru_layer", 3, gates, hidden, weight, sizes, bias=bias)
     inputs = (gates, hidden, weight, bias)
-    keep = tape.recording(*(x for x in inputs if x is not None))
+    keep, order = tape.recording(*(x for x in inputs if x is not None)), _order(gates, sizes, turned)
     with unrecorded():
-        found, activated = tiles.gru(*inputs, sizes, keep)
+        found, activated = tiles.gru(*inputs, order, keep)
         outputs = _own(found, hidden, keep)
     if keep:
         given = inputs if bias is not None else inputs[:3]
         tape.record(
-            "GruLayerBackward0", _gru_whole_gradients, given, outputs, (found, activated, *given), (sizes, _asked(*inputs))
+            "GruLayerBackward0",
+            _gru_whole_gradients,
+            given,
+            outputs,
+            (*given[:3], found, activated, *given[3:]),
+            (sizes, order, _asked(*inputs)),
         )
     return outputs
 
 
-def _gru_whole_gradients(grad, outputs, activated, gates, hidden, weight, *more):
-    *bias, sizes, asked = more
+def _gru_whole_gradients(grad, gates, hidden, weight, outputs, activated, *more):
+    *bias, sizes, order, asked = more
     inputs = (gates, hidden, weight, *bias)
     if tape.recording(grad, *inputs):
-        return _recorded_gradients(_gru_steps, (grad,), inputs if bias else (*inputs, None), sizes)[: len(inputs)]
-    found = tiles.gru_gradients(grad, hidden, weight, outputs, activated, sizes, asked)
+        given = inputs if bias else (*inputs, None)
+        return _recorded_gradients(_gru_steps, (grad,), given, sizes, turned=order.turned)[: len(inputs)]
+    found = tiles.gru_gradients(grad, hidden, weight, outputs, activated, order, asked)
     return _cast(found, inputs)
 
 
 @library("library", "_rnn_layer")
-def rnn_layer(gates: TensorBase, hidden: TensorBase, weight: TensorBase, sizes: Any = None, kind: str = "rnn_tanh"):
+def rnn_layer(
+    gates: TensorBase,
+    hidden: TensorBase,
+    weight: TensorBase,
+    sizes: Any = None,
+    turned: bool = False,
+    kind: str = "rnn_tanh",
+):
     """Run Elman's network over a sequence: outputs (L, N, H) from the input's share (L, N, H), the state to begin with (N, H)
-    and the state's weight (H, H).  `sizes` and the node are as for `lstm_layer`; `kind` is rnn_tanh or rnn_relu.
+    and the state's weight (H, H).  `sizes`, `turned` and the node are as for `lstm_layer`; `kind` is rnn_tanh or rnn_relu.
     """
     if not _whole(gates, hidden, weight):
-        return _rnn_steps(gates, hidden, weight, sizes, kind)
+        return _along(_rnn_steps, turned)(gates, hidden, weight, sizes, kind)
     _check("rnn_layer", 1, gates, hidden, weight, sizes)
     inputs = (gates, hidden, weight)
-    keep = tape.recording(*inputs)
+    keep, order = tape.recording(*inputs), _order(gates, sizes, turned)
     with unrecorded():
-        found = tiles.rnn(*inputs, sizes, kind)
+        found = tiles.rnn(*inputs, order, kind)
         outputs = _own(found, gates, keep)
     if keep:
         tape.record(
-            "RnnLayerBackward0", _rnn_whole_gradients, inputs, outputs, (*inputs, found), (sizes, kind, _asked(*inputs))
+            "RnnLayerBackward0",
+            _rnn_whole_gradients,
+            inputs,
+            outputs,
+            (*inputs, found),
+            (sizes, order, kind, _asked(*inputs)),
         )
     return outputs
 
 
-def _rnn_whole_gradients(grad, gates, hidden, weight, outputs, sizes, kind, asked):
+def _rnn_whole_gradients(grad, gates, hidden, weight, outputs, sizes, order, kind, asked):
     inputs = (gates, hidden, weight)
     if tape.recording(grad, *inputs):
-        return _recorded_gradients(lambda *given: _rnn_steps(*given, kind), (grad,), inputs, sizes)
-    return _cast(tiles.rnn_gradients(grad, hidden, weight, outputs, sizes, asked, kind), inputs)
+        return _recorded_gradients(_rnn_steps, (grad,), inputs, sizes, kind, turned=order.turned)
+    return _cast(tiles.rnn_gradients(grad, hidden, weight, outputs, order, asked, kind), inputs)
 
 
 @unrecorded()
@@ -300,11 +352,13 @@ def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, cells, activate
     return flow, flows[0] @ weight, to_cell, flow.flatten(0, -2).t() @ befores
 
 
-def _recorded_gradients(steps, grads, inputs, sizes):
+def _recorded_gradients(steps, grads, inputs, *others, turned=False):
     """The gradients on the tape, by going through the recorded steps."""
     wanted = [x for x in inputs if x is not None and x.requires_grad]
-    found = steps(*inputs, sizes)
-    pairs = [(out, g) for out, g in zip(found if isinstance(found, tuple) else (found,), grads) if g is not None]
+    found = _along(steps, turned)(*inputs, *others)
+    pairs = [
+        (out, g) for out, g in zip(found if isinstance(found, tuple) else (found,), grads) if g is not None
+    ]
     gradients = iter(
         tape.run_backward([out for out, _ in pairs], [g for _, g in pairs], True, True, wanted, False)
     )

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ...codegen import build
 from ...codegen.tiles import recurrent as tiles
+from ...codegen.tiles import vectors
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib import recurrent as core
@@ -20,7 +21,9 @@ from ...core.make.create import arange
 from ...core.make.literal import tensor
 from ..declare.half_types import HALF_TYPES
 
-HERE, BEFORE, AFTER, STAYS, BIAS = range(5)  # which step's rows an operand is read at: see core/lib/recurrent.pyx
+HERE, BEFORE, AFTER, STAYS, BIAS = range(
+    5
+)  # which step's rows an operand is read at: see core/lib/recurrent.pyx
 
 
 @functools.cache
@@ -30,7 +33,19 @@ def _address(kernel: Any) -> int:
 
 @functools.cache
 def _lanes(dtype: str) -> int:
-    return tiles.registers().bytes // by_name[dtype].itemsize
+    return vectors.registers().bytes // by_name[dtype].itemsize
+
+
+class Order(NamedTuple):
+    """How many sequences each step has, never growing; and whether their first steps stand last, of sequences of one length."""
+
+    sizes: list[int]
+    turned: bool
+
+    @property
+    def first(self) -> int:
+        """The row of the first step."""
+        return sum(self.sizes[1:]) if self.turned else 0
 
 
 class Blocks(NamedTuple):
@@ -38,7 +53,7 @@ class Blocks(NamedTuple):
 
     vectors: int
     first: int  # vector
-    count: int
+    number: int
 
 
 @functools.lru_cache(maxsize=256)
@@ -48,7 +63,7 @@ def blocks(units: int, sums: int, lanes: int) -> tuple[Blocks, ...]:
     count = -(-vectors // max(tiles.MOST_VECTORS // sums, 1))
     small, larger = divmod(vectors, count)
     found = (Blocks(small + 1, 0, larger), Blocks(small, larger * (small + 1), count - larger))
-    return tuple(b for b in found if b.count)
+    return tuple(b for b in found if b.number)
 
 
 @functools.lru_cache(maxsize=256)
@@ -74,26 +89,30 @@ def panels(weight: TensorBase, sums: int, lanes: int) -> tuple[tuple, ...]:
         apart = filled
     found = []
     for b in blocks(units, sums, lanes):
-        part = apart.narrow(1, b.first * lanes, b.count * b.vectors * lanes)
-        part = part.reshape(sums, b.count, b.vectors, lanes, depth).permute(1, 4, 2, 0, 3).contiguous()
+        part = apart.narrow(1, b.first * lanes, b.number * b.vectors * lanes)
+        part = part.reshape(sums, b.number, b.vectors, lanes, depth).permute(1, 4, 2, 0, 3).contiguous()
         addresses = _products(weight.dtype.name, lanes, b.vectors * sums)
         found.append((addresses, b.vectors * lanes, b.first * lanes, part))
     return tuple(found)
 
 
 def _run(
-    formula: str, weight: TensorBase, sizes: Any, state: tuple, reads: list, writes: list, backwards: bool
+    formula: str,
+    weight: TensorBase,
+    order: Order,
+    state: tuple,
+    reads: list,
+    writes: list,
+    backwards: bool = False,
 ) -> None:
     """All steps of a formula: (tensor, when, what is read before the first step) for what is multiplied, read and written."""
     sums, dtype = tiles.FORMULAS[formula].sums, weight.dtype.name
     lanes, units = _lanes(dtype), weight.shape[0] // sums
     cells = _cells(formula, dtype, lanes, len(writes), units % lanes == 0)
     kinds = panels(weight, sums, lanes)
-    core.run_steps(sizes, units, lanes, sums, kinds, cells, state, [*reads, *writes], backwards)
-
-
-def _sizes(gates: TensorBase, sizes: Any) -> list[int]:
-    return [gates.shape[1]] * gates.shape[0] if sizes is None else sizes
+    core.run_steps(
+        order.sizes, units, lanes, sums, kinds, cells, state, [*reads, *writes], order.turned, backwards
+    )
 
 
 def _plain(*given: TensorBase) -> list[TensorBase]:
@@ -106,111 +125,119 @@ def _like(gates: TensorBase, columns: int) -> TensorBase:
 
 
 # --- forwards ------------------------------
-def lstm(gates, hidden, cell, weight, sizes, keep: bool) -> tuple:
+def lstm(gates, hidden, cell, weight, order: Order, keep: bool) -> tuple:
     """Outputs and the last cells; with `keep` also all cells and activated gates, for the derivative."""
     gates, hidden, cell, weight = _plain(gates, hidden, cell, weight)
-    outputs, steps, units = _like(gates, weight.shape[1]), _sizes(gates, sizes), weight.shape[1]
+    outputs, units = _like(gates, weight.shape[1]), weight.shape[1]
     state, x = (outputs, BEFORE, hidden), (gates, HERE, None)
     if not keep:
         last = cell.clone()
         own = (last, STAYS, None)
-        _run("lstm", weight, steps, state, [x, own], [(outputs, HERE, None), own], False)
+        _run("lstm", weight, order, state, [x, own], [(outputs, HERE, None), own])
         return outputs, last, None, None
     cells, activated = _like(gates, units), _like(gates, 4 * units)
     writes = [(t, HERE, None) for t in (outputs, cells, activated)]
-    _run("lstm", weight, steps, state, [x, (cells, BEFORE, cell)], writes, False)
-    return outputs, last_rows(cells, sizes), cells, activated
+    _run("lstm", weight, order, state, [x, (cells, BEFORE, cell)], writes)
+    return outputs, last_rows(cells, order), cells, activated
 
 
-def gru(gates, hidden, weight, bias, sizes, keep: bool) -> tuple:
+def gru(gates, hidden, weight, bias, order: Order, keep: bool) -> tuple:
     """Outputs; with `keep` also r, z, n and what r scales."""
     gates, hidden, weight = _plain(gates, hidden, weight)
     bias = gates.new_zeros(weight.shape[0]) if bias is None else _plain(bias)[0]
     outputs, units = _like(gates, weight.shape[1]), weight.shape[1]
     state, activated = (outputs, BEFORE, hidden), _like(gates, 4 * units) if keep else None
     writes = [(t, HERE, None) for t in (outputs, activated) if t is not None]
-    _run("gru", weight, _sizes(gates, sizes), state, [(gates, HERE, None), (bias, BIAS, None), state], writes, False)
+    reads = [(gates, HERE, None), (bias, BIAS, None), state]
+    _run("gru", weight, order, state, reads, writes)
     return outputs, activated
 
 
-def rnn(gates, hidden, weight, sizes, kind: str) -> TensorBase:
+def rnn(gates, hidden, weight, order: Order, kind: str) -> TensorBase:
     """Outputs; `kind` is rnn_tanh or rnn_relu."""
     gates, hidden, weight = _plain(gates, hidden, weight)
     outputs = _like(gates, weight.shape[1])
     state = (outputs, BEFORE, hidden)
-    _run(kind, weight, _sizes(gates, sizes), state, [(gates, HERE, None)], [(outputs, HERE, None)], False)
+    _run(kind, weight, order, state, [(gates, HERE, None)], [(outputs, HERE, None)])
     return outputs
 
 
-def last_rows(x: TensorBase, sizes: Any) -> TensorBase:
+def last_rows(x: TensorBase, order: Order) -> TensorBase:
     """The last step of each sequence, (N, …)."""
-    if sizes is None:
-        return x[len(x) - 1].clone()
+    rows, sizes = x.flatten(0, -2), order.sizes
+    if order.turned:
+        return rows[: sizes[0]].clone()
     if sizes[0] == sizes[-1]:
-        return x[len(x) - sizes[0] :].clone()
+        return rows[len(rows) - sizes[0] :].clone()
     ends, at = [0] * sizes[0], 0
     for size, after in zip(sizes, [*sizes[1:], 0]):
-        for k in range(after, size):
-            ends[k] = at + k
+        ends[after:size] = range(at + after, at + size)
         at += size
-    return x.index_select(0, tensor(ends, dtype=by_name["int64"], device="cpu"))
+    return rows.index_select(0, tensor(ends, dtype=by_name["int64"], device="cpu"))
 
 
 # --- backwards ------------------------------
-def lstm_gradients(to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, sizes, wanted) -> tuple:
+def lstm_gradients(
+    to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, order: Order, wanted
+) -> tuple:
     """The gradients of gates, hidden, cell and weight."""
     to_outputs, hidden, cell, weight = _plain(to_outputs, hidden, cell, weight)
     carried, flow = _plain(to_cell)[0].clone(), _like(activated, activated.shape[-1])
     own = (carried, STAYS, None)
-    reads = [(to_outputs, HERE, None), own, (activated, HERE, None), (cells, BEFORE, cell), (cells, HERE, None)]
-    steps, state = _sizes(activated, sizes), (flow, AFTER, None)
-    _run("lstm_gradients", weight.t(), steps, state, reads, [(flow, HERE, None), own], True)
-    to_hidden = matmul(_first(flow, steps), weight) if wanted[1] else None
-    to_weight = _weight_gradient(flow, hidden, outputs, steps) if wanted[3] else None
+    reads = [
+        (to_outputs, HERE, None),
+        own,
+        (activated, HERE, None),
+        (cells, BEFORE, cell),
+        (cells, HERE, None),
+    ]
+    state = (flow, AFTER, None)
+    _run("lstm_gradients", weight.t(), order, state, reads, [(flow, HERE, None), own], True)
+    to_hidden = matmul(_first(flow, order), weight) if wanted[1] else None
+    to_weight = _weight_gradient(flow, hidden, outputs, order) if wanted[3] else None
     return flow, to_hidden, carried, to_weight
 
 
-def gru_gradients(to_outputs, hidden, weight, outputs, activated, sizes, wanted) -> tuple:
+def gru_gradients(to_outputs, hidden, weight, outputs, activated, order: Order, wanted) -> tuple:
     """The gradients of gates, hidden, weight and bias."""
     to_outputs, hidden, weight = _plain(to_outputs, hidden, weight)
     flow, to_gates = _like(activated, weight.shape[0]), _like(activated, weight.shape[0])
     carried = hidden.new_zeros(hidden.shape)
-    own, steps = (carried, STAYS, None), _sizes(activated, sizes)
+    own = (carried, STAYS, None)
     reads = [(to_outputs, HERE, None), own, (activated, HERE, None), (outputs, BEFORE, hidden)]
     writes = [(flow, HERE, None), (to_gates, HERE, None), own]
-    _run("gru_gradients", weight.t(), steps, (flow, AFTER, None), reads, writes, True)
-    to_hidden = addmm(carried, _first(flow, steps), weight) if wanted[1] else None
-    to_weight = _weight_gradient(flow, hidden, outputs, steps) if wanted[2] else None
+    _run("gru_gradients", weight.t(), order, (flow, AFTER, None), reads, writes, True)
+    to_hidden = addmm(carried, _first(flow, order), weight) if wanted[1] else None
+    to_weight = _weight_gradient(flow, hidden, outputs, order) if wanted[2] else None
     return to_gates, to_hidden, to_weight, flow.flatten(0, -2).sum(0) if wanted[3] else None
 
 
-def rnn_gradients(to_outputs, hidden, weight, outputs, sizes, wanted, kind: str) -> tuple:
+def rnn_gradients(to_outputs, hidden, weight, outputs, order: Order, wanted, kind: str) -> tuple:
     """The gradients of gates, hidden and weight."""
     to_outputs, hidden, weight = _plain(to_outputs, hidden, weight)
-    flow, steps = _like(outputs, weight.shape[1]), _sizes(outputs, sizes)
+    flow = _like(outputs, weight.shape[1])
     reads = [(to_outputs, HERE, None), (outputs, HERE, None)]
-    _run(kind + "_gradients", weight.t(), steps, (flow, AFTER, None), reads, [(flow, HERE, None)], True)
-    to_hidden = matmul(_first(flow, steps), weight) if wanted[1] else None
-    return flow, to_hidden, _weight_gradient(flow, hidden, outputs, steps) if wanted[2] else None
+    _run(kind + "_gradients", weight.t(), order, (flow, AFTER, None), reads, [(flow, HERE, None)], True)
+    to_hidden = matmul(_first(flow, order), weight) if wanted[1] else None
+    return flow, to_hidden, _weight_gradient(flow, hidden, outputs, order) if wanted[2] else None
 
 
-def _first(flow: TensorBase, steps: list[int]) -> TensorBase:
+def _first(flow: TensorBase, order: Order) -> TensorBase:
     """The rows of the first step."""
-    return flow[0] if flow.ndim == 3 else flow[: steps[0]]
+    return flow.flatten(0, -2).narrow(0, order.first, order.sizes[0])
 
 
-def _weight_gradient(flow, hidden, outputs, steps: list[int]) -> TensorBase:
+def _weight_gradient(flow, hidden, outputs, order: Order) -> TensorBase:
     """The sum over all rows of flow times the state that the step began with: multiplied out once."""
-    first = matmul(_first(flow, steps).t(), hidden)
-    if len(steps) == 1:
+    first = matmul(_first(flow, order).t(), hidden)
+    sizes, flow, outputs = order.sizes, flow.flatten(0, -2), outputs.flatten(0, -2)
+    if len(sizes) == 1:
         return first
-    flow, outputs = flow.flatten(0, -2)[steps[0] :], outputs.flatten(0, -2)
-    if steps[0] == steps[-1]:
-        before = outputs[: len(outputs) - steps[-1]]
-    else:
-        whole = by_name["int64"]
-        back = tensor(steps[:-1], dtype=whole, device="cpu").repeat_interleave(
-            tensor(steps[1:], dtype=whole, device="cpu")
-        )
-        before = outputs.index_select(0, arange(steps[0], sum(steps), device="cpu") - back)
-    return addmm(first, flow.t(), before)
+    rest = len(flow) - sizes[0]
+    if order.turned:
+        return addmm(first, flow[:rest].t(), outputs[sizes[0] :])
+    if sizes[0] == sizes[-1]:
+        return addmm(first, flow[sizes[0] :].t(), outputs[:rest])
+    before, after = (tensor(x, dtype=by_name["int64"], device="cpu") for x in (sizes[:-1], sizes[1:]))
+    at = arange(sizes[0], len(flow), device="cpu") - before.repeat_interleave(after)
+    return addmm(first, flow[sizes[0] :].t(), outputs.index_select(0, at))

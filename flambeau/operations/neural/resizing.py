@@ -19,6 +19,7 @@ from ..declare.results import copied
 from . import sampling
 
 _RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
+_SMOOTH = checks.FLOATS | {"uint8"}
 _MODES = ("nearest", "nearest-exact", "area", *_RANKS)
 
 
@@ -252,7 +253,7 @@ def interpolate(
             f"interpolate(): expected input with channels and places, but got shape {list(input.shape)}"
         )
     if mode in _RANKS or mode == "area":
-        checks.dtypes("interpolate", checks.FLOATS | {"uint8"}, input=input)
+        checks.dtypes("interpolate", _SMOOTH, input=input)
     if mode == "area":
         return REGISTRY[f"adaptive_avg_pool{input.ndim - 2}d"].function(input, sizes)
     aligned = bool(align_corners)

@@ -201,4 +201,4 @@ def _laid_back(grad: TensorBase, shape: tuple) -> TensorBase:
 def sampled(input: TensorBase, at: TensorBase, weight: TensorBase) -> TensorBase:
     """(batch, channels, points) of an input (batch, channels, *shape)."""
     label = f"GridSampler{input.ndim - 2}DBackward0"
-    return summed(_laid(input), at, weight, label).transpose(1, 2)
+    return summed(_laid(input), at, weight, label).transpose(1, 2).contiguous()

@@ -222,15 +222,21 @@ def _run_layer(
     first, bias = biases(mode, weights.input_bias, weights.state_bias)
     if weights.projection is not None:
         return _run_steps(mode, linear(sequence, weights.of_input, first), layout, state, weights, backwards)
-    sequence = layout.turned(sequence) if backwards else sequence
+    turned = (
+        backwards and layout.sizes is not None
+    )  # packed sequences are turned round; those of one length, run through so
+    sequence = layout.turned(sequence) if turned else sequence
     gates, last = linear(sequence, weights.of_input, first), ()
+    way = (layout.sizes, backwards and not turned)
     if mode == "LSTM":
-        output, *last = lstm_layer(gates, *state, weights.of_state, layout.sizes)
+        output, *last = lstm_layer(gates, *state, weights.of_state, *way)
     elif mode == "GRU":
-        output = gru_layer(gates, *state, weights.of_state, bias, layout.sizes)
+        output = gru_layer(gates, *state, weights.of_state, bias, *way)
     else:
-        output = rnn_layer(gates, *state, weights.of_state, layout.sizes, mode.lower())
-    return layout.turned(output) if backwards else output, (layout.last(output), *last)
+        output = rnn_layer(gates, *state, weights.of_state, *way, mode.lower())
+    if turned:
+        return layout.turned(output), (layout.last(output), *last)
+    return output, (output[0] if backwards else layout.last(output), *last)
 
 
 def _run_steps(

@@ -24,9 +24,14 @@ def shares(e, total):
     return fn.fma(e, inverse, e * (fn.fma(-inverse, total, 1.0) * inverse))
 
 
+def lowered(x):
+    """What `lifted_exp` has lifted, or a sum of that, as it is."""
+    return x * 2.0 ** -LIFT[x.dtype]
+
+
 def lifted_log(total):
     """log Σ exp of a sum of `lifted_exp`."""
-    return fn.log(total * 2.0 ** -LIFT[total.dtype])
+    return fn.log(lowered(total))
 
 
 @row(

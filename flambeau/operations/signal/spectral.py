@@ -19,6 +19,7 @@ from typing import Any
 from ...core import tape
 from ...core.base.dtypes import by_name, get_default_dtype
 from ...core.base.tensor import TensorBase
+from ...core.lib.fourier import plain
 from ...core.make.create import arange
 from ...core.views.views import view_as_real
 from ..declare.host import Result, computed, holds, without_data
@@ -222,7 +223,13 @@ def _complex_to_real(
 def _transform(name: str, compute: Any, forward: bool, what: str) -> None:
     """The public functions of one kind: over one dimension, two (`…2`) and any number (`…n`)."""
 
+    simple = name in ("fft", "ifft", "rfft", "irfft")
+
     def one(input, n=None, dim=-1, norm=None, *, out=None):
+        if simple and n is None and dim == -1 and norm is None and out is None:
+            found = plain(name, input)
+            if found is not None:
+                return found
         return into(
             out, compute(f"fft.{name}", input, None if n is None else (n,), dim, norm, forward), f"fft.{name}"
         )
