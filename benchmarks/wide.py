@@ -279,7 +279,12 @@ def sequences(t) -> dict[str, Callable]:
             found |= _recurrent(t, f"{kind.__name__}, {name}", kind, sizes, options, lambda x: x)
         lengths = t.arange(32, 0, -1)
         found |= _recurrent(
-            t, f"{kind.__name__}, packed", kind, (32, 32, 128), {}, lambda x: pack(x, lengths)
+            t,
+            f"{kind.__name__}, packed",
+            kind,
+            (32, 32, 128),
+            {},
+            lambda x, lengths=lengths: pack(x, lengths),
         )
     table, numbers, factors = t.randn(5000, 128), t.randint(0, 5000, (4096,)), t.rand(4096)
     starts = t.arange(0, 4096, 16)

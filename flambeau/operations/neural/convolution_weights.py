@@ -17,7 +17,7 @@ from ...codegen.tiles.register import Epilogue, Register
 from ...codegen.tiles.turning import Turn
 from ...core.base.tensor import TensorBase
 from ...core.lib import correlation
-from .convolution_grid import TILED, Geometry, _sparse
+from .convolution_grid import TILED, Geometry, sparse
 
 FEWEST_ROWS = 4  # channels from which they are rows
 
@@ -29,7 +29,7 @@ def takes(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...])
         return False
     if g.groups > 1 and filters < register.lanes(x.dtype.name) // 2:
         return False
-    return not _sparse(tuple(x.shape[2:]), kernel, g, tuple(grad.shape[2:]))
+    return not sparse(tuple(x.shape[2:]), kernel, g, tuple(grad.shape[2:]))
 
 
 def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
