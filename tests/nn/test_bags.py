@@ -127,6 +127,24 @@ def test_derivatives_of_second_order(mode):
         assert flambeau.autograd.gradgradcheck(weighted, (table, scale))
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_sparse_gradient_lists_the_rows_of_bags(mode, weighted):
+    numbers, offsets = flambeau.tensor([3, 0, 3, 2, 1, 1]), flambeau.tensor([0, 2, 2])
+    scale = flambeau.rand(6, dtype=flambeau.float64) if weighted and mode == "sum" else None
+    found = []
+    for sparse in (False, True):
+        table = flambeau.arange(15.0, dtype=flambeau.float64).reshape(5, 3).requires_grad_()
+        bag = F.embedding_bag(
+            numbers, table, offsets, mode=mode, padding_idx=1, sparse=sparse, per_sample_weights=scale
+        )
+        bag.backward(flambeau.arange(9.0, dtype=flambeau.float64).reshape(3, 3))
+        assert table.grad.is_sparse == sparse
+        found.append(table.grad.to_dense().numpy() if sparse else table.grad.numpy())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-14)
+    assert table.grad.coalesce().indices().numpy().tolist() == [[0, 2, 3]]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_bits_do_not_depend_on_threads(mode):
     table = flambeau.randn(50, 300, requires_grad=True)

@@ -130,6 +130,24 @@ def test_errors_are_roundings(kind, dtype):
         np.testing.assert_allclose(a.double().numpy(), b.numpy(), rtol=0, atol=4 * flambeau.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("dtype", [flambeau.bfloat16, flambeau.float16])
+@pytest.mark.parametrize("units", [9, 40], ids=["odd", "in pairs"])
+@pytest.mark.parametrize("sizes", [None, [8, 5, 5, 1]], ids=["even", "packed"])
+def test_gradients_of_halves(kind, dtype, units, sizes):
+    """Those of float64, as near as roundings of a few numbers on the way let them be."""
+    layer, *_, more = LAYERS[kind]
+    rows = (5, 8) if sizes is None else (sum(sizes),)
+    given = operands(kind, rows, 8, units)
+    small = [0.15 if x.shape == (LAYERS[kind][2] * units, units) else 0.4 for x in given]  # the weight
+    given = [x.detach().mul(by).to(dtype).requires_grad_() for x, by in zip(given, small, strict=True)]
+    exact = [x.detach().double().requires_grad_() for x in given]
+    found, wanted = (results(layer, x, sizes, False, *more) for x in (given, exact))
+    for a, b in zip(found, wanted, strict=True):
+        assert a.dtype == dtype
+        assert float((a.double() - b).norm()) <= 2 * flambeau.finfo(dtype).eps * float(b.norm())
+
+
 def test_a_gate_far_out_is_0_or_1():
     gates = flambeau.tensor([-3e38, -200.0, -87.0, 0.0, 87.0, 200.0, 3e38, float("inf"), float("nan")])
     batch = recurrent.FEW

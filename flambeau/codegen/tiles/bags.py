@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ..irtext import Module, Value, i64
+from ..irtext import Module, Value, i32, i64
 from ..lower import ITEMSIZE
 from .kernels import Vectors, module_of, sources
 
+AHEAD = 8  # rows before its use that one is asked for
 WIDE = 8  # vectors of columns at a time
 
 
@@ -106,6 +107,15 @@ class _Bags:
     def load(self, pointer: Value, mask: Value | None) -> Value:
         return self.t.low.cast(self.memory.load(pointer, mask), self.kernel.dtype, self.t.dtype)
 
+    def ask(self, numbers: Value, n: Value, end: Value, table: Value, step: Value, c: Value) -> None:
+        """Ask for a row that is read soon, its columns from c on."""
+        later = self.f.add(n, i64(AHEAD))
+        later = self.t.low.select(self.f.op("i1", f"icmp slt {later}, {end.name}"), later, n)
+        own = self.memory.at(table, self.f.add(self.f.mul(self.row(numbers, later), step), c))
+        for byte in range(0, WIDE * self.lanes * self.memory.size, 64):
+            place = self.f.gep("i8", own, i64(byte))
+            self.f.call("void", "llvm.prefetch.p0", place, i32(0), i32(3), i32(1))
+
     def store(self, value: Value, pointer: Value, mask: Value | None) -> None:
         self.memory.store(self.t.low.cast(value, self.t.dtype, self.kernel.dtype), pointer, mask)
 
@@ -193,6 +203,7 @@ def _fold(b: _Bags, k: Fold) -> None:
     begin, end, columns, rows, step, padding = (t.geometry(n) for n in range(6))
     vectors, whole = b.vectors_of(columns), f"<{k.lanes} x i64>"
     least = Value(t.type, f"splat ({t.scalar} 0xFFF0000000000000)")
+    last_number = f.load("i64", f.gep("i64", starts, end), 8)
     nowhere = Value(whole, "splat (i64 -1)")
 
     def bag(which: Value, _) -> list[Value]:
@@ -203,6 +214,8 @@ def _fold(b: _Bags, k: Fold) -> None:
             def term(n: Value, row: Value, state: list[Value]) -> list[Value]:
                 own = b.memory.at(table, f.add(f.mul(row, step), c))
                 x = [b.load(b.memory.at(own, i64(v * k.lanes)), mask) for v in range(width)]
+                if width == WIDE:
+                    b.ask(numbers, n, last_number, table, step, c)
                 if k.mode == "max":
                     return larger(row, x, state)
                 if not k.weighted:

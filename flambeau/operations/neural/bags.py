@@ -16,6 +16,7 @@ from ...codegen.tiles import bags as tiles
 from ...codegen.tiles import kernels
 from ...core import tape
 from ...core.base.dtypes import by_name
+from ...core.base.provided import provided
 from ...core.base.tensor import TensorBase
 from ...core.lib import bags as core
 from ...core.make.create import arange, ones_like
@@ -58,8 +59,11 @@ def bag_rows(
     mode: str,
     include_last_offset: bool,
     padding: int,
+    sparse: bool = False,
 ) -> TensorBase:
-    """What is in each bag of rows of `weight` (V, D), by one kernel: (B, D); `padding` is the row in no bag, or -1."""
+    """What is in each bag of rows of `weight` (V, D), by one kernel: (B, D); `padding` is the row in no bag, or -1.  With `sparse`
+    the gradient of `weight` lists the rows that are in bags.
+    """
     flat = (input if input.ndim == 1 else input.reshape(-1)).contiguous()
     if offsets is None:
         starts = core.even_starts(*input.shape)
@@ -77,12 +81,14 @@ def bag_rows(
         _refuse(flat, rows)
     if scale is not None and tape.recording(weight, scale):
         saved = (flat, starts, scale, weight)
-        tape.record("EmbeddingBagBackward0", _weighted_gradients, (weight, scale), found, saved, (padding,))
+        tape.record(
+            "EmbeddingBagBackward0", _weighted_gradients, (weight, scale), found, saved, (padding, sparse)
+        )
     elif tape.recording(weight):
         if places is not None:
             tape.record("EmbeddingBagBackward0", _dropped, (weight,), found, (places,), ((rows, columns),))
         else:
-            extra = ((rows, columns), weight.dtype, mode, padding)
+            extra = ((rows, columns), weight.dtype, mode, padding, sparse)
             tape.record("EmbeddingBagBackward0", _spread, (weight,), found, (flat, starts), extra)
     return found
 
@@ -91,28 +97,40 @@ def _summed_in(x: TensorBase, like: TensorBase) -> TensorBase:
     return x.to(FLOAT32) if like.dtype in HALF_TYPES else x.to(like.dtype)
 
 
-def _inside(
-    flat: TensorBase, starts: TensorBase, padding: int
-) -> tuple[TensorBase, TensorBase, TensorBase, TensorBase]:
-    """For the numbers that are in bags: where they stand, which they are, their bags; and the bags' sizes."""
+class _Inside(NamedTuple):
+    """The numbers that are in bags."""
+
+    at: TensorBase | slice  # where they stand
+    rows: TensorBase
+    bag: TensorBase  # which bag each is in
+    number: int  # of bags
+
+    def sizes(self) -> TensorBase:
+        """How many are in each bag, at least 1: (B, 1)."""
+        counts = self.bag.new_zeros([self.number]).index_add(0, self.bag, ones_like(self.bag))
+        return counts.clamp(min=1).unsqueeze(1)
+
+
+def _inside(flat: TensorBase, starts: TensorBase, padding: int) -> _Inside:
     counts = starts[1:] - starts[:-1]
-    bag = arange(counts.numel()).repeat_interleave(counts)
-    at = arange(bag.numel())
+    bag = arange(counts.numel(), device=flat.device).repeat_interleave(counts)
+    at: TensorBase | slice = slice(bag.numel())
     if padding >= 0:
-        at = (flat[: bag.numel()] != padding).nonzero().reshape(-1)
+        at = (flat[at] != padding).nonzero().reshape(-1)
         bag = bag.index_select(0, at)
-    sizes = counts.new_zeros(counts.shape).index_add(0, bag, ones_like(bag))
-    return at, flat.index_select(0, at), bag, sizes
+    return _Inside(at, flat[at], bag, counts.numel())
 
 
-def _spread(grad, flat, starts, sizes, dtype, mode, padding, scale=None):
+def _spread(grad, flat, starts, sizes, dtype, mode, padding, sparse, scale=None):
     """The table's gradient: that of each bag, times the factors, at its rows."""
-    if tape.recording(grad) or (scale is not None and tape.recording(scale)):
-        at, rows, bag, counts = _inside(flat, starts, padding)
-        grad = grad / counts.clamp(min=1).unsqueeze(1).to(grad.dtype) if mode == "mean" else grad
-        each = grad.index_select(0, bag)
-        each = each if scale is None else each * scale.reshape(-1).index_select(0, at).unsqueeze(1)
-        return (grad.new_zeros(sizes).index_add(0, rows, each),)
+    if sparse or tape.recording(grad) or (scale is not None and tape.recording(scale)):
+        inside = _inside(flat, starts, padding)
+        grad = grad / inside.sizes().to(grad.dtype) if mode == "mean" else grad
+        each = grad.index_select(0, inside.bag)
+        each = each if scale is None else each * scale.reshape(-1)[inside.at].unsqueeze(1)
+        if sparse:
+            return (provided["sparse_coo"](inside.rows.long().unsqueeze(0), each.to(dtype), sizes),)
+        return (grad.new_zeros(sizes).index_add(0, inside.rows, each),)
     given, factors = _summed_in(grad, grad).contiguous(), None
     if scale is not None:
         factors = _summed_in(scale, grad).reshape(-1).contiguous()
@@ -125,16 +143,19 @@ def _spread(grad, flat, starts, sizes, dtype, mode, padding, scale=None):
     return (found.to(dtype),)
 
 
-def _weighted_gradients(grad, flat, starts, scale, weight, padding):
+def _weighted_gradients(grad, flat, starts, scale, weight, padding, sparse):
     """The gradients of the table and of the factors of a weighted sum."""
     to_table = to_scale = None
     if weight.requires_grad:
-        (to_table,) = _spread(grad, flat, starts, tuple(weight.shape), weight.dtype, "sum", padding, scale)
+        (to_table,) = _spread(
+            grad, flat, starts, tuple(weight.shape), weight.dtype, "sum", padding, sparse, scale
+        )
     if not scale.requires_grad:
         return to_table, None
     if tape.recording(grad, weight):
-        at, rows, bag, _ = _inside(flat, starts, padding)
-        each = (grad.index_select(0, bag) * weight.index_select(0, rows)).sum(1)
+        inside = _inside(flat, starts, padding)
+        each = (grad.index_select(0, inside.bag) * weight.index_select(0, inside.rows)).sum(1)
+        at = arange(flat.numel(), device=flat.device)[inside.at]
         to_scale = each.new_zeros(flat.shape).index_add(0, at, each)
     else:
         given, table = (
@@ -337,10 +358,10 @@ def embedding_bag(
             )
     checks.rank("embedding_bag", "weight", weight, 2, error=ValueError)
     _check_bags(input, offsets)
-    plain = max_norm is None and not (tape.recording(weight) and (sparse or scale_grad_by_freq))
+    plain = max_norm is None and not (scale_grad_by_freq and tape.recording(weight))
     if plain and _on_host(input, weight, offsets):
         row = -1 if padding_idx is None else _row(weight, padding_idx)
-        return bag_rows(input, weight, offsets, per_sample_weights, mode, include_last_offset, row)
+        return bag_rows(input, weight, offsets, per_sample_weights, mode, include_last_offset, row, sparse)
     bags = _in_bags(input, weight, offsets, per_sample_weights, include_last_offset, padding_idx)
     rows = embedding(bags.indices, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
     if mode == "max":
