@@ -6,7 +6,7 @@ import pytest
 import flambeau
 from flambeau.codegen import target
 from flambeau.codegen.tiles import panels as shapes
-from flambeau.codegen.tiles import register
+from flambeau.codegen.tiles import dots, register
 from flambeau.core.lib import contraction, panels
 
 SIZES = [1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 48, 65, 80, 129]
@@ -69,7 +69,7 @@ def test_narrower_registers(bytes_wide, monkeypatch):
     monkeypatch.setattr(register, "width", lambda: bytes_wide)
     monkeypatch.setattr(shapes, "width", lambda: bytes_wide)
     monkeypatch.setattr(target, "processor", lambda: ("x86-64-v3", "+avx,+avx2,+fma"))
-    caches = (register.lanes, register.address, target.host_machine)
+    caches = (register.lanes, register.address, dots.address, target.host_machine)
     for cache in caches:
         cache.cache_clear()
     panels.forget()
@@ -192,3 +192,23 @@ def test_errors_are_no_larger_than_a_plain_sum():
     exact = a.astype("float64") @ b
     found = (flambeau.tensor(a) @ flambeau.tensor(b)).numpy()
     assert np.abs(found / exact - 1).max() < 2e-6
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 8, 20, 32])
+@pytest.mark.parametrize("k", [1, 31, 32, 100, 2100])
+def test_few_rows_by_a_transposed_operand(m, k):
+    """The tile of dot products in each dtype that has it, with what is added, and rounded once."""
+    rng = np.random.default_rng(k)
+    for dtype, limit in [("float32", 3e-6), ("float64", 1e-14), ("bfloat16", 2**-8)]:
+        x, w, bias, addend = (
+            flambeau.tensor(rng.standard_normal(s)).to(getattr(flambeau, dtype))
+            for s in [(m, k), (45, k), (45,), (m, 45)]
+        )
+        exact = x.double().numpy() @ w.double().numpy().T
+        scale = np.abs(exact).max() + 3
+        found = flambeau.nn.functional.linear(x, w, bias).double().numpy()
+        assert np.abs(found - exact - bias.double().numpy()).max() <= limit * scale
+        found = flambeau.addmm(addend, x, w.t(), beta=0.5, alpha=2).double().numpy()
+        assert np.abs(found - 2 * exact - 0.5 * addend.double().numpy()).max() <= 2 * limit * scale
+        found = (w @ x[0]).double().numpy()
+        assert np.abs(found - exact[0]).max() <= limit * scale

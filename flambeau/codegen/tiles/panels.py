@@ -16,7 +16,7 @@ from .register import Epilogue, Register, Writer, address, compiled, lanes, widt
 
 TALLEST = (0, 14, 14, 8, 6)  # rows of a tile by its vectors, where there are 32 registers
 TALLEST_OF_FEW = (0, 6, 6)  # where there are 16
-DTYPES = {4: "float32", 8: "float64"}
+DTYPES = {2: "bfloat16", 4: "float32", 8: "float64"}
 SCALED, BIASED, ADDED, RECTIFIED = 1, 2, 4, 8  # what is done to a sum, as in panels.pxd
 
 
@@ -24,7 +24,7 @@ def shape(size: int) -> tuple[int, ...]:
     """Elements of a vector, then rows of the tallest tile of 0, 1, 2 … vectors."""
     features = target.processor()[1].split(",")
     many = "+avx512f" in features or "+neon" in features
-    return lanes(DTYPES[size]), *(TALLEST if many else TALLEST_OF_FEW)
+    return lanes(DTYPES[max(size, 4)]), *(TALLEST if many else TALLEST_OF_FEW)
 
 
 def epilogue(ending: int) -> Epilogue:

@@ -394,7 +394,7 @@ cdef int multiply_some(Product* p, int64_t batch, const char* a, int64_t a_step,
     """`batch` products; the status is BLAS's."""
     cdef int64_t k
     cdef int status
-    if p.code == BF16:
+    if p.code == BF16 and p.tiles == NULL:
         return multiply_halves_of(p, batch, a, a_step, b, b_step, c, c_step, beta)
     if p.tiles != NULL:
         return multiply_by_tiles(p, batch, a, a_step, b, b_step, c, c_step, beta)
@@ -502,7 +502,7 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     if c.count == 0:
         return 0
     ending = (SCALED if alpha.real != 1 or beta.real != 1 and beta.real != 0 else 0) | (ADDED if beta.real != 0 else 0)
-    possible = clear(&tiled.one, c.code, ending) and preferred != 2
+    possible = c.code != BF16 and clear(&tiled.one, c.code, ending) and preferred != 2
     if not possible and not usable(a, a_form):
         a = compact(a)
     if not possible and not usable(b, b_form):
@@ -526,6 +526,20 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
                 return 1
         if p.k == 0 or not ready(p.n):
             return 1
+        if p.n == 1 and p.m > 1 and p.a_col == 1 and p.b_row == 1:
+            turn_over(&p)
+            if addend is not None:
+                start_from(c, addend)
+                addend = None
+        if dotted(&p):
+            clear(&tiled.one, BF16, ending)
+            p.tiles = &tiled
+            for d in range(p.rank):
+                batch = max(batch, p.sizes[d])
+            arrange(&p, c, form, batch, False, addend)
+    if p.code == BF16 and p.tiles != NULL:
+        addend = None
+    elif p.code == BF16:
         h.batch, h.m, h.n, h.k, h.a_col = 1, p.m, p.n, p.k, p.a_col
         for d in range(p.rank):
             h.batch = max(h.batch, p.sizes[d])

@@ -9,31 +9,32 @@ from libc.string cimport memset
 from libc.stdint cimport int64_t, uintptr_t
 from .blas cimport INTERRUPTED, OK
 from .tiles cimport Tile
-from ..base.dtypes cimport F32, F64
+from ..base.dtypes cimport BF16, F32, F64
 from ..base.parallel cimport parallel_for, try_in_parts
 from ..base.provided import provided
 
 cdef enum:
     GROUP = 128               # terms that a tile adds up one after another (codegen/tiles/register.py)
     DEPTH = 1024              # terms after which sums are put down
-    BAND = 1 << 19            # bytes of the left operand that stay in the cache
+    BAND = 3 << 18            # bytes of the left operand that stay in the cache
     SMALL = 1 << 18           # bytes of a right operand that is read where it stands
     FAR = 1 << 12             # bytes between terms of a left operand from which it is turned first
     ROOM = 1 << 26            # bytes for operands that are laid out, of the products that are under way
 
-cdef Family families[2]       # of float32 and float64
+cdef Family families[3]       # of float32, float64, bfloat16 (its tile of dot products)
 cdef int64_t NOTHING = 0
 
 
 cdef bint clear(Panels* p, int code, int ending) except -1:
     cdef Family* f
-    if code != F32 and code != F64:
+    cdef int64_t size = 4 if code == F32 else 8 if code == F64 else 2
+    if code != F32 and code != F64 and code != BF16:
         return False
-    f = &families[code == F64]
+    f = &families[0 if size == 4 else 1 if size == 8 else 2]
     if f.lanes == 0:
-        learn(f, 4 if code == F32 else 8)
+        learn(f, size)
     memset(p, 0, sizeof(Panels))
-    p.family, p.ending, p.size, p.alpha, p.beta = f, ending, 4 if code == F32 else 8, 1.0, 1.0
+    p.family, p.ending, p.size, p.alpha, p.beta = f, ending, size, 1.0, 1.0
     return True
 
 
@@ -95,14 +96,22 @@ cdef inline int ending_of(const Panels* p, int64_t begin, int64_t end) noexcept 
 
 
 cdef inline int64_t depth_of(const Panels* p) noexcept nogil:
+    """Terms that are summed before the sums are put down; in bfloat16 they would be rounded."""
     cdef int64_t blocks = (p.k + DEPTH - 1) // DEPTH
-    return p.k if blocks <= 1 else ((p.k + blocks - 1) // blocks + GROUP - 1) // GROUP * GROUP
+    return p.k if blocks <= 1 or p.size == 2 else ((p.k + blocks - 1) // blocks + GROUP - 1) // GROUP * GROUP
 
 
 cdef inline int need(Panels* p, int ending, bint masked, int64_t vectors) except -1:
-    """Compile the tiles of one ending that rows need."""
+    """Compile the tiles of one ending that whole bands need, and the last one."""
+    cdef int64_t band = band_of(p), bands = bands_of(p)
+    if bands > 1:
+        need_for(p, ending, masked, vectors, band)
+    return need_for(p, ending, masked, vectors, p.m - (bands - 1) * band)
+
+
+cdef int need_for(Panels* p, int ending, bint masked, int64_t vectors, int64_t left) except -1:
     cdef tile_t* tiles = p.family.tiles[ending][masked][vectors]
-    cdef int64_t tallest = p.family.tallest[vectors], left = p.m, rows
+    cdef int64_t tallest = p.family.tallest[vectors], rows
     if left > 3 * tallest:    # the tallest again and again, and what is left in the end
         left = 2 * tallest + left % tallest
     while left > 0:
@@ -279,13 +288,14 @@ cdef void multiply_dots(const Panels* p, int64_t b_col, int64_t begin, int64_t e
 
 # --- whole products ------------------------------
 cdef inline int64_t band_of(const Panels* p) noexcept nogil:
-    """Rows of the left operand that stay in the cache: whole tiles of any width."""
-    cdef int64_t tall = 168   # of tiles of 14, 8 and 6 rows
-    return max(tall, BAND // max(<int64_t>1, min(p.k, <int64_t>DEPTH) * p.size) // tall * tall)
+    """Rows that one task computes: the left operand's stay in the cache."""
+    cdef int64_t most = max(<int64_t>1, BAND // max(<int64_t>1, min(p.k, <int64_t>DEPTH) * p.size)), bands = (p.m + most - 1) // most
+    return max(<int64_t>1, ((p.m + bands - 1) // bands + 23) // 24 * 24) if bands > 1 else p.m
 
 
 cdef inline int64_t bands_of(const Panels* p) noexcept nogil:
-    return max(<int64_t>1, p.m // band_of(p))
+    cdef int64_t band = band_of(p)
+    return (p.m + band - 1) // band
 
 
 cdef int prepare(Products* all) except -1:
