@@ -306,6 +306,7 @@ cdef int multiply_by_tiles(Product* p, int64_t batch, const char* a, int64_t a_s
 
 
 cdef enum: CALL = 1 << 18     # multiplications up to which what a call costs beside them decides
+cdef double MOST_LAID = 1e17  # elements of operands, whose bytes are to fit 64 bits when they are laid out
 
 cdef int preferred = 0        # 1: tiles, 2: BLAS; for tests and measurements
 
@@ -334,6 +335,10 @@ cdef bint tiles_win(const Product* p, int64_t batch) noexcept nogil:
     are narrower, its tiles are as large as ours, and it keeps all.
     """
     cdef double each = <double>p.m * p.n * p.k
+    if p.code == BF16:        # else by tiles of its own (halves.pyx)
+        return dotted(p)
+    if <double>(p.m + p.n + 64) * (p.k + 64) > MOST_LAID:
+        return False
     if preferred:
         return preferred == 1
     if p.tiles.one.family.lanes * p.tiles.one.size < 64:
@@ -484,15 +489,17 @@ cdef int multiply_all(Product* p, int width) noexcept nogil:
 
 cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b, int b_form,
                   const Scale* alpha, const Scale* beta, TensorBase addend) except -1:
-    """c = alpha * a @ b + beta * addend; c is contiguous.  Without an addend it is c itself, which is not read where beta is 0.  1 where nothing is done: for bfloat16,
-    sums of several products, which are to be rounded once, and processors without the instruction.
+    """c = alpha * a @ b + beta * addend; c is contiguous.  Without an addend it is c itself, which is not read where beta is 0.
+
+    1 where nothing is done: for bfloat16, sums of several products, which are to be rounded once, and processors without the
+    instruction.
     """
     cdef Product p
     cdef Halves h
     cdef Products tiled
-    cdef TensorBase room_of_halves, room_of_tiles
+    cdef TensorBase room_of_tiles
     cdef int64_t rows, bytes, batch = 1
-    cdef int status, d, ending
+    cdef int status, d, added_as = form
     cdef double work
     cdef float room[SMALL + 16]
     cdef float* turned = <float*>(<uintptr_t>(room + 15) & ~<uintptr_t>63)  # vectors must not straddle cache lines
@@ -501,8 +508,7 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     cdef bint possible         # by tiles
     if c.count == 0:
         return 0
-    ending = (SCALED if alpha.real != 1 or beta.real != 1 and beta.real != 0 else 0) | (ADDED if beta.real != 0 else 0)
-    possible = c.code != BF16 and clear(&tiled.one, c.code, ending) and preferred != 2
+    possible = (c.code == F32 or c.code == F64) and preferred != 2
     if not possible and not usable(a, a_form):
         a = compact(a)
     if not possible and not usable(b, b_form):
@@ -520,68 +526,48 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     if p.rank and not a.contiguous and b.rank == used_dims(b_form) and p.n >= WORTH_A_COPY:
         # many products with one matrix are one long product, once the left ones lie one after another
         return multiply(c, form, compact(a), a_form, b, b_form, alpha, beta, addend)
-    if p.code == BF16:
-        for d in range(p.rank):
-            if p.c_step[d] == 0:
-                return 1
-        if p.k == 0 or not ready(p.n):
-            return 1
-        if p.n == 1 and p.m > 1 and p.a_col == 1 and p.b_row == 1:
-            turn_over(&p)
-            if addend is not None:
-                start_from(c, addend)
-                addend = None
-        if dotted(&p):
-            clear(&tiled.one, BF16, ending)
-            p.tiles = &tiled
-            for d in range(p.rank):
-                batch = max(batch, p.sizes[d])
-            arrange(&p, c, form, batch, False, addend)
-    if p.code == BF16 and p.tiles != NULL:
-        addend = None
-    elif p.code == BF16:
-        h.batch, h.m, h.n, h.k, h.a_col = 1, p.m, p.n, p.k, p.a_col
-        for d in range(p.rank):
-            h.batch = max(h.batch, p.sizes[d])
-        prepare(&h)
-        if p.n < WORTH_A_LAYOUT and h.size > MOST_FOR_FEW:
-            return 1
-        p.slots, p.size = h.slots, h.slots * h.size
-        room_of_halves = new_tensor(1, &p.size, U8)
-        p.room, p.size = pointer(room_of_halves), h.size
-    elif possible:
-        for d in range(p.rank):
-            batch = max(batch, p.sizes[d])
-            sums = sums or p.c_step[d] == 0
+    for d in range(p.rank):
+        batch = max(batch, p.sizes[d])
+        sums = sums or p.c_step[d] == 0
+    work = <double>p.m * p.n * p.k
+    if p.code == BF16 and (sums or p.k == 0 or not ready(p.n)):
+        return 1
+    if p.code == BF16 or possible and (work > CALL / 32 or p.rank or preferred or not usable(a, a_form) or not usable(b, b_form)):
+        clear(&tiled.one, p.code, (SCALED if alpha.real != 1 or beta.real != 1 and beta.real != 0 else 0) | (ADDED if beta.real != 0 else 0))
         p.tiles = &tiled
         if p.rank == 1 and not sums and p.b_step[0] == 0 and p.c_step[0] == p.m * p.c_row and (
                 p.m == 1 or p.a_step[0] == p.m * p.a_row):
             if p.m == 1:
                 p.a_row = p.a_step[0]
             p.m, p.rank, batch = p.m * batch, 0, 1    # products with one matrix are one long product
-        if p.n == 1 and p.m > 1 and p.a_col == 1 and p.b_row == 1 and p.m * p.k > CALL // 32:
+        if p.n == 1 and p.m > 1 and p.a_col == 1 and p.b_row == 1:
             turn_over(&p)
-            if addend is not None:
-                start_from(c, addend)
-                addend = None
+            added_as = COLUMN
         if tiles_win(&p, batch):
-            arrange(&p, c, form, batch, sums, addend)
-            addend = None
-            if tiled.size * tiled.slots <= SMALL * <int64_t>sizeof(float):
-                tiled.room = <char*>turned
-            else:
-                bytes = tiled.size * tiled.slots
+            arrange(&p, c, added_as, batch, sums, addend)
+            bytes = tiled.size * tiled.slots
+            tiled.room = <char*>turned
+            if bytes > SMALL * <int64_t>sizeof(float):
                 room_of_tiles = new_tensor(1, &bytes, U8)
                 tiled.room = pointer(room_of_tiles)
-        elif not usable(a, a_form) or not usable(b, b_form):
-            return multiply(c, form, a if usable(a, a_form) else compact(a), a_form, b if usable(b, b_form) else compact(b), b_form,
-                            alpha, beta, addend)
         else:
             p.tiles = NULL
-    if addend is not None:
-        start_from(c, addend)
-    if p.code != BF16 and p.tiles == NULL:
-        ensure()
+    if p.tiles == NULL:
+        if possible and not (usable(a, a_form) and usable(b, b_form)):
+            return multiply(c, form, a if usable(a, a_form) else compact(a), a_form, b if usable(b, b_form) else compact(b), b_form,
+                            alpha, beta, addend)
+        if addend is not None:
+            start_from(c, addend)
+        if p.code == BF16:
+            h.batch, h.m, h.n, h.k, h.a_col = batch, p.m, p.n, p.k, p.a_col
+            prepare(&h)
+            if p.n < WORTH_A_LAYOUT and h.size > MOST_FOR_FEW:
+                return 1
+            p.slots, p.size = h.slots, h.slots * h.size
+            room_of_tiles = new_tensor(1, &p.size, U8)
+            p.room, p.size = pointer(room_of_tiles), h.size
+        else:
+            ensure()
     work = <double>p.m * p.n * p.k
     for d in range(p.rank):
         work *= p.sizes[d]
