@@ -498,7 +498,7 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     cdef Halves h
     cdef Products tiled
     cdef TensorBase room_of_tiles
-    cdef int64_t rows, bytes, batch = 1
+    cdef int64_t rows, batch = 1
     cdef int status, d, added_as = form
     cdef double work
     cdef float room[SMALL + 16]
@@ -545,10 +545,9 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
             added_as = COLUMN
         if tiles_win(&p, batch):
             arrange(&p, c, added_as, batch, sums, addend)
-            bytes = tiled.size * tiled.slots
             tiled.room = <char*>turned
-            if bytes > SMALL * <int64_t>sizeof(float):
-                room_of_tiles = new_tensor(1, &bytes, U8)
+            if tiled.bytes > SMALL * <int64_t>sizeof(float):
+                room_of_tiles = new_tensor(1, &tiled.bytes, U8)
                 tiled.room = pointer(room_of_tiles)
         else:
             p.tiles = NULL

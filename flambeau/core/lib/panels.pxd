@@ -71,8 +71,9 @@ cdef struct Products:         # `batch` products
     const char* b
     int64_t b_row, b_col
     bint lays_right, lays_left, dots
-    char* room                # of `size` bytes for each of `slots` products that are under way
-    int64_t size, slots
+    char* room                # of `bytes`: `size` for each of `slots` products that are under way
+    int64_t bytes, size, slots
+    bint apart                # many that need little: each thread has room on its stack
     int64_t right             # bytes of the right operand in it
     int64_t first             # of those that are under way
 

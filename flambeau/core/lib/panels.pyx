@@ -19,6 +19,7 @@ cdef enum:
     BAND = 3 << 18            # bytes of the left operand that stay in the cache
     SMALL = 1 << 18           # bytes of a right operand that is read where it stands
     FAR = 1 << 12             # bytes between terms of a left operand from which it is turned first
+    OWN = 1 << 16             # bytes for an operand that is laid out on a thread's stack
     ROOM = 1 << 26            # bytes for operands that are laid out, of the products that are under way
 
 cdef Family families[3]       # of float32, float64, bfloat16 (its tile of dot products)
@@ -303,15 +304,17 @@ cdef int prepare(Products* all) except -1:
     all.dots = p.m <= DOTTED and p.a_col == p.size and all.b_row == p.size and all.b_col > 0 and p.n > 1
     if all.dots:
         all.lays_right = all.lays_left = False
-        all.right = all.size = 0
-        all.slots = all.batch
+        all.right = all.size = all.bytes = 0
+        all.slots, all.apart = all.batch, False
         return need_dots(p)
     all.lays_right = (p.n > 1 and all.b_col != p.size) or all.b_row <= 0 or (p.k * p.n * p.size > SMALL and p.m > 8)
     all.lays_left = p.a_col >= FAR and p.k > GROUP and p.n > p.family.lanes * p.family.vectors and p.a_row == p.size
     p.b_row = 0 if all.lays_right else all.b_row
     all.right = packed_size(p) if all.lays_right else 0
     all.size = all.right + (p.m * left_pitch(p) if all.lays_left else 0)
-    all.slots = max(<int64_t>1, min(all.batch, ROOM // max(all.size, <int64_t>1)))
+    all.apart = all.batch > 1 and all.size <= OWN
+    all.slots = all.batch if all.apart else max(<int64_t>1, min(all.batch, ROOM // max(all.size, <int64_t>1)))
+    all.bytes = 0 if all.apart else all.size * all.slots
     ready(p)
     if all.lays_left and p.family.turns == NULL:
         p.family.turns = <layer_t><uintptr_t>provided["panels.layer"](p.size, 1, True)
@@ -331,14 +334,14 @@ cdef struct Under:            # a product that is under way
     char* room
 
 
-cdef void begin_one(const Products* all, int64_t number, Under* u) noexcept nogil:
+cdef void begin_one(const Products* all, int64_t number, char* room, Under* u) noexcept nogil:
     u.one, u.all = all.one, all
     u.one.a += number * all.a_batch
     u.one.c += number * all.c_batch
     if u.one.other != NULL:
         u.one.other += number * all.c_batch
     u.b = all.b + number * all.b_batch
-    u.room = all.room + (number - all.first) * all.size
+    u.room = room
     u.one.b = u.b
     if all.lays_right:
         u.one.b = u.room
@@ -382,9 +385,11 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
     """Products of a batch, each by one thread."""
     cdef Products* all = <Products*>context
     cdef Under u
+    cdef char own[OWN + 64]
+    cdef char* aligned = <char*>((<uintptr_t>own + 63) & ~<uintptr_t>63)
     cdef int64_t i
     for i in range(begin, end):
-        begin_one(all, all.first + i, &u)
+        begin_one(all, all.first + i, aligned if all.apart else all.room + i * all.size, &u)
         if all.dots:
             multiply_dots(&u.one, all.b_col, 0, u.one.n)
             continue
@@ -401,8 +406,8 @@ cdef int multiply_products(Products* all) noexcept nogil:
     cdef int64_t tasks, vectors = (p.k + p.family.lanes - 1) // p.family.lanes
     cdef Under u
     all.first = 0
-    if all.batch == 1:
-        begin_one(all, 0, &u)
+    if all.batch == 1 and not all.apart:
+        begin_one(all, 0, all.room, &u)
         if all.dots:
             tasks = (p.n + 23) // 24
             each /= tasks
