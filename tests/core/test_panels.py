@@ -212,3 +212,45 @@ def test_few_rows_by_a_transposed_operand(m, k):
         assert np.abs(found - 2 * exact - 0.5 * addend.double().numpy()).max() <= 2 * limit * scale
         found = (w @ x[0]).double().numpy()
         assert np.abs(found - exact[0]).max() <= limit * scale
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_products_are_real_ones(dtype):
+    rng = np.random.default_rng(5)
+    limit = 1e-5 if dtype == "complex64" else 1e-13
+
+    def draw(*shape):
+        return flambeau.tensor((rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype))
+
+    for m, k, n in [(2, 1, 2), (7, 9, 5), (33, 40, 17), (20, 1200, 35), (200, 64, 100)]:
+        a, b, addend, bias = draw(m, k), draw(k, n), draw(m, n), draw(n)
+        exact = a.numpy().astype(complex) @ b.numpy()
+        scale = limit * (k**0.5 + 1)
+        for found, want in [
+            (a @ b, exact),
+            (flambeau.addmm(addend, a, b, beta=0.5, alpha=-2), 0.5 * addend.numpy() - 2 * exact),
+            (flambeau.addmm(addend, a, b, beta=0.5j, alpha=2j), 0.5j * addend.numpy() + 2j * exact),
+            (flambeau.addmm(bias, a, b), exact + bias.numpy()),
+            (a.t().contiguous().t() @ b, exact),
+        ]:
+            assert np.abs(found.numpy() - want).max() <= scale
+    a, b = draw(4, 30, 20), draw(4, 20, 25)
+    for right in (b, b[0]):
+        assert np.abs((a @ right).numpy() - a.numpy().astype(complex) @ right.numpy()).max() <= 10 * limit
+    before = flambeau.get_num_threads()
+    a, b, found = draw(100, 300), draw(300, 200), []
+    for threads in (1, 2, 3, 64):
+        flambeau.set_num_threads(threads)
+        found.append(a @ b)
+    flambeau.set_num_threads(before)
+    assert all((f == found[0]).all() for f in found)
+
+
+def test_more_bytes_than_64_bits_count():
+    """Operands without elements of their own, whose copies nothing could hold."""
+    for k in (1 << 40, 1 << 58):
+        for dtype in (flambeau.float32, flambeau.float64, flambeau.bfloat16, flambeau.complex64):
+            one = flambeau.ones(1, 1, dtype=dtype)
+            for a, b in [(one.expand(5, k), one.expand(k, 7)), (one.expand(1, k), one.expand(k, 1))]:
+                with pytest.raises(RuntimeError):
+                    a @ b

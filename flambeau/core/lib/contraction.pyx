@@ -295,7 +295,7 @@ cdef int multiply_by_tiles(Product* p, int64_t batch, const char* a, int64_t a_s
                            char* c, int64_t c_step, const Scale* beta) noexcept nogil:
     """`prepare_panels` has seen sizes, strides and scales; beta may be 1 by now, since products are summed."""
     cdef Products* all = p.tiles
-    cdef int64_t size = all.one.size
+    cdef int64_t size = all.one.size * 2 if all.crossed else all.one.size
     all.batch, all.a_batch, all.b_batch, all.c_batch = batch, a_step * size, b_step * size, c_step * size
     all.one.a, all.b, all.one.c = a, b, c
     all.one.ending = all.one.ending | ADDED if beta.real != 0 else all.one.ending & ~ADDED
@@ -337,15 +337,25 @@ cdef bint tiles_win(const Product* p, int64_t batch) noexcept nogil:
     cdef double each = <double>p.m * p.n * p.k
     if p.code == BF16:        # else by tiles of its own (halves.pyx)
         return dotted(p)
+    if p.tiles.crossed and (p.m == 1 or p.n == 1):
+        return False
     if <double>(p.m + p.n + 64) * (p.k + 64) > MOST_LAID:
         return False
     if preferred:
         return preferred == 1
     if p.tiles.one.family.lanes * p.tiles.one.size < 64:
         return False
+    if p.tiles.crossed:
+        return each >= CALL / 4
     if dotted(p):
         return each > CALL / 32
     return p.m > 1 and p.n > 1 and (batch > 1 or each > CALL)
+
+
+cdef inline bint crosses(const Product* p) noexcept nogil:
+    """Whether a product of complex numbers can be a real one (panels.pyx): 1.2 to 1.5 times as fast as OpenBLAS's."""
+    return (p.code == C64 or p.code == C128) and preferred != 2 and p.a_col == 1 and p.b_col == 1 and p.b_row > 0 and p.k > 0 and (
+        p.alpha.imag == 0 and p.beta.imag == 0)
 
 
 cdef inline bint dotted(const Product* p) noexcept nogil:
@@ -370,10 +380,11 @@ cdef int arrange(Product* p, TensorBase c, int form, int64_t batch, bint sums, T
     cdef Panels* one = &t.one
     cdef int d
     cdef bint row = addend is not None and addend.rank > 0 and p.beta.real == 1 and not sums and (form == MATRIX or form == ROW)
-    one.m, one.n, one.k = p.m, p.n, p.k
-    one.a_row, one.a_col = p.a_row * one.size, p.a_col * one.size
-    t.b_row, t.b_col = p.b_row * one.size, p.b_col * one.size
-    one.c_row = one.other_row = p.c_row * one.size
+    cdef int64_t parts = 2 if t.crossed else 1, size = one.size * parts
+    one.m, one.n, one.k = p.m, p.n * parts, p.k * parts
+    one.a_row, one.a_col = p.a_row * size, one.size if t.crossed else p.a_col * size
+    t.b_row, t.b_col = p.b_row * size, p.b_col * size
+    one.c_row = one.other_row = p.c_row * size
     one.alpha, t.batch = p.alpha.real, batch
     if row:
         row = addend.strides[addend.rank - 1] == 1 and addend.sizes[addend.rank - 1] == p.n
@@ -384,7 +395,7 @@ cdef int arrange(Product* p, TensorBase c, int form, int64_t batch, bint sums, T
         p.beta.real = 0
     elif addend is not None and form == MATRIX and c.rank == 2 and p.rank == 0 and addend.rank == 2 and (
             addend.sizes[0] == p.m and addend.sizes[1] == p.n and addend.strides[1] == 1):
-        p.other, one.other_row = pointer(addend), addend.strides[0] * one.size
+        p.other, one.other_row = pointer(addend), addend.strides[0] * size
     elif addend is not None:
         start_from(c, addend)
     prepare_panels(t)
@@ -532,15 +543,16 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     work = <double>p.m * p.n * p.k
     if p.code == BF16 and (sums or p.k == 0 or not ready(p.n)):
         return 1
-    if p.code == BF16 or possible and (work > CALL / 32 or p.rank or preferred or not usable(a, a_form) or not usable(b, b_form)):
-        clear(&tiled.one, p.code, (SCALED if alpha.real != 1 or beta.real != 1 and beta.real != 0 else 0) | (ADDED if beta.real != 0 else 0))
+    tiled.crossed = crosses(&p)
+    if tiled.crossed or p.code == BF16 or possible and (work > CALL / 32 or p.rank or preferred or not usable(a, a_form) or not usable(b, b_form)):
+        clear(&tiled.one, F32 if p.code == C64 else F64 if p.code == C128 else p.code, (SCALED if alpha.real != 1 or beta.real != 1 and beta.real != 0 else 0) | (ADDED if beta.real != 0 else 0))
         p.tiles = &tiled
         if p.rank == 1 and not sums and p.b_step[0] == 0 and p.c_step[0] == p.m * p.c_row and (
                 p.m == 1 or p.a_step[0] == p.m * p.a_row):
             if p.m == 1:
                 p.a_row = p.a_step[0]
             p.m, p.rank, batch = p.m * batch, 0, 1    # products with one matrix are one long product
-        if p.n == 1 and p.m > 1 and p.a_col == 1 and p.b_row == 1:
+        if p.n == 1 and p.m > 1 and p.a_col == 1 and p.b_row == 1 and not tiled.crossed:
             turn_over(&p)
             added_as = COLUMN
         if tiles_win(&p, batch):

@@ -36,6 +36,7 @@ cdef struct Family:           # what is compiled for one size of elements
     tile_t tiles[ENDINGS][2][MOST_VECTORS + 1][MOST_ROWS + 1]   # by ending, whether b is masked, vectors and rows
     tile_t dots[ENDINGS][FEW_ROWS + 1][MOST_COLUMNS + 1]        # by ending, rows and columns
     layer_t copies[MOST_VECTORS + 1]
+    layer_t crosses[MOST_VECTORS + 1]
     layer_t turns
 
 cdef struct Panels:           # all steps are bytes
@@ -70,6 +71,7 @@ cdef struct Products:         # `batch` products
     int64_t batch, a_batch, b_batch, c_batch
     const char* b
     int64_t b_row, b_col
+    bint crossed              # complex numbers, as a real product of twice the columns and terms
     bint lays_right, lays_left, dots
     char* room                # of `bytes`: `size` for each of `slots` products that are under way
     int64_t bytes, size, slots

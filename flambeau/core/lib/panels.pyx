@@ -301,13 +301,14 @@ cdef inline int64_t bands_of(const Panels* p) noexcept nogil:
 
 cdef int prepare(Products* all) except -1:
     cdef Panels* p = &all.one
-    all.dots = p.m <= DOTTED and p.a_col == p.size and all.b_row == p.size and all.b_col > 0 and p.n > 1
+    cdef int64_t panel, first, vectors
+    all.dots = not all.crossed and p.m <= DOTTED and p.a_col == p.size and all.b_row == p.size and all.b_col > 0 and p.n > 1
     if all.dots:
         all.lays_right = all.lays_left = False
         all.right = all.size = all.bytes = 0
         all.slots, all.apart = all.batch, False
         return need_dots(p)
-    all.lays_right = (p.n > 1 and all.b_col != p.size) or all.b_row <= 0 or (p.k * p.n * p.size > SMALL and p.m > 8)
+    all.lays_right = all.crossed or (p.n > 1 and all.b_col != p.size) or all.b_row <= 0 or (p.k * p.n * p.size > SMALL and p.m > 8)
     all.lays_left = p.a_col >= FAR and p.k > GROUP and p.n > p.family.lanes * p.family.vectors and p.a_row == p.size
     p.b_row = 0 if all.lays_right else all.b_row
     all.right = packed_size(p) if all.lays_right else 0
@@ -316,6 +317,11 @@ cdef int prepare(Products* all) except -1:
     all.slots = all.batch if all.apart else max(<int64_t>1, min(all.batch, ROOM // max(all.size, <int64_t>1)))
     all.bytes = 0 if all.apart else all.size * all.slots
     ready(p)
+    if all.crossed:
+        for panel in range(max(panels_of(p) - 3, 0), panels_of(p)):
+            vectors = vectors_of(p, panel, &first)
+            if p.family.crosses[vectors] == NULL:
+                p.family.crosses[vectors] = <layer_t><uintptr_t>provided["panels.crossed"](p.size, vectors)
     if all.lays_left and p.family.turns == NULL:
         p.family.turns = <layer_t><uintptr_t>provided["panels.layer"](p.size, 1, True)
     return 0
@@ -350,8 +356,21 @@ cdef void begin_one(const Products* all, int64_t number, char* room, Under* u) n
         u.one.a, u.one.a_row, u.one.a_col = u.room + all.right, left_pitch(&u.one), u.one.size
 
 
+cdef void lay_crossed(Under* u, int64_t begin, int64_t end) noexcept nogil:
+    """Panels of complex numbers, whose columns lie side by side: two rows of each."""
+    cdef const Panels* p = &u.one
+    cdef int64_t panel, first, vectors, wide = p.family.lanes * p.size
+    for panel in range(begin, end):
+        vectors = vectors_of(p, panel, &first)
+        p.family.crosses[vectors](u.room + first * wide * p.k, 2 * vectors * wide, u.b + first * wide, u.all.b_row, p.k // 2,
+                                  min(vectors * p.family.lanes, p.n - first * p.family.lanes))
+
+
 cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Under* u = <Under*>context
+    if u.all.crossed:
+        lay_crossed(u, begin, end)
+        return
     lay_right(&u.one, u.room, u.b, u.all.b_row, u.all.b_col, begin, end)
 
 
