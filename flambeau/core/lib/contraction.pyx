@@ -5,7 +5,8 @@ A, B and C are tensors read as a matrix, a transposed one, a row, a column or a 
 over where the result has none.  The gradients of such a contraction are such contractions again, so one kind of node
 serves, to any order.
 
-Nothing is copied on the way to BLAS unless an operand has unit stride along neither axis.
+Products are computed by generated tiles (panels.pyx, halves.pyx), which read operands with any strides, or by BLAS, for which an
+operand is copied where it has unit stride along neither axis: `tiles_win` says which.
 """
 from libc.stdlib cimport malloc, free
 from libc.string cimport memcpy

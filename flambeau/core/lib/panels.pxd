@@ -1,16 +1,19 @@
-"""Products of matrices of float32 and float64 by generated register tiles (codegen/tiles): c = relu(alpha · a @ b + bias + beta · other).
+"""Products of matrices by generated register tiles (codegen/tiles): c = relu(alpha · a @ b + bias + beta · other).
 
-To multiply by a matrix that is laid out once:
+To multiply by a matrix of float32 or float64 that is laid out once:
 
     cdef Panels p
-    clear(&p, F32, BIASED)                                  # what is done to the sums
-    room = new_tensor(1, &packed_size(F32, n, k), U8)       # kept as long as b is used
-    p.m, p.n, p.k, p.a, p.a_row, p.a_col, … = …
+    clear(&p, F32, BIASED | RECTIFIED)                      # what is done to the sums
+    p.m, p.n, p.k = rows, columns, terms                    # m: the most that will come; others need another `ready`
     ready(&p)                                               # compiles what is missing; needs the GIL
-    lay_right(&p, room, b, b_row, b_col, 0, panels_of(&p))  # and p.b = room; from here on nogil
+    room = new_tensor(1, &size, U8)                         # of packed_size(&p) bytes, kept as long as b is used
+    lay_right(&p, pointer(room), b, b_row, b_col, 0, panels_of(&p))    # from here on nogil
+    p.b, p.bias = pointer(room), bias
+    p.a, p.a_row, p.a_col, p.c, p.c_row = a, a_row, a_col, c, c_row
     multiply_rows(&p, 0, p.m, 0, panels_of(&p))
 
-Sums of one element are taken in one order that depends on k alone; so rows and panels may be shared out in any way.
+The sums of an element are taken in one order that depends on k alone; so rows and panels may be shared out over threads in any
+way.  But tiles are compiled for what `ready` saw: rows from 0 to m, or bands that `band_of` (panels.pyx) gives.
 """
 from libc.stdint cimport int64_t
 from .tiles cimport tile_t

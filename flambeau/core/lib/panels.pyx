@@ -3,7 +3,10 @@
 
 A tile multiplies a few rows by a panel of columns, over up to `DEPTH` terms, so that the panel stays in the cache while all rows
 of a band meet it; deeper products add to what stands in c.  The right operand is laid out panel after panel, or, where it is
-small, read where it stands; the left one is read by broadcasts, so its strides hardly matter.
+small or meets few rows, read where it stands; the left one is read by broadcasts, so its strides hardly matter.
+
+Few rows by a transposed matrix are dot products of rows with rows (codegen/tiles/dots.py): nothing is laid out.  Complex numbers are
+real ones in twice the columns and terms: (re, im) · ((re, im), (-im, re)); only the right operand has to be written anew.
 """
 from libc.string cimport memset
 from libc.stdint cimport int64_t, uintptr_t
