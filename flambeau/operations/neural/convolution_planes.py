@@ -1,0 +1,37 @@
+"""Convolutions of windows of one place, pixels side by side: filters times planes (`core/lib/planes.pyx`)."""
+
+from __future__ import annotations
+
+import functools
+
+from ...codegen.tiles import register
+from ...core.base.dtypes import by_name
+from ...core.lib.planes import Planes
+from .convolution_winograd import runs
+
+TASKS = 16  # blocks of pixels, and parts of the filters, that there should be for threads
+
+
+@functools.cache
+def rows_and_vectors() -> tuple[int, int]:
+    """The largest tile of few rows: pixels are copied for all filters, so a block of them is wide."""
+    return (6, 2) if register.width() == 32 else (6, 4)
+
+
+@functools.lru_cache(maxsize=256)
+def plan(dtype: str, shape: tuple[int, ...], filters: int):
+    """The driver for an input of `shape` (N, C, H, W)."""
+    lanes = register.lanes(dtype)
+    most, panel = rows_and_vectors()
+    vectors = -(-shape[2] * shape[3] // lanes)
+    blocks = -(-vectors // panel)
+    widths = {vectors // blocks, -(-vectors // blocks)}
+    rows = runs([filters], most)
+    epilogue = register.Epilogue(bias="rows")
+    tiles = tuple(
+        (v, n, register.address(register.Register(dtype, n, v, epilogue=epilogue)))
+        for v in widths
+        for n in rows
+    )
+    splits = min(max(TASKS // (shape[0] * blocks), 1), -(-filters // most))
+    return Planes(by_name[dtype].itemsize, lanes, tuple(shape), filters, panel, most, splits, tiles)
