@@ -5,8 +5,8 @@ import pytest
 
 import flambeau
 from flambeau.codegen import target
+from flambeau.codegen.tiles import dots, register
 from flambeau.codegen.tiles import panels as shapes
-from flambeau.codegen.tiles import register
 from flambeau.core.lib import contraction, panels
 
 SIZES = [1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 48, 65, 80, 129]
@@ -69,7 +69,7 @@ def test_narrower_registers(bytes_wide, monkeypatch):
     monkeypatch.setattr(register, "width", lambda: bytes_wide)
     monkeypatch.setattr(shapes, "width", lambda: bytes_wide)
     monkeypatch.setattr(target, "processor", lambda: ("x86-64-v3", "+avx,+avx2,+fma"))
-    caches = (register.lanes, register.address, target.host_machine)
+    caches = (register.lanes, register.address, dots.address, target.host_machine)
     for cache in caches:
         cache.cache_clear()
     panels.forget()
@@ -192,3 +192,65 @@ def test_errors_are_no_larger_than_a_plain_sum():
     exact = a.astype("float64") @ b
     found = (flambeau.tensor(a) @ flambeau.tensor(b)).numpy()
     assert np.abs(found / exact - 1).max() < 2e-6
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 8, 20, 32])
+@pytest.mark.parametrize("k", [1, 31, 32, 100, 2100])
+def test_few_rows_by_a_transposed_operand(m, k):
+    """The tile of dot products in each dtype that has it, with what is added, and rounded once."""
+    rng = np.random.default_rng(k)
+    for dtype, limit in [("float32", 3e-6), ("float64", 1e-14), ("bfloat16", 2**-8)]:
+        x, w, bias, addend = (
+            flambeau.tensor(rng.standard_normal(s)).to(getattr(flambeau, dtype))
+            for s in [(m, k), (45, k), (45,), (m, 45)]
+        )
+        exact = x.double().numpy() @ w.double().numpy().T
+        scale = np.abs(exact).max() + 3
+        found = flambeau.nn.functional.linear(x, w, bias).double().numpy()
+        assert np.abs(found - exact - bias.double().numpy()).max() <= limit * scale
+        found = flambeau.addmm(addend, x, w.t(), beta=0.5, alpha=2).double().numpy()
+        assert np.abs(found - 2 * exact - 0.5 * addend.double().numpy()).max() <= 2 * limit * scale
+        found = (w @ x[0]).double().numpy()
+        assert np.abs(found - exact[0]).max() <= limit * scale
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_products_are_real_ones(dtype):
+    rng = np.random.default_rng(5)
+    limit = 1e-5 if dtype == "complex64" else 1e-13
+
+    def draw(*shape):
+        return flambeau.tensor((rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype))
+
+    for m, k, n in [(2, 1, 2), (7, 9, 5), (33, 40, 17), (20, 1200, 35), (200, 64, 100)]:
+        a, b, addend, bias = draw(m, k), draw(k, n), draw(m, n), draw(n)
+        exact = a.numpy().astype(complex) @ b.numpy()
+        scale = limit * (k**0.5 + 1)
+        for found, want in [
+            (a @ b, exact),
+            (flambeau.addmm(addend, a, b, beta=0.5, alpha=-2), 0.5 * addend.numpy() - 2 * exact),
+            (flambeau.addmm(addend, a, b, beta=0.5j, alpha=2j), 0.5j * addend.numpy() + 2j * exact),
+            (flambeau.addmm(bias, a, b), exact + bias.numpy()),
+            (a.t().contiguous().t() @ b, exact),
+        ]:
+            assert np.abs(found.numpy() - want).max() <= scale
+    a, b = draw(4, 30, 20), draw(4, 20, 25)
+    for right in (b, b[0]):
+        assert np.abs((a @ right).numpy() - a.numpy().astype(complex) @ right.numpy()).max() <= 10 * limit
+    before = flambeau.get_num_threads()
+    a, b, found = draw(100, 300), draw(300, 200), []
+    for threads in (1, 2, 3, 64):
+        flambeau.set_num_threads(threads)
+        found.append(a @ b)
+    flambeau.set_num_threads(before)
+    assert all((f == found[0]).all() for f in found)
+
+
+def test_more_bytes_than_64_bits_count():
+    """Operands without elements of their own, whose copies nothing could hold."""
+    for k in (1 << 40, 1 << 58):
+        for dtype in (flambeau.float32, flambeau.float64, flambeau.bfloat16, flambeau.complex64):
+            one = flambeau.ones(1, 1, dtype=dtype)
+            for a, b in [(one.expand(5, k), one.expand(k, 7)), (one.expand(1, k), one.expand(k, 1))]:
+                with pytest.raises(RuntimeError):
+                    a @ b

@@ -35,24 +35,32 @@ from .register import (
 
 
 class _Dots(Writer):
-    """`tile.vectors` counts columns here."""
+    """`tile.vectors` counts columns here.  Of bfloat16, pairs of terms are multiplied and added up in float32, by the processor's
+    instruction for that, and results are rounded once.
+    """
+
+    def __init__(self, f: Function, tile: Register):
+        self.half = tile.dtype == "bfloat16"
+        super().__init__(f, tile._replace(dtype="float32") if self.half else tile)
+        self.stored = 2 if self.half else self.size  # bytes of an element in memory
+        self.together = self.lanes * self.size // self.stored  # terms
 
     def write(self) -> None:
         tile, f = self.tile, self.f
         a = self.lines(self.word(_A, "ptr"), self.word(_ROW), tile.rows)
         b = self.lines(self.word(_B, "ptr"), self.word(_B_VECTOR), tile.vectors)
         terms = self.word(_TERMS)
-        rest = f.binary("srem", terms, i64(self.lanes))
+        rest = f.binary("srem", terms, i64(self.together))
         whole = f.binary("sub", terms, rest)
         sums = f.loop(
             i64(0),
             whole,
-            i64(self.lanes),
+            i64(self.together),
             [self.zero] * len(self.places),
-            lambda k, sums: self.terms(a, b, f.mul(k, i64(self.size)), sums, None),
+            lambda k, sums: self.terms(a, b, f.mul(k, i64(self.stored)), sums, None),
         )
-        some, mask = f.op("i1", f"icmp sgt {rest}, 0"), self.first(rest)
-        sums = f.when(some, lambda: self.terms(a, b, f.mul(whole, i64(self.size)), sums, mask), sums)
+        some = f.op("i1", f"icmp sgt {rest}, 0")
+        sums = f.when(some, lambda: self.terms(a, b, f.mul(whole, i64(self.stored)), sums, rest), sums)
         self.put(sums)
         f.do("ret void")
 
@@ -62,18 +70,41 @@ class _Dots(Writer):
             found.append(self.at(found[-1], step))
         return found
 
-    def terms(self, a, b, offset: Value, sums: list[Value], mask: Value | None) -> list[Value]:
+    def read(self, place: Value, rest: Value | None) -> Value:
+        """A vector of terms; only the first `rest` where it is given."""
+        if not self.half:
+            return self.load(place, None if rest is None else self.first(rest))
+        kind, n = f"<{self.together} x bfloat>", self.together
+        if rest is None:
+            return self.f.load(kind, place, 2)
+        numbers = f"<{', '.join(f'i64 {k}' for k in range(n))}>"
+        many = self.f.op(f"<{n} x i64>", f"insertelement <{n} x i64> poison, {rest}, i64 0")
+        all_same = self.f.op(
+            f"<{n} x i64>", f"shufflevector {many}, <{n} x i64> poison, <{n} x i32> zeroinitializer"
+        )
+        mask = self.f.op(f"<{n} x i1>", f"icmp sgt {all_same}, {numbers}")
+        aligned = Value("ptr align 2", place.name)
+        return self.f.call(
+            kind, f"llvm.masked.load.v{n}bf16.p0", aligned, mask, Value(kind, "zeroinitializer")
+        )
+
+    def multiplied(self, x: Value, y: Value, sum: Value) -> Value:
+        if self.half:
+            return self.f.call(self.vector, "llvm.x86.avx512bf16.dpbf16ps.512", sum, x, y)
+        return self.f.call(self.vector, f"llvm.fma.{self.spelled}", x, y, sum)
+
+    def terms(self, a, b, offset: Value, sums: list[Value], rest: Value | None) -> list[Value]:
         """The sums with a vector of terms more."""
-        left = [self.load(self.at(p, offset), mask) for p in a]
+        left = [self.read(self.at(p, offset), rest) for p in a]
         found = []
         for j, p in enumerate(b):
-            right = self.load(self.at(p, offset), mask)
+            right = self.read(self.at(p, offset), rest)
             for i in range(len(a)):
                 found.append((i, j, left[i], right))
         new = list(sums)
         for i, j, x, y in found:
             k = i * len(b) + j
-            new[k] = self.f.call(self.vector, f"llvm.fma.{self.spelled}", x, y, sums[k])
+            new[k] = self.multiplied(x, y, sums[k])
         return new
 
     def added_up(self, block: list[Value]) -> Value:
@@ -107,13 +138,19 @@ class _Dots(Writer):
             for lane in range(len(block)):
                 i, j = divmod(start + lane, tile.vectors)
                 x = self.f.op(self.scalar, f"extractelement {total}, i64 {lane}")
-                place = i64(j * self.size)
+                place = i64(j * self.stored)
                 more = self.element(bias, place) if tile.epilogue.bias else None
                 other = self.element(others[i], place) if tile.epilogue.other else None
-                self.f.store(self.ended(x, more, other), self.at(rows[i], place), self.size)
+                x = self.ended(x, more, other)
+                if self.half:
+                    x = self.f.op("bfloat", f"fptrunc {x} to bfloat")
+                self.f.store(x, self.at(rows[i], place), self.stored)
 
     def element(self, line: Value, place: Value) -> Value:
-        return self.f.load(self.scalar, self.at(line, place), self.size)
+        if not self.half:
+            return self.f.load(self.scalar, self.at(line, place), self.size)
+        short = self.f.load("bfloat", self.at(line, place), 2)
+        return self.f.op("float", f"fpext {short} to float")
 
     def ended(self, x: Value, bias: Value | None, other: Value | None) -> Value:
         """The epilogue of one number, as `Register` has it of vectors."""

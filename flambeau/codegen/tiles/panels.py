@@ -16,7 +16,7 @@ from .register import Epilogue, Register, Writer, address, compiled, lanes, widt
 
 TALLEST = (0, 14, 14, 8, 6)  # rows of a tile by its vectors, where there are 32 registers
 TALLEST_OF_FEW = (0, 6, 6)  # where there are 16
-DTYPES = {4: "float32", 8: "float64"}
+DTYPES = {2: "bfloat16", 4: "float32", 8: "float64"}
 SCALED, BIASED, ADDED, RECTIFIED = 1, 2, 4, 8  # what is done to a sum, as in panels.pxd
 
 
@@ -24,7 +24,7 @@ def shape(size: int) -> tuple[int, ...]:
     """Elements of a vector, then rows of the tallest tile of 0, 1, 2 … vectors."""
     features = target.processor()[1].split(",")
     many = "+avx512f" in features or "+neon" in features
-    return lanes(DTYPES[size]), *(TALLEST if many else TALLEST_OF_FEW)
+    return lanes(DTYPES[max(size, 4)]), *(TALLEST if many else TALLEST_OF_FEW)
 
 
 def epilogue(ending: int) -> Epilogue:
@@ -74,6 +74,31 @@ class _Layer(Writer):
             return [self.at(left, to_step), self.at(right, step)]
 
         self.f.loop(i64(0), terms, i64(1), [to, source], term)
+
+    def crossed(self) -> None:
+        """Of complex numbers, read as twice as many columns: below each row (re, im) one of (-im, re), so that a real product by
+        both is the complex one.
+        """
+        masks = self.masks(self.argument("columns"))
+        swapped = ", ".join(f"i32 {j ^ 1}" for j in range(self.lanes))
+        signs = ", ".join(f"{self.scalar} {'1.0' if j % 2 else '-1.0'}" for j in range(self.lanes))
+        below = i64(self.tile.vectors * width())
+
+        def term(_, at: list[Value]) -> list[Value]:
+            left, right = at
+            for v, mask in enumerate(masks):
+                place = i64(v * width())
+                x = self.load(self.at(right, place), mask)
+                order = f"<{self.lanes} x i32> <{swapped}>"
+                y = self.f.op(self.vector, f"shufflevector {x}, {self.vector} poison, {order}")
+                y = self.f.op(self.vector, f"fmul {y}, <{signs}>")
+                self.store(x, self.at(left, place))
+                self.store(y, self.at(self.at(left, below), place))
+            return [self.at(left, self.argument("to_step")), self.at(right, self.argument("step"))]
+
+        begin = [self.argument("to", "ptr"), self.argument("from", "ptr")]
+        self.f.loop(i64(0), self.argument("terms"), i64(1), begin, term)
+        self.f.do("ret void")
 
     def turned(self, to, to_step, source, step, terms, columns) -> None:
         """Columns stand `step` apart, terms side by side: squares are turned in registers."""
@@ -157,6 +182,11 @@ def layer(size: int, vectors: int, turned: bool) -> int:
     return _layer(Register(DTYPES[size], 0, vectors, (), turned), _Layer.write)
 
 
+def crossed(size: int, vectors: int) -> int:
+    """Where the function stands that lays panels of complex numbers."""
+    return _layer(Register(DTYPES[size], 0, vectors), _Layer.crossed)
+
+
 def pairs() -> int:
     """Where the function stands that lays groups of pairs of bfloat16."""
     return _layer(Register("float32", 0, 1), _Layer.zipped)
@@ -166,4 +196,5 @@ provide("panels.shape", shape)
 provide("panels.tile", tile)
 provide("panels.dot", dot)
 provide("panels.layer", layer)
+provide("panels.crossed", crossed)
 provide("panels.pairs", pairs)

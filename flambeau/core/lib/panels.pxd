@@ -1,16 +1,19 @@
-"""Products of matrices of float32 and float64 by generated register tiles (codegen/tiles): c = relu(alpha · a @ b + bias + beta · other).
+"""Products of matrices by generated register tiles (codegen/tiles): c = relu(alpha · a @ b + bias + beta · other).
 
-To multiply by a matrix that is laid out once:
+To multiply by a matrix of float32 or float64 that is laid out once:
 
     cdef Panels p
-    clear(&p, F32, BIASED)                                  # what is done to the sums
-    room = new_tensor(1, &packed_size(F32, n, k), U8)       # kept as long as b is used
-    p.m, p.n, p.k, p.a, p.a_row, p.a_col, … = …
+    clear(&p, F32, BIASED | RECTIFIED)                      # what is done to the sums
+    p.m, p.n, p.k = rows, columns, terms                    # m: the most that will come; others need another `ready`
     ready(&p)                                               # compiles what is missing; needs the GIL
-    lay_right(&p, room, b, b_row, b_col, 0, panels_of(&p))  # and p.b = room; from here on nogil
+    room = new_tensor(1, &size, U8)                         # of packed_size(&p) bytes, kept as long as b is used
+    lay_right(&p, pointer(room), b, b_row, b_col, 0, panels_of(&p))    # from here on nogil
+    p.b, p.bias = pointer(room), bias
+    p.a, p.a_row, p.a_col, p.c, p.c_row = a, a_row, a_col, c, c_row
     multiply_rows(&p, 0, p.m, 0, panels_of(&p))
 
-Sums of one element are taken in one order that depends on k alone; so rows and panels may be shared out in any way.
+The sums of an element are taken in one order that depends on k alone; so rows and panels may be shared out over threads in any
+way.  But tiles are compiled for what `ready` saw: rows from 0 to m, or bands that `band_of` (panels.pyx) gives.
 """
 from libc.stdint cimport int64_t
 from .tiles cimport tile_t
@@ -36,6 +39,7 @@ cdef struct Family:           # what is compiled for one size of elements
     tile_t tiles[ENDINGS][2][MOST_VECTORS + 1][MOST_ROWS + 1]   # by ending, whether b is masked, vectors and rows
     tile_t dots[ENDINGS][FEW_ROWS + 1][MOST_COLUMNS + 1]        # by ending, rows and columns
     layer_t copies[MOST_VECTORS + 1]
+    layer_t crosses[MOST_VECTORS + 1]
     layer_t turns
 
 cdef struct Panels:           # all steps are bytes
@@ -70,9 +74,11 @@ cdef struct Products:         # `batch` products
     int64_t batch, a_batch, b_batch, c_batch
     const char* b
     int64_t b_row, b_col
+    bint crossed              # complex numbers, as a real product of twice the columns and terms
     bint lays_right, lays_left, dots
-    char* room                # of `size` bytes for each of `slots` products that are under way
-    int64_t size, slots
+    char* room                # of `bytes`: `size` for each of `slots` products that are under way
+    int64_t bytes, size, slots
+    bint apart                # many that need little: each thread has room on its stack
     int64_t right             # bytes of the right operand in it
     int64_t first             # of those that are under way
 

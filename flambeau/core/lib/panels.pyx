@@ -3,37 +3,42 @@
 
 A tile multiplies a few rows by a panel of columns, over up to `DEPTH` terms, so that the panel stays in the cache while all rows
 of a band meet it; deeper products add to what stands in c.  The right operand is laid out panel after panel, or, where it is
-small, read where it stands; the left one is read by broadcasts, so its strides hardly matter.
+small or meets few rows, read where it stands; the left one is read by broadcasts, so its strides hardly matter.
+
+Few rows by a transposed matrix are dot products of rows with rows (codegen/tiles/dots.py): nothing is laid out.  Complex numbers are
+real ones in twice the columns and terms: (re, im) · ((re, im), (-im, re)); only the right operand has to be written anew.
 """
 from libc.string cimport memset
 from libc.stdint cimport int64_t, uintptr_t
 from .blas cimport INTERRUPTED, OK
 from .tiles cimport Tile
-from ..base.dtypes cimport F32, F64
+from ..base.dtypes cimport BF16, F32, F64
 from ..base.parallel cimport parallel_for, try_in_parts
 from ..base.provided import provided
 
 cdef enum:
     GROUP = 128               # terms that a tile adds up one after another (codegen/tiles/register.py)
     DEPTH = 1024              # terms after which sums are put down
-    BAND = 1 << 19            # bytes of the left operand that stay in the cache
+    BAND = 3 << 18            # bytes of the left operand that stay in the cache
     SMALL = 1 << 18           # bytes of a right operand that is read where it stands
     FAR = 1 << 12             # bytes between terms of a left operand from which it is turned first
+    OWN = 1 << 16             # bytes for an operand that is laid out on a thread's stack
     ROOM = 1 << 26            # bytes for operands that are laid out, of the products that are under way
 
-cdef Family families[2]       # of float32 and float64
+cdef Family families[3]       # of float32, float64, bfloat16 (its tile of dot products)
 cdef int64_t NOTHING = 0
 
 
 cdef bint clear(Panels* p, int code, int ending) except -1:
     cdef Family* f
-    if code != F32 and code != F64:
+    cdef int64_t size = 4 if code == F32 else 8 if code == F64 else 2
+    if code != F32 and code != F64 and code != BF16:
         return False
-    f = &families[code == F64]
+    f = &families[0 if size == 4 else 1 if size == 8 else 2]
     if f.lanes == 0:
-        learn(f, 4 if code == F32 else 8)
+        learn(f, size)
     memset(p, 0, sizeof(Panels))
-    p.family, p.ending, p.size, p.alpha, p.beta = f, ending, 4 if code == F32 else 8, 1.0, 1.0
+    p.family, p.ending, p.size, p.alpha, p.beta = f, ending, size, 1.0, 1.0
     return True
 
 
@@ -95,14 +100,22 @@ cdef inline int ending_of(const Panels* p, int64_t begin, int64_t end) noexcept 
 
 
 cdef inline int64_t depth_of(const Panels* p) noexcept nogil:
+    """Terms that are summed before the sums are put down; in bfloat16 they would be rounded."""
     cdef int64_t blocks = (p.k + DEPTH - 1) // DEPTH
-    return p.k if blocks <= 1 else ((p.k + blocks - 1) // blocks + GROUP - 1) // GROUP * GROUP
+    return p.k if blocks <= 1 or p.size == 2 else ((p.k + blocks - 1) // blocks + GROUP - 1) // GROUP * GROUP
 
 
 cdef inline int need(Panels* p, int ending, bint masked, int64_t vectors) except -1:
-    """Compile the tiles of one ending that rows need."""
+    """Compile the tiles of one ending that whole bands need, and the last one."""
+    cdef int64_t band = band_of(p), bands = bands_of(p)
+    if bands > 1:
+        need_for(p, ending, masked, vectors, band)
+    return need_for(p, ending, masked, vectors, p.m - (bands - 1) * band)
+
+
+cdef int need_for(Panels* p, int ending, bint masked, int64_t vectors, int64_t left) except -1:
     cdef tile_t* tiles = p.family.tiles[ending][masked][vectors]
-    cdef int64_t tallest = p.family.tallest[vectors], left = p.m, rows
+    cdef int64_t tallest = p.family.tallest[vectors], rows
     if left > 3 * tallest:    # the tallest again and again, and what is left in the end
         left = 2 * tallest + left % tallest
     while left > 0:
@@ -279,30 +292,39 @@ cdef void multiply_dots(const Panels* p, int64_t b_col, int64_t begin, int64_t e
 
 # --- whole products ------------------------------
 cdef inline int64_t band_of(const Panels* p) noexcept nogil:
-    """Rows of the left operand that stay in the cache: whole tiles of any width."""
-    cdef int64_t tall = 168   # of tiles of 14, 8 and 6 rows
-    return max(tall, BAND // max(<int64_t>1, min(p.k, <int64_t>DEPTH) * p.size) // tall * tall)
+    """Rows that one task computes: the left operand's stay in the cache."""
+    cdef int64_t most = max(<int64_t>1, BAND // max(<int64_t>1, min(p.k, <int64_t>DEPTH) * p.size)), bands = (p.m + most - 1) // most
+    return max(<int64_t>1, ((p.m + bands - 1) // bands + 23) // 24 * 24) if bands > 1 else p.m
 
 
 cdef inline int64_t bands_of(const Panels* p) noexcept nogil:
-    return max(<int64_t>1, p.m // band_of(p))
+    cdef int64_t band = band_of(p)
+    return (p.m + band - 1) // band
 
 
 cdef int prepare(Products* all) except -1:
     cdef Panels* p = &all.one
-    all.dots = p.m <= DOTTED and p.a_col == p.size and all.b_row == p.size and all.b_col > 0 and p.n > 1
+    cdef int64_t panel, first, vectors
+    all.dots = not all.crossed and p.m <= DOTTED and p.a_col == p.size and all.b_row == p.size and all.b_col > 0 and p.n > 1
     if all.dots:
         all.lays_right = all.lays_left = False
-        all.right = all.size = 0
-        all.slots = all.batch
+        all.right = all.size = all.bytes = 0
+        all.slots, all.apart = all.batch, False
         return need_dots(p)
-    all.lays_right = (p.n > 1 and all.b_col != p.size) or all.b_row <= 0 or (p.k * p.n * p.size > SMALL and p.m > 8)
+    all.lays_right = all.crossed or (p.n > 1 and all.b_col != p.size) or all.b_row <= 0 or (p.k * p.n * p.size > SMALL and p.m > 8)
     all.lays_left = p.a_col >= FAR and p.k > GROUP and p.n > p.family.lanes * p.family.vectors and p.a_row == p.size
     p.b_row = 0 if all.lays_right else all.b_row
     all.right = packed_size(p) if all.lays_right else 0
     all.size = all.right + (p.m * left_pitch(p) if all.lays_left else 0)
-    all.slots = max(<int64_t>1, min(all.batch, ROOM // max(all.size, <int64_t>1)))
+    all.apart = all.batch > 1 and all.size <= OWN
+    all.slots = all.batch if all.apart else max(<int64_t>1, min(all.batch, ROOM // max(all.size, <int64_t>1)))
+    all.bytes = 0 if all.apart else all.size * all.slots
     ready(p)
+    if all.crossed:
+        for panel in range(max(panels_of(p) - 3, 0), panels_of(p)):
+            vectors = vectors_of(p, panel, &first)
+            if p.family.crosses[vectors] == NULL:
+                p.family.crosses[vectors] = <layer_t><uintptr_t>provided["panels.crossed"](p.size, vectors)
     if all.lays_left and p.family.turns == NULL:
         p.family.turns = <layer_t><uintptr_t>provided["panels.layer"](p.size, 1, True)
     return 0
@@ -321,14 +343,14 @@ cdef struct Under:            # a product that is under way
     char* room
 
 
-cdef void begin_one(const Products* all, int64_t number, Under* u) noexcept nogil:
+cdef void begin_one(const Products* all, int64_t number, char* room, Under* u) noexcept nogil:
     u.one, u.all = all.one, all
     u.one.a += number * all.a_batch
     u.one.c += number * all.c_batch
     if u.one.other != NULL:
         u.one.other += number * all.c_batch
     u.b = all.b + number * all.b_batch
-    u.room = all.room + (number - all.first) * all.size
+    u.room = room
     u.one.b = u.b
     if all.lays_right:
         u.one.b = u.room
@@ -337,8 +359,21 @@ cdef void begin_one(const Products* all, int64_t number, Under* u) noexcept nogi
         u.one.a, u.one.a_row, u.one.a_col = u.room + all.right, left_pitch(&u.one), u.one.size
 
 
+cdef void lay_crossed(Under* u, int64_t begin, int64_t end) noexcept nogil:
+    """Panels of complex numbers, whose columns lie side by side: two rows of each."""
+    cdef const Panels* p = &u.one
+    cdef int64_t panel, first, vectors, wide = p.family.lanes * p.size
+    for panel in range(begin, end):
+        vectors = vectors_of(p, panel, &first)
+        p.family.crosses[vectors](u.room + first * wide * p.k, 2 * vectors * wide, u.b + first * wide, u.all.b_row, p.k // 2,
+                                  min(vectors * p.family.lanes, p.n - first * p.family.lanes))
+
+
 cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Under* u = <Under*>context
+    if u.all.crossed:
+        lay_crossed(u, begin, end)
+        return
     lay_right(&u.one, u.room, u.b, u.all.b_row, u.all.b_col, begin, end)
 
 
@@ -372,9 +407,11 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
     """Products of a batch, each by one thread."""
     cdef Products* all = <Products*>context
     cdef Under u
+    cdef char own[OWN + 64]
+    cdef char* aligned = <char*>((<uintptr_t>own + 63) & ~<uintptr_t>63)
     cdef int64_t i
     for i in range(begin, end):
-        begin_one(all, all.first + i, &u)
+        begin_one(all, all.first + i, aligned if all.apart else all.room + i * all.size, &u)
         if all.dots:
             multiply_dots(&u.one, all.b_col, 0, u.one.n)
             continue
@@ -391,8 +428,8 @@ cdef int multiply_products(Products* all) noexcept nogil:
     cdef int64_t tasks, vectors = (p.k + p.family.lanes - 1) // p.family.lanes
     cdef Under u
     all.first = 0
-    if all.batch == 1:
-        begin_one(all, 0, &u)
+    if all.batch == 1 and not all.apart:
+        begin_one(all, 0, all.room, &u)
         if all.dots:
             tasks = (p.n + 23) // 24
             each /= tasks
