@@ -16,7 +16,10 @@ import flambeau as fb
 from flambeau.autograd import gradcheck, gradgradcheck
 from flambeau.codegen import target
 from flambeau.operations.neural import convolution_depthwise as depthwise
+from flambeau.operations.neural import convolution_families as families
+from flambeau.operations.neural import convolution_lifted as lifted
 from flambeau.operations.neural import convolution_weights as weights
+from flambeau.operations.neural import convolution_winograd_weights as winograd
 from flambeau.operations.neural.convolution_grid import Geometry
 
 F = fb.nn.functional
@@ -119,6 +122,68 @@ def check_weights(seed: int) -> None:
     )
 
 
+def check_winograd(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    images, before = int(rng.integers(1, 4)), tuple(rng.integers(0, 4, 2).tolist())
+    channels, filters = rng.choice([1, 3, 16, 17, 40], 2).tolist()
+    sizes = tuple(rng.choice([3, 5, 8, 14, 30], 2).tolist())
+    out = tuple(s + 2 * b - 2 for s, b in zip(sizes, before))
+    x, grad = rng.standard_normal((images, channels, *sizes)), rng.standard_normal((images, filters, *out))
+    g = Geometry((1, 1), before, (1, 1), 1)
+    of_w = sums(x, np.zeros((filters, channels, 3, 3)), grad, g)[2]
+    near(winograd.weight_gradient(fb.tensor(grad).float(), fb.tensor(x).float(), g, (3, 3)), of_w, "float32")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_weights_by_winograd(seed):
+    check_winograd(seed)
+
+
+def test_winograd_goes_block_by_block_over_many_squares():
+    """And its errors are a few times those of the direct sum, which is summed in groups."""
+    rng = np.random.default_rng(0)
+    x, grad = (fb.tensor(rng.standard_normal((3, 40, 60, 64))) for _ in range(2))
+    g = Geometry((1, 1), (1, 1), (1, 1), 1)
+    exact = weights.weight_gradient(grad, x, g, (3, 3))
+    errors = [
+        float((way.weight_gradient(grad.float(), x.float(), g, (3, 3)) - exact).square().mean().sqrt())
+        for way in (winograd, weights)
+    ]
+    assert errors[0] < 8 * errors[1] and errors[0] < 2e-6 * float(exact.square().mean().sqrt())
+
+
+def test_the_switch_of_winograd_holds_for_weights():
+    rng = np.random.default_rng(0)
+    x, grad = (fb.tensor(rng.standard_normal((2, 32, 28, 28)).astype("float32")) for _ in range(2))
+    g, before = Geometry((1, 1), (1, 1), (1, 1), 1), families.allowed["winograd"]
+    try:
+        for allowed, way in ((True, winograd), (False, weights)):
+            families.allowed["winograd"] = allowed
+            found = families.weight_gradient(grad, x, g, (3, 3))
+            assert fb.equal(found, way.weight_gradient(grad, x, g, (3, 3)))
+    finally:
+        families.allowed["winograd"] = before
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lines_and_volumes_by_way_of_images(seed):
+    rng = np.random.default_rng(seed)
+    n, dtype = int(rng.choice([1, 3])), str(rng.choice(["float32", "float64"]))
+    kernel, g, sizes, out = geometry(rng, n, [1, 1, 2, 3], 2)
+    if n == 3:
+        kernel, sizes = tuple(min(k, 3) for k in kernel), tuple(min(s, 9) for s in sizes)
+        g = g._replace(dilation=(1, *g.dilation[1:]))
+        parts = zip(sizes, g.before, g.dilation, kernel, g.stride)
+        out = tuple((s + 2 * b - d * (k - 1) - 1) // t + 1 for s, b, d, k, t in parts)
+    assert min(out) > 0
+    x, w = rng.standard_normal((2, 5, *sizes)), rng.standard_normal((18, 5, *kernel))
+    grad = rng.standard_normal((2, 18, *out))
+    want, of_x, _ = sums(x, w, grad, g)
+    x, w, grad = (fb.tensor(a.astype(dtype)) for a in (x, w, grad))
+    near(lifted.forward(families.forward, x, w, None, g, out), want, dtype)
+    near(lifted.input_gradient(families.input_gradient, grad, w, g, sizes), of_x, dtype)
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_depthwise(seed):
     check_depthwise(seed)
@@ -160,6 +225,7 @@ def test_with_the_vectors_of_other_processors(cpu, features):
         ((5, 17, 9, 20), (70, 17, 3, 3), {"padding": 1}),
         ((2, 3, 40, 40), (16, 3, 7, 7), {"padding": 3, "stride": 2}),
         ((70, 9, 6, 6), (20, 9, 1, 1), {}),
+        ((3, 40, 30, 30), (70, 40, 3, 3), {"padding": 1}),
     ],
 )
 def test_the_same_bits_for_any_number_of_threads(size, weight, options):
@@ -248,3 +314,4 @@ if __name__ == "__main__":
     for seed in range(6):
         check_depthwise(seed)
         check_weights(seed)
+        check_winograd(seed)

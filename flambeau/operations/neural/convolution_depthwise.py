@@ -75,12 +75,14 @@ def _run(kind: str, g: Geometry, x, w, bias, out, turned: bool) -> None:
     x = x if x.stride(3) == 1 else x.contiguous()
     out = out if out.stride(3) == 1 else out.contiguous()  # a gradient: what is written is contiguous
     sizes, outs = tuple(x.shape[2:]), tuple(out.shape[2:])
-    plan = _plan(kind, x.dtype.name, kernel, stride, before, dilation, sizes, outs)
+    summed = kind == "input" and x.shape[1] > out.shape[1]
+    plan = _plan(kind, x.dtype.name, kernel, stride, before, dilation, sizes, outs, summed)
     strips.run(plan, kind, x, w.contiguous(), bias, out, turned)
 
 
 @functools.lru_cache(maxsize=512)
-def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs) -> strips.Plan:
+def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs, summed) -> strips.Plan:
+    """`summed`: several filters' results are added up."""
     scatters = kind == "input" and max(stride) > 1
     lanes = register.lanes(dtype)
     calls = []
@@ -98,14 +100,14 @@ def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs) -> strips.
             if scatters:
                 run, add = (
                     register.address(Scatter(dtype, part, stride, vectors, edges, ends, adds))
-                    for adds in (False, True)
+                    for adds in (False, summed)
                 )
             elif kind == "weight":
                 run = add = register.address(Inner(dtype, part, stride, dilation[1], vectors, edges, ends))
             else:
                 run, add = (
                     register.address(Gather(dtype, part, stride, dilation[1], vectors, edges, ends, adds))
-                    for adds in (False, kind == "input")
+                    for adds in (False, summed)
                 )
             calls += [(run, add, first, count, *band, tap * kernel[1]) for band in bands]
     return strips.Plan(calls, dilation[0], before[1])

@@ -29,6 +29,7 @@ from . import (
     convolution_planes,
     convolution_weights,
     convolution_winograd,
+    convolution_winograd_weights,
 )
 from .convolution_grid import TILED, Geometry
 
@@ -67,16 +68,27 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
 def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
     way = "grid"
     if x.device.type == "cpu":
-        way = _weight_way(x.dtype.name, tuple(grad.shape), tuple(x.shape), g, kernel)
+        shapes = tuple(grad.shape), tuple(x.shape)
+        way = _weight_way(x.dtype.name, *shapes, g, kernel, allowed["winograd"])
     return _OF_WEIGHTS[way].weight_gradient(grad, x, g, kernel)
 
 
-_OF_WEIGHTS = {"grid": convolution_grid, "depthwise": convolution_depthwise, "weights": convolution_weights}
+_OF_WEIGHTS = {
+    "grid": convolution_grid,
+    "depthwise": convolution_depthwise,
+    "weights": convolution_weights,
+    "winograd": convolution_winograd_weights,
+}
 
 
 @functools.lru_cache(maxsize=1024)
 def _weight_way(
-    dtype: str, grad: tuple[int, ...], shape: tuple[int, ...], g: Geometry, kernel: tuple[int, ...]
+    dtype: str,
+    grad: tuple[int, ...],
+    shape: tuple[int, ...],
+    g: Geometry,
+    kernel: tuple[int, ...],
+    transformed: bool,
 ) -> str:
     if dtype not in TILED or 0 in grad or 0 in shape:
         return "grid"
@@ -84,6 +96,10 @@ def _weight_way(
         return "depthwise"
     if convolution_grid.sparse(shape[2:], kernel, g, grad[2:]):
         return "grid"
+    plain = kernel == (3, 3) and g.groups == 1 and g.stride == (1, 1) and g.dilation == (1, 1)
+    if plain and transformed and dtype == "float32":
+        if convolution_winograd_weights.less_work(shape[0], shape[1], grad[1], grad[2:]):
+            return "winograd"
     return "weights" if convolution_weights.takes(dtype, grad[1], g) else "grid"
 
 
