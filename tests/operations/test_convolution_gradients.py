@@ -17,6 +17,7 @@ from flambeau.autograd import gradcheck, gradgradcheck
 from flambeau.codegen import target
 from flambeau.operations.neural import convolution_depthwise as depthwise
 from flambeau.operations.neural import convolution_families as families
+from flambeau.operations.neural import convolution_grouped as grouped
 from flambeau.operations.neural import convolution_lifted as lifted
 from flambeau.operations.neural import convolution_weights as weights
 from flambeau.operations.neural import convolution_winograd_weights as winograd
@@ -134,6 +135,41 @@ def check_winograd(seed: int) -> None:
     near(winograd.weight_gradient(fb.tensor(grad).float(), fb.tensor(x).float(), g, (3, 3)), of_w, "float32")
 
 
+def check_groups(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, dtype = int(rng.integers(1, 3)), str(rng.choice(["float32", "float64"]))
+    strided = bool(rng.integers(2))
+    kernel, g, sizes, _ = geometry(rng, n, [1, 2] if strided else [1], 3)
+    g = g._replace(groups=int(rng.integers(2, 5)), dilation=(1,) * n if strided else g.dilation)
+    parts = zip(sizes, g.before, g.dilation, kernel, g.stride)
+    out = tuple((s + 2 * b - d * (k - 1) - 1) // t + 1 for s, b, d, k, t in parts)
+    channels, filters = int(rng.integers(1, 6)), int(rng.integers(1, 10))
+    x, grad = (
+        rng.standard_normal((2, g.groups * channels, *sizes)),
+        rng.standard_normal((2, g.groups * filters, *out)),
+    )
+    w, b = (
+        rng.standard_normal((g.groups * filters, channels, *kernel)),
+        rng.standard_normal(g.groups * filters),
+    )
+    want, of_x, _ = sums(x, w, grad, g)
+    want += b.reshape(-1, *[1] * n)
+    x, w, b, grad = (fb.tensor(a.astype(dtype)) for a in (x, w, b, grad))
+    near(grouped.forward(x, w, b, g, out), want, dtype)
+    near(
+        grouped.apart(lambda x, w, b, g: families.forward(x, w, b, g, out), x, w, b, g, out, filters),
+        want,
+        dtype,
+    )
+    if not strided:
+        near(grouped.input_gradient(grad, w, g, sizes), of_x, dtype)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_groups(seed):
+    check_groups(seed)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_weights_by_winograd(seed):
     check_winograd(seed)
@@ -226,6 +262,8 @@ def test_with_the_vectors_of_other_processors(cpu, features):
         ((2, 3, 40, 40), (16, 3, 7, 7), {"padding": 3, "stride": 2}),
         ((70, 9, 6, 6), (20, 9, 1, 1), {}),
         ((3, 40, 30, 30), (70, 40, 3, 3), {"padding": 1}),
+        ((3, 32, 12, 29), (48, 4, 3, 3), {"padding": 1, "groups": 8}),
+        ((2, 64, 12, 29), (64, 32, 3, 3), {"padding": 1, "groups": 2}),
     ],
 )
 def test_the_same_bits_for_any_number_of_threads(size, weight, options):
@@ -304,7 +342,7 @@ def test_derivatives_of_derivatives(stride):
 
 def test_kinds_of_strips_of_a_long_line_are_few():
     """Of a million places: the ends, and what lies between in one or two runs."""
-    found = depthwise._gathered(16, 4, 9, 1, 4, 1, 1_000_003, 1_000_003)
+    found = depthwise.gathered(16, 4, 9, 1, 4, 1, 1_000_003, 1_000_003)
     assert sum(count * vectors for _, count, vectors, *_ in found) == -(-1_000_003 // 16) and len(found) <= 5
 
 
@@ -315,3 +353,4 @@ if __name__ == "__main__":
         check_depthwise(seed)
         check_weights(seed)
         check_winograd(seed)
+        check_groups(seed)

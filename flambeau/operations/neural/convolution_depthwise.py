@@ -89,13 +89,13 @@ def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs, summed) ->
     for tap, rows in _parts(kernel, kind):
         part = (rows, kernel[1])
         widest = _widest(part, stride, kind, scatters)
-        bands = _bands(
+        lines = bands(
             kind, scatters, rows, stride[0], before[0] - tap * dilation[0], dilation[0], sizes[0], outs[0]
         )
         if scatters:
             runs = _scattered(lanes, widest, kernel[1], stride[1], before[1], sizes[1], outs[1])
         else:
-            runs = _gathered(lanes, widest, kernel[1], stride[1], before[1], dilation[1], sizes[1], outs[1])
+            runs = gathered(lanes, widest, kernel[1], stride[1], before[1], dilation[1], sizes[1], outs[1])
         for first, count, vectors, edges, ends in runs:
             if scatters:
                 run, add = (
@@ -109,17 +109,17 @@ def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs, summed) ->
                     register.address(Gather(dtype, part, stride, dilation[1], vectors, edges, ends, adds))
                     for adds in (False, summed)
                 )
-            calls += [(run, add, first, count, *band, tap * kernel[1]) for band in bands]
+            calls += [(run, add, first, count, *band, tap * kernel[1]) for band in lines]
     return strips.Plan(calls, dilation[0], before[1])
 
 
 def _parts(kernel: tuple[int, int], kind: str) -> list[tuple[int, int]]:
     """(first, count) of rows of taps: a weight's gradient has so many at a time that its sums stay in registers."""
-    rows = kernel[0] if kind != "weight" else max(min(kernel[0], _registers() * 3 // 4 // kernel[1]), 1)
+    rows = kernel[0] if kind != "weight" else max(min(kernel[0], registers() * 3 // 4 // kernel[1]), 1)
     return [(r, min(rows, kernel[0] - r)) for r in range(0, kernel[0], rows)]
 
 
-def _registers() -> int:
+def registers() -> int:
     return 16 if register.width() == 32 else 32
 
 
@@ -132,10 +132,10 @@ def _widest(kernel: tuple[int, int], stride: tuple[int, int], kind: str, scatter
         used, each = taps + 2, max(kernel[0], stride[0]) * stride[1]
     else:
         used, each = taps + 2, ages + 1
-    return next((v for v in (WIDEST, 3, 2) if min(used, _registers() // 2) + v * each <= _registers()), 1)
+    return next((v for v in (WIDEST, 3, 2) if min(used, registers() // 2) + v * each <= registers()), 1)
 
 
-def _bands(kind, scatters, taps, step, above, dilation, size, out) -> list[tuple[int, ...]]:
+def bands(kind, scatters, taps, step, above, dilation, size, out) -> list[tuple[int, ...]]:
     """Rows by their remainder modulo the dilation: where they start, how many there are, and where they are all inside."""
     if scatters:
         steps = -(-(out + above) // step)
@@ -182,7 +182,7 @@ def _strips(total: int, widest: int, describe) -> list[tuple]:
     return found
 
 
-def _gathered(lanes, widest, taps, stride, before, apart, columns, outs):
+def gathered(lanes, widest, taps, stride, before, apart, columns, outs):
     def describe(first: int, vectors: int):
         edges, ends = [], []
         for v in range(first, first + vectors):

@@ -6,9 +6,10 @@
 | `planes` | float32 and float64, windows of 1 × 1 at stride 1, pixels side by side |
 | `direct` | float32 and float64 in two dimensions without groups, where vectors of filters are filled and sums are long |
 | `depthwise` | float32 and float64 in one and two dimensions, a channel of the input a group, strides of 1 and 2 |
-| `weights` | the weight's gradient in float32 and float64, but for groups of few filters |
+| `weights` | the weight's gradient in float32 and float64, but for groups of few filters; by `winograd` as forward |
+| `strips`, `apart` | groups of few filters, as depthwise; of many, each by the ways above |
 | `lifted` | one and three dimensions, by those above |
-| `grid` | groups, few filters, short sums; what it refuses goes an element at a time |
+| `grid` | other groups, few filters, short sums; what it refuses goes an element at a time |
 
 The first three read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
 """
@@ -25,6 +26,7 @@ from . import (
     convolution_depthwise,
     convolution_direct,
     convolution_grid,
+    convolution_grouped,
     convolution_lifted,
     convolution_planes,
     convolution_weights,
@@ -49,6 +51,13 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
         return convolution_grid.forward(x, w, bias, g, out)
     if way == "depthwise":
         return convolution_depthwise.forward(x, w, bias, g, out)
+    if way == "strips":
+        return convolution_grouped.forward(x, w, bias, g, out)
+    if way == "apart":
+        made = w.shape[0] // g.groups
+        return convolution_grouped.apart(
+            lambda x, w, b, g: forward(x, w, b, g, out), x, w, bias, g, out, made
+        )
     if way == "lifted":
         return convolution_lifted.forward(forward, x, w, bias, g, out)
     return computed(way, x, w, bias, g, out, False)
@@ -60,6 +69,13 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
         return convolution_grid.input_gradient(grad, w, g, sizes)
     if way == "depthwise":
         return convolution_depthwise.input_gradient(grad, w, g, sizes)
+    if way == "strips":
+        return convolution_grouped.input_gradient(grad, w, g, sizes)
+    if way == "apart":
+        made = w.shape[1]
+        return convolution_grouped.apart(
+            lambda x, w, _, g: input_gradient(x, w, g, sizes), grad, w, None, g, sizes, made
+        )
     if way == "lifted":
         return convolution_lifted.input_gradient(input_gradient, grad, w, g, sizes)
     return computed(way, grad, w, None, g, sizes, True)
@@ -126,7 +142,8 @@ def _way(
     if convolution_depthwise.takes(weight[1], kernel, g, turned):
         return "depthwise"
     if g.groups != 1:
-        return "grid"
+        read, made = (weight[0] // g.groups, weight[1]) if turned else (weight[1], weight[0] // g.groups)
+        return convolution_grouped.way(dtype, read, made, kernel, g, out, turned) or "grid"
     filters, channels = (weight[1], weight[0]) if turned else weight[:2]
     if not last and (filters < FEWEST_FILTERS or channels * math.prod(kernel) < SHORTEST_SUM):
         return "grid"
