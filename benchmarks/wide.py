@@ -264,7 +264,139 @@ def others(t) -> dict[str, Callable]:
     }
 
 
-GROUPS = (elementwise, folds, moves, images, convolutions, products, others)
+def sequences(t) -> dict[str, Callable]:
+    """Recurrent layers, forward without gradients and both ways, and bags of rows."""
+    F, fb, pack, found = t.nn.functional, both_ways, t.nn.utils.rnn.pack_padded_sequence, {}
+    for kind in (t.nn.RNN, t.nn.GRU, t.nn.LSTM):
+        for name, sizes, options in (
+            ("batch 1", (32, 1, 64), {}),
+            ("batch 1, wide", (16, 1, 512), {}),
+            ("batch 32", (32, 32, 128), {}),
+            ("2 layers", (32, 32, 256), {"num_layers": 2}),
+            ("both directions", (32, 16, 256), {"bidirectional": True}),
+            ("batch 32, wide", (8, 32, 1024), {}),
+        ):
+            found |= _recurrent(t, f"{kind.__name__}, {name}", kind, sizes, options, lambda x: x)
+        lengths = t.arange(32, 0, -1)
+        found |= _recurrent(
+            t,
+            f"{kind.__name__}, packed",
+            kind,
+            (32, 32, 128),
+            {},
+            lambda x, lengths=lengths: pack(x, lengths),
+        )
+    table, numbers, factors = t.randn(5000, 128), t.randint(0, 5000, (4096,)), t.rand(4096)
+    starts = t.arange(0, 4096, 16)
+    for mode in ("sum", "mean", "max"):
+        bags = lambda w, mode=mode: F.embedding_bag(numbers, w, starts, mode=mode)
+        found |= {f"embedding_bag, {mode}": lambda bags=bags: bags(table)}
+        found |= {f"embedding_bag, {mode}, both ways": fb(bags, table)}
+    weighted = lambda w, s: F.embedding_bag(numbers, w, starts, mode="sum", per_sample_weights=s)
+    padded = lambda w: F.embedding_bag(numbers.reshape(-1, 16), w, mode="mean", padding_idx=3)
+    return found | {
+        "embedding_bag, weighted": lambda: weighted(table, factors),
+        "embedding_bag, weighted, both ways": fb(weighted, table, factors),
+        "embedding_bag, padded": lambda: padded(table),
+        "embedding_bag, padded, both ways": fb(padded, table),
+        "embedding_bag, few": lambda: F.embedding_bag(numbers[:64], table, starts[:4], mode="sum"),
+        "embedding, padded, both ways": fb(lambda w: F.embedding(numbers, w, padding_idx=3), table),
+    }
+
+
+def _recurrent(
+    t, name: str, kind: Callable, sizes: tuple, options: dict, given: Callable
+) -> dict[str, Callable]:
+    """A layer with gradients of input and weights, and without any."""
+    layer, x = kind(sizes[2], sizes[2], **options), t.randn(sizes)
+
+    def rows(x):
+        found = layer(given(x))[0]
+        return getattr(found, "data", found) if isinstance(found, tuple) else found
+
+    def infer():
+        with t.no_grad():
+            layer(given(x))
+
+    return {name: infer, f"{name}, both ways": both_ways_of(layer, rows, x)}
+
+
+def both_ways_of(layer, function: Callable, *inputs) -> Callable:
+    """`both_ways` where a layer's parameters get gradients, too."""
+    run = both_ways(function, *inputs)
+
+    def cleared() -> None:
+        layer.zero_grad()
+        run()
+
+    return cleared
+
+
+def other_shapes(t) -> dict[str, Callable]:
+    """The families of `moves` and `images` at other sizes, dimensions, modes and layouts: what is fast must be so for all of them."""
+    F, fb = t.nn.functional, both_ways
+    x, odd, line, volume = (
+        t.randn(4, 24, 56, 56),
+        t.randn(2, 16, 75, 101),
+        t.randn(8, 64, 1500),
+        t.randn(1, 8, 20, 40, 40),
+    )
+    last = x.contiguous(memory_format=t.channels_last)
+    cube, wide = t.randn(40, 100, 250), t.randint(0, 100, (40, 70, 250))
+    rows, double = t.randint(0, 100, (80,)), t.randn(500, 700, dtype=t.float64)
+    h, small = x.bfloat16(), t.randint(0, 100, (900, 1100)).byte()
+    grid, grid3 = t.rand(4, 40, 50, 2) * 2.4 - 1.2, t.rand(1, 10, 30, 30, 3) * 2.4 - 1.2
+    sampled = lambda **given: lambda x: F.grid_sample(x, grid, align_corners=False, **given)
+    resized = lambda **given: lambda x: F.interpolate(x, **given)
+    return {
+        "adaptive_avg_pool2d 7, uneven, both ways": fb(lambda x: F.adaptive_avg_pool2d(x, 7), odd),
+        "adaptive_avg_pool2d 3, channels last": lambda: F.adaptive_avg_pool2d(last, 3),
+        "adaptive_avg_pool1d 100": lambda: F.adaptive_avg_pool1d(line, 100),
+        "adaptive_avg_pool3d 3, both ways": fb(lambda x: F.adaptive_avg_pool3d(x, 3), volume),
+        "adaptive_max_pool2d 7, uneven, both ways": fb(lambda x: F.adaptive_max_pool2d(x, 7), odd),
+        "avg_pool1d 5/2, both ways": fb(lambda x: F.avg_pool1d(x, 5, 2, 2), line),
+        "avg_pool2d 7/1, padding left out": lambda: F.avg_pool2d(x, 7, 1, 3, count_include_pad=False),
+        "avg_pool3d 2, both ways": fb(lambda x: F.avg_pool3d(x, 2), volume),
+        "max_pool1d 3/2, both ways": fb(lambda x: F.max_pool1d(x, 3, 2), line),
+        "max_pool2d 3/1, both ways": fb(lambda x: F.max_pool2d(x, 3, 1, 1), x),
+        "max_pool3d 2, both ways": fb(lambda x: F.max_pool3d(x, 2), volume),
+        "interpolate, smaller, both ways": fb(resized(size=(33, 41), mode="bilinear"), odd),
+        "interpolate, antialiased": lambda: resized(size=(33, 41), mode="bilinear", antialias=True)(odd),
+        "interpolate, area": lambda: resized(size=(20, 30), mode="area")(odd),
+        "interpolate, bicubic, both ways": fb(resized(scale_factor=1.7, mode="bicubic"), odd),
+        "interpolate, channels last": lambda: resized(scale_factor=2, mode="bilinear")(last),
+        "interpolate, linear, both ways": fb(resized(size=4100, mode="linear", align_corners=True), line),
+        "interpolate, trilinear, both ways": fb(resized(scale_factor=1.5, mode="trilinear"), volume),
+        "interpolate, bfloat16": lambda: resized(scale_factor=2, mode="bilinear")(h),
+        "grid_sample, border": lambda: sampled(padding_mode="border")(x),
+        "grid_sample, reflection, nearest": lambda: sampled(padding_mode="reflection", mode="nearest")(x),
+        "grid_sample, bicubic, both ways": fb(sampled(mode="bicubic"), x),
+        "grid_sample, of the grid, both ways": fb(
+            lambda x, g: F.grid_sample(x, g, align_corners=False), x, grid
+        ),
+        "grid_sample, volume, both ways": fb(lambda x: F.grid_sample(x, grid3, align_corners=True), volume),
+        "pad, reflected line, both ways": fb(lambda x: F.pad(x, (9, 20), mode="reflect"), line),
+        "pad, replicated volume, both ways": fb(
+            lambda x: F.pad(x, (1, 2, 2, 1, 1, 1), mode="replicate"), volume
+        ),
+        "pad, circular": lambda: F.pad(odd, (3, 3, 2, 2), mode="circular"),
+        "flip, both dims, float64": lambda: double.flip(0, 1),
+        "flip, bytes": lambda: small.flip(1),
+        "roll, two dims": lambda: double.roll((3, 5), (0, 1)),
+        "rot90, three quarters": lambda: double.rot90(3),
+        "index_select, middle": lambda: cube.index_select(1, rows),
+        "index_add, middle": lambda: cube.index_add(1, rows, cube[:, :80]),
+        "gather, middle": lambda: cube.gather(1, wide),
+        "scatter, middle": lambda: cube.scatter(1, wide, cube[:, :70]),
+        "cat, transposed": lambda: t.cat([double.T, double.T], 1),
+        "cummin, float64": lambda: double.cummin(1),
+        "cummax, dim 0": lambda: double.cummax(0),
+        "full, float64": lambda: t.full((700, 900), 0.5, dtype=t.float64),
+        "arange, by sevenths": lambda: t.arange(0, 30000, 1 / 7),
+    }
+
+
+GROUPS = (elementwise, folds, moves, images, convolutions, products, others, sequences, other_shapes)
 
 
 def seconds(function: Callable) -> float:

@@ -17,7 +17,7 @@ from ..operations.declare.registry import REGISTRY
 
 ON_HOST = {
     "lower": """conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc bmm mm matmul linalg.matmul linear
-        addmm addbmm baddbmm vecdot prelu scaled_dot_product_attention lstm_layer affine_grid""",
+        addmm addbmm baddbmm vecdot prelu scaled_dot_product_attention lstm_layer rnn_layer affine_grid""",
     "float32": """avg_pool3d adaptive_avg_pool3d max_pool3d adaptive_max_pool3d
         adaptive_max_pool3d_with_indices max_unpool2d max_unpool3d fractional_max_pool2d fractional_max_pool2d_with_indices
         fractional_max_pool3d fractional_max_pool3d_with_indices grid_sample grid_sampler_2d grid_sampler_3d
@@ -34,7 +34,7 @@ ON_HOST = {
 }
 ELSEWHERE = {
     "lower": """conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc bmm mm mv matmul linalg.matmul linear
-        addmm addmv addr addbmm baddbmm vecdot einsum chain_matmul multi_dot prelu scaled_dot_product_attention lstm_layer""",
+        addmm addmv addr addbmm baddbmm vecdot einsum chain_matmul multi_dot prelu scaled_dot_product_attention lstm_layer rnn_layer""",
     "float32": """acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal __rdiv__ rsqrt sinh tan pow softplus
         layer_norm rms_norm group_norm frobenius_norm nuclear_norm cosine_similarity cosine_embedding_loss
         cross_entropy poisson_nll_loss nll_loss hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss
@@ -49,7 +49,7 @@ ELSEWHERE = {
         scatter_add""",
     "refused": "binary_cross_entropy",
 }
-PARTS = """multi_head_attention_forward einsum chain_matmul multi_dot cov corrcoef matrix_power pinv svd_lowrank
+PARTS = """multi_head_attention_forward gru_layer einsum chain_matmul multi_dot cov corrcoef matrix_power pinv svd_lowrank
     pca_lowrank softmin linear_cross_entropy gumbel_softmax triplet_margin_with_distance_loss multilabel_soft_margin_loss gaussian_nll_loss
     hstack vstack dstack column_stack block_diag combinations cartesian_prod pinverse upsample sum_to_size"""
 

@@ -67,6 +67,19 @@ def exp(x: Expr) -> Expr:
     return scaled(fma(r * r, poly(r, "exp"), r) + 1.0, shifted)
 
 
+LIFT = {"float32": 32, "float64": 64}  # by how many powers of two `lifted_exp` is too large
+
+
+@expansion
+def lifted_exp(x: Expr) -> Expr:
+    """exp(x)·2^LIFT for x <= 0: never subnormal, so that what divides it by a sum of its like rounds once."""
+    layout = LAYOUT[x.dtype]
+    lowest = EXP_RANGE[x.dtype][0]
+    shifted, r, _ = reduce_by_ln2(where(x < lowest, lowest, x))
+    power = bitcast((bits(shifted) << layout.mantissa) + layout.bits(2.0 ** LIFT[x.dtype]), x.dtype)
+    return fma(power, fma(r * r, poly(r, "exp"), r), power)
+
+
 @expansion
 def exp2(x: Expr) -> Expr:
     layout = LAYOUT[x.dtype]

@@ -6,12 +6,11 @@ Every operation compiles its kernels the first time that it meets a combination 
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from ..core.base.parallel import usable_cpus
 from . import cache
 
 
@@ -27,8 +26,10 @@ def warm(dtypes: Sequence[str] = ("float32",), workers: int | None = None) -> di
 
     `python -m flambeau.codegen` does the same from the shell.
     """
+    import subprocess  # not at the start of every program
+
     began = time.perf_counter()
-    workers = workers or len(os.sched_getaffinity(0))
+    workers = workers or usable_cpus()
     program = [sys.executable, "-m", "flambeau.codegen", *dtypes]
     started = [
         subprocess.Popen([*program, f"--part={k}/{workers}"], stdout=subprocess.PIPE, text=True)

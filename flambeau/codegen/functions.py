@@ -45,8 +45,8 @@ def _named(name: str) -> Callable[..., Expr]:
     return function
 
 
-exp, exp2, expm1, log, log2, log10, log1p = map(
-    _named, ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p")
+exp, exp2, expm1, lifted_exp, log, log2, log10, log1p = map(
+    _named, ("exp", "exp2", "expm1", "lifted_exp", "log", "log2", "log10", "log1p")
 )
 sin, cos, tan, asin, acos, atan, atan2 = map(_named, ("sin", "cos", "tan", "asin", "acos", "atan", "atan2"))
 sinh, cosh, tanh, asinh, acosh, atanh = map(_named, ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))

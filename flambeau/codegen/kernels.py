@@ -152,6 +152,11 @@ def max(x: Expr) -> Expr:
     return fold(ex.maximum, (lowest(x.dtype),), x)[0]
 
 
+def peak(x: Expr) -> Expr:
+    """Largest of the elements that are not NaN: one instruction each, for what a NaN reaches by another way."""
+    return fold(lambda a, b: ex.where(b > a, b, a), (lowest(x.dtype),), x)[0]
+
+
 def min(x: Expr) -> Expr:
     return fold(ex.minimum, (highest(x.dtype),), x)[0]
 

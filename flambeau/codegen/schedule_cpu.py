@@ -28,7 +28,7 @@ from .kernels import (
     operands,
     prefixes,
 )
-from .lower import ITEMSIZE, MEMORY, Lowering, walk_until
+from .lower import ITEMSIZE, MEMORY, REGISTER, Lowering, walk_until
 from .passes import Together, combined, rounds
 
 SIGNATURE = (
@@ -37,6 +37,7 @@ SIGNATURE = (
 VECTOR_BYTES = 64
 AHEAD = 4096  # bytes
 SHORT_BODY = 2  # instructions an element up to which a fold does nothing but wait for memory
+ROOM = 4096  # elements of a row that may be stashed on the stack
 CASCADE = 16  # terms that a sum adds up one after another before it starts anew
 TILE_BODY = 8  # operations an element up to which turning tiles in registers pays
 POINTWISE_HEAD = 3  # n0, n1, number of the first element
@@ -345,11 +346,13 @@ class RowSchedule:
         if self.scans and self.along:  # one register: each doubling of the lanes is another step
             self.lanes = max(VECTOR_BYTES // max(ITEMSIZE[e.dtype] for group in self.scans for e in group), 8)
         self.stashed = self.stash()
+        self.room: Value | None = None  # where a stashed row stands, if not in an output
 
     def stash(self) -> tuple[int, int, Expr] | None:
         """(pass, output, expression): a costly expression that a fold computes and an output needs again is
         left in that output's memory by the fold's pass and read back, so that softmax computes each
-        exponential once.  Where it is the output, that is all there is to do.
+        exponential once.  Where it is the output, that is all there is to do.  An output of a narrower dtype has no
+        room for it: rows of up to `ROOM` elements are then left on the stack.
         """
         for k, out in enumerate(self.kernel.outputs):
             if not self.varying[id(out)]:  # it has no room for a row
@@ -358,15 +361,49 @@ class RowSchedule:
                 seen = {id(e) for e in ex.walk(Together(self.levels[level]).elements)}
                 for e in reversed(list(ex.walk([out]))):
                     costly = e.op.startswith("call:") and id(e) in seen and self.varying[id(e)]
-                    if costly and e.dtype == out.dtype:
+                    if costly and (e.dtype == out.dtype or self.along):
                         return level, k, e
         return None
 
     def emit(self) -> None:
-        if self.along:
-            self.f.loop(i64(0), self.rows, i64(1), [], lambda k, _: self.row(None, k, None))
+        if (
+            self.along
+            and self.stashed
+            and self.stashed[2].dtype != self.kernel.outputs[self.stashed[1]].dtype
+        ):
+            self.rows_with_room()
+        elif self.along:
+            self.all_rows()
         else:
             self.frame.vectors(self.rows, self.lanes, [], lambda low, k, mask, _: self.row(low, k, mask))
+
+    def all_rows(self) -> None:
+        self.f.loop(i64(0), self.rows, i64(1), [], lambda k, _: self.row(None, k, None))
+
+    def rows_with_room(self) -> None:
+        """With what is stashed on the stack where a row fits there, computed twice where it does not."""
+        f, stashed = self.f, self.stashed
+        room = f.op(
+            "ptr", f"alloca [{ROOM + self.lanes} x {REGISTER[stashed[2].dtype]}], align {VECTOR_BYTES}"
+        )
+        length = f.mul(self.r0, self.r1)
+        for predicate, own in (("sle", (stashed, room)), ("sgt", (None, None))):
+            self.stashed, self.room = own
+            f.when(f.op("i1", f"icmp {predicate} {length}, {ROOM}"), lambda: self.all_rows() or [])
+
+    def leave(self, low: Lowering, at: list[Value], mask: Value | None, value: Value) -> None:
+        """Leave a vector of what is stashed for the last pass."""
+        _, k, e = self.stashed
+        if self.room is None:
+            self.frame.store(low, k, value, at[k], self.strides[k][2 if self.along else 0], mask)
+        else:
+            self.f.store(value, at[-1], ITEMSIZE[e.dtype])
+
+    def left(self, low: Lowering, at: list[Value], mask: Value | None) -> Value:
+        _, k, e = self.stashed
+        if self.room is None:
+            return self.frame.load(low, k, at[k], self.strides[k][2 if self.along else 0], mask)
+        return self.f.load(low.type(e.dtype), at[-1], ITEMSIZE[e.dtype])
 
     def row(self, low: Lowering | None, k: Value, mask: Value | None):
         """One row, or one vector of rows; `low` and `mask` belong to the lanes across rows."""
@@ -438,9 +475,9 @@ class RowSchedule:
 
         def turn(low: Lowering, at, mask, leaves, carried):
             if stashed:
-                _, k, e = stashed
+                e = stashed[2]
                 leaves[e] = low.values([e], leaves)[0]
-                self.frame.store(low, k, leaves[e], at[k], self.strides[k][2 if self.along else 0], mask)
+                self.leave(low, at, mask, leaves[e])
             new = together.combined(low, carried, low.values(together.elements, leaves))
             if mask is not None and self.along:
                 new = [low.select(mask, a, b) for a, b in zip(new, carried)]
@@ -554,9 +591,10 @@ class RowSchedule:
                 leaves[e] = low.splat(v) if self.along else v
             lane = 2 if self.along else 0
             needed = everything
+            if self.room is not None:
+                at.append(f.gep(REGISTER[self.stashed[2].dtype], self.room, f.add(row, i)))
             if stashed is not None:
-                _, k, e = stashed
-                leaves[e] = frame.load(low, k, at[k], self.strides[k][lane], mask)
+                leaves[stashed[2]] = self.left(low, at, mask)
                 needed = list(walk_until(roots, leaves))
             for e in needed:
                 if e.op == "input" and e not in leaves:

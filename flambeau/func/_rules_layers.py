@@ -287,16 +287,26 @@ def _normalized(level: Level, op: Any, args: list, kwargs: dict, running: Runnin
     return level.tensor(found.reshape(sizes[0], b, *sizes[1:]).movedim(1, 0))
 
 
-@rule("lstm_layer")
-def _lstm(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+@rule("lstm_layer", "gru_layer", "rnn_layer")
+def _recurrent(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
-    if level.inside(bound["weight"]) is not None or bound.get("sizes") is not None:
+    own = any(
+        bound.get(name) is not None and level.inside(bound[name]) is not None for name in ("weight", "bias")
+    )
+    if own or bound.get("sizes") is not None:
         return looped(level, op, args, kwargs, running)
     b, n = level.size, bound["hidden"].shape[0]
-    for name in ("gates", "hidden", "cell"):  # (L, B N, …) and (B N, …): slices are more sequences
+    for name in (
+        "gates",
+        "hidden",
+        *(["cell"] if "cell" in bound else []),
+    ):  # (L, B N, …) and (B N, …): slices are more sequences
         x = level.spread(bound[name]).movedim(0, -3)
         bound[name] = x.reshape(*x.shape[:-3], b * n, x.shape[-1])
     found = parameters(op).call(op, bound)
-    return level.wrapped(
-        like(found, [t.reshape(*t.shape[:-2], b, n, t.shape[-1]).movedim(-3, 0) for t in found])
-    )
+    apart = [t.reshape(*t.shape[:-2], b, n, t.shape[-1]).movedim(-3, 0) for t in _several(found)]
+    return level.wrapped(like(found, apart) if isinstance(found, tuple) else apart[0])
+
+
+def _several(found: Any) -> tuple:
+    return found if isinstance(found, tuple) else (found,)

@@ -191,7 +191,7 @@ def _derivative(level: Level, op: Any, args: list, kwargs: dict, running: Runnin
     """The gradients of an operation's inputs, of all gradients that arrive."""
     label, formula, *arguments = args
     name = label.rpartition("Backward")[0]
-    if name in _MADE_OF_OPERATIONS:
+    if name in _MADE_OF_OPERATIONS or getattr(formula, "on_slices", False):
         return formula(*arguments)
     if name in ("Sum", "Mean"):
         grad, sizes, dims, keepdim = arguments

@@ -8,6 +8,7 @@ from .linalg import (  # noqa: F401
     determinants,
     distances,
     einsum,
+    exponential,
     lapack,
     lobpcg,
     matrices,
@@ -31,6 +32,7 @@ from .moving import (  # noqa: F401
 from .neural import (  # noqa: F401
     activations,
     attention,
+    bags,
     convolution,
     ctc,
     embedding,

@@ -124,6 +124,10 @@ def _lstm(out: Any, gates: Any, h: Any, c: Any, weight: Any, *rest: Any) -> Coun
     return "aten.mm", 2 * prod(gates[:-1]) * prod(weight)  # the input's part is a `linear` of its own
 
 
+def _recurrent(out: Any, gates: Any, h: Any, weight: Any, *rest: Any) -> Counted:
+    return _lstm(out, gates, h, None, weight)
+
+
 RULES: dict[str, Callable[..., Counted]] = {
     "linear": _linear,
     "matmul": _matmul,
@@ -137,6 +141,8 @@ RULES: dict[str, Callable[..., Counted]] = {
     "scaled_dot_product_attention": _attention,
     "flex_attention": _flex,
     "lstm_layer": _lstm,
+    "gru_layer": _recurrent,
+    "rnn_layer": _recurrent,
 }
 
 
@@ -161,12 +167,18 @@ def _lstm_backward(out: Any, grads: Any, gates: Any, h: Any, c: Any, weight: Any
     return "aten.mm", 2 * 2 * prod(gates[:-1]) * prod(weight)
 
 
+def _recurrent_backward(out: Any, grads: Any, gates: Any, h: Any, weight: Any, *rest: Any) -> Counted:
+    return _lstm_backward(out, grads, gates, h, None, weight)
+
+
 # By the names of nodes whose derivative is one formula.
 BACKWARD: dict[str, Callable[..., Counted]] = {
     "ConvolutionBackward0": _convolution_backward,
     "ConvolutionBackwardBackward0": _transposed_backward,
     "FlexAttentionBackward0": _flex_backward,
     "LstmLayerBackward0": _lstm_backward,
+    "GruLayerBackward0": _recurrent_backward,
+    "RnnLayerBackward0": _recurrent_backward,
 }
 
 flop_registry: dict[Any, Callable[..., int]] = {}  # what `register_flop_formula` was given

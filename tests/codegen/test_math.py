@@ -63,6 +63,12 @@ def exact_erfc(x):
 
 FUNCTIONS = {
     "exp": Function(np.exp, capped(mp.exp, 2000), ((-110, 90), (-750, 711), (-1, 1)), (1.02, 1.02)),
+    "lifted_exp": Function(
+        lambda x: np.exp(x) * 2.0**32,
+        lambda x: capped(mp.exp, 2000)(x) * 2**64,
+        ((-104, 0), (-745, 0), (-1, 0)),
+        (1.0, 1.0),
+    ),
     "exp2": Function(
         np.exp2, capped(lambda x: mp.mpf(2) ** x, 3000), ((-151, 129), (-1080, 1025), (-1, 1)), (1.0, 1.02)
     ),
@@ -244,6 +250,8 @@ def defined(name: str, dtype: str, arguments: tuple[np.ndarray, ...], true: Refe
     keep = np.isfinite(true.high) | (np.isinf(true.high) & np.isfinite(np.stack(arguments)).all(0))
     if name in ("lgamma", "digamma"):
         keep &= arguments[0] > 0
+    if name == "lifted_exp":
+        keep &= (arguments[0] <= 0) & (arguments[0] >= (-104 if dtype == "float32" else -745))
     return keep
 
 

@@ -103,3 +103,19 @@ def test_grouped_sums_are_nearer_than_one_after_another():
     exact = a.astype(np.float64) @ b
     plain = np.cumsum(a[0][:, None] * b, axis=0, dtype=np.float32)[-1]
     assert np.abs(found - exact).max() < np.abs(plain - exact).max() / 4
+
+
+@pytest.mark.parametrize("bytes_wide", [16, 32])
+def test_narrower_registers(bytes_wide, monkeypatch):
+    """What a processor without AVX-512 computes, on this one."""
+    register.lanes.cache_clear()
+    monkeypatch.setattr(register, "width", lambda: bytes_wide)
+    try:
+        for turned in (False, True):
+            test_epilogues(Epilogue(True, "columns", True, "relu"), turned)
+        test_sizes_and_groups("float32", 4, 2, 300)
+        test_sizes_and_groups("float64", 4, 2, 300)
+        test_cuts_leave_rows_out_of_some_taps()
+    finally:
+        register.lanes.cache_clear()
+        register.address.cache_clear()

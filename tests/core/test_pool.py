@@ -41,7 +41,7 @@ def visit_all_right() -> bool:
     return bool((plain == 20).all() and (nested == 20).all())
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+@pytest.mark.parametrize("threads", [1, 2, 3, 4, 64])
 @pytest.mark.parametrize(
     ("n", "grain"), [(1, 1), (2, 1), (7, 3), (64, 64), (65, 64), (1000, 1), (12_345, 100)]
 )

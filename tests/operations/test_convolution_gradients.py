@@ -152,7 +152,7 @@ def check_groups(seed: int) -> None:
         rng.standard_normal((g.groups * filters, channels, *kernel)),
         rng.standard_normal(g.groups * filters),
     )
-    want, of_x, _ = sums(x, w, grad, g)
+    want, of_x, of_w = sums(x, w, grad, g)
     want += b.reshape(-1, *[1] * n)
     x, w, b, grad = (fb.tensor(a.astype(dtype)) for a in (x, w, b, grad))
     near(grouped.forward(x, w, b, g, out), want, dtype)
@@ -161,6 +161,7 @@ def check_groups(seed: int) -> None:
         want,
         dtype,
     )
+    near(depthwise.weight_gradient(grad, x, g, kernel), of_w, dtype)
     if not strided:
         near(grouped.input_gradient(grad, w, g, sizes), of_x, dtype)
 
@@ -302,6 +303,19 @@ def test_views_are_read_where_they_lie():
                 results += [y.detach(), *fb.autograd.grad(y.sum() + (y * y).sum(), (given, weight))]
             for a, b in zip(found, want):
                 np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("weight, groups", [((6, 1, 3, 3), 6), ((12, 3, 3, 3), 2), ((64, 3, 3, 3), 2)])
+def test_channels_side_by_side_stay_so(weight, groups):
+    rng = np.random.default_rng(0)
+    x = fb.tensor(rng.standard_normal((2, 6, 12, 20)).astype("float32"))
+    w = fb.tensor(rng.standard_normal(weight).astype("float32"))
+    last = x.to(memory_format=fb.channels_last).requires_grad_()
+    y = F.conv2d(last, w, padding=1, groups=groups)
+    assert y.is_contiguous(memory_format=fb.channels_last) and not y.is_contiguous()
+    assert fb.equal(y, F.conv2d(x, w, padding=1, groups=groups))
+    (of_x,) = fb.autograd.grad(y.square().sum(), last)
+    assert of_x.is_contiguous(memory_format=fb.channels_last)
 
 
 def test_what_is_not_a_number_stays_in_its_windows():

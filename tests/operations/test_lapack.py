@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.special
 
 import flambeau
 from flambeau import linalg
@@ -380,3 +381,156 @@ def test_eigenvalues_of_real_matrices_are_complex():
     close(A.detach().to(V.dtype) @ V.detach(), V.detach() * L.detach().unsqueeze(-2))
     assert gradcheck(lambda a: flambeau.view_as_real(linalg.eigvals(a)), [A])
     assert gradcheck(lambda a: linalg.eig(a).eigenvectors.abs(), [A])
+
+
+# --- LAPACK itself: every type, sizes beyond one block, batches, what it refuses -----------------------------------------------
+KINDS = {"float32": 2e-5, "float64": 1e-12, "complex64": 3e-5, "complex128": 1e-12}
+
+
+def stack_of(*shape, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal(shape)
+    return (a + 1j * rng.standard_normal(shape) if dtype.startswith("c") else a).astype(dtype)
+
+
+def holds_up(found, expected, dtype):
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert found.dtype == np.dtype(dtype)
+    assert np.abs(found - expected).max() <= KINDS[dtype] * 10 * max(1.0, np.abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("shape", [(70, 70), (3, 40, 33), (2, 33, 40), (150, 9), (9, 150)])
+def test_decompositions_of_every_type(shape, dtype):
+    a = stack_of(*shape, dtype=dtype)
+    A, (m, n) = flambeau.tensor(a), shape[-2:]
+    for turned in (A, A.mT.contiguous().mT):  # rows, and columns, side by side
+        for mode in ("reduced", "complete"):
+            Q, R = linalg.qr(turned, mode)
+            holds_up(Q @ R, a, dtype)
+            holds_up(Q.mH @ Q, np.eye(Q.shape[-1]), dtype)
+            assert Q.shape[-1] == R.shape[-2] == (m if mode == "complete" else min(m, n))
+        close(
+            linalg.qr(turned, "r").R,
+            R[..., : min(m, n), :],
+            1e-3 if "32" in dtype or dtype == "complex64" else 1e-9,
+        )
+        for full in (False, True):
+            U, S, Vh = linalg.svd(turned, full)
+            k = min(m, n)
+            holds_up((U[..., :k] * S.unsqueeze(-2)) @ Vh[..., :k, :], a, dtype)
+            holds_up(U.mH @ U, np.eye(U.shape[-1]), dtype)
+            holds_up(Vh @ Vh.mH, np.eye(Vh.shape[-2]), dtype)
+        holds_up(linalg.svdvals(turned) + 0 * turned[..., 0, 0].unsqueeze(-1), S, dtype)
+        P, L, U = linalg.lu(turned)
+        holds_up(P @ L @ U, a, dtype)
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("batch", [(), (3,), (2, 2)])
+@pytest.mark.parametrize("n", [1, 5, 32, 70])
+def test_square_matrices_of_every_type(n, batch, dtype):
+    a = stack_of(*batch, n, n, dtype=dtype) + 2 * n**0.5 * np.eye(n, dtype=dtype)
+    b = stack_of(*batch, n, 4, dtype=dtype, seed=1)
+    A, B = flambeau.tensor(a), flambeau.tensor(b)
+    wide = a.astype("c16")
+    for turned in (A, A.mT.contiguous().mT):
+        holds_up(linalg.inv(turned), np.linalg.inv(wide), dtype)
+        holds_up(linalg.solve(turned, B), np.linalg.solve(wide, b), dtype)
+        holds_up(linalg.solve(turned.mT, B.mT, left=False).mT, linalg.solve(turned, B), dtype)
+        unit = 0.5 / n**0.5  # determinants that float32 can hold
+        determinant = linalg.det(turned * unit)
+        ratio = determinant.numpy() / np.linalg.det((wide if dtype[0] == "c" else a.astype("d")) * unit)
+        holds_up(np.asarray(ratio, dtype), np.ones(batch), dtype)
+        sign, logarithm = linalg.slogdet(turned * unit)
+        holds_up(sign * logarithm.exp() / determinant, np.ones(batch), dtype)
+        L, V = linalg.eig(turned)
+        holds_up(turned.to(V.dtype) @ V, V * L.unsqueeze(-2), str(V.dtype).rpartition(".")[2])
+    hermitian = a @ a.conj().swapaxes(-1, -2)
+    H = flambeau.tensor(hermitian)
+    for triangle, given in (("L", H.tril()), ("U", H.triu())):  # the other one is not read
+        L, V = linalg.eigh(given, triangle)
+        scale = float(np.abs(hermitian).max())
+        holds_up((V * L.unsqueeze(-2).to(V.dtype)) @ V.mH / scale, hermitian / scale, dtype)
+        close(
+            linalg.eigvalsh(given, triangle), L, 1e-3 * scale if dtype in ("float32", "complex64") else 1e-8
+        )
+    for upper, given in ((False, H.tril()), (True, H.triu())):
+        L = linalg.cholesky(given, upper=upper)
+        holds_up((L.mH @ L if upper else L @ L.mH) / scale, hermitian / scale, dtype)
+        assert flambeau.equal(L, L.triu() if upper else L.tril())
+
+
+def test_one_matrix_for_many_right_sides():
+    A, B = matrices(40, 40, requires_grad=True), matrices(5, 2, 40, 3, seed=1)
+    close(linalg.solve(A, B), np.linalg.solve(A.detach().numpy(), B.numpy()))
+    close(linalg.solve_ex(A.detach(), B).info, np.zeros((5, 2)))
+    linalg.solve(A, B).sum().backward()
+    assert A.grad.shape == (40, 40)
+
+
+def test_what_fails_is_named():
+    good, bad = flambeau.eye(3), flambeau.zeros(3, 3)
+    with pytest.raises(
+        linalg.LinAlgError, match=r"linalg.inv: \(Batch element 1\): The diagonal element 1 is zero"
+    ):
+        linalg.inv(flambeau.stack([good, bad]))
+    with pytest.raises(linalg.LinAlgError, match=r"linalg.solve: The solver failed"):
+        linalg.solve(bad, flambeau.ones(3))
+    Y, info = linalg.inv_ex(flambeau.stack([good, bad]))
+    assert info.tolist() == [0, 1] and flambeau.equal(Y[0], good) and Y[1].isnan().all()
+    assert linalg.solve_ex(bad, flambeau.ones(3)).info.item() == 1
+    with pytest.raises(linalg.LinAlgError, match="U.1,1. is zero"):
+        linalg.lu_factor(bad)
+    for size in (3, 40):
+        for value in ("nan", "inf"):
+            nan = flambeau.full((size, size), float(value))
+            for function in (linalg.svd, linalg.svdvals, linalg.eigh, linalg.eigvalsh, linalg.cholesky):
+                with pytest.raises(linalg.LinAlgError, match="non-finite|not positive"):
+                    function(nan)
+            half = flambeau.eye(size).masked_fill(flambeau.ones(size, size).triu(1) > 0, float(value))
+            assert linalg.eigvalsh(half).tolist() == [1.0] * size  # the other triangle is not read
+            assert linalg.eigh(half.mT, "U").eigenvalues.tolist() == [1.0] * size
+    for function in (linalg.inv, linalg.det, linalg.matrix_exp):
+        assert function(nan).isnan().all()
+    with pytest.raises(RuntimeError, match="infs or NaNs"):
+        linalg.eig(nan)
+
+
+@pytest.mark.parametrize(
+    "function", [linalg.inv, linalg.svd, linalg.qr, linalg.eigh, linalg.cholesky, linalg.matrix_exp]
+)
+def test_bits_of_decompositions_do_not_depend_on_threads(function):
+    a, before = matrices(9, 48, 48, positive=True).float(), flambeau.get_num_threads()
+    found = []
+    for threads in (1, 3):
+        flambeau.set_num_threads(threads)
+        one = function(a)
+        found.append([x.numpy().tobytes() for x in (one if isinstance(one, tuple) else (one,))])
+    flambeau.set_num_threads(before)
+    assert found[0] == found[1]
+
+
+# --- the exponential ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("degree, name", [(4, "_degree4"), (8, "_degree8"), (18, "_degree18")])
+def test_taylor_polynomials(degree, name):
+    """On a nilpotent matrix a polynomial shows its coefficients: those of the exponential."""
+    from flambeau.operations.linalg import exponential
+
+    shift = flambeau.ones(degree, dtype=flambeau.float64).diag(1)
+    row = getattr(exponential, name)(shift)[0]
+    close(row, 1.0 / scipy.special.factorial(np.arange(degree + 1)), 3e-15)
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+def test_matrix_exp_of_every_norm(dtype):
+    """Matrices of one batch that go different ways: degrees, halvings."""
+    a = (
+        stack_of(6, 7, 7, dtype=dtype)
+        * np.array([0.0, 1e-5, 3e-3, 0.05, 0.3, 3.0]).astype(dtype)[:, None, None]
+    )
+    for one, whole in zip(linalg.matrix_exp(flambeau.tensor(a)), scipy.linalg.expm(a.astype("c16"))):
+        scale = np.abs(whole).max()
+        holds_up(one / scale, whole / scale, dtype)
+    assert linalg.matrix_exp(flambeau.zeros(0, 3, 3)).shape == (0, 3, 3)
+    assert flambeau.equal(linalg.matrix_exp(flambeau.zeros(3, 3)), flambeau.eye(3))

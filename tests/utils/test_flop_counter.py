@@ -87,10 +87,11 @@ def test_flex_attention():
 
 
 def test_a_recurrent_layer_counts_every_step():
-    with FlopCounterMode(display=False) as counter:
-        nn.LSTM(3, 4)(r(5, 2, 3))[0].sum().backward()
-    rows = 5 * 2
-    assert counter.get_total_flops() == 3 * 2 * rows * 16 * 3 + 3 * 2 * rows * 16 * 4
+    for kind, gates in ((nn.LSTM, 4), (nn.GRU, 3), (nn.RNN, 1)):
+        with FlopCounterMode(display=False) as counter:
+            kind(3, 4)(r(5, 2, 3))[0].sum().backward()
+        rows = 5 * 2
+        assert counter.get_total_flops() == 3 * 2 * rows * gates * 4 * (3 + 4)
 
 
 class Net(nn.Module):

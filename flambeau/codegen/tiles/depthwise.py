@@ -129,17 +129,11 @@ class _Writer(Vectors):
 
     def inside(self, column: Value, columns: Value) -> Value:
         """A mask of the lanes for which 0 <= column + lane < columns."""
-        first = self.low.splat(self.f.op("i32", f"trunc {column} to i32"))
-        own = self.f.binary("add", first, self.low.iota(32))
-        limit = self.low.splat(self.f.op("i32", f"trunc {columns} to i32"))
-        return self.f.op(f"<{self.lanes} x i1>", f"icmp ult {own}, {limit.name}")
+        own = self.f.binary("add", self.low.splat(column), self.low.iota(64))
+        return self.f.op(f"<{self.lanes} x i1>", f"icmp ult {own}, {self.low.splat(columns).name}")
 
     def within(self, k: Value, count: Value) -> Value:
         return self.f.op("i1", f"icmp ult {k}, {count.name}")
-
-    def picked(self, a: Value, b: Value, picks) -> Value:
-        spelled = ", ".join(f"i32 {p}" for p in picks)
-        return self.f.op(self.vector, f"shufflevector {a}, {b}, <{self.lanes} x i32> <{spelled}>")
 
     def weights(self, plane: Value) -> list[Value]:
         w, tap = self.at(self.word(_W, "ptr"), self.f.mul(plane, self.word(_W_PLANE))), self.word(_W_TAP)
@@ -150,14 +144,17 @@ class _Writer(Vectors):
 
     def walk(self, slots: list[Value], step) -> list[Value]:
         """step(k, slots, guarded) down all rows: those in the middle, whose rows all exist, are not asked about."""
-        whole_from, whole_to, steps = self.word(_WHOLE_FROM), self.word(_WHOLE_TO), self.word(_STEPS)
-        for begin, end, guarded in (
-            (i64(0), whole_from, True),
-            (whole_from, whole_to, False),
-            (whole_to, steps, True),
-        ):
-            slots = self.f.loop(begin, end, i64(1), slots, lambda k, s, guarded=guarded: step(k, s, guarded))
-        return slots
+
+        def guarded(k: Value, slots: list[Value]) -> list[Value]:
+            return step(k, slots, True)
+
+        def free(k: Value, slots: list[Value]) -> list[Value]:
+            return step(k, slots, False)
+
+        begin, end = self.word(_WHOLE_FROM), self.word(_WHOLE_TO)
+        slots = self.f.loop(i64(0), begin, i64(1), slots, guarded)
+        slots = self.f.loop(begin, end, i64(1), slots, free)
+        return self.f.loop(end, self.word(_STEPS), i64(1), slots, guarded)
 
 
 class _Strided(_Writer):
@@ -214,7 +211,7 @@ class _Strided(_Writer):
                 found[v, q] = (
                     parts[0]
                     if self.along == 1
-                    else self.picked(*parts, [odd + self.along * j for j in range(self.lanes)])
+                    else self.picked(parts[0], parts[1], [odd + self.along * j for j in range(self.lanes)])
                 )
         return found
 
@@ -316,7 +313,8 @@ class _Groups(_Strided):
         f.loop(i64(0), self.word(_PLANES), i64(1), [], plane)
 
     def strip(self, source: Value, to: Value, weight: Value, biases: Value) -> None:
-        f, kind, n, high, wide = self.f, self.kind, self.kind.vectors, *self.kind.kernel
+        f, kind, n = self.f, self.kind, self.kind.vectors
+        high, wide = kind.kernel
         a_filter = self.ages * n
 
         def start(filter: int) -> list[Value]:

@@ -57,7 +57,10 @@ ACTIVATIONS: dict[str, Callable[[ex.Expr], ex.Expr]] = {"relu": _relu}
 
 
 class Register(NamedTuple):
-    """A tile of so many rows and vectors; `turned` stores it column by column: rows are then side by side in c."""
+    """A tile of so many rows and vectors; `turned` stores it column by column: rows are then side by side in c.
+
+    `ragged` reads no more columns of the right operand than exist: those of its last vector are masked.
+    """
 
     dtype: str
     rows: int
@@ -65,10 +68,11 @@ class Register(NamedTuple):
     cuts: tuple[tuple[int, int], ...] = ()
     turned: bool = False
     epilogue: Epilogue = Epilogue()
+    ragged: bool = False
 
     def text(self, symbol: str) -> str:
         module = Module(target.llvm().get_default_triple())
-        _Writer(Function(module, f"define void @{symbol}(ptr noalias %t)"), self).write()
+        Writer(Function(module, f"define void @{symbol}(ptr noalias %t)"), self).write()
         return str(module)
 
 
@@ -84,7 +88,7 @@ def lanes(dtype: str) -> int:
     return width() // ITEMSIZE[dtype]
 
 
-class _Writer:
+class Writer:
     """The instructions of one tile."""
 
     def __init__(self, f: Function, tile: Register):
@@ -137,15 +141,18 @@ class _Writer:
         tile = self.tile
         room = self.f.op("ptr", f"alloca [{len(self.places)} x {self.vector}], align {width()}")
         row = self.word(_ROW)
+        beyond = i64((tile.vectors - 1) * self.lanes)
+        self.last = (
+            self.first(self.f.binary("sub", self.word(_COLUMNS), beyond)) if tile.ragged else None
+        )  # of the last vector of the right operand
         distances = [self.opaque(self.f.mul(row, i64(i))) for i in range(1, min(tile.rows, 7))]
         sums: list[Value] = [self.zero] * len(self.places)
         state = [i64(0), i64(0), *sums]  # terms since the last group ended, whether one has, the sums
         begin = i64(0)
         for number, cut in enumerate(tile.cuts or ((0, tile.rows),)):
             end = self.f.add(begin, self.word(_TAPS + number))
-            state = self.f.loop(
-                begin, end, i64(1), state, lambda t, s, cut=cut: self.tap(t, s, cut, distances, room)
-            )
+            tap = functools.partial(self.tap, cut=cut, distances=distances, room=room)
+            state = self.f.loop(begin, end, i64(1), state, tap)
             begin = end
         _, ended, *sums = state
         some = self.f.op("i1", f"icmp ne {ended}, 0")
@@ -216,10 +223,10 @@ class _Writer:
     ) -> list[Value]:
         """The sums with one term more: for each row an element of the left operand times all vectors of the right one."""
         vectors, found = self.tile.vectors, list(sums)
-        read = [self.load(right)]
-        for _ in range(1, vectors):
-            right = self.at(right, b_vector)
-            read.append(self.load(right))
+        read = []
+        for v in range(vectors):
+            right = self.at(right, b_vector) if v else right
+            read.append(self.load(right, self.last if v == vectors - 1 else None))
         for i in range(*cut):
             place = self.at(left[i // 7], distances[i % 7 - 1]) if i % 7 else left[i // 7]
             element = self.low.splat(self.f.load(self.scalar, place, self.size))
@@ -349,18 +356,23 @@ class _Writer:
         return block
 
 
-@functools.cache
-def address(tile: Register) -> int:
-    """Where the tile's function stands in this process; compiled when it is new to this processor."""
+def compiled(text: Callable[[str], str]) -> int:
+    """Where a function stands whose module `text` writes for a symbol; compiled when it is new to this processor."""
     with forks.making:
         told = repr((target.llvm().llvm_version_info, target.processor()))
-        digest = hashlib.sha256((told + tile.text("tile")).encode()).hexdigest()[:40]
+        digest = hashlib.sha256((told + text("tile")).encode()).hexdigest()[:40]
         symbol = "t" + digest
         code = cache.read(digest)
         if code is None:
-            code = target.host_object(tile.text(symbol))
+            code = target.host_object(text(symbol))
             cache.write(digest, code)
         return target.load(code, symbol)
+
+
+@functools.cache
+def address(tile: Register) -> int:
+    """Where the tile's function stands in this process."""
+    return compiled(tile.text)
 
 
 provide("tiles.register", address)

@@ -10,6 +10,7 @@ from libc.stdint cimport int64_t, intptr_t
 from flambeau.core.base.pool cimport (
     flambeau_cpu_count,
     flambeau_get_num_threads,
+    flambeau_most_parts,
     flambeau_parallel_for,
     flambeau_parallel_in_parts,
     flambeau_set_flush_denormal,
@@ -117,6 +118,11 @@ def _default_threads(environment: Mapping[str, str]) -> int:
         if match := re.fullmatch(r"\+?0*([1-9][0-9]{0,8})(\s*,.*)?", text):
             return int(match[1])
         warnings.warn(f"{name} must be a positive integer, but is {text!r}: it is ignored", RuntimeWarning)
+    return usable_cpus()
+
+
+def usable_cpus() -> int:
+    """Returns how many CPUs this process may run on."""
     return flambeau_cpu_count()
 
 
@@ -164,6 +170,11 @@ def _visit_range(
     with nogil:
         for turn in range(times):
             flambeau_parallel_for(_visit, &visit, n, grain)
+
+
+def _most_parts() -> int:
+    """Returns the most parts that a range was shared out in since this was last asked; 0 where none was shared."""
+    return flambeau_most_parts()
 
 
 flambeau_set_num_threads(_default_threads(os.environ))

@@ -51,6 +51,7 @@ static struct {
 
     /* Changed only by the holder of busy, while no worker runs. */
     pthread_t *workers;
+    int64_t most_chunks;
     int worker_count, threads; /* worker_count < threads - 1 where the system refused to make more */
     bool spin;
 
@@ -303,12 +304,19 @@ static void share(flambeau_task task, void *context, int64_t first, int64_t n, i
     pool.end = first + n;
     pool.chunk = grains_per_chunk * grain;
     pool.chunks = (grains - 1) / grains_per_chunk + 1;
+    if (pool.chunks > pool.most_chunks) pool.most_chunks = pool.chunks;
     pool.arithmetic = arithmetic();
     atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
     open_gate(pool.worker_count < pool.chunks - 1 ? pool.worker_count : pool.chunks - 1);
     run_chunks();
     close_gate();
     atomic_store_explicit(&pool.busy, false, memory_order_release);
+}
+
+int64_t flambeau_most_parts(void) {
+    int64_t found = pool.most_chunks;
+    pool.most_chunks = 0;
+    return found;
 }
 
 void flambeau_parallel_for(flambeau_task task, void *context, int64_t n, int64_t grain) {

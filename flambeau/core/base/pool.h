@@ -33,4 +33,7 @@ int flambeau_set_flush_denormal(int flush);
 /* The number of CPUs this process may run on. */
 int flambeau_cpu_count(void);
 
+/* The most parts that a range was shared out in since this was last asked, by any thread; 0 where none was shared. */
+int64_t flambeau_most_parts(void);
+
 #endif

@@ -9,3 +9,4 @@ cdef extern from "pool.h" nogil:
     void flambeau_set_num_threads(int threads) noexcept
     int flambeau_set_flush_denormal(int flush) noexcept
     int flambeau_cpu_count() noexcept
+    int64_t flambeau_most_parts() noexcept

@@ -142,3 +142,14 @@ def derivative(label, formula, *arguments):
 shown_derivative = FunctionOp(derivative, owns=False)
 vars(shown_derivative)["composite"] = derivative
 set_shown(shown_derivative)
+
+
+def on_host(tuple args not None, dict kwargs not None) -> bool:
+    """Whether no tensor among the arguments, nor in their lists and tuples, is on a device."""
+    for x in args:
+        if isinstance(x, TensorBase):
+            if (<TensorBase>x).storage.on is not None:
+                return False
+        elif isinstance(x, (tuple, list)) and not on_host(tuple(x), {}):
+            return False
+    return not kwargs or on_host(tuple(kwargs.values()), {})

@@ -24,6 +24,9 @@ cdef enum:
 # Opens the library. Raises ImportError naming what to install where there is none.
 cdef int ensure() except -1
 
+# Another function of the library (LAPACK's, too) by its name in Fortran, after ensure(). ImportError where it has none.
+cdef void* routine(str name) except NULL
+
 cdef int gemm_f32(
     int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t a_row, int64_t a_col,
     const float* b, int64_t b_row, int64_t b_col, float beta, float* c, int64_t ldc) noexcept nogil

@@ -56,6 +56,8 @@ cdef struct Routines:
 
 cdef Routines f32, f64, c64, c128
 cdef bint opened = False
+cdef void* opened_library = NULL
+cdef bytes prefix_of_names = b""
 _wanted = settings.choice("FLAMBEAU_BLAS", ("mkl", "openblas"))
 _provider: tuple[str, str, str] | None = None
 
@@ -107,7 +109,7 @@ def _choose(wanted: str) -> tuple[str, str]:
 
 def _open() -> None:
     """Opens the library, takes its routines and sets it to one thread; does nothing where that is done."""
-    global opened, _provider
+    global opened, opened_library, prefix_of_names, _provider
     cdef void* library
     with forks.making:
         if opened:
@@ -131,7 +133,12 @@ def _open() -> None:
         _take(&f64, library, prefix + b"d", sizeof(double))
         _take(&c64, library, prefix + b"c", sizeof(float complex))
         _take(&c128, library, prefix + b"z", sizeof(double complex))
+        opened_library, prefix_of_names = library, prefix
         opened = True
+
+
+cdef void* routine(str name) except NULL:
+    return _symbol(opened_library, prefix_of_names + name.encode())
 
 
 cdef void* _symbol(void* library, bytes name) except NULL:

@@ -15,6 +15,7 @@ from .blas cimport (
     INTERRUPTED, OK, ensure, batched_gemm_c64, batched_gemm_c128, batched_gemm_f32, batched_gemm_f64, gemm_f32, gemm_f64,
 )
 from .halves cimport Halves, multiply_halves, prepare, ready
+from .panels cimport ADDED, BIASED, DOTTED, SCALED, Panels, Products, clear, multiply_products, prepare as prepare_panels
 from ..base.dtypes cimport U8, U16, U32, I8, I16, I32, F16, BF16, F32, F64, C64, C128, CATEGORY, is_stored, size_from
 from ..base.device cimport Product as DeviceProduct
 from ..call.function import FunctionOp
@@ -96,6 +97,8 @@ cdef struct Product:
     int64_t c_step[MAX_DIMS]                    # 0 where the products are summed
     char* room                                  # for operands of bfloat16 that are laid out otherwise
     int64_t slots, size
+    Products* tiles                             # of float32 and float64; NULL where BLAS computes
+    const char* other                           # what tiles add beta times; NULL: c
 
 
 cdef inline int flipped(int form) noexcept nogil:
@@ -288,6 +291,104 @@ cdef int multiply_halves_of(Product* p, int64_t batch, const char* a, int64_t a_
     return multiply_halves(&h)
 
 
+cdef int multiply_by_tiles(Product* p, int64_t batch, const char* a, int64_t a_step, const char* b, int64_t b_step,
+                           char* c, int64_t c_step, const Scale* beta) noexcept nogil:
+    """`prepare_panels` has seen sizes, strides and scales; beta may be 1 by now, since products are summed."""
+    cdef Products* all = p.tiles
+    cdef int64_t size = all.one.size
+    all.batch, all.a_batch, all.b_batch, all.c_batch = batch, a_step * size, b_step * size, c_step * size
+    all.one.a, all.b, all.one.c = a, b, c
+    all.one.ending = all.one.ending | ADDED if beta.real != 0 else all.one.ending & ~ADDED
+    all.one.other, all.one.beta = NULL, beta.real
+    if beta.real != 0:
+        all.one.other = p.other if p.other != NULL else c
+    return multiply_products(all)
+
+
+cdef enum: CALL = 1 << 18     # multiplications up to which what a call costs beside them decides
+
+cdef int preferred = 0        # 1: tiles, 2: BLAS; for tests and measurements
+
+
+def prefer(which: str) -> None:
+    """Have products of float32 and float64 computed by 'tiles' or by 'blas', whatever their sizes; '' chooses by them."""
+    global preferred
+    preferred = ("", "tiles", "blas").index(which)
+
+
+cdef bint tiles_win(const Product* p, int64_t batch) noexcept nogil:
+    """Whether generated tiles compute, not BLAS.  Microseconds, one thread of a Zen 5, float32, tiles / OpenBLAS / MKL in PyTorch:
+
+    | m x k x n      | a @ b              | a @ b.T            |
+    |----------------|--------------------|--------------------|
+    | 32 x 32 x 32   | 0.59 / 0.55 / 2.2  | 0.75 / 0.63 / 2.2  |
+    | 64 x 64 x 64   | 2.6 / 2.6 / 7.2    | 3.0 / 2.9 / 7.2    |
+    | 128, each      | 18.9 / 22.8 / 44   | 19.7 / 27.0 / 45   |
+    | 256            | 144 / 171 / 341    | 155 / 300 / 345    |
+    | 1024           | 9600 / 10600 / 22000 | 9600 / 13000 / 22000 |
+    | 1 x 1024 x 1024 | 134 / 43 / 65     | 42 / 45 / 66       |
+    | 2 x 1024 x 1024 | 89 / 330 / 99     | 44 / 349 / 107     |
+    | 8 x 1024 x 1024 | 127 / 362 / 303   | 97 / 411 / 272     |
+
+    So BLAS has what is small, for its calls cost less, and one row by a matrix whose columns lie side by side.  Where registers
+    are narrower, its tiles are as large as ours, and it keeps all.
+    """
+    cdef double each = <double>p.m * p.n * p.k
+    if preferred:
+        return preferred == 1
+    if p.tiles.one.family.lanes * p.tiles.one.size < 64:
+        return False
+    if dotted(p):
+        return each > CALL / 32
+    return p.m > 1 and p.n > 1 and (batch > 1 or each > CALL)
+
+
+cdef inline bint dotted(const Product* p) noexcept nogil:
+    """Whether both operands are read along their terms (panels.pyx)."""
+    return p.a_col == 1 and p.b_row == 1 and p.b_col > 0 and p.m <= DOTTED and p.n > 1
+
+
+cdef void turn_over(Product* p) noexcept nogil:
+    """A matrix by a column as a row by its transpose, which has the same result."""
+    cdef int d
+    p.m, p.n = p.n, p.m
+    p.a, p.b = p.b, p.a
+    p.a_row, p.a_col, p.b_row, p.b_col = p.b_col, p.b_row, p.a_col, p.a_row
+    p.c_row = p.n
+    for d in range(p.rank):
+        p.a_step[d], p.b_step[d] = p.b_step[d], p.a_step[d]
+
+
+cdef int arrange(Product* p, TensorBase c, int form, int64_t batch, bint sums, TensorBase addend) except -1:
+    """Hand a product over to the tiles: sizes, strides, what is added to it."""
+    cdef Products* t = p.tiles
+    cdef Panels* one = &t.one
+    cdef int d
+    cdef bint row = addend is not None and addend.rank > 0 and p.beta.real == 1 and not sums and (form == MATRIX or form == ROW)
+    one.m, one.n, one.k = p.m, p.n, p.k
+    one.a_row, one.a_col = p.a_row * one.size, p.a_col * one.size
+    t.b_row, t.b_col = p.b_row * one.size, p.b_col * one.size
+    one.c_row = one.other_row = p.c_row * one.size
+    one.alpha, t.batch = p.alpha.real, batch
+    if row:
+        row = addend.strides[addend.rank - 1] == 1 and addend.sizes[addend.rank - 1] == p.n
+        for d in range(addend.rank - 1):
+            row = row and addend.sizes[d] == 1
+    if row:                   # one for each column
+        one.bias, one.ending = pointer(addend), one.ending & ~ADDED | BIASED
+        p.beta.real = 0
+    elif addend is not None and form == MATRIX and c.rank == 2 and p.rank == 0 and addend.rank == 2 and (
+            addend.sizes[0] == p.m and addend.sizes[1] == p.n and addend.strides[1] == 1):
+        p.other, one.other_row = pointer(addend), addend.strides[0] * one.size
+    elif addend is not None:
+        start_from(c, addend)
+    prepare_panels(t)
+    if sums:                  # the first product is written, the others are added
+        one.ending |= ADDED
+        prepare_panels(t)
+    return 0
+
+
 cdef int multiply_some(Product* p, int64_t batch, const char* a, int64_t a_step, const char* b, int64_t b_step,
                        char* c, int64_t c_step, const Scale* beta) noexcept nogil:
     """`batch` products; the status is BLAS's."""
@@ -295,6 +396,8 @@ cdef int multiply_some(Product* p, int64_t batch, const char* a, int64_t a_step,
     cdef int status
     if p.code == BF16:
         return multiply_halves_of(p, batch, a, a_step, b, b_step, c, c_step, beta)
+    if p.tiles != NULL:
+        return multiply_by_tiles(p, batch, a, a_step, b, b_step, c, c_step, beta)
     if p.code == F32:
         if batch == 1:
             return gemm_f32(p.m, p.n, p.k, <float>p.alpha.real, <const float*>a, p.a_row, p.a_col,
@@ -380,26 +483,32 @@ cdef int multiply_all(Product* p, int width) noexcept nogil:
 
 
 cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b, int b_form,
-                  const Scale* alpha, const Scale* beta) except -1:
-    """c = alpha * a @ b + beta * c; c is contiguous, and is not read where beta is 0.  1 where nothing is done: for bfloat16,
+                  const Scale* alpha, const Scale* beta, TensorBase addend) except -1:
+    """c = alpha * a @ b + beta * addend; c is contiguous.  Without an addend it is c itself, which is not read where beta is 0.  1 where nothing is done: for bfloat16,
     sums of several products, which are to be rounded once, and processors without the instruction.
     """
     cdef Product p
     cdef Halves h
-    cdef TensorBase room_of_halves
-    cdef int64_t rows
-    cdef int status, d
+    cdef Products tiled
+    cdef TensorBase room_of_halves, room_of_tiles
+    cdef int64_t rows, bytes, batch = 1
+    cdef int status, d, ending
     cdef double work
     cdef float room[SMALL + 16]
     cdef float* turned = <float*>(<uintptr_t>(room + 15) & ~<uintptr_t>63)  # vectors must not straddle cache lines
     cdef bint shared = True    # one right operand for all
+    cdef bint sums = False     # products are added up
+    cdef bint possible         # by tiles
     if c.count == 0:
         return 0
-    if not usable(a, a_form):
+    ending = (SCALED if alpha.real != 1 or beta.real != 1 and beta.real != 0 else 0) | (ADDED if beta.real != 0 else 0)
+    possible = clear(&tiled.one, c.code, ending) and preferred != 2
+    if not possible and not usable(a, a_form):
         a = compact(a)
-    if not usable(b, b_form):
+    if not possible and not usable(b, b_form):
         b = compact(b)
     p.code = c.code
+    p.tiles, p.other = NULL, NULL
     p.alpha, p.beta = alpha[0], beta[0]
     read_matrix(a, a_form, &p.m, &p.k, &p.a_row, &p.a_col)
     read_matrix(b, b_form, &rows, &p.n, &p.b_row, &p.b_col)
@@ -410,7 +519,7 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
         stack(&p, a, used_dims(a_form), b, used_dims(b_form), c, used_dims(form))
     if p.rank and not a.contiguous and b.rank == used_dims(b_form) and p.n >= WORTH_A_COPY:
         # many products with one matrix are one long product, once the left ones lie one after another
-        return multiply(c, form, compact(a), a_form, b, b_form, alpha, beta)
+        return multiply(c, form, compact(a), a_form, b, b_form, alpha, beta, addend)
     if p.code == BF16:
         for d in range(p.rank):
             if p.c_step[d] == 0:
@@ -426,13 +535,44 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
         p.slots, p.size = h.slots, h.slots * h.size
         room_of_halves = new_tensor(1, &p.size, U8)
         p.room, p.size = pointer(room_of_halves), h.size
-    else:
+    elif possible:
+        for d in range(p.rank):
+            batch = max(batch, p.sizes[d])
+            sums = sums or p.c_step[d] == 0
+        p.tiles = &tiled
+        if p.rank == 1 and not sums and p.b_step[0] == 0 and p.c_step[0] == p.m * p.c_row and (
+                p.m == 1 or p.a_step[0] == p.m * p.a_row):
+            if p.m == 1:
+                p.a_row = p.a_step[0]
+            p.m, p.rank, batch = p.m * batch, 0, 1    # products with one matrix are one long product
+        if p.n == 1 and p.m > 1 and p.a_col == 1 and p.b_row == 1 and p.m * p.k > CALL // 32:
+            turn_over(&p)
+            if addend is not None:
+                start_from(c, addend)
+                addend = None
+        if tiles_win(&p, batch):
+            arrange(&p, c, form, batch, sums, addend)
+            addend = None
+            if tiled.size * tiled.slots <= SMALL * <int64_t>sizeof(float):
+                tiled.room = <char*>turned
+            else:
+                bytes = tiled.size * tiled.slots
+                room_of_tiles = new_tensor(1, &bytes, U8)
+                tiled.room = pointer(room_of_tiles)
+        elif not usable(a, a_form) or not usable(b, b_form):
+            return multiply(c, form, a if usable(a, a_form) else compact(a), a_form, b if usable(b, b_form) else compact(b), b_form,
+                            alpha, beta, addend)
+        else:
+            p.tiles = NULL
+    if addend is not None:
+        start_from(c, addend)
+    if p.code != BF16 and p.tiles == NULL:
         ensure()
     work = <double>p.m * p.n * p.k
     for d in range(p.rank):
         work *= p.sizes[d]
         shared = shared and p.b_step[d] == 0
-    if p.code == F32 and shared and p.b_row == 1 and p.b_col > 1 and p.n * p.k <= SMALL and p.m > 1:
+    if p.code == F32 and p.tiles == NULL and shared and p.b_row == 1 and p.b_col > 1 and p.n * p.k <= SMALL and p.m > 1:
         # OpenBLAS takes up to twice as long for x @ W.T of small matrices as for x @ W, far longer than it takes to turn W.
         flambeau_transpose(turned, <const float*>p.b, p.n, p.k, p.b_col)
         p.b, p.b_row, p.b_col = <const char*>turned, p.n, 1
@@ -442,7 +582,7 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
     elif p.rank:
         status = multiply_all(&p, c.width)
     else:
-        status = multiply_some(&p, 1, p.a, 0, p.b, 0, p.c, 0, beta)
+        status = multiply_some(&p, 1, p.a, 0, p.b, 0, p.c, 0, &p.beta)
     if status == INTERRUPTED:
         wrote(c)
         return -1
@@ -543,9 +683,7 @@ cdef object multiplied_halves(TensorBase a, int a_form, TensorBase b, int b_form
         return None
     nothing.real, nothing.imag, nothing.whole = 0.0, 0.0, 0
     out = new_tensor(rank, sizes, BF16)
-    if addend is not None:
-        start_from(out, addend)
-    return None if multiply(out, form, a, a_form, b, b_form, alpha, beta if addend is not None else &nothing) else out
+    return None if multiply(out, form, a, a_form, b, b_form, alpha, beta if addend is not None else &nothing, addend) else out
 
 
 cdef TensorBase written(TensorBase into, TensorBase found):
@@ -578,9 +716,7 @@ cdef TensorBase multiplied(TensorBase a, int a_form, TensorBase b, int b_form, i
         if into is None or not into.contiguous or into.storage is a.storage or into.storage is b.storage or (
                 addend is not None and addend is not into and addend.storage is into.storage):
             out = new_tensor(rank, sizes, code)
-        if adds and addend is not out:
-            start_from(out, addend)
-        multiply(out, form, a, a_form, b, b_form, alpha, beta if adds else &nothing)
+        multiply(out, form, a, a_form, b, b_form, alpha, beta if adds else &nothing, addend if adds and addend is not out else None)
     if into is not None:
         if out is not into:
             return written(into, out)

@@ -8,50 +8,9 @@ result is summed in float32 over all of the depth, in one order whatever the thr
 from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uintptr_t
 from .blas cimport INTERRUPTED, OK
+from .panels cimport layer_t
 from ..base.parallel cimport parallel_for, try_in_parts
 from ..base.provided import provided
-
-cdef extern from *:
-    """
-    #include <stdint.h>
-    typedef float flambeau_quad __attribute__((vector_size(16), aligned(4)));
-    #define FLAMBEAU_TURN(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
-
-    /* to (pairs, 16) = the transpose of from (16, pairs), of words of two halves; rows are `step` bytes apart */
-    static void flambeau_turn_words(float* to, const char* from, int64_t pairs, int64_t step) {
-        for (int64_t i = 0; i < 16; i += 4) {
-            const float *p = (const float*)(from + i * step), *q = (const float*)(from + (i + 1) * step);
-            const float *r = (const float*)(from + (i + 2) * step), *s = (const float*)(from + (i + 3) * step);
-            int64_t j = 0;
-            for (; j + 4 <= pairs; j += 4) {
-                float* o = to + j * 16 + i;
-                flambeau_quad a = *(flambeau_quad*)(p + j), b = *(flambeau_quad*)(q + j);
-                flambeau_quad c = *(flambeau_quad*)(r + j), d = *(flambeau_quad*)(s + j);
-                flambeau_quad ab = FLAMBEAU_TURN(a, b, 0, 4, 1, 5), cd = FLAMBEAU_TURN(c, d, 0, 4, 1, 5);
-                *(flambeau_quad*)o = FLAMBEAU_TURN(ab, cd, 0, 1, 4, 5);
-                *(flambeau_quad*)(o + 16) = FLAMBEAU_TURN(ab, cd, 2, 3, 6, 7);
-                ab = FLAMBEAU_TURN(a, b, 2, 6, 3, 7), cd = FLAMBEAU_TURN(c, d, 2, 6, 3, 7);
-                *(flambeau_quad*)(o + 32) = FLAMBEAU_TURN(ab, cd, 0, 1, 4, 5);
-                *(flambeau_quad*)(o + 48) = FLAMBEAU_TURN(ab, cd, 2, 3, 6, 7);
-            }
-            for (; j < pairs; j++)
-                __builtin_memcpy(to + j * 16 + i, p + j, 4), __builtin_memcpy(to + j * 16 + i + 1, q + j, 4),
-                __builtin_memcpy(to + j * 16 + i + 2, r + j, 4), __builtin_memcpy(to + j * 16 + i + 3, s + j, 4);
-        }
-    }
-
-    /* to (16 words) = the neighbours of two rows, pair by pair */
-    typedef uint16_t flambeau_eight __attribute__((vector_size(16), aligned(2)));
-    static void flambeau_zip(uint16_t* to, const uint16_t* first, const uint16_t* second) {
-        for (int j = 0; j < 16; j += 8) {
-            flambeau_eight a = *(flambeau_eight*)(first + j), b = *(flambeau_eight*)(second + j);
-            *(flambeau_eight*)(to + 2 * j) = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
-            *(flambeau_eight*)(to + 2 * j + 8) = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-        }
-    }
-    """
-    void flambeau_turn_words(float* to, const char* source, int64_t pairs, int64_t step) noexcept nogil
-    void flambeau_zip(uint16_t* to, const uint16_t* first, const uint16_t* second) noexcept nogil
 
 ctypedef void (*tile_t)(const char* a, int64_t row, int64_t pair, const char* b, int64_t group, int64_t pairs, char* c, int64_t step,
                         float* sums, int64_t mode, float alpha, float beta) noexcept nogil
@@ -68,12 +27,13 @@ cdef enum:
     ROOM = 1 << 25            # bytes for operands that are laid out, of the products that are under way
 
 cdef tile_t tiles[GROUPS]
+cdef layer_t turns_words, zips         # which lay a right operand: columns one after another, or rows
 cdef int known = -1           # whether the processor has the instruction
 
 
 cdef bint ready(int64_t columns) except -1:
     """Whether tiles of so many columns can be computed; they are compiled when they are first needed."""
-    global known
+    global known, turns_words, zips
     cdef int v
     if known == 0:
         return False
@@ -81,6 +41,8 @@ cdef bint ready(int64_t columns) except -1:
         known = provided["tiles.possible"]()
         if not known:
             return False
+        turns_words = <layer_t><uintptr_t>provided["panels.layer"](4, 1, True)
+        zips = <layer_t><uintptr_t>provided["panels.pairs"]()
     if columns > GROUP * GROUPS - GROUP and tiles[GROUPS - 1] == NULL:
         tiles[GROUPS - 1] = <tile_t><uintptr_t>provided["tiles.address"](GROUPS)
     v = <int>(groups_of(columns) % GROUPS)
@@ -121,8 +83,8 @@ cdef void lay_group(const Halves* h, const char* b, char* room, int64_t group) n
     cdef int64_t pairs = (h.k + 1) // 2, whole = h.k // 2, j, p, columns = min(<int64_t>GROUP, h.n - group * GROUP)
     cdef uint16_t* to = <uint16_t*>(room + group * pairs * GROUP * 4)
     cdef const char* source = b + group * GROUP * h.b_col * 2
-    if columns == GROUP and h.b_row == 1 and h.k % 2 == 0:
-        flambeau_turn_words(<float*>to, source, pairs, h.b_col * 2)
+    if h.b_row == 1 and h.k % 2 == 0:
+        turns_words(<char*>to, GROUP * 4, source, h.b_col * 2, pairs, columns)
         return
     memset(to, 0, pairs * GROUP * 4)
     for p in range(whole):
@@ -136,16 +98,19 @@ cdef void lay_group(const Halves* h, const char* b, char* room, int64_t group) n
 
 cdef void zip_groups(const Halves* h, const char* b, char* room, int64_t begin, int64_t end) noexcept nogil:
     """Whole groups of a right operand whose rows lie in one piece: row by row through all of them."""
-    cdef int64_t pairs = (h.k + 1) // 2, p, g
-    cdef uint16_t nothing[GROUP]
-    cdef const uint16_t* first
-    cdef const uint16_t* second
-    memset(nothing, 0, sizeof(nothing))
-    for p in range(pairs):
-        first = <const uint16_t*>b + 2 * p * h.b_row
-        for g in range(begin, end):
-            second = first + h.b_row + g * GROUP if 2 * p + 1 < h.k else nothing
-            flambeau_zip(<uint16_t*>(room + (g * pairs + p) * GROUP * 4), first + g * GROUP, second)
+    cdef int64_t pairs = (h.k + 1) // 2, whole = h.k // 2, g
+    cdef char* to = room + begin * pairs * GROUP * 4
+    cdef const char* source = b + begin * GROUP * 2
+    zips(to, pairs * GROUP * 4, source, h.b_row * 2, whole, end - begin)
+    if whole < pairs:         # a last row without a neighbour: what would be there is 0
+        for g in range(end - begin):
+            last_row(<uint32_t*>(to + (g * pairs + whole) * GROUP * 4), <const uint16_t*>(source + (2 * whole * h.b_row + g * GROUP) * 2))
+
+
+cdef inline void last_row(uint32_t* to, const uint16_t* source) noexcept nogil:
+    cdef int j
+    for j in range(GROUP):
+        to[j] = source[j]
 
 
 cdef void lay_some_panels(const Halves* h, const char* a, char* room, int64_t begin, int64_t end, int64_t places) noexcept nogil:

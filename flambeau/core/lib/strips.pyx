@@ -127,7 +127,7 @@ cdef void planes_range(void* context, int64_t begin, int64_t end) noexcept nogil
 
 def run(Plan plan not None, str kind not None, TensorBase x not None, TensorBase w not None, TensorBase bias not None, TensorBase out not None,
         bint turned) -> None:
-    """x and out (N, C, H, W) with columns side by side, w contiguous, its planes those of whichever has more channels.
+    """x and out (N, C, H, W) with columns side by side, w (planes, 1, taps) with taps side by side, planes as the one has channels that has more.
 
     `kind`: "forward" (x, w -> out, with a bias of one or as many as there are channels), "input" (x is the gradient and has at least as
     many channels as out), "weight" (added to w; x the input, out the gradient).  `turned`: w is read from its last tap on.
@@ -150,7 +150,7 @@ def run(Plan plan not None, str kind not None, TensorBase x not None, TensorBase
     elif work.times > 1:
         work.x_turn = 0
     a.x_row, a.out_row = x.strides[2] * size * plan.row_step, out.strides[2] * size * plan.row_step
-    work.w_turn = taps * size
+    work.w_turn = w.strides[0] * size
     a.w_plane, a.w_tap = work.w_turn * work.times, -size if turned else size
     if turned:
         a.w += (taps - 1) * size

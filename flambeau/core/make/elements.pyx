@@ -309,6 +309,9 @@ def check_filling(TensorBase input not None, TensorBase mask not None, value, st
 
 
 # --- filling ------------------------------------------------------------------
+cdef enum:
+    FILL_BYTES = 2048         # that all others are copied from
+
 cdef struct Fill:
     char* data
     int width
@@ -316,38 +319,28 @@ cdef struct Fill:
 
 
 cdef void fill_range(void* context, int64_t begin, int64_t end) noexcept nogil:
-    """Elements [begin, end) of a block."""
+    """Elements [begin, end) of a block: the first ones one by one, all others copied from those by the widest stores there are."""
     cdef Fill* f = <Fill*>context
     cdef char* p = f.data + begin * f.width
-    cdef int64_t i, n = end - begin
+    cdef int64_t i, n = (end - begin) * f.width, done = min(n, <int64_t>FILL_BYTES)
     cdef int k
-    cdef uint16_t two
-    cdef uint32_t four
-    cdef uint64_t eight, high
     for k in range(1, f.width):
         if f.pattern[k] != f.pattern[0]:
             break
     else:
-        memset(p, f.pattern[0], n * f.width)
+        memset(p, f.pattern[0], n)
         return
-    if f.width == 2:
-        memcpy(&two, f.pattern, 2)
-        for i in range(n):
-            (<uint16_t*>p)[i] = two
-    elif f.width == 4:
-        memcpy(&four, f.pattern, 4)
-        for i in range(n):
-            (<uint32_t*>p)[i] = four
-    elif f.width == 8:
-        memcpy(&eight, f.pattern, 8)
-        for i in range(n):
-            (<uint64_t*>p)[i] = eight
-    else:
-        memcpy(&eight, f.pattern, 8)
-        memcpy(&high, f.pattern + 8, 8)
-        for i in range(n):
-            (<uint64_t*>p)[2 * i] = eight
-            (<uint64_t*>p)[2 * i + 1] = high
+    i = 0
+    while i < min(done, <int64_t>64):
+        memcpy(p + i, f.pattern, f.width)
+        i += f.width
+    while i < done:
+        memcpy(p + i, p, min(i, done - i))
+        i += min(i, done - i)
+    while done < n:
+        i = min(n - done, <int64_t>FILL_BYTES)
+        memcpy(p + done, p, i)
+        done += i
 
 
 cdef void fill_strided(TensorBase t, Fill* f) noexcept nogil:

@@ -39,6 +39,20 @@ ctypedef fused Number:
 cdef inline bint read_units(Unit* to, int64_t near, const Unit* source, int64_t far, const int64_t* index, int64_t along,
                      int64_t step, int64_t bound, int64_t n) noexcept nogil:
     cdef int64_t i, at
+    if near == 1 and along == 1 and far == 0 and step == 1:  # the usual lines have loops without products
+        for i in range(n):
+            at = index[i]
+            if <uint64_t>at >= <uint64_t>bound:
+                return False
+            to[i] = source[at]
+        return True
+    if near == 1 and along == 1 and far == 1:
+        for i in range(n):
+            at = index[i]
+            if <uint64_t>at >= <uint64_t>bound:
+                return False
+            to[i] = source[i + at * step]
+        return True
     for i in range(n):
         at = index[i * along]
         if <uint64_t>at >= <uint64_t>bound:
@@ -67,6 +81,14 @@ cdef inline bint read_line(int width, char* to, int64_t near, const char* source
 cdef inline void set_units(Unit* to, int64_t far, const Unit* source, int64_t near, const int64_t* index, int64_t along,
                     int64_t step, int64_t n) noexcept nogil:
     cdef int64_t i
+    if near == 1 and along == 1 and far == 0 and step == 1:
+        for i in range(n):
+            to[index[i]] = source[i]
+        return
+    if near == 1 and along == 1 and far == 1:
+        for i in range(n):
+            to[i + index[i] * step] = source[i]
+        return
     for i in range(n):
         to[i * far + index[i * along] * step] = source[i * near]
 
@@ -98,6 +120,14 @@ cdef inline void combine(Number* to, int64_t far, const Number* source, int64_t 
         to += index[0] * step * parts
         for i in range(n * parts):
             to[i] += source[i]
+        return
+    if how == ADD and parts == 1 and near == 1 and along == 1:
+        if far == 0 and step == 1:
+            for i in range(n):
+                to[index[i]] += source[i]
+        else:
+            for i in range(n):
+                to[i * far + index[i] * step] += source[i]
         return
     for i in range(n):
         at = to + (i * far + index[i * along] * step) * parts

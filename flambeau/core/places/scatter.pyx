@@ -80,9 +80,13 @@ cdef int64_t first_outside(Walk* w, int64_t bound) noexcept nogil:
     for row in range(w.rows):
         index = w.index + row_offsets(w, row, &far, &near)
         found = 0
-        for i in range(w.inner):
-            found |= <int64_t>(<uint64_t>index[i * step] >= <uint64_t>bound)
-        if found:
+        if step == 1:
+            for i in range(w.inner):     # one of both is negative; vectors can tell without comparing
+                found |= index[i] | (bound - 1 - index[i])
+        else:
+            for i in range(w.inner):
+                found |= index[i * step] | (bound - 1 - index[i * step])
+        if found < 0:
             for i in range(w.inner):
                 if index[i * step] < 0:
                     return index[i * step]

@@ -11,8 +11,8 @@ from ...autograd.grad_mode import no_grad
 from ...core.make.create import eye
 from ...core.places.join import cat
 from ...operations.linalg.decompositions import geqrf, qr
+from ...operations.linalg.exponential import matrix_exp
 from ...operations.linalg.lapack import solve
-from ...operations.linalg.matrices import matrix_exp
 from ...operations.linalg.reflections import householder_product
 from .. import functional as F
 from ..modules.module import Module

@@ -14,7 +14,7 @@ from ...core.base import display
 from ...core.base.device import OutOfMemoryError
 from ...core.base.tensor import TensorBase
 from ...core.call.copies import clone as copied_by
-from ...core.call.function import FunctionOp
+from ...core.call.function import FunctionOp, on_host
 from ...core.call.operation import Op
 from ...core.make.random import Generator, generator_on
 
@@ -59,7 +59,9 @@ def through_host(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        place = next((x.device for x in _tensors((*args, *kwargs.values())) if not x.is_cpu), None)
+        place = None
+        if not on_host(args, kwargs):
+            place = next((x.device for x in _tensors((*args, *kwargs.values())) if not x.is_cpu), None)
         if place is None or place.type == "meta":  # what runs on the host has a rule for tensors without data
             try:
                 return function(*args, **kwargs)

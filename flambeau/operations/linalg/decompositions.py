@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
+from ...core.lib import lapack, small
 from ...core.lib.products import matmul
 from ..declare import checks, host
 from ..declare.host import Result, holds
@@ -13,11 +14,11 @@ from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result
 from ..moving.joining import cat
 from ..moving.viewing import real
-from ..pointwise.complex_numbers import conj
+from ..pointwise.arithmetic import where
+from ..pointwise.complex_numbers import complex_of, conj
 from .lapack import (
     INT32,
     LinAlgError,
-    _numpy,
     _solve,
     _triangular,
     by_matrix,
@@ -25,9 +26,11 @@ from .lapack import (
     computed,
     diagonal,
     diagonal_matrix,
+    fresh,
     identity,
     real_dtype,
     record,
+    refuse,
     same_batch,
     solve_triangular,
 )
@@ -40,6 +43,7 @@ svd_result = named_result("linalg_svd", "U", "S", "Vh")
 lu_result = named_result("linalg_lu", "P", "L", "U")
 lu_factor_result = named_result("linalg_lu_factor", "LU", "pivots")
 lu_factor_ex_result = named_result("linalg_lu_factor_ex", "LU", "pivots", "info")
+_NOT_FINITE = "The algorithm failed to converge because the input matrix contained non-finite values."
 ldl_factor_result = named_result("linalg_ldl_factor", "LD", "pivots")
 ldl_factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "info")
 
@@ -59,12 +63,27 @@ def qr(A: TensorBase, mode: str = "reduced") -> tuple:
         )
     *batch, m, n = A.shape
     k = m if mode == "complete" else min(m, n)
-    upper = Result((*batch, k, n), A.dtype)
-    rule = upper if mode == "r" else [Result((*batch, m, k), A.dtype), upper]
-    found = computed("linalg.qr", rule, lambda a: _numpy("qr")(a, mode), A)
-    Q, R = (A.new_empty(0), found) if mode == "r" else found
+    rules = [Result((0,) if mode == "r" else (*batch, m, k), A.dtype), Result((*batch, k, n), A.dtype)]
+    Q, R = computed(rules, lambda a: _orthogonal(a, k, mode != "r"), A)
     record("LinalgQr", _qr_gradient, (A,), (Q, R), (Q, R), (mode,))
     return qr_result(Q, R)
+
+
+def _orthogonal(a: TensorBase, k: int, wanted: bool) -> tuple[TensorBase, TensorBase]:
+    """Q with k columns (nothing unless `wanted`), and R."""
+    m, n = a.shape[-2:]
+    columns = fresh(a.mT)
+    tau = lapack.qr(columns)
+    rows = columns.mT
+    R = rows.narrow(-2, 0, min(k, m)).triu().contiguous()
+    if not wanted:
+        return a.new_empty(0), R
+    if k != n:
+        space = a.new_empty((*a.shape[:-2], k, m))
+        space.narrow(-2, 0, min(k, n)).copy_(columns.narrow(-2, 0, min(k, n)))
+        columns = space
+    lapack.q(columns, tau)
+    return columns.mT.contiguous(), R
 
 
 def _qr_gradient(grads: tuple, Q: TensorBase, R: TensorBase, mode: str) -> tuple:
@@ -116,11 +135,12 @@ def geqrf(input: TensorBase) -> tuple:
     *batch, m, n = input.shape
     rules = [Result((*batch, m, n), input.dtype), Result((*batch, min(m, n)), input.dtype)]
 
-    def factor(x: Any) -> Any:
-        turned, tau = _numpy("qr")(x, "raw")
-        return turned.swapaxes(-1, -2).copy(), tau
+    def factor(x: TensorBase) -> tuple:
+        columns = fresh(x.mT)
+        tau = lapack.qr(columns)
+        return columns.mT.contiguous(), tau
 
-    return geqrf_result(*computed("geqrf", rules, factor, input))
+    return geqrf_result(*computed(rules, factor, input))
 
 
 # --- LU -------------------------------------------------------------------------------------------------------------------
@@ -131,16 +151,14 @@ def _factored(who: str, A: TensorBase) -> tuple[TensorBase, TensorBase, TensorBa
     k = min(m, n)
     rules = [Result(A.shape, A.dtype), Result((*batch, k), INT32), Result(batch, INT32)]
 
-    def factor_one(a: Any) -> Any:
-        import numpy as np
-        from scipy.linalg import get_lapack_funcs
+    def factor(a: TensorBase) -> tuple:
+        if m == n and small.takes(a):
+            return small.lu(a)
+        columns = fresh(a.mT)
+        found = lapack.lu(columns)
+        return columns.mT.contiguous(), *found
 
-        if not a.size:
-            return a, np.zeros(k, "int32"), 0
-        lu, pivots, info = get_lapack_funcs(("getrf",), (a,))[0](a)
-        return lu, pivots + 1, info
-
-    LU, pivots, info = computed(who, rules, by_matrix(rules, factor_one), A)
+    LU, pivots, info = computed(rules, factor, A)
     record("LinalgLuFactorEx", _lu_factor_gradient, (A,), LU, (LU, pivots))
     return LU, pivots, info
 
@@ -223,10 +241,11 @@ def lu_factor_ex(A: TensorBase, *, pivot: bool = True, check_errors: bool = Fals
     """`lu_factor`, and for each matrix 0 or the number of the first pivot that is 0."""
     _needs_pivot("linalg.lu_factor", pivot)
     LU, pivots, info = _factored("linalg.lu_factor", A)
-    if check_errors and not holds(info == 0):
-        raise LinAlgError(
-            f"linalg.lu_factor: U[{int(info.max())},{int(info.max())}] is zero and using it on lu_solve would result in a "
-            "division by zero."
+    if check_errors:
+        refuse(
+            "linalg.lu_factor",
+            info,
+            lambda k: f"U[{k},{k}] is zero and using it on lu_solve would result in a division by zero.",
         )
     return lu_factor_ex_result(LU, pivots, info)
 
@@ -310,9 +329,23 @@ def eigh(A: TensorBase, UPLO: str = "L") -> tuple:
     checked("linalg.eigh", A)
     triangle = _check_triangle("linalg.eigh", UPLO)
     rules = [Result(A.shape[:-1], real_dtype(A)), Result(A.shape, A.dtype)]
-    L, V = computed("linalg.eigh", rules, lambda a: _numpy("eigh")(a, triangle), A)
+    L, V = computed(rules, lambda a: _symmetric(a, triangle, True), A)
     record("LinalgEigh", _eigh_gradient, (A,), (L, V), (L, V))
     return eigh_result(L, V)
+
+
+def _symmetric(a: TensorBase, triangle: str, wanted: bool) -> tuple:
+    """Eigenvalues, and eigenvectors where they are `wanted`."""
+    rows = fresh(a)
+    values, info = lapack.eigh(rows, triangle == "L", wanted)
+    refuse(
+        "linalg.eigh",
+        info,
+        _no_eigenvalues,
+    )
+    if not wanted:
+        return values, None
+    return values, (conj(rows.mT) if a.is_complex() else rows.mT).contiguous()
 
 
 def _eigh_gradient(grads: tuple, L: TensorBase, V: TensorBase) -> tuple:
@@ -343,7 +376,7 @@ def eigvalsh(A: TensorBase, UPLO: str = "L", *, out: TensorBase | None = None) -
     if tape.recording(A):
         return into(out, eigh(A, triangle)[0], "linalg.eigvalsh")
     rule = Result(A.shape[:-1], real_dtype(A))
-    found = computed("linalg.eigvalsh", rule, lambda a: _numpy("eigvalsh")(a, triangle), A)
+    found = computed(rule, lambda a: _symmetric(a, triangle, False)[0], A)
     return into(out, found, "linalg.eigvalsh")
 
 
@@ -366,9 +399,30 @@ def eig(A: TensorBase) -> tuple:
     checked("linalg.eig", A)
     _check_finite("linalg.eig", A)
     rules = [Result(A.shape[:-1], _complex_of(A)), Result(A.shape, _complex_of(A))]
-    L, V = computed("linalg.eig", rules, _numpy("eig"), A)
+    L, V = computed(rules, lambda a: _general(a, True), A)
     record("LinalgEig", _eig_gradient, (A,), (L, V), (L, V), (A.is_complex(),))
     return eig_result(L, V)
+
+
+def _general(a: TensorBase, wanted: bool) -> tuple:
+    """Eigenvalues, and eigenvectors where they are `wanted`."""
+    values, imaginary, right, info = lapack.eig(fresh(a.mT), wanted)
+    refuse(
+        "linalg.eig",
+        info,
+        _no_eigenvalues,
+    )
+    if imaginary is None:
+        return values, None if right is None else right.mT.contiguous()
+    found = complex_of(values, imaginary)
+    if right is None:
+        return found, None
+    # LAPACK gives a pair of conjugate vectors as two rows, the real part and the imaginary one.
+    first = (imaginary > 0).unsqueeze(-1)
+    second = (imaginary < 0).unsqueeze(-1)
+    before, after = right.roll(1, -2), right.roll(-1, -2)
+    parts = where(second, before, right), where(first, after, where(second, -right, 0.0))
+    return found, complex_of(*parts).mT.contiguous()
 
 
 def _eig_gradient(grads: tuple, L: TensorBase, V: TensorBase, is_complex: bool) -> tuple:
@@ -398,7 +452,7 @@ def eigvals(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     if tape.recording(A):
         return into(out, eig(A)[0], "linalg.eigvals")
     _check_finite("linalg.eigvals", A)
-    found = computed("linalg.eigvals", Result(A.shape[:-1], _complex_of(A)), _numpy("eigvals"), A)
+    found = computed(Result(A.shape[:-1], _complex_of(A)), lambda a: _general(a, False)[0], A)
     return into(out, found, "linalg.eigvals")
 
 
@@ -432,9 +486,38 @@ def svd(
         Result((*batch, k), real_dtype(A)),
         Result((*batch, n if full_matrices else k, n), A.dtype),
     ]
-    U, S, Vh = computed("linalg.svd", rules, lambda a: _numpy("svd")(a, full_matrices), A)
+    U, S, Vh = computed(rules, lambda a: _singular(a, full_matrices, True), A)
     record("LinalgSvd", _svd_gradient, (A,), (U, S, Vh), (U, S, Vh))
     return svd_result(U, S, Vh)
+
+
+def _singular(a: TensorBase, full: bool, wanted: bool) -> tuple:
+    """U, S and Vh; S alone unless `wanted`."""
+    # LAPACK sees rows as columns, and is slower where it sees more columns than rows.
+    turned = a.shape[-2] > a.shape[-1]
+    U, S, Vh, info = lapack.svd(fresh(a.mT if turned else a), full, wanted)
+    refuse("linalg.svd", info, _not_converged)
+    if turned and wanted:
+        U, Vh = Vh.mT.contiguous(), U.mT.contiguous()
+    return U, S, Vh
+
+
+def _no_eigenvalues(code: int) -> str:
+    if code < 0:
+        return _NOT_FINITE
+    return (
+        "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues "
+        f"(error code: {code})."
+    )
+
+
+def _not_converged(code: int) -> str:
+    if code < 0:
+        return _NOT_FINITE
+    return (
+        "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated singular values "
+        f"(error code: {code})."
+    )
 
 
 def _svd_gradient(grads: tuple, U: TensorBase, S: TensorBase, Vh: TensorBase) -> tuple:
@@ -479,7 +562,7 @@ def svdvals(A: TensorBase, *, driver: str | None = None, out: TensorBase | None 
     if tape.recording(A):
         return into(out, svd(A, False)[1], "linalg.svdvals")
     rule = Result((*A.shape[:-2], min(A.shape[-2:])), real_dtype(A))
-    found = computed("linalg.svdvals", rule, lambda a: _numpy("svd")(a, False, False), A)
+    found = computed(rule, lambda a: _singular(a, False, False)[1], A)
     return into(out, found, "linalg.svdvals")
 
 
@@ -501,7 +584,7 @@ def ldl_factor_ex(A: TensorBase, *, hermitian: bool = False, check_errors: bool 
         ld, pivots, info = get_lapack_funcs((name,), (a,))[0](a, lower=1)
         return np.tril(ld), pivots, info
 
-    LD, pivots, info = computed("linalg.ldl_factor_ex", rules, by_matrix(rules, factor_one), A)
+    LD, pivots, info = host.computed(rules, by_matrix(rules, factor_one), A)
     if check_errors and not holds(info == 0):
         raise LinAlgError(f"linalg.ldl_factor_ex: D is singular: its element {int(info.max())} is zero")
     return ldl_factor_ex_result(LD, pivots, info)
@@ -548,4 +631,4 @@ def ldl_solve(LD: TensorBase, pivots: TensorBase, B: TensorBase, *, hermitian: b
                 found[place] = solve_one(ld[place], steps[place], b[place], lower=1)[0]
         return found
 
-    return computed("linalg.ldl_solve", Result(B.shape, B.dtype), solve_all, LD, pivots, B)
+    return host.computed(Result(B.shape, B.dtype), solve_all, LD, pivots, B)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ...core.base.tensor import TensorBase
+from ...core.lib import lapack, small
 from ...core.lib.products import matmul
 from ..declare.host import Result, holds
 from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result
 from ..pointwise.complex_numbers import conj
 from .decompositions import svd
-from .lapack import _numpy, checked, computed, identity, inv, real_dtype, record
+from .lapack import checked, computed, fresh, identity, inv, real_dtype, record
 
 slogdet_result = named_result("linalg_slogdet", "sign", "logabsdet")
 
@@ -24,9 +25,19 @@ def det(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
     tensor(8.)
     """
     checked("linalg.det", A)
-    found = computed("linalg.det", Result(A.shape[:-2], A.dtype), _numpy("det"), A)
+    found = computed(Result(A.shape[:-2], A.dtype), lambda a: _determinant(a, False)[0], A)
     record("LinalgDet", _det_gradient, (A,), found, (A, found))
     return into(out, found, "linalg.det")
+
+
+def _determinant(a: TensorBase, logarithm: bool) -> tuple:
+    """The determinant and None, or sign and logarithm of its modulus; a transpose has the same."""
+    if small.takes(a):
+        factors, pivots, _ = small.lu(a)
+    else:
+        factors = fresh(a)
+        pivots, _ = lapack.lu(factors)
+    return lapack.determinant(factors, pivots, logarithm)
 
 
 def _det_gradient(grad: TensorBase, A: TensorBase, found: TensorBase) -> tuple:
@@ -49,7 +60,7 @@ def slogdet(A: TensorBase) -> tuple:
     """Sign (of modulus 1, or 0) and logarithm of the modulus of the determinant, as a named tuple (sign, logabsdet)."""
     checked("linalg.slogdet", A)
     rules = [Result(A.shape[:-2], A.dtype), Result(A.shape[:-2], real_dtype(A))]
-    sign, logabs = computed("linalg.slogdet", rules, _numpy("slogdet"), A)
+    sign, logabs = computed(rules, lambda a: _determinant(a, True), A)
     record("LinalgSlogdet", _slogdet_gradient, (A,), (sign, logabs), (A, sign))
     return slogdet_result(sign, logabs)
 

@@ -14,10 +14,10 @@ from typing import Any
 from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
-from ...core.lib import small
+from ...core.lib import lapack, small
 from ...core.lib.products import matmul
 from ..declare import host
-from ..declare.host import Result, holds, without_data
+from ..declare.host import Result, without_data
 from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result
 from ..declare.shapes import broadcast
@@ -89,16 +89,25 @@ def by_matrix(rules: list[Result], function: Callable) -> Callable:
     return whole
 
 
-def computed(who: str, rule: Any, function: Callable, *tensors: TensorBase) -> Any:
-    """What NumPy makes of them, as `host.computed` does; NumPy's LinAlgError becomes ours."""
+def computed(rule: Any, function: Callable, *tensors: TensorBase) -> Any:
+    """What a function of tensors outside the tape makes of them, or, of tensors without data, what the rule says of it."""
     if without_data(*tensors):
         return host.computed(rule, function, *tensors)
-    import numpy as np
+    return function(*(x.detach() for x in tensors))
 
-    try:
-        return host.computed(rule, function, *tensors)
-    except np.linalg.LinAlgError as e:
-        raise LinAlgError(f"{who}: {e}") from None
+
+def fresh(x: TensorBase) -> TensorBase:
+    """A contiguous copy, to be written to."""
+    return x.clone() if x.is_contiguous() else x.contiguous()
+
+
+def refuse(who: str, info: TensorBase, what: Callable[[int], str]) -> None:
+    """LinAlgError where LAPACK's verdict on a matrix is not 0, with the first one's number in the batch and what it means."""
+    failed = None if info.is_meta else lapack.first_failure(info)
+    if failed is not None:
+        place, verdict = failed
+        batch = f"(Batch element {place}): " if info.ndim else ""
+        raise LinAlgError(f"{who}: {batch}{what(verdict)}")
 
 
 def real_dtype(x: TensorBase) -> dtype:
@@ -175,20 +184,15 @@ def same_batch(who: str, a: TensorBase, b: TensorBase) -> tuple[TensorBase, Tens
 
 
 def _triangular(A: TensorBase, B: TensorBase, upper: bool, unit: bool) -> TensorBase:
-    def solve_all(a: Any, b: Any) -> Any:
-        from scipy.linalg import get_lapack_funcs
-
-        found = b.copy()
-        if found.size:
-            (solve_one,) = get_lapack_funcs(("trtrs",), dtype=a.dtype)
-            for x, one, right in each_matrix(found, a, b):
-                x[...] = solve_one(one.T, right, lower=upper, trans=1, unitdiag=unit)[0]
+    def solve_all(a: TensorBase, b: TensorBase) -> TensorBase:
+        found, turned = fresh(b), not a.is_contiguous() and a.mT.is_contiguous()
+        lapack.triangular(a.mT if turned else a.contiguous(), found, upper, unit, turned)
         return found
 
     if small.takes(A) and B.is_cpu:
         X = small.triangular(A.detach(), B.detach(), upper, unit)
     else:
-        X = computed("linalg.solve_triangular", Result(B.shape, B.dtype), solve_all, A, B)
+        X = computed(Result(B.shape, B.dtype), solve_all, A, B)
     record("LinalgSolveTriangular", _triangular_gradient, (A, B), X, (A, X), (upper, unit))
     return X
 
@@ -213,6 +217,13 @@ def solve(A: TensorBase, B: TensorBase, *, left: bool = True, out: TensorBase | 
     >>> flambeau.linalg.solve(flambeau.tensor([[2., 0.], [0., 4.]]), flambeau.tensor([2., 4.]))
     tensor([1., 1.])
     """
+    found, info = _solution(A, B, left)
+    refuse("linalg.solve", info, _unsolvable)
+    return into(out, found, "linalg.solve")
+
+
+def _solution(A: TensorBase, B: TensorBase, left: bool) -> tuple[TensorBase, TensorBase]:
+    """The solution, and for each matrix 0 or the number of the first pivot that is 0."""
     checked("linalg.solve", A)
     if B.ndim == 0:
         raise RuntimeError("linalg.solve(): B must have at least 1 dimension, got 0")
@@ -228,14 +239,37 @@ def solve(A: TensorBase, B: TensorBase, *, left: bool = True, out: TensorBase | 
             f"({A.shape[-2]}x{A.shape[-1]} and {right.shape[-2]}x{right.shape[-1]})"
         )
     A, right = same_batch("linalg.solve", A, right)
-    found = _solve(A, right) if left else _solve(A.mT, right.mT).mT
-    return into(out, found.squeeze(-1) if vector else found, "linalg.solve")
+    if not left:
+        found, info = _solved(A.mT, right.mT)
+        return found.mT, info
+    found, info = _solved(A, right)
+    return found.squeeze(-1) if vector else found, info
+
+
+def _unsolvable(pivot: int) -> str:
+    return "The solver failed because the input matrix is singular."
 
 
 def _solve(A: TensorBase, B: TensorBase) -> TensorBase:
-    X = computed("linalg.solve", Result(B.shape, B.dtype), _numpy("solve"), A, B)
-    record("LinalgSolveEx", _solve_gradient, (A, B), X, (A, X))
+    X, info = _solved(A, B)
+    refuse("linalg.solve", info, _unsolvable)
     return X
+
+
+def _solved(A: TensorBase, B: TensorBase) -> tuple[TensorBase, TensorBase]:
+    """The solution, and for each matrix 0 or the number of the first pivot that is 0."""
+
+    def solve_all(a: TensorBase, b: TensorBase) -> tuple:
+        if small.takes(a):
+            return small.general_systems(a, b)
+        one = a.numel() > 0 and not any(a.stride()[:-2]) and a.ndim > 2  # a matrix for all right sides
+        found = fresh(b)
+        info = lapack.solve(fresh(a[(0,) * (a.ndim - 2)] if one else a), found)
+        return found, info.expand(a.shape[:-2]).contiguous() if one else info
+
+    X, info = computed([Result(B.shape, B.dtype), Result(A.shape[:-2], INT32)], solve_all, A, B)
+    record("LinalgSolveEx", _solve_gradient, (A, B), X, (A, X))
+    return X, info
 
 
 def _solve_gradient(grad: TensorBase, A: TensorBase, X: TensorBase) -> tuple:
@@ -253,38 +287,27 @@ def inv(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
             [0.0000, 0.2500]])
     """
     checked("linalg.inv", A)
-    Y = computed("linalg.inv", Result(A.shape, A.dtype), _numpy("inv"), A)
-    record("LinalgInvEx", lambda grad, Y: (-matmul(Y.mH, matmul(grad, Y.mH)),), (A,), Y, (Y,))
+    Y, info = _inverted(A)
+    refuse("linalg.inv", info, _singular)
     return into(out, Y, "linalg.inv")
 
 
-def _numpy(name: str) -> Callable:
-    """A function of numpy.linalg, which is imported when it is called."""
-
-    def function(*args: Any) -> Any:
-        import numpy as np
-
-        return getattr(np.linalg, name)(*args)
-
-    return function
+def _singular(pivot: int) -> str:
+    return f"The diagonal element {pivot} is zero, the inversion could not be completed because the input matrix is singular."
 
 
-def _infos(A: TensorBase, failed: Callable[[Any], int]) -> TensorBase:
-    """A number for each matrix: 0, or what `failed` says of it."""
-    rules = [Result(A.shape[:-2], INT32)]
-    return computed("", rules, by_matrix(rules, lambda a: (failed(a),)), A)[0]
+def _inverted(A: TensorBase) -> tuple[TensorBase, TensorBase]:
+    """The inverse, and for each matrix 0 or the number of the first pivot that is 0."""
 
+    def invert(a: TensorBase) -> tuple:
+        if small.takes(a):
+            return small.inverse(a)
+        found = fresh(a)
+        return found, lapack.inverse(found)
 
-def _first_zero_pivot(a: Any) -> int:
-    """Where the LU decomposition first meets a pivot of zero, counted from 1; 0 where it does not."""
-    import numpy as np
-    from scipy.linalg import get_lapack_funcs
-
-    if not a.size:
-        return 0
-    (factor,) = get_lapack_funcs(("getrf",), (a,))
-    zeros = np.nonzero(np.diagonal(factor(a)[0]) == 0)[0]
-    return int(zeros[0]) + 1 if zeros.size else 0
+    Y, info = computed([Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)], invert, A)
+    record("LinalgInvEx", lambda grad, Y: (-matmul(Y.mH, matmul(grad, Y.mH)),), (A,), Y, (Y,))
+    return Y, info
 
 
 @library("lapack", "linalg.inv_ex")
@@ -292,34 +315,23 @@ def _first_zero_pivot(a: Any) -> int:
 def inv_ex(A: TensorBase, *, check_errors: bool = False) -> tuple:
     """`inv`, and for each matrix 0 or (where it is singular) which pivot was 0, instead of an error."""
     checked("linalg.inv_ex", A)
-    info = _infos(A, _first_zero_pivot)
-    if check_errors or holds(info == 0):
-        return inv_ex_result(inv(A), info)
-    return inv_ex_result(A * float("nan"), info)
+    Y, info = _inverted(A)
+    if check_errors:
+        refuse("linalg.inv_ex", info, _singular)
+    return inv_ex_result(Y, info)
 
 
 @library("lapack", "linalg.solve_ex")
 @accepts_out
 def solve_ex(A: TensorBase, B: TensorBase, *, left: bool = True, check_errors: bool = False) -> tuple:
     """`solve`, and for each matrix 0 or (where it is singular) which pivot was 0, instead of an error."""
-    checked("linalg.solve_ex", A)
-    info = _infos(A, _first_zero_pivot)
-    if check_errors or holds(info == 0):
-        return solve_ex_result(solve(A, B, left=left), info)
-    return solve_ex_result(B * float("nan"), info)
+    found, info = _solution(A, B, left)
+    if check_errors:
+        refuse("linalg.solve_ex", info, _unsolvable)
+    return solve_ex_result(found, info)
 
 
 # --- Cholesky -------------------------------------------------------------------------------------------------------------
-def _lower(a: Any) -> tuple[Any, int]:
-    """The lower Cholesky factor of one Hermitian matrix, and 0 or the order of the first minor that is not positive."""
-    from scipy.linalg import get_lapack_funcs
-
-    if not a.size:
-        return a, 0
-    (factor,) = get_lapack_funcs(("potrf",), (a,))
-    return factor(a, lower=1, clean=1)
-
-
 @library("lapack", "linalg.cholesky_ex")
 @accepts_out
 def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = False) -> tuple:
@@ -327,21 +339,25 @@ def cholesky_ex(A: TensorBase, *, upper: bool = False, check_errors: bool = Fals
     checked("linalg.cholesky_ex", A)
     rules = [Result(A.shape, A.dtype), Result(A.shape[:-2], INT32)]
 
-    def factor(a: Any) -> Any:
-        return by_matrix(rules, _lower)(a.conj().swapaxes(-1, -2) if upper else a)
+    def factor(a: TensorBase) -> tuple:
+        found = a.tril().contiguous()
+        return found, lapack.cholesky(found)
 
     if small.takes(A):
         L, info = small.cholesky(A.detach().mT if upper else A.detach())
     else:
-        L, info = computed("linalg.cholesky", rules, factor, A)
-    if check_errors and not holds(info == 0):
-        order = int(info.reshape(-1).max())
-        raise LinAlgError(
-            "linalg.cholesky: The factorization could not be completed because the input is not positive-definite "
-            f"(the leading minor of order {order} is not positive-definite)."
-        )
+        L, info = computed(rules, factor, A.mH if upper else A)
+    if check_errors:
+        refuse("linalg.cholesky", info, _not_positive)
     record("LinalgCholeskyEx", _cholesky_gradient, (A,), L, (L,))
     return cholesky_ex_result(L.mH if upper else L, info)
+
+
+def _not_positive(order: int) -> str:
+    return (
+        "The factorization could not be completed because the input is not positive-definite "
+        f"(the leading minor of order {order} is not positive-definite)."
+    )
 
 
 def _cholesky_gradient(grad: TensorBase, L: TensorBase) -> tuple:

@@ -15,11 +15,10 @@ from ...core.make.create import arange
 from ...core.views.views import atleast_1d
 from ..declare import checks
 from ..declare.half_types import HALF_TYPES
-from ..declare.host import Result, holds
+from ..declare.host import holds
 from ..declare.registry import library, register
 from ..declare.results import accepts_out, into, named_result
 from ..declare.shapes import wrapped as _wrapped
-from ..moving.joining import cat
 from ..moving.shaping import broadcast_shapes
 from ..moving.shaping import cross as _cross
 from ..moving.viewing import real
@@ -28,7 +27,7 @@ from ..rows.norms import check_norm, vector_norm
 from ..rows.reductions import sum_to_size
 from . import decompositions as dec
 from . import lapack
-from .lapack import check_square, checked, computed, identity, inv, record, same_batch, solve_triangular
+from .lapack import check_square, checked, identity, inv, record, same_batch, solve_triangular
 
 lstsq_result = named_result("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 triangular_solve_result = named_result("triangular_solve", "solution", "cloned_coefficient")
@@ -366,34 +365,6 @@ def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> Ten
         if left:
             base = matmul(base, base)
     return into(out, found.clone() if found is A else found, "linalg.matrix_power")
-
-
-@library("lapack", "linalg.matrix_exp", "matrix_exp", "Tensor.matrix_exp", name="matrix_exp")
-def matrix_exp(A: TensorBase) -> TensorBase:
-    """The exponential of square matrices, Σ Aᵏ / k!, by scaling, squaring and Padé approximants (SciPy).
-
-    The gradient is a block of the exponential of a matrix twice as large: N. J. Higham, "Functions of Matrices" (2008),
-    equation 3.16.
-    """
-    if isinstance(A, TensorBase) and A.dtype.name in ("float16", "bfloat16"):
-        return matrix_exp(A.float()).to(A.dtype)
-    checked("linalg.matrix_exp", A)
-
-    def exponential(a: Any) -> Any:
-        import scipy.linalg
-
-        return scipy.linalg.expm(a.astype("complex128" if A.is_complex() else "float64"))
-
-    found = computed("linalg.matrix_exp", Result(A.shape, A.dtype), exponential, A)
-    record("LinalgMatrixExp", _matrix_exp_gradient, (A,), found, (A,))
-    return found
-
-
-def _matrix_exp_gradient(grad: TensorBase, A: TensorBase) -> tuple:
-    n = A.shape[-1]
-    below = cat([A.new_zeros(A.shape), A.mH], -1)
-    whole = cat([cat([A.mH, grad], -1), below], -2)
-    return (matrix_exp(whole).narrow(-2, 0, n).narrow(-1, n, n),)
 
 
 # --- tensors as matrices --------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from ...core.base.tensor import TensorBase
 from ...core.make.create import zeros
 from ...core.make.elements import check_number
 from ...core.tape.contexts import unrecorded
+from ..declare import taps
 from ..declare.indexed import indexed, scatter
 from ..declare.registry import library
 from ..declare.results import each_part
@@ -63,6 +64,9 @@ def pad(
             cut = max(-before, 0)
             input = input.narrow(axis, cut, input.shape[axis] - cut - max(-after, 0))
             amounts[2 * k] = max(before, 0)
+    found = _by_tables(input, sizes[-dims:], mode, amounts[: 2 * dims : 2])
+    if found is not None:
+        return found
     if input.is_complex():
         return each_part(_extended, input, tuple(sizes), mode, tuple(reversed(amounts[: 2 * dims : 2])))
     return _extended(input, tuple(sizes), mode, tuple(reversed(amounts[: 2 * dims : 2])))
@@ -113,15 +117,34 @@ def extended_back(at, out, grad, *, mode, **before):
     return out.store(_place(at, [out.size(d) for d in range(len(at))], mode, before), grad[at], "add")
 
 
+def _label(mode: str, dims: int) -> str:
+    kind = {"reflect": "Reflection", "replicate": "Replication", "circular": "Circular"}[mode]
+    return f"{kind}Pad{dims}DBackward0"
+
+
+def _by_tables(
+    input: TensorBase, sizes: Sequence[int], mode: str, before: Sequence[int]
+) -> TensorBase | None:
+    """The same by tables of each dimension, `before` from the last one on; gradients of complex numbers have none."""
+    if input.is_complex():
+        return None
+    tables, dims = [], len(sizes)
+    for size, out, b in zip(input.shape[-dims:], sizes, reversed(before)):
+        if not taps.fits(size, out):
+            return None
+        tables.append(None if size == out and not b else taps.extended(size, b, out - size - b, mode))
+    return taps.taken(input, tables, _label(mode, dims))
+
+
 def _extended(x: TensorBase, sizes: tuple[int, ...], mode: str, before: tuple[int, ...]) -> TensorBase:
     """The input with both ends of the last dimensions made longer (or shorter)."""
     given = {f"before{d}": b for d, b in enumerate(before)}
     with unrecorded():
         found = extended(sizes, x, mode=mode, **given)
     if tape.recording(x):
-        label = {"reflect": "Reflection", "replicate": "Replication", "circular": "Circular"}[mode]
-        label = f"{label}Pad{len(before)}DBackward0"
-        tape.record(label, _extended_back, (x,), found, (), (tuple(x.shape), mode, before))
+        tape.record(
+            _label(mode, len(before)), _extended_back, (x,), found, (), (tuple(x.shape), mode, before)
+        )
     return found
 
 

@@ -1,4 +1,7 @@
-"""Different elements, counts, and where values belong in ascending rows: NumPy on the host, imported when it is needed."""
+"""Different elements, counts, and where values belong in ascending rows.
+
+What our own loops (`core/lib/tallies.pyx`) do not know, NumPy computes, which is imported then.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from ...core.base.dtypes import by_name
 from ...core.base.memory import require
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import result_type
+from ...core.lib import tallies
 from ...core.make.bridge import from_numpy
 from ...core.make.create import full
 from ..declare import checks
-from ..declare.host import Result, array, computed, needs_data
+from ..declare.host import Result, array, computed, needs_data, without_data
 from ..declare.registry import library
 from ..declare.results import accepts_out, into
 from ..pointwise.copying import to_dtype
@@ -28,6 +32,23 @@ def _found(array, dtype: str | None = None) -> TensorBase:
     import numpy as np
 
     return from_numpy(np.array(array, dtype=dtype, order="C"))
+
+
+# As what integers, and numbers that are searched, are looked at; uint64 has none.
+_COUNTED = frozenset("bool uint8 uint16 uint32 int8 int16 int32 int64".split())
+_SEARCHED = {
+    **dict.fromkeys(("bool", "uint8", "uint16", "int8", "int16", "int32"), "int32"),
+    **dict.fromkeys(("uint32", "int64"), "int64"),
+    **dict.fromkeys(("float16", "bfloat16", "float32"), "float32"),
+    "float64": "float64",
+}
+DENSE = 4  # counts for each element: a range of integers up to which it is counted instead of sorted
+SMALL_RANGE = 1 << 16
+
+
+def _whole(x: TensorBase) -> TensorBase:
+    """Integers as a vector of int64 without gaps."""
+    return to_dtype(x.detach(), by_name["int64"]).contiguous().reshape(-1)
 
 
 @library("search", "unique", "Tensor.unique", differentiable=False)
@@ -51,6 +72,11 @@ def unique(
             f"unique(): Dimension out of range (expected to be in range of [{-input.ndim}, {input.ndim - 1}], but got {dim})"
         )
     needs_data("unique", "how many elements differ", input)
+    if dim is None and input.dtype.name in _COUNTED and input.numel():
+        x = _whole(input)
+        low, high = (int(e) for e in x.aminmax())
+        if high - low < max(DENSE * x.numel(), SMALL_RANGE):
+            return _unique_in_range(input, x, low, high - low + 1, return_inverse, return_counts)
     a = _host(input)
     found = np.unique(
         a, return_inverse=return_inverse, return_counts=return_counts, axis=dim, equal_nan=False
@@ -59,6 +85,21 @@ def unique(
     if return_inverse:
         rest[0] = rest[0].reshape(tuple(input.shape) if dim is None else (input.shape[dim],))
     return _wanted(input, values, rest)
+
+
+def _unique_in_range(
+    input: TensorBase, x: TensorBase, low: int, size: int, return_inverse: bool, return_counts: bool
+) -> Any:
+    """`unique` of integers that lie near one another: by counts of all that there may be."""
+    counts = tallies.count(x, low, size)
+    places = counts.nonzero().reshape(-1)
+    found = [to_dtype(places + low, input.dtype)]
+    if return_inverse:
+        numbers = (counts != 0).cumsum(0) - 1
+        found.append(numbers[x - low].reshape(input.shape))
+    if return_counts:
+        found.append(counts[places])
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 def _wanted(input: TensorBase, values, others: Sequence) -> Any:
@@ -106,32 +147,44 @@ def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: in
     >>> flambeau.bincount(flambeau.tensor([0, 2, 2]))
     tensor([1, 0, 2])
     """
-    import numpy as np
 
     if input.is_floating_point() or input.dtype.name == "bool":
         raise NotImplementedError(f'bincount(): "bincount_cpu" not implemented for {input.dtype}')
     needs_data("bincount", "how many counts there are", input)
-    a = _host(input)
-    if input.ndim != 1 or (a < 0).any():
+    if input.ndim != 1:
         raise RuntimeError(
             f"bincount(): only supports 1-d non-negative integral inputs, got shape {list(input.shape)}"
         )
+    if input.dtype.name == "uint64" and bool((input > (1 << 63) - 1).any()):
+        raise RuntimeError(
+            "bincount(): maximum value of input overflowed, it should be < 9223372036854775807"
+        )
+    x = _whole(input)
+    if minlength >= 0 and (weights is None or not x.numel()):  # as PyTorch, which counts nothing in int64
+        require(8 * minlength)
+        found = tallies.few(x, minlength)
+        if found is not None:
+            return found
+    low, high = (int(e) for e in x.aminmax()) if x.numel() else (0, -1)
+    if low < 0:
+        raise RuntimeError("bincount(): only supports 1-d non-negative integral inputs, got negative ones")
     if minlength < 0:
         raise RuntimeError(f"bincount(): minlength should be >= 0, got {minlength}")
-    largest = int(a.max()) if a.size else -1
-    if largest == (1 << 63) - 1:
+    if high == (1 << 63) - 1:
         raise RuntimeError(
-            f"bincount(): maximum value of input overflowed, it should be < {largest} but got {largest}"
+            f"bincount(): maximum value of input overflowed, it should be < {high} but got {high}"
         )
-    require(8 * max(largest + 1, minlength))
+    size = max(high + 1, minlength)
+    require(8 * size)
     if weights is None:
-        return _found(np.bincount(a, minlength=minlength), "int64")
+        return tallies.count(x, 0, size)
     if weights.shape != input.shape:
         raise RuntimeError(
             f"bincount(): weights should be 1-d and have the same length as input, got {list(weights.shape)}"
         )
-    dtype = "float32" if weights.dtype.name == "float32" else "float64"
-    return _found(np.bincount(a, _host(weights), minlength), dtype)
+    wide = to_dtype(weights.detach(), by_name["float64"]).contiguous()
+    found = tallies.weighed(x, wide, size)
+    return to_dtype(found, weights.dtype) if weights.dtype.name == "float32" else found
 
 
 @library("search", "histc", "Tensor.histc", differentiable=False)
@@ -143,28 +196,30 @@ def histc(
         raise NotImplementedError(f'histc(): "histogram_cpu" not implemented for {input.dtype}')
     if bins <= 0:
         raise RuntimeError(f"histc(): bins must be > 0, but got {bins}")
-    require(8 * bins)
-    found = computed(
-        Result((bins,), input.dtype), lambda a: _counts(a.reshape(-1), bins, float(min), float(max)), input
-    )
+    require(16 * bins)
+    rule = Result((bins,), input.dtype)
+    if without_data(input):
+        found = computed(rule, array, input)
+    else:
+        wide = (
+            input.detach() if input.dtype.name == "float64" else to_dtype(input.detach(), by_name["float32"])
+        )
+        low, high = _ends(wide, float(min), float(max))
+        found = to_dtype(tallies.parts(wide.contiguous(), low, high, bins)[:bins], input.dtype)
     return into(out, found, "histc")
 
 
-def _counts(a, bins: int, low: float, high: float):
-    """How many elements lie in each part of [low, high], or of [smallest, largest] where both are equal."""
-    import numpy as np
-
-    if low == high and a.size:
-        low, high = float(a.min()), float(a.max())
+def _ends(x: TensorBase, low: float, high: float) -> tuple[float, float]:
+    """The range whose parts are counted: that of the elements where both ends are equal."""
+    if low == high and x.numel():
+        low, high = (float(e) for e in x.aminmax())
     if low == high:
         low, high = low - 1, high + 1
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError(f"histc(): range of [{low}, {high}] is not finite")
     if low > high:
         raise RuntimeError(f"histc(): max must be larger than min, got {low} and {high}")
-    a = a[(a >= low) & (a <= high)]
-    place = ((a - a.dtype.type(low)) / a.dtype.type(high - low) * bins).astype("int64")
-    return np.bincount(np.minimum(place, bins - 1), minlength=bins)
+    return low, high
 
 
 @library("search", "searchsorted", differentiable=False)
@@ -215,6 +270,16 @@ def searchsorted(
             f"{list(values.shape)}"
         )
 
+    rule = Result(values.shape, by_name["int32" if out_int32 else "int64"])
+    kind = _SEARCHED.get(values.dtype.name) if values.dtype == sorted_sequence.dtype else None
+    given = (sorted_sequence, values) if sorter is None else (sorted_sequence, values, sorter)
+    if kind is not None and not without_data(*given):
+        bounds, sought = (to_dtype(x.detach(), by_name[kind]) for x in given[:2])
+        if sorter is not None:
+            bounds = bounds.gather(-1, sorter)
+        found = tallies.belong(bounds.contiguous(), sought.contiguous(), behind)
+        return into(out, to_dtype(found, rule.dtype), "searchsorted")
+
     def search(bounds, values, sorter=None):
         if sorter is not None:
             bounds = np.take_along_axis(bounds, sorter, -1)
@@ -222,9 +287,7 @@ def searchsorted(
             return np.searchsorted(bounds, values, side="right" if behind else "left")
         return _search_rows(bounds, values, behind)
 
-    given = (sorted_sequence, values) if sorter is None else (sorted_sequence, values, sorter)
-    found = computed(Result(values.shape, by_name["int32" if out_int32 else "int64"]), search, *given)
-    return into(out, found, "searchsorted")
+    return into(out, computed(rule, search, *given), "searchsorted")
 
 
 def _search_rows(bounds, values, behind: bool):

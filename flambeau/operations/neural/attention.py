@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import linear
@@ -14,7 +15,7 @@ from ..declare.pointwise import FLOATING, compute_dtype
 from ..declare.registry import library
 from ..random.dropout import dropout
 from ..rows.softmax import softmax_of
-from .backends import MANY_SCORES, SOME_SCORES, SDPBackend, state
+from .backends import FEW_SCORES, SDPBackend, state
 
 
 def _allowed(name: str, mask: TensorBase, query: TensorBase) -> None:
@@ -42,8 +43,7 @@ def scaled_dot_product_attention(
     `attn_mask` broadcasts to (*, L, S): a bool mask is True where attention is allowed, another is added; a `CausalBias` allows
     what it says and is never made.  `is_causal` allows a query the keys up to its own place.  A query that may attend to nothing
     gives 0.  `scale` is 1 / √E by default; `enable_gqa` repeats the heads (dimension -3) of key and value to as many as the query
-    has.  `nn.attention.sdpa_kernel` chooses how it is computed; by default in blocks, on the CPU, where the causal mask leaves out
-    many scores, or where all of them would take more than 128 MB in float32.
+    has.  `nn.attention.sdpa_kernel` chooses how it is computed; by default in tiles, on the CPU, but for a handful of scores.
 
     RuntimeError when a mask comes with `is_causal`, or has another dtype than bool or the query's, when head counts do not divide,
     and when none of the chosen backends can serve the call.
@@ -79,7 +79,7 @@ def scaled_dot_product_attention(
     factor = 1.0 / math.sqrt(query.shape[-1] or 1) if scale is None else scale
     if _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) is SDPBackend.MATH:
         return _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa)
-    return _in_blocks(name, query, key, value, attn_mask, diagonal, factor, enable_gqa)
+    return _in_blocks(name, query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa)
 
 
 def _check_groups(name: str, query: TensorBase, key: TensorBase, value: TensorBase) -> None:
@@ -97,8 +97,8 @@ def _check_groups(name: str, query: TensorBase, key: TensorBase, value: TensorBa
 
 
 # --- all scores at once ------------------------------
-def _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa) -> TensorBase:
-    """The backend MATH; `diagonal`: query i sees the keys up to i + diagonal."""
+def _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa, kept=None) -> TensorBase:
+    """The backend MATH; `diagonal`: query i sees the keys up to i + diagonal; `kept` is what dropout has drawn elsewhere."""
     if enable_gqa:
         heads = query.shape[-3]
         key = key.repeat_interleave(heads // key.shape[-3], -3)
@@ -123,19 +123,27 @@ def _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa
         weights = softmax_of(scores.masked_fill(alone, 0.0), -1).masked_fill(alone, 0.0)
     else:
         weights = softmax_of(scores, -1)
-    found = (dropout(weights, dropout_p) if dropout_p else weights) @ value
+    weights = weights * kept if kept is not None else dropout(weights, dropout_p) if dropout_p else weights
+    found = weights @ value
     return found if found.dtype is kind else found.to(kind)
 
 
 # --- in blocks ------------------------------
+def _tiled(query, key, value, attn_mask) -> bool:
+    """Whether blocks are tiles: on the CPU, where there is something, and no gradient for a mask."""
+    return (
+        query.is_cpu and min(query.numel(), key.numel(), value.numel()) > 0 and not tape.recording(attn_mask)
+    )
+
+
 def _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) -> str | None:
     """Why blocks cannot serve a call, None where they can."""
     if query.dtype.name not in FLOATING:
         return f"expected floating-point query, key and value, got {query.dtype}"
     if not query.ndim == key.ndim == value.ndim == 4:
         return f"expected query, key and value of 4 dimensions, got {query.ndim}, {key.ndim} and {value.ndim}"
-    if dropout_p:
-        return f"dropout_p is {dropout_p}, expected 0"
+    if dropout_p and not _tiled(query, key, value, attn_mask):
+        return f"dropout_p is {dropout_p}, expected 0 but on the CPU, and where a mask takes no gradient"
     if not query.device == key.device == value.device:
         return f"expected tensors of one device, got {query.device}, {key.device} and {value.device}"
     shapes = f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
@@ -157,9 +165,8 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
     """The backend that computes a call; RuntimeError where none of those that are on can."""
     scores = query.numel() // (query.shape[-1] or 1) * key.shape[-2]
     if not state.chosen:
-        worth = scores > SOME_SCORES if diagonal is not None else scores >= MANY_SCORES
         if (
-            not worth
+            scores < FEW_SCORES
             or not query.is_cpu
             or _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) is not None
         ):
@@ -179,10 +186,22 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
     )
 
 
-def _in_blocks(name: str, query, key, value, attn_mask, diagonal, factor, enable_gqa) -> TensorBase:
+def _in_blocks(
+    name: str, query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa
+) -> TensorBase:
     """The backend FLASH_ATTENTION."""
+
+    def again(query, key, value, *captures, kept=None):
+        mask = captures[0] if captures else attn_mask
+        return _whole(query, key, value, mask, 0.0, diagonal, factor, enable_gqa, kept)
+
+    if _tiled(query, key, value, attn_mask):
+        from .tiled import attend  # an import of the library does without it
+
+        return attend(query, key, value, attn_mask, diagonal, factor, dropout_p, again)
     from ...codegen import expr as ex
-    from .blocked import attend, call_of, causal_blocks  # an import of the library does without them
+    from .blocked import attend as attend_in_blocks
+    from .blocked import call_of, causal_blocks
     from .programs import PLACES, Program, element, symbol
 
     working, index = compute_dtype(query.dtype.name), "int64"
@@ -199,12 +218,8 @@ def _in_blocks(name: str, query, key, value, attn_mask, diagonal, factor, enable
             program = Program(None, found, (seen,))
         else:
             program = Program(symbol("score", working) + ex.cast(found, working), None, (seen,))
-
-    def again(query, key, value, *captures):
-        mask = captures[0] if captures else None
-        return _whole(query, key, value, mask, 0.0, diagonal, factor, enable_gqa)
-
-    return attend(call_of(name, query, key, program, blocks, factor, again), query, key, value)[0]
+    call = call_of(name, query, key, program, blocks, factor, again)
+    return attend_in_blocks(call, query, key, value)[0]
 
 
 def _additive(mask: TensorBase | None, label: str, like: TensorBase) -> TensorBase | None:
@@ -308,12 +323,21 @@ def multi_head_attention_forward(
         extra = zeros(n, num_heads, 1, head, dtype=k.dtype, device=k.device)
         k, v = cat([k, extra], 2), cat([v, extra], 2)
 
+    added = k.shape[2] - keys
+    if mask is not None and added:
+        free = full([*mask.shape[:-1], added], 0.0, dtype=mask.dtype, device=mask.device)
+        mask = cat([mask, free], -1)
+    if not need_weights:
+        if is_causal and key_padding_mask is None and not added:
+            mask = None  # `is_causal` says what it holds
+        else:
+            is_causal = False
+        mask = mask if mask is None or mask.dtype is q.dtype else mask.to(q.dtype)
+        found = scaled_dot_product_attention(q, k, v, mask, dropout_p if training else 0.0, is_causal)
+        output = linear(found.permute(2, 0, 1, 3).reshape(length, n, width), out_proj_weight, out_proj_bias)
+        return output if batched else output.squeeze(1), None
     scores = (q * (1.0 / math.sqrt(head))) @ k.transpose(2, 3)
     if mask is not None:
-        added = k.shape[2] - keys
-        if added:
-            free = full([*mask.shape[:-1], added], 0.0, dtype=mask.dtype, device=mask.device)
-            mask = cat([mask, free], -1)
         scores = scores + (mask.to(scores.dtype) if scores.dtype in HALF_TYPES else mask)
     attention = softmax_of(scores, -1)
     if training and dropout_p > 0.0:
@@ -321,7 +345,5 @@ def multi_head_attention_forward(
     joined = (attention @ v).permute(2, 0, 1, 3).reshape(length, n, width)
     output = linear(joined, out_proj_weight, out_proj_bias)
     output = output if batched else output.squeeze(1)
-    if not need_weights:
-        return output, None
     attention = attention.mean(1) if average_attn_weights else attention
     return output, attention if batched else attention.squeeze(0)

@@ -25,10 +25,9 @@ from ...core.tape.contexts import unrecorded
 from ..declare.indexed import Indexed
 from ..declare.pointwise import compute_dtype
 from ..declare.rows import row
-from .backends import SOME_SCORES
 from .programs import Kernels, Program, bounds_of, kernels_of
 
-BUFFER = SOME_SCORES  # scores of one block of queries: a megabyte of float32, which second-level caches hold
+BUFFER = 1 << 18  # scores of one block of queries: a megabyte of float32, which second-level caches hold
 LEAST_ROWS, MOST_ROWS = 16, 128  # queries of a block
 MOST_CAPTURES = 9  # a kernel has at most 16 operands
 
@@ -393,7 +392,7 @@ def _back(grads, *saved_and_extra):
     query, key, value, *captures, out, lse = saved
     inputs = tuple(x for x in (*grads, *saved) if x is not None)
     if call.again is not None and tape.recording(*inputs):
-        return _recorded(call.again, wanted, grads[0], (query, key, value, *captures))
+        return recorded_gradients(call.again, wanted, grads[0], (query, key, value, *captures))
     with unrecorded(), bounds_of(call.name):
         found = _backward(call, wanted, grads, query, key, value, out, lse, tuple(captures))
     if tape.recording(*inputs):
@@ -402,7 +401,7 @@ def _back(grads, *saved_and_extra):
     return found
 
 
-def _recorded(again: Callable, wanted: Sequence[bool], grad: TensorBase, inputs: tuple):
+def recorded_gradients(again: Callable, wanted: Sequence[bool], grad: TensorBase, inputs: tuple):
     """Gradients with a history of their own; in forward mode the inputs have none."""
     inputs = tuple(
         x.detach().requires_grad_() if some and not x.requires_grad else x for x, some in zip(inputs, wanted)

@@ -58,9 +58,13 @@ def input_gradient(grad: TensorBase, w: TensorBase, g: Geometry, sizes: tuple[in
 
 
 def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
-    """(groups · filters, 1, *kernel)."""
-    found = x.new_zeros((grad.shape[1], 1, *kernel))
-    _run("weight", g, x, found, found, grad, False)
+    """(groups · filters, channels, *kernel), one channel of each group after another."""
+    channels = x.shape[1] // g.groups
+    x, grad = (t if t.stride(-1) == 1 else t.contiguous() for t in (x, grad))
+    found = x.new_zeros((grad.shape[1], channels, *kernel))
+    for c in range(channels):
+        own = found.narrow(1, c, 1)
+        _run("weight", g, x[:, c::channels], own, own, grad, False)
     return found
 
 
@@ -77,7 +81,7 @@ def _run(kind: str, g: Geometry, x, w, bias, out, turned: bool) -> None:
     sizes, outs = tuple(x.shape[2:]), tuple(out.shape[2:])
     summed = kind == "input" and x.shape[1] > out.shape[1]
     plan = _plan(kind, x.dtype.name, kernel, stride, before, dilation, sizes, outs, summed)
-    strips.run(plan, kind, x, w.contiguous(), bias, out, turned)
+    strips.run(plan, kind, x, w if kind == "weight" else w.contiguous(), bias, out, turned)
 
 
 @functools.lru_cache(maxsize=512)
@@ -142,7 +146,8 @@ def bands(kind, scatters, taps, step, above, dilation, size, out) -> list[tuple[
         begin = min(max(-(-above // step), 0), steps)
         end = min(max(min(size, (out - step + above) // step + 1), begin), steps)
         return [(0, 0, size, out, above, begin, end, steps)]
-    found, ages, phases = [], -(-taps // step), min(step, taps)
+    found: list[tuple[int, ...]] = []
+    ages, phases = -(-taps // step), min(step, taps)
     for e in range(min(dilation, out)):
         f = (e - above) % dilation
         rows, outs, own = -(-(size - f) // dilation), -(-(out - e) // dilation), (f - e + above) // dilation

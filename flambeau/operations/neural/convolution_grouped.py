@@ -39,6 +39,15 @@ def way(
     return "strips"
 
 
+def weight_in_strips(
+    dtype: str, filters: int, kernel: tuple[int, ...], g: Geometry, out: tuple[int, ...]
+) -> bool:
+    """Whether the weight's gradient goes channel by channel as that of depthwise convolutions."""
+    lanes = register.lanes(dtype)
+    few = g.groups > 1 and filters < lanes and max(kernel) > 1
+    return few and out[-1] > lanes // 2 and depthwise.takes(1, kernel, g, False)
+
+
 def apart(
     of_one: Callable, x: TensorBase, w: TensorBase, bias, g: Geometry, out: tuple[int, ...], made: int
 ) -> TensorBase:

@@ -15,6 +15,7 @@ from .convolution_weights import plan
 
 # Flops that take as long as an element's way to its value, and as a sum's to the gradient, while the sums fit the cache and beyond.
 TRANSFORMED, LOWERED, LOWERED_FAR, CACHE_BYTES = 25, 40, 200, 1 << 24
+MOST_BYTES = 1 << 27  # of sums
 
 
 def less_work(images: int, channels: int, filters: int, out: tuple[int, ...]) -> bool:
@@ -24,6 +25,8 @@ def less_work(images: int, channels: int, filters: int, out: tuple[int, ...]) ->
     128 at 28 × 28 2.4, 1.2; 256 at 14 × 14 1.45, 1.2; 512 at 7 × 7 1.8, 2.7.
     """
     if min(channels, filters) < register.lanes("float32"):
+        return False
+    if channels * filters * T * T * 4 > MOST_BYTES:
         return False
     squares, both = images * -(-out[0] // M) * -(-out[1] // M), channels * filters
     lowered = LOWERED if both * T * T * 4 < CACHE_BYTES else LOWERED_FAR

@@ -16,7 +16,7 @@ from ..declare import checks
 from ..declare.registry import REGISTRY, library
 from ..random import dropout as dropouts
 from ..rows.moments import var_mean
-from . import ctc, losses, resizing
+from . import bags, ctc, losses, resizing
 from . import embedding as tables
 from . import normalization as norms
 
@@ -77,11 +77,11 @@ def embedding_bag(
     Also the bag of each index, the number of indices in each bag, and for maxima where they stand, else an empty tensor.
     """
     kind = _named("embedding_bag", "mode", mode, _BAGS)
-    found = tables.embedding_bag(
+    found = bags.embedding_bag(
         indices, weight, offsets, None, 2.0, scale_grad_by_freq, kind, sparse, per_sample_weights,
         include_last_offset, padding_idx,
     )  # fmt: skip
-    return found, *tables.bag_places(indices, weight, offsets, kind, include_last_offset, padding_idx)
+    return found, *bags.bag_places(indices, weight, offsets, kind, include_last_offset, padding_idx)
 
 
 # --- products ------------------------------

@@ -18,7 +18,7 @@ from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import reduction, row
 from ..pointwise.arithmetic import where
-from ..rows.softmax import log_softmax_of
+from ..rows.softmax import lifted_log, log_softmax_of, lowered
 
 _REDUCTIONS = ("mean", "sum", "none")
 
@@ -61,15 +61,22 @@ def reduced(loss: TensorBase, how: str) -> TensorBase:
 
 
 # --- cross-entropy of class numbers ------------------------------
+MOST_CLASSES = 1 << 31  # of one kernel
+
+
+def _here(target):
+    """Whether this is the target's place; in 32 bits, which hold `MOST_CLASSES`."""
+    return fn.cast(fn.index(1), "int32") == fn.cast(target, "int32")
+
+
 @row(places=(), name="class_losses", raw=("target",), per_row=("target",))
 def class_losses(logits, target, *, ignore=-100.0):
     """For each row: log Σ exp(logits) - logits[target] (0 where ignored), the largest of the logits, and log Σ exp(logits)
     relative to it: their sum would lose the digits of a small loss to large logits.
     """
-    top = kn.max(logits)
-    total = fn.log(kn.sum(fn.exp(logits - top)))
-    here = fn.index(1) == fn.cast(target, "int64")
-    chosen = kn.sum(fn.where(here, logits - top, fn.like(logits, 0.0)))
+    top = kn.peak(logits)
+    total = lifted_log(kn.sum(fn.lifted_exp(logits - top)))
+    chosen = kn.sum(fn.where(_here(target), logits - top, fn.like(logits, 0.0)))
     ignored = fn.cast(target, "int64") == fn.cast(ignore, "int64")
     return fn.where(ignored, fn.like(logits, 0.0), total - chosen), top, total
 
@@ -87,10 +94,10 @@ def counted_sum(losses, target, *, ignore=-100.0, classes=0.0):
 @row(places=(), name="class_gradients", raw=("target",))
 def class_gradients(logits, target, top, total, grad, *, ignore=-100.0):
     """grad · (softmax(logits) - the target's indicator), 0 where ignored."""
-    target = fn.cast(target, "int64")
-    hit = fn.where(fn.index(1) == target, fn.like(logits, 1.0), fn.like(logits, 0.0))
-    found = grad * (fn.exp((logits - top) - total) - hit)
-    return fn.where(target == fn.cast(ignore, "int64"), fn.like(logits, 0.0), found)
+    hit = fn.where(_here(target), fn.like(logits, 1.0), fn.like(logits, 0.0))
+    found = grad * (lowered(fn.lifted_exp((logits - top) - total)) - hit)
+    ignored = fn.cast(target, "int64") == fn.cast(ignore, "int64")
+    return fn.where(ignored, fn.like(logits, 0.0), found)
 
 
 def _class_entropy(input, target, ignore_index: int, how: str):
@@ -177,6 +184,7 @@ def cross_entropy(
         and label_smoothing == 0.0
         and input.ndim == 2
         and input.dtype.name in ("float32", "float64")
+        and input.shape[1] <= MOST_CLASSES
     )
     if plain and input.shape[0] and target.dtype.name == "int64":
         return _class_entropy(input, target, ignore_index, reduction)
@@ -418,6 +426,21 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
+@pointwise(places=("_logit_entropy",), dtypes=FLOATING, in_place=False)
+def logit_entropy(input, target):
+    """(1 - y) x + log(1 + exp(-x)), which is -(y log σ(x) + (1 - y) log(1 - σ(x)))."""
+    logarithm = fn.minimum(input, fn.like(input, 0.0)) - fn.log1p(fn.exp(-fn.absolute(input)))
+    return (1.0 - target) * input - logarithm
+
+
+@logit_entropy.derivative
+def _(grad, input, target):
+    return grad * (fn.sigmoid(input) - target), -grad * input
+
+
+rename(logit_entropy, "binary_cross_entropy_with_logits")
+
+
 @library("composite", "nn.functional.binary_cross_entropy_with_logits", thin=True)
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
@@ -429,11 +452,13 @@ def binary_cross_entropy_with_logits(
             f"binary_cross_entropy_with_logits(): target size {list(target.shape)} must be the same as input size "
             f"{list(input.shape)}"
         )
-    from .activations import logsigmoid
-
     checks.dtypes("binary_cross_entropy_with_logits", checks.FLOATS, RuntimeError, input=input, target=target)
-    scale = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
-    loss = (1 - target) * input - scale * logsigmoid(input)
+    if pos_weight is None:
+        loss = logit_entropy(input, target)
+    else:
+        from .activations import logsigmoid
+
+        loss = (1 - target) * input - ((pos_weight - 1) * target + 1) * logsigmoid(input)
     return reduced(loss if weight is None else loss * weight, reduction)
 
 

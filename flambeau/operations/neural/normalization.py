@@ -9,12 +9,15 @@ from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...core import tape
 from ...core.base.tensor import TensorBase
+from ...core.make.create import ones, zeros
+from ...core.tape.contexts import unrecorded
 from ..declare import checks
 from ..declare.half_types import HALF_TYPES, in_float32
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
-from ..declare.rows import row
-from ..rows.moments import variance_and_mean
+from ..declare.rows import reduction, row
+from ..rows.moments import deviations, variance_and_mean
+from ..rows.reductions import wide
 
 
 def _alike(
@@ -79,6 +82,19 @@ def normalized_rows_back(g, x, mean, inverse):
     return inverse * (g - kn.mean(g) - y * kn.mean(g * y))
 
 
+@row(places=(), name="affine_rows_back", per_row=("mean", "inverse"))
+def affine_rows_back(g, x, weight, mean, inverse):
+    """The same where the row is multiplied by a weight."""
+    y, g = (x - mean) * inverse, g * weight
+    return inverse * (g - kn.mean(g) - y * kn.mean(g * y))
+
+
+@reduction(places=(), dtypes=FLOATING, name="batch_sums", per_row=("mean", "inverse"))
+def batch_sums(grad, input, mean, inverse):
+    """The sums of grad and of grad · (normalised input), in one walk."""
+    return kn.sum(grad), kn.sum(grad * ((input - mean) * inverse))
+
+
 @library("composite", "nn.functional.layer_norm", "layer_norm", thin=True)
 def layer_norm(
     input: TensorBase,
@@ -103,18 +119,49 @@ def layer_norm(
                 f"{list(given.shape)} and normalized_shape = {list(shape)}"
             )
     _alike("layer_norm", input, weight, bias)
-    if (
-        any(x is not None and x.dtype is not input.dtype for x in (weight, bias))
-        and input.dtype in HALF_TYPES
-    ):
-        return layer_norm(input.float(), shape, weight, bias, eps).to(input.dtype)
+    recorded = tape.recording(input, weight, bias)
+    mixed = any(x is not None and x.dtype is not input.dtype for x in (weight, bias))
+    if input.dtype in HALF_TYPES and (mixed or recorded):
+        wide = (x if x is None else x.float() for x in (weight, bias))
+        return layer_norm(input.float(), shape, *wide, eps).to(input.dtype)
     dims = tuple(range(input.ndim - rank, input.ndim))
-    if not tape.recording(input, weight, bias) and weight is not None and bias is not None:
-        return affine_rows.over((input, weight, bias), dims, True, params=(eps,))[0]
-    found = _normalized(input, dims, eps)
-    if weight is not None:
-        found = found * weight
-    return found if bias is None else found + bias
+    input = input.contiguous()  # rows lie in one piece, and so do the results
+    if weight is None and bias is None:
+        return _normalized(input, dims, eps)
+    factor = ones(shape, dtype=input.dtype, device=input.device) if weight is None else weight
+    addend = zeros(shape, dtype=input.dtype, device=input.device) if bias is None else bias
+    if not recorded:
+        return affine_rows.over((input, factor, addend), dims, True, params=(eps,))[0]
+    given = (input.detach(), factor.detach(), addend.detach())
+    found, mean, inverse = affine_rows.over(given, dims, True, params=(eps,))
+    wanted = tuple(tape.recording(x) for x in (input, weight, bias))
+    tape.record(
+        "NativeLayerNormBackward0",
+        _affine_back,
+        (input, factor, addend),
+        found,
+        (input, factor),
+        (mean, inverse, dims, eps, wanted),
+    )
+    return found
+
+
+def _affine_back(grad, input, weight, mean, inverse, dims, eps, wanted):
+    lead = tuple(range(input.ndim - len(dims)))
+    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
+        mean = input.mean(dims, True)
+        inverse = ((input - mean).square().mean(dims, True) + eps).rsqrt()
+        y, scaled_grad = (input - mean) * inverse, grad * weight
+        centred = scaled_grad - scaled_grad.mean(dims, True) - y * (scaled_grad * y).mean(dims, True)
+        sums = (grad * y, grad)
+        return inverse * centred, *(x.sum(lead) if lead else x for x in sums)
+    to_input = affine_rows_back.over((grad, input, weight, mean, inverse), dims, True) if wanted[0] else None
+    if not (wanted[1] or wanted[2]):
+        return to_input, None, None
+    if not lead:
+        return to_input, grad * ((input - mean) * inverse), grad
+    to_bias, to_weight = batch_sums.over((grad, input, mean, inverse), lead, False)
+    return to_input, to_weight, to_bias
 
 
 def _normalized(input: TensorBase, dims: tuple[int, ...], eps: float, rows=normalized_rows) -> TensorBase:
@@ -161,23 +208,84 @@ def rms_norm(
             f"input of size{list(input.shape)}"
         )
     dims = tuple(range(input.ndim - len(shape), input.ndim))
+    if (
+        weight is not None
+        and weight.dtype is input.dtype
+        and not input.is_complex()
+        and tuple(weight.shape) == shape
+    ):
+        return _weighted_rms(input, weight, dims, finfo(input.dtype).eps if eps is None else eps)
     scale = (input.square().mean(dims, True) + (finfo(input.dtype).eps if eps is None else eps)).rsqrt()
     return input * scale if weight is None else input * scale * weight
+
+
+@row(places=(), name="rms_rows", per_row=())
+def rms_rows(x, weight, *, eps=1e-5):
+    """x / √(mean of squares + eps) · weight, and 1 / √(mean of squares + eps)."""
+    inverse = 1.0 / fn.sqrt(kn.mean(x * x) + eps)
+    return x * inverse * weight, inverse
+
+
+@row(places=(), name="rms_rows_back", per_row=("inverse",))
+def rms_rows_back(g, x, weight, inverse):
+    """The gradient of x."""
+    y, g = x * inverse, g * weight
+    return inverse * (g - y * kn.mean(g * y))
+
+
+@reduction(places=(), name="rms_sums", dtypes=FLOATING)
+def rms_sums(g, x, inverse):
+    """The gradient of weight."""
+    return kn.sum(g * (x * inverse))
+
+
+def _weighted_rms(input, weight, dims, eps: float) -> TensorBase:
+    found, inverse = rms_rows.over((input.detach(), weight.detach()), dims, True, params=(eps,))
+    if tape.recording(input, weight):
+        wanted = tuple(tape.recording(x) for x in (input, weight))
+        extra = (inverse, dims, eps, wanted)
+        tape.record("FusedRmsNormBackward0", _rms_back, (input, weight), found, (input, weight), extra)
+    return found
+
+
+def _rms_back(grad, input, weight, inverse, dims, eps, wanted):
+    lead = tuple(range(input.ndim - len(dims)))
+    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
+        inverse = (input.square().mean(dims, True) + eps).rsqrt()
+        y, scaled_grad = input * inverse, grad * weight
+        to_weight = grad * y
+        to_input = inverse * (scaled_grad - y * (scaled_grad * y).mean(dims, True))
+        return to_input, to_weight.sum(lead) if lead else to_weight
+    to_input = rms_rows_back.over((grad, input, weight, inverse), dims, True) if wanted[0] else None
+    if not wanted[1]:
+        return to_input, None
+    if not lead:
+        return to_input, grad * (input * inverse)
+    return to_input, rms_sums.over((grad, input, inverse), lead, False)
 
 
 # --- channels: batch, instance and group norm ------------------------------
 @pointwise(places=("_scaled",), in_place=False, dtypes=FLOATING, differentiable=False)
 def scaled(input, mean, inverse, weight, bias):
     """(input - mean) · inverse · weight + bias."""
-    return (input - mean) * (inverse * weight) + bias
+    return fn.fma(input - mean, inverse * weight, bias)
 
 
-@pointwise(places=("_batch_back",), in_place=False, dtypes=FLOATING, differentiable=False)
-def batch_back(grad, input, mean, inverse, weight, from_grad, from_product):
-    """The gradient of a batch-normalised input (Ioffe and Szegedy 2015): from_grad and from_product are the means of grad
-    and of grad · (normalised input)."""
+@pointwise(places=("_scaled_back",), in_place=False, dtypes=FLOATING, differentiable=False)
+def scaled_back(grad, input, mean, inverse, weight, from_grad, from_product):
+    """The gradient of a normalised input (Ioffe and Szegedy 2015): from_grad and from_product are the means of grad · weight and of
+    grad · weight · (normalised input)."""
     y = (input - mean) * inverse
-    return inverse * weight * (grad - from_grad - y * from_product)
+    return inverse * (grad * weight - from_grad - y * from_product)
+
+
+@reduction(places=(), dtypes=FLOATING, name="centred_moments", origin="origin")
+def centred_moments(input, origin):
+    """Variance, mean, and what rounding has taken off the mean: next to a large mean it is no small part."""
+    mean = kn.mean(wide(input))
+    rounded = fn.cast(mean, input.dtype)
+    spread = deviations(input, origin) / fn.cast(kn.length(), mean.dtype)
+    return fn.cast(spread, input.dtype), rounded, fn.cast(mean - fn.cast(rounded, mean.dtype), input.dtype)
 
 
 def _channel(t: TensorBase, ndim: int) -> TensorBase:
@@ -233,10 +341,7 @@ def batch_norm(
                 "batch_norm(): expected running_mean and running_var to be given when training=False"
             )
         mean, inverse = _channel(running_mean, ndim), (_channel(running_var, ndim) + eps).rsqrt()
-        w, b = _affine(weight, bias, ndim)
-        if tape.recording(input, weight, bias):
-            return (input - mean) * (inverse * w) + b
-        return scaled(input, mean, inverse, w, b)
+        return _scaled(input, mean, inverse, weight, bias, dims, None)
     if eps <= 0:
         raise ValueError(f"batch_norm(): batch_norm eps must be positive during training, but got {eps}")
     n = input.numel() // channels if channels else 0
@@ -252,16 +357,28 @@ def batch_norm(
         running_mean.data.mul_(1 - momentum).add_(mean.reshape(-1), alpha=momentum)
     if running_var is not None:
         running_var.data.mul_(1 - momentum).add_(var.reshape(-1), alpha=momentum * n / (n - 1))
-    inverse = (var + eps).rsqrt()
-    w, b = _affine(weight, bias, ndim)
+    return _scaled(input, mean, (var + eps).rsqrt(), weight, bias, dims, eps)
+
+
+def _scaled(input, mean, inverse, weight, bias, dims: tuple[int, ...], eps: float | None) -> TensorBase:
+    """`scaled` on the tape; `eps` is None where mean and inverse are no functions of the input."""
+    w, b = _affine(weight, bias, input.ndim)
     before = tape._set_recording(0)
     try:
         found = scaled(input, mean, inverse, w, b)
     finally:
         tape._set_recording(before)
     if tape.recording(input, weight, bias):
-        tape.record("NativeBatchNormBackward0", _batch_gradients, (input, weight, bias), found,
-                    (input,) if weight is None else (input, weight), (mean, inverse, dims, eps))  # fmt: skip
+        saved = (input, mean, inverse) if weight is None else (input, mean, inverse, weight)
+        sums = eps is not None or tape.recording(weight, bias)
+        tape.record(
+            "NativeBatchNormBackward0",
+            _batch_gradients,
+            (input, weight, bias),
+            found,
+            saved,
+            (dims, eps, sums),
+        )
     return found
 
 
@@ -271,21 +388,28 @@ def _affine(weight, bias, ndim: int):
     )
 
 
-def _batch_gradients(grad, input, *rest):
-    *given, mean, inverse, dims, eps = rest
-    weight = given[0] if given else None
-    w = 1.0 if weight is None else _channel(weight, input.ndim)
-    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
-        mean = input.mean(dims, True)
-        inverse = ((input - mean).square().mean(dims, True) + eps).rsqrt()
-    y = (input - mean) * inverse
-    product = grad * y
+def _batch_gradients(grad, input, mean, inverse, *rest):
+    *given, dims, eps, sums = rest
+    w = _channel(given[0], input.ndim) if given else 1.0
+    again = tape.is_grad_enabled()  # differentiated again: out of recorded operations
+    of_grad = of_product = None
+    if again:
+        if eps is not None:
+            mean = input.mean(dims, True)
+            inverse = ((input - mean).square().mean(dims, True) + eps).rsqrt()
+        y = (input - mean) * inverse
+        of_grad, of_product = grad.sum(dims, True), (grad * y).sum(dims, True)
+    elif sums:
+        of_grad, of_product = batch_sums.over((grad, input, mean, inverse), dims, True)
     n = math.prod(input.shape[d] for d in dims)
-    of_grad, of_product = grad.sum(dims, True), product.sum(dims, True)
-    if tape.is_grad_enabled():
+    if eps is None:
+        to_input = grad * (inverse * w)
+    elif again:
         to_input = inverse * w * (grad - of_grad / n - y * (of_product / n))
     else:
-        to_input = batch_back(grad, input, mean, inverse, w, of_grad / n, of_product / n)
+        to_input = scaled_back(grad, input, mean, inverse, w, w * (of_grad / n), w * (of_product / n))
+    if not sums:
+        return to_input, None, None
     return to_input, of_product.reshape(-1), of_grad.reshape(-1)
 
 
@@ -333,10 +457,9 @@ def instance_norm(
             running_mean.data.mul_(1 - momentum).add_(mean.mean(0), alpha=momentum)
         if running_var is not None:
             running_var.data.mul_(1 - momentum).add_(var.mean(0), alpha=momentum)
-    found = _normalized(input, dims, eps, instance_rows)
-    w, b = _affine(weight, bias, input.ndim)
-    found = found if weight is None else found * w
-    return found if bias is None else found + b
+    if weight is not None or bias is not None:
+        return _grouped(input, input.shape[1], weight, bias, eps)
+    return _normalized(input, dims, eps, instance_rows)
 
 
 @library("composite", "nn.functional.group_norm", "group_norm")
@@ -369,10 +492,56 @@ def group_norm(
             f"group_norm(): Expected channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} and "
             f"num_groups={num_groups}"
         )
+    if weight is not None or bias is not None:
+        return _grouped(input, num_groups, weight, bias, eps)
     grouped = input.reshape(
         [input.shape[0], num_groups, -1] if input.numel() else [input.shape[0], num_groups, 0]
     )
-    found = _normalized(grouped, (2,), eps).reshape(input.shape)
-    w, b = _affine(weight, bias, input.ndim)
-    found = found if weight is None else found * w
-    return found if bias is None else found + b
+    return _normalized(grouped, (2,), eps).reshape(input.shape)
+
+
+def _grouped(input, groups: int, weight, bias, eps: float) -> TensorBase:
+    """Channels in groups, times weight plus bias."""
+    sizes = (input.shape[0], groups, input.shape[1] // groups, math.prod(input.shape[2:]))
+    per_channel = (1, *sizes[1:3], 1)
+    seen = input.reshape(sizes)
+    w = (
+        ones(per_channel, dtype=input.dtype, device=input.device)
+        if weight is None
+        else weight.reshape(per_channel)
+    )
+    b = (
+        zeros(per_channel, dtype=input.dtype, device=input.device)
+        if bias is None
+        else bias.reshape(per_channel)
+    )
+    with unrecorded():
+        var, mean, rest = centred_moments.over((seen.detach(),), (2, 3), True)
+        inverse = _inverse(var, eps)
+        found = scaled(seen, mean, inverse, w, b - rest * (inverse * w))
+    if tape.recording(seen, w, b):
+        extra = (mean, inverse, eps)
+        tape.record("NativeGroupNormBackward0", _grouped_back, (seen, w, b), found, (seen, w), extra)
+    return found.reshape(input.shape)
+
+
+def _inverse(var, eps: float) -> TensorBase:
+    """1 / √(variance + eps), 0 where that is no number."""
+    inverse = (var + eps).rsqrt()
+    return inverse if eps > 0 else inverse.masked_fill(inverse.detach() == math.inf, 0.0)
+
+
+def _grouped_back(grad, input, weight, mean, inverse, eps):
+    n = input.shape[2] * input.shape[3]
+    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
+        mean = input.mean((2, 3), True)
+        inverse = _inverse((input - mean).square().mean((2, 3), True), eps)
+        y = (input - mean) * inverse
+        products, sums = (grad * y).sum(3, True), grad.sum(3, True)
+        of_product, of_grad = ((x * weight).sum(2, True) / n for x in (products, sums))
+        to_input = inverse * (grad * weight - of_grad - y * of_product)
+    else:
+        sums, products = batch_sums.over((grad, input, mean, inverse), 3, True)
+        of_product, of_grad = ((x * weight).sum(2, True) / n for x in (products, sums))
+        to_input = scaled_back(grad, input, mean, inverse, weight, of_grad, of_product)
+    return to_input, products.sum(0, True), sums.sum(0, True)

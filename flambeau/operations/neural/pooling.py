@@ -17,8 +17,11 @@ from ...codegen.kernels import lowest
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ...core.call.function import FunctionOp
+from ...core.call.watching import is_watched
+from ...core.lib import samples
 from ...core.tape.contexts import unrecorded
-from ..declare import checks
+from ..declare import checks, taps
 from ..declare.half_types import in_float32
 from ..declare.indexed import indexed
 from ..declare.registry import register
@@ -339,7 +342,11 @@ def _max_pool(n: int, x, kernel, stride, padding, dilation, ceil_mode: bool, ind
 def _max_back(grad, where, shape, given):
     """The gradient of each window at its largest element; where windows do not overlap, each is written once."""
     with unrecorded():
-        if all(s >= d * (k - 1) + 1 for k, s, _, d in zip(*given.values())):
+        if _on_host(grad) and _on_host(where) and grad.dtype.name in ("float32", "float64"):
+            found = _add_at(grad.flatten(1).contiguous(), where.flatten(1), math.prod(shape[1:])).reshape(
+                shape
+            )
+        elif all(s >= d * (k - 1) + 1 for k, s, _, d in zip(*given.values())):
             found = grad.new_zeros((shape[0], math.prod(shape[1:])))
             found = found.scatter_(1, _places(where), grad.flatten(1)).reshape(shape)
         else:
@@ -347,6 +354,17 @@ def _max_back(grad, where, shape, given):
     if tape.recording(grad):
         tape.record("MaxPoolBackwardBackward0", _picked, (grad,), found, (where,), ())
     return found
+
+
+def _on_host(x) -> bool:
+    return not x._composed and x.device.type == "cpu"
+
+
+def _add_at(grad, where, size: int):
+    return (_shown_adding if is_watched() else samples.added)(grad, where, size)
+
+
+_shown_adding = FunctionOp(samples.added, "added", owns=False)  # what those who watch are shown
 
 
 def _picked(grad, where):
@@ -371,8 +389,8 @@ def _declare_maxima(n: int) -> None:
 
     def largest(input, output_size, return_indices=False):
         name = f"adaptive_max_pool{n}d"
-        flat, wanted = _divided(name, n, input, output_size)
-        shape = (*input.shape[:-n], *wanted)
+        sizes, wanted = _divided(name, n, input, output_size)
+        flat, shape = input.reshape(sizes), (*input.shape[:-n], *wanted)
         if all(p == 1 for p in wanted):
             values, at = flat.flatten(1).max(1)
             return (values.reshape(shape), at.reshape(shape)) if return_indices else values.reshape(shape)
@@ -419,9 +437,23 @@ def _avg_pool(
         checks.dtypes(name, _AVERAGED, input=x)
     plan = _plan(name, n, x, kernel, stride, padding, 1, ceil_mode)
     kernel, stride, padding, _ = plan.window
+    found = _mean_by_tables(x, plan, bool(include), divisor, f"AvgPool{n}DBackward0")
+    if found is not None:
+        return found
     whole = not ceil_mode and (include or not any(padding))
     given = dict(zip(_MEAN, (kernel, stride, padding, bool(include), divisor, whole)))
     return _mean(x.reshape(plan.flat), plan.out, f"AvgPool{n}DBackward0", given).reshape(plan.shape)
+
+
+def _mean_by_tables(x, plan: Plan, include: bool, divisor: int | None, label: str) -> TensorBase | None:
+    """Means of windows dimension by dimension, where they have tables."""
+    tables = []
+    for size, out, k, s, p in zip(plan.flat[1:], plan.out[1:], *plan.window[:3]):
+        if not taps.fits(size, out, k):
+            return None
+        tables.append(taps.windows(size, out, k, s, p, include, divisor is None))
+    found = taps.taken(x, tables, label)
+    return found if found is None or divisor is None else found / divisor
 
 
 def _mean(x, shape, label: str, given) -> TensorBase:
@@ -441,7 +473,7 @@ def _mean_back(grad, shape, label, given):
 
 
 def _divided(name: str, n: int, x, output_size):
-    """The input as (planes, *sizes), and how many parts each dimension has."""
+    """The input's shape as (planes, *sizes), and how many parts each dimension has."""
     single = isinstance(output_size, int) or output_size is None
     given = (output_size,) * n if single else tuple(output_size)
     if n > 1 and not single and x.ndim <= len(given):
@@ -453,11 +485,10 @@ def _divided(name: str, n: int, x, output_size):
         raise RuntimeError(f"{name}(): output_size must be {n} ints, got {output_size}")
     if not x.is_floating_point():
         checks.floating(name, input=x)
-    flat = x.reshape(planes(name, x.shape, n))
+    flat = planes(name, x.shape, n)
     if len(given) != n or any(s is not None and s < 0 for s in given):
         raise RuntimeError(f"{name}(): output_size must be {n} non-negative ints, got {output_size}")
-    wanted = [flat.shape[1 + d] if s is None else int(s) for d, s in enumerate(given)]
-    return flat, wanted
+    return flat, [flat[1 + d] if s is None else int(s) for d, s in enumerate(given)]
 
 
 def _equal(sizes, parts) -> bool:
@@ -517,12 +548,18 @@ def _part_means_back(grad, shape):
 
 
 def _adaptive_mean(n: int, input, output_size) -> TensorBase:
-    flat, wanted = _divided(f"adaptive_avg_pool{n}d", n, input, output_size)
-    if _equal(flat.shape[1:], wanted):
-        split = [m for s, p in zip(flat.shape[1:], wanted) for m in (p, s // p)]
-        found = flat.reshape(flat.shape[0], *split).mean([2 + 2 * d for d in range(n)])
+    (count, *sizes), wanted = _divided(f"adaptive_avg_pool{n}d", n, input, output_size)
+    found = None
+    if any(p != 1 for p in wanted) and all(map(taps.fits, sizes, wanted)):
+        tables = [None if s == p else taps.parts(s, p) for s, p in zip(sizes, wanted)]
+        found = taps.taken(input, tables, f"AdaptiveAvgPool{n}DBackward0")
+    if found is not None:
+        return found
+    if _equal(sizes, wanted):
+        split = [m for s, p in zip(sizes, wanted) for m in (p, s // p)]
+        found = input.reshape(count, *split).mean([2 + 2 * d for d in range(n)])
     else:
-        found = _part_means(flat, (flat.shape[0], *wanted))
+        found = _part_means(input.reshape(count, *sizes), (count, *wanted))
     return found.reshape(*input.shape[:-n], *wanted)
 
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...codegen import functions as fn
 from ...core import tape
 from ...core.base.formats import contiguous_format
 from ...core.base.tensor import TensorBase
-from ...core.lib.products import addmm
+from ...core.lib.products import addmm, linear
 from ...core.tape.contexts import unrecorded
+from ..declare.half_types import FLOAT32, HALF_TYPES
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..moving.joining import cat, stack
+from ..pointwise.elementary import tanh
+from . import recurrent_tiles as tiles
+from .activations import relu
+
+FEW = 6  # rows, of all steps: fewer do not pay for laying out the weight
+TILED = ("float32", "float64", "float16", "bfloat16")
 
 
 @pointwise(places=("_lstm_state",), dtypes=FLOATING, in_place=False)
@@ -58,6 +66,25 @@ def lstm_step(gates: TensorBase, cell: TensorBase) -> tuple[TensorBase, TensorBa
     return lstm_output(output, cell), cell
 
 
+def _rnn_steps(gates, hidden, weight, sizes, kind):
+    step, outputs = tanh if kind == "rnn_tanh" else relu, []
+    (shares,) = _steps((gates,), sizes)
+    for share in shares:
+        hidden = step(addmm(share, hidden[: len(share)], weight.t()))
+        outputs.append(hidden)
+    return (stack if sizes is None else cat)(outputs)
+
+
+def _gru_steps(gates, hidden, weight, bias, sizes):
+    outputs = []
+    (shares,) = _steps((gates,), sizes)
+    for share in shares:
+        hidden = hidden[: len(share)]
+        hidden = gru_step(share, linear(hidden, weight, bias), hidden)
+        outputs.append(hidden)
+    return (stack if sizes is None else cat)(outputs)
+
+
 def _steps(tensors, sizes):
     """Each of them step by step: of a sequence (L, N, …), or of `sizes` rows each of sequences in packed order, (total, …)."""
     return [x.unbind(0) for x in tensors] if sizes is None else [x.split(sizes) for x in tensors]
@@ -75,23 +102,208 @@ def _lstm_steps(gates, hidden, cell, weight, sizes):
     return (stack if sizes is None else cat)(outputs), cat([cell, *reversed(ended)])
 
 
+def _whole(*given: TensorBase | None, also: Any = None) -> bool:
+    """Whether a layer's sequences are computed whole: on the host, and not along a tangent, which goes step by step.  All are of
+    one dtype, or some of the dtype `also`.
+    """
+    gates = given[0]
+    return (
+        gates.device.type == "cpu"
+        and gates.dtype.name in TILED
+        and not tape.is_forward_open()
+        and gates.numel() >= FEW * gates.shape[-1]
+        and all(x is None or x.dtype is gates.dtype or x.dtype is also for x in given)
+    )
+
+
+def _check(who: str, many: int, gates, hidden, weight, sizes, cell=None, bias=None) -> None:
+    """RuntimeError where a shape does not fit: loops over memory follow."""
+    rows, units = hidden.shape
+    wanted = {
+        "gates": (gates, (*gates.shape[:-1], many * units)),
+        "hidden": (hidden, (gates.shape[1] if sizes is None else sizes[0], units)),
+        "cell": (cell, (rows, units)),
+        "weight": (weight, (many * units, units)),
+        "bias": (bias, (many * units,)),
+    }
+    for name, (x, shape) in wanted.items():
+        if x is not None and tuple(x.shape) != tuple(shape):
+            raise RuntimeError(f"{who}(): expected {name} to have shape {list(shape)}, got {list(x.shape)}")
+    if gates.ndim != (3 if sizes is None else 2) or (
+        sizes is not None and (sum(sizes) != len(gates) or any(a < b for a, b in zip(sizes, sizes[1:])))
+    ):
+        raise RuntimeError(f"{who}(): gates of shape {list(gates.shape)} are no sequences of sizes {sizes}")
+
+
+def _order(gates: TensorBase, sizes: Any, turned: bool) -> tiles.Order:
+    return tiles.Order([gates.shape[1]] * gates.shape[0] if sizes is None else sizes, turned)
+
+
+def _along(steps: Callable[..., Any], turned: bool) -> Callable[..., Any]:
+    """The same function of the gates and others, of sequences that have their first step last where `turned`."""
+
+    def backwards(gates: TensorBase, *others: Any) -> Any:
+        found = steps(gates.flip(0), *others)
+        return (found[0].flip(0), *found[1:]) if isinstance(found, tuple) else found.flip(0)
+
+    return backwards if turned else steps
+
+
+def _asked(*inputs: TensorBase | None) -> tuple[bool, ...]:
+    return tuple(x is not None and x.requires_grad for x in inputs)
+
+
 @library("library", "_lstm_layer")
 def lstm_layer(
-    gates: TensorBase, hidden: TensorBase, cell: TensorBase, weight: TensorBase, sizes: Any = None
+    gates: TensorBase,
+    hidden: TensorBase,
+    cell: TensorBase,
+    weight: TensorBase,
+    sizes: Any = None,
+    turned: bool = False,
 ):
     """Run an LSTM over a sequence: outputs (L, N, H) and the last cell (N, H), from the input's share of the gates
     (L, N, 4H), the state to begin with (N, H) and the state's weight (4H, H).
 
     Over sequences in packed order, `sizes` lists how many of them have each step, never growing; outputs are then (total, H)
-    and gates (total, 4H).  All of it is one node on the tape, which multiplies out the weight's gradient once, not once a step.
+    and gates (total, 4H).  `turned` sequences of one length have their first step last.  All of it is one node on the tape, which
+    multiplies out the weight's gradient once, not once a step.
     """
+    whole = _whole(gates, hidden, cell, weight)
+    if turned and not whole:
+        return _along(lstm_layer, turned)(gates, hidden, cell, weight)
     if tape.is_forward_open():  # tangents step by step
         return _lstm_steps(gates, hidden, cell, weight, sizes)
-    outputs, cells, activated, last = _lstm_kept(gates, hidden, cell, weight, sizes)
-    if tape.recording(gates, hidden, cell, weight):
-        saved = (gates, hidden, cell, weight, outputs, cells, activated)
-        tape.record("LstmLayerBackward0", _lstm_gradients, saved[:4], (outputs, last), saved, (sizes,))
+    if not whole:
+        outputs, cells, activated, last = _lstm_kept(gates, hidden, cell, weight, sizes)
+        if tape.recording(gates, hidden, cell, weight):
+            saved = (gates, hidden, cell, weight, outputs, cells, activated)
+            tape.record("LstmLayerBackward0", _lstm_gradients, saved[:4], (outputs, last), saved, (sizes,))
+        return outputs, last
+    _check("lstm_layer", 4, gates, hidden, weight, sizes, cell)
+    inputs = (gates, hidden, cell, weight)
+    keep, order = tape.recording(*inputs), _order(gates, sizes, turned)
+    with unrecorded():
+        found, ends, cells, activated = tiles.lstm(*inputs, order, keep)
+        outputs, last = found.to(gates.dtype), ends.to(gates.dtype)
+    if keep:
+        saved = (*inputs, found, cells, activated)
+        tape.record(
+            "LstmLayerBackward0",
+            _lstm_whole_gradients,
+            inputs,
+            (outputs, last),
+            saved,
+            (sizes, order, _asked(*inputs)),
+        )
     return outputs, last
+
+
+def _lstm_whole_gradients(grads, gates, hidden, cell, weight, outputs, cells, activated, sizes, order, asked):
+    inputs = (gates, hidden, cell, weight)
+    if tape.recording(*grads, *inputs):  # to be differentiated again: step by step
+        return _recorded_gradients(_lstm_steps, grads, inputs, sizes, turned=order.turned)
+    to_outputs, to_cell = (
+        kept.new_zeros(kept.shape) if grad is None else grad for grad, kept in zip(grads, (outputs, cell))
+    )
+    found = tiles.lstm_gradients(
+        to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, order, asked
+    )
+    return _cast(found, inputs)
+
+
+def _own(found: TensorBase, like: TensorBase, kept: bool) -> TensorBase:
+    """What a layer returns: a copy where the node keeps the outputs, for a program may write to those of a GRU or an RNN."""
+    return found.clone() if kept and found.dtype is like.dtype else found.to(like.dtype)
+
+
+def _cast(found, inputs):
+    """Gradients in the dtypes of the inputs."""
+    return tuple(None if x is None else x.to(like.dtype) for x, like in zip(found, inputs))
+
+
+@library("library", "_gru_layer")
+def gru_layer(
+    gates: TensorBase,
+    hidden: TensorBase,
+    weight: TensorBase,
+    bias: TensorBase | None = None,
+    sizes: Any = None,
+    turned: bool = False,
+):
+    """Run a GRU over a sequence: outputs (L, N, H) from the input's share of the gates (L, N, 3H), the state to begin with
+    (N, H), and the state's weight (3H, H) and bias (3H,).  `sizes`, `turned` and the node are as for `lstm_layer`.
+    """
+    # Autocast leaves the state as it is, and the result is like it.
+    also = FLOAT32 if gates.dtype in HALF_TYPES else None
+    if not _whole(gates, hidden, weight, bias, also=also):
+        return _along(_gru_steps, turned)(gates, hidden, weight, bias, sizes)
+    _check("gru_layer", 3, gates, hidden, weight, sizes, bias=bias)
+    inputs = (gates, hidden, weight, bias)
+    keep, order = tape.recording(*(x for x in inputs if x is not None)), _order(gates, sizes, turned)
+    with unrecorded():
+        found, activated = tiles.gru(*inputs, order, keep)
+        outputs = _own(found, hidden, keep)
+    if keep:
+        given = inputs if bias is not None else inputs[:3]
+        tape.record(
+            "GruLayerBackward0",
+            _gru_whole_gradients,
+            given,
+            outputs,
+            (*given[:3], found, activated, *given[3:]),
+            (sizes, order, _asked(*inputs)),
+        )
+    return outputs
+
+
+def _gru_whole_gradients(grad, gates, hidden, weight, outputs, activated, *more):
+    *bias, sizes, order, asked = more
+    inputs = (gates, hidden, weight, *bias)
+    if tape.recording(grad, *inputs):
+        given = inputs if bias else (*inputs, None)
+        return _recorded_gradients(_gru_steps, (grad,), given, sizes, turned=order.turned)[: len(inputs)]
+    found = tiles.gru_gradients(grad, hidden, weight, outputs, activated, order, asked)
+    return _cast(found, inputs)
+
+
+@library("library", "_rnn_layer")
+def rnn_layer(
+    gates: TensorBase,
+    hidden: TensorBase,
+    weight: TensorBase,
+    sizes: Any = None,
+    turned: bool = False,
+    kind: str = "rnn_tanh",
+):
+    """Run Elman's network over a sequence: outputs (L, N, H) from the input's share (L, N, H), the state to begin with (N, H)
+    and the state's weight (H, H).  `sizes`, `turned` and the node are as for `lstm_layer`; `kind` is rnn_tanh or rnn_relu.
+    """
+    if not _whole(gates, hidden, weight):
+        return _along(_rnn_steps, turned)(gates, hidden, weight, sizes, kind)
+    _check("rnn_layer", 1, gates, hidden, weight, sizes)
+    inputs = (gates, hidden, weight)
+    keep, order = tape.recording(*inputs), _order(gates, sizes, turned)
+    with unrecorded():
+        found = tiles.rnn(*inputs, order, kind)
+        outputs = _own(found, gates, keep)
+    if keep:
+        tape.record(
+            "RnnLayerBackward0",
+            _rnn_whole_gradients,
+            inputs,
+            outputs,
+            (*inputs, found),
+            (sizes, order, kind, _asked(*inputs)),
+        )
+    return outputs
+
+
+def _rnn_whole_gradients(grad, gates, hidden, weight, outputs, sizes, order, kind, asked):
+    inputs = (gates, hidden, weight)
+    if tape.recording(grad, *inputs):
+        return _recorded_gradients(_rnn_steps, (grad,), inputs, sizes, kind, turned=order.turned)
+    return _cast(tiles.rnn_gradients(grad, hidden, weight, outputs, order, asked, kind), inputs)
 
 
 @unrecorded()
@@ -115,7 +327,7 @@ def _lstm_kept(gates, hidden, cell, weight, sizes):
 
 def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, cells, activated, sizes):
     if tape.recording(*grads, gates, hidden, cell, weight):  # to be differentiated again: step by step
-        return _recorded_gradients(grads, (gates, hidden, cell, weight), sizes)
+        return _recorded_gradients(_lstm_steps, grads, (gates, hidden, cell, weight), sizes)
     # What reaches each output from outside; what reaches it through the next step is added on the way.
     to_outputs, to_cell = (
         kept.new_zeros(kept.shape) if grad is None else grad.clone(memory_format=contiguous_format)
@@ -141,13 +353,17 @@ def _lstm_gradients(grads, gates, hidden, cell, weight, outputs, cells, activate
     return flow, flows[0] @ weight, to_cell, flow.flatten(0, -2).t() @ befores
 
 
-def _recorded_gradients(grads, inputs, sizes):
-    wanted = [x for x in inputs if x.requires_grad]
-    pairs = [(out, g) for out, g in zip(_lstm_steps(*inputs, sizes), grads) if g is not None]
-    found = iter(
+def _recorded_gradients(steps, grads, inputs, *others, turned=False):
+    """The gradients on the tape, by going through the recorded steps."""
+    wanted = [x for x in inputs if x is not None and x.requires_grad]
+    found = _along(steps, turned)(*inputs, *others)
+    pairs = [
+        (out, g) for out, g in zip(found if isinstance(found, tuple) else (found,), grads) if g is not None
+    ]
+    gradients = iter(
         tape.run_backward([out for out, _ in pairs], [g for _, g in pairs], True, True, wanted, False)
     )
-    return tuple(next(found) if x.requires_grad else None for x in inputs)
+    return tuple(next(gradients) if x is not None and x.requires_grad else None for x in inputs)
 
 
 @pointwise(places=("_gru_candidate",), dtypes=FLOATING, in_place=False)

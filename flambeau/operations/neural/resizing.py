@@ -7,15 +7,19 @@ import warnings
 from collections.abc import Callable, Sequence
 from itertools import product
 
+from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.make.create import arange, ones
-from ..declare import checks
+from ...core.places.join import stack
+from ..declare import checks, taps
 from ..declare.half_types import in_float32
 from ..declare.registry import REGISTRY, library
 from ..declare.results import copied
+from . import sampling
 
 _RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
+_SMOOTH = checks.FLOATS | {"uint8"}
 _MODES = ("nearest", "nearest-exact", "area", *_RANKS)
 
 
@@ -178,8 +182,37 @@ def _output_sizes(x: TensorBase, size, scale_factor, recompute: bool | None) -> 
     return wanted, [n / w for n, w in zip(given, wanted)]
 
 
+_LABELS = {
+    "nearest": "UpsampleNearest",
+    "nearest-exact": "UpsampleNearestExact",
+    "bicubic": "UpsampleBicubic",
+}
+
+
+def _label(mode: str, rank: int) -> str:
+    kind = {3: "1D", 4: "2D", 5: "3D"}[rank]
+    return f"{_LABELS.get(mode, {3: 'UpsampleLinear', 4: 'UpsampleBilinear'}.get(rank, 'UpsampleTrilinear'))}{kind}Backward0"
+
+
+def _tables(input: TensorBase, sizes, scales, mode: str, aligned: bool, antialias: bool) -> list | None:
+    """The table of each dimension, None for one that stays as it is; None where a line is too long for tables."""
+    found: list = []
+    for size, out, scale in zip(input.shape[2:], sizes, scales):
+        if mode in _RANKS and out == size and (aligned or scale == 1.0):
+            found.append(None)
+        elif not taps.fits(size, out, 1 + (4 * size // out if antialias else 3)):
+            return None
+        elif mode in ("nearest", "nearest-exact"):
+            found.append(taps.nearest(size, out, scale, mode == "nearest-exact"))
+        elif antialias:
+            found.append(taps.widened(size, out, scale, aligned, mode == "bicubic"))
+        else:
+            rule = taps.cubic if mode == "bicubic" else taps.linear
+            found.append(rule(size, out, scale, aligned))
+    return found
+
+
 @library("composite", "nn.functional.interpolate")
-@in_float32()
 def interpolate(
     input: TensorBase,
     size: int | Sequence[int] | None = None,
@@ -220,10 +253,21 @@ def interpolate(
             f"interpolate(): expected input with channels and places, but got shape {list(input.shape)}"
         )
     if mode in _RANKS or mode == "area":
-        checks.dtypes("interpolate", checks.FLOATS | {"uint8"}, input=input)
+        checks.dtypes("interpolate", _SMOOTH, input=input)
     if mode == "area":
         return REGISTRY[f"adaptive_avg_pool{input.ndim - 2}d"].function(input, sizes)
     aligned = bool(align_corners)
+    if mode not in _RANKS or input.dtype.name != "uint8":
+        tables = _tables(input, sizes, scales, mode, aligned, antialias)
+        found = None if tables is None else taps.taken(input, tables, _label(mode, input.ndim))
+        if found is not None:
+            return found
+    return _by_dimensions(input, sizes, scales, mode, aligned, antialias)
+
+
+@in_float32()
+def _by_dimensions(input: TensorBase, sizes, scales, mode: str, aligned: bool, antialias: bool) -> TensorBase:
+    """The same from operations on every dimension: for what tables do not take."""
     whole = input.dtype.name == "uint8" and mode in _RANKS
     found = input
     for d, (out, scale) in reversed(
@@ -318,8 +362,6 @@ def affine_grid(theta: TensorBase, size: Sequence[int], align_corners: bool | No
             f"affine_grid(): Expected theta as a batch of {rank}D affine matrices of shape Nx{rank}x{rank + 1} for size {tuple(size)}. Got "
             f"{tuple(theta.shape)}."
         )
-    from ..moving.joining import stack
-
     axes = []
     for d in reversed(range(rank)):  # x first
         s = shape[d]
@@ -403,13 +445,17 @@ def grid_sample(
         )
     aligned = bool(align_corners)
     flat, places = input.reshape(n, c, -1), list(grid.shape[1:-1])
-    taps = []
+    by_rows = _by_rows(input, grid)
+    if by_rows and not tape.recording(grid):
+        at, weights = sampling.table(grid.reshape(n, -1, rank), shape, mode, padding_mode, aligned)
+        return sampling.sampled(input, at, weights).reshape(n, c, *places)
+    axes = []
     for d, size in enumerate(shape):
         at = grid.select(-1, rank - 1 - d).reshape(n, -1)
         at = (at + 1.0) * ((size - 1) / 2.0) if aligned else ((at + 1.0) * size - 1.0) * 0.5
-        taps.append(_taps(at, size, mode, padding_mode, aligned))
-    found = None
-    for chosen in product(*taps):
+        axes.append(_taps(at, size, mode, padding_mode, aligned))
+    terms = []
+    for chosen in product(*axes):
         index, weight, outside = 0, None, None
         for (place, share), size in zip(chosen, shape):
             place = place.detach()
@@ -418,10 +464,25 @@ def grid_sample(
             index = index * size + place.masked_fill(beyond, 0.0).to(by_name["int64"])
             if share is not None:
                 weight = share if weight is None else weight * share
+        terms.append((index, weight, outside))
+    if by_rows and mode != "nearest":
+        last = math.prod(shape)
+        at = stack([index.masked_fill(outside, last).to(by_name["int32"]) for index, _, outside in terms], 1)
+        weights = stack([weight.masked_fill(outside, 0.0) for _, weight, outside in terms], 1)
+        return sampling.sampled(input, at, weights).reshape(n, c, *places)
+    found = None
+    for index, weight, outside in terms:
         value = flat.gather(2, index.unsqueeze(1).expand(n, c, -1)).masked_fill(outside.unsqueeze(1), 0.0)
         value = value if weight is None else value * weight.unsqueeze(1)
         found = value if found is None else found + value
     return found.reshape(n, c, *places)
+
+
+def _by_rows(input: TensorBase, grid: TensorBase) -> bool:
+    """Whether channels are laid side by side: on the host, in dtypes that have functions for it."""
+    plain = not (input._composed or grid._composed or input.is_meta)
+    small = math.prod(input.shape[2:]) < 1 << 31
+    return plain and small and input.device.type == "cpu" and input.dtype.name in ("float32", "float64")
 
 
 def _sampler(n: int) -> None:

@@ -19,7 +19,7 @@ from ..moving.joining import cat, stack
 from ..pointwise.elementary import tanh
 from ..random.dropout import dropout as dropped
 from .activations import relu
-from .recurrent import gru_step, lstm_layer, lstm_step
+from .recurrent import gru_layer, gru_step, lstm_layer, lstm_step, rnn_layer
 
 _INT64 = by_name["int64"]
 
@@ -220,18 +220,35 @@ def _run_layer(
 ) -> tuple[Tensor, State]:
     """One layer in one direction."""
     first, bias = biases(mode, weights.input_bias, weights.state_bias)
-    if mode == "LSTM" and weights.projection is None:
-        sequence = layout.turned(sequence) if backwards else sequence
-        gates = linear(sequence, weights.of_input, first)
-        output, cell = lstm_layer(gates, *state, weights.of_state, layout.sizes)
-        return layout.turned(output) if backwards else output, (layout.last(output), cell)
+    if weights.projection is not None:
+        return _run_steps(mode, linear(sequence, weights.of_input, first), layout, state, weights, backwards)
+    turned = (
+        backwards and layout.sizes is not None
+    )  # packed sequences are turned round; those of one length, run through so
+    sequence = layout.turned(sequence) if turned else sequence
+    gates, last = linear(sequence, weights.of_input, first), ()
+    way = (layout.sizes, backwards and not turned)
+    if mode == "LSTM":
+        output, *last = lstm_layer(gates, *state, weights.of_state, *way)
+    elif mode == "GRU":
+        output = gru_layer(gates, *state, weights.of_state, bias, *way)
+    else:
+        output = rnn_layer(gates, *state, weights.of_state, *way, mode.lower())
+    if turned:
+        return layout.turned(output), (layout.last(output), *last)
+    return output, (output[0] if backwards else layout.last(output), *last)
+
+
+def _run_steps(
+    mode: str, gates: Tensor, layout: Any, state: State, weights: Weights, backwards: bool
+) -> tuple[Tensor, State]:
+    """One layer, step by step, whose output is projected before the next one."""
     states: list[State] = []
-    for x in layout.steps(linear(sequence, weights.of_input, first), backwards):
+    for x in layout.steps(gates, backwards):
         if layout.sizes is not None and len(x) < len(state[0]):  # the last of them have ended
             state = tuple(part[: len(x)] for part in state)
-        state = MODES[mode].step(x, state, weights.of_state, bias)
-        if weights.projection is not None:
-            state = (linear(state[0], weights.projection), *state[1:])
+        state = MODES[mode].step(x, state, weights.of_state, None)
+        state = (linear(state[0], weights.projection), *state[1:])
         states.append(state)
     return layout.results(states, backwards)
 

@@ -7,9 +7,12 @@ from typing import Any
 
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
+from ...codegen.tiles import extremes as _compiled  # noqa: F401  provides the functions
 from ...core import tape
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
+from ...core.call.watching import is_watched
+from ...core.lib import extremes as core_extremes
 from ...core.places.join import cat
 from ...core.tape.contexts import unrecorded
 from ..declare import checks
@@ -213,10 +216,18 @@ def _logcumsumexp_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim
     return part(grad) - part(-grad)
 
 
+def _by_vectors(input: TensorBase, axis: int, smallest: bool) -> tuple[TensorBase, TensorBase] | None:
+    """Extremes of rows; None where those who watch are to see the scan, and for what has no function."""
+    if input._composed or is_watched():
+        return None
+    with unrecorded():
+        return core_extremes.running(input, axis, smallest)
+
+
 def _extreme(who: str, kind: str, run: Scan, result: type):
     def function(input: TensorBase, dim: int, *, out: tuple | None = None):
         axis = _wrapped(dim, input, who)
-        values, indices = run(input, dim)
+        values, indices = _by_vectors(input, axis, kind == "min") or run(input, dim)
         if tape.recording(input):
             tape.record(f"{who.capitalize()}Backward0", _to_places, (input,), values, (indices,), (axis,))
         if out is not None:

@@ -7,6 +7,7 @@ import warnings
 
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
+from ...codegen._math_explog import LIFT
 from ...core.base.dtypes import dtype
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import result_type
@@ -17,13 +18,29 @@ from ..declare.rows import reduction, row
 from .reductions import restore
 
 
+def shares(e, total):
+    """e / total in two products, with the reciprocal in two parts: as good as a division, and three times as quick."""
+    inverse = 1.0 / total
+    return fn.fma(e, inverse, e * (fn.fma(-inverse, total, 1.0) * inverse))
+
+
+def lowered(x):
+    """What `lifted_exp` has lifted, or a sum of that, as it is."""
+    return x * 2.0 ** -LIFT[x.dtype]
+
+
+def lifted_log(total):
+    """log Σ exp of a sum of `lifted_exp`."""
+    return fn.log(lowered(total))
+
+
 @row(
     places=("softmax", "Tensor.softmax", "special.softmax"), name="softmax", reference="scipy.special.softmax"
 )
 def softmax_of(input):
     """Exponentials of a row, relative to its largest element, divided by their sum."""
-    e = fn.exp(input - kn.max(input))
-    return e / kn.sum(e)
+    e = fn.lifted_exp(input - kn.peak(input))
+    return shares(e, kn.sum(e))
 
 
 @row(places=(), name="softmax_backward")
@@ -50,8 +67,8 @@ def _(grad, out, dims):
 )
 def log_softmax_of(input):
     """input - log Σ exp(input), relative to the largest element."""
-    shifted = input - kn.max(input)
-    return shifted - fn.log(kn.sum(fn.exp(shifted)))
+    shifted = input - kn.peak(input)
+    return shifted - lifted_log(kn.sum(fn.lifted_exp(shifted)))
 
 
 @row(places=(), name="log_softmax_backward")

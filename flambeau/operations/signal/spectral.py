@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms by SciPy, over any number of dimensions, with derivatives of any order.
+"""Discrete Fourier transforms over any number of dimensions, with derivatives of any order.
 
 Three transforms are on the tape; all others are one of them between changes of shape:
 
@@ -19,9 +19,10 @@ from typing import Any
 from ...core import tape
 from ...core.base.dtypes import by_name, get_default_dtype
 from ...core.base.tensor import TensorBase
+from ...core.lib.fourier import plain
 from ...core.make.create import arange
 from ...core.views.views import view_as_real
-from ..declare.host import Result, computed, holds
+from ..declare.host import Result, computed, holds, without_data
 from ..declare.registry import library
 from ..declare.results import into
 from ..declare.shapes import wrapped as _wrapped
@@ -29,44 +30,36 @@ from ..moving.joining import cat
 from ..moving.shaping import _spread, roll
 from ..moving.viewing import real
 from ..pointwise.complex_numbers import conj
-
-COMPLEX_OF = {"float32": "complex64", "float64": "complex128"}
-REAL_OF = {v: k for k, v in COMPLEX_OF.items()}
+from . import fourier
+from .fourier import COMPLEX_OF, REAL_OF
 
 
 # --- the three transforms ---------------------------------------------------------------------------------------------------
 def c2c(x: TensorBase, dims: tuple[int, ...], scale: float, forward: bool) -> TensorBase:
     """The transform of complex numbers along `dims`, of e^(-2πi jk/n) where `forward`, else of e^(2πi jk/n)."""
-
-    def transform(a: Any) -> Any:
-        import scipy.fft
-
-        if not a.size or not dims:
-            return a * scale
-        function, norm = (scipy.fft.fftn, "backward") if forward else (scipy.fft.ifftn, "forward")
-        return function(a, axes=dims, norm=norm) * a.real.dtype.type(scale)
-
-    found = computed(Result(x.shape, x.dtype), transform, x)
+    found = _computed(
+        Result(x.shape, x.dtype), lambda a: fourier.complex_to_complex(a, dims, scale, forward), x
+    )
     if tape.recording(x):
         tape.record("FftC2CBackward0", lambda grad: (c2c(grad, dims, scale, not forward),), (x,), found)
     return found
 
 
-def r2c(x: TensorBase, dims: tuple[int, ...], scale: float) -> TensorBase:
-    """The forward transform of real numbers, its last dimension (of `dims`) cut to n/2 + 1 values."""
-
-    def transform(a: Any) -> Any:
-        import scipy.fft
-
-        return scipy.fft.rfftn(a, axes=dims) * a.dtype.type(scale)
-
+def r2c(x: TensorBase, dims: tuple[int, ...], scale: float, whole: bool = False) -> TensorBase:
+    """The forward transform of real numbers, its last dimension (of `dims`) cut to n/2 + 1 values unless `whole`."""
     if x.dtype.name not in COMPLEX_OF:
         raise RuntimeError(f"fft(): Unsupported dtype {x.dtype}")
-    shape = _with_size(x, dims[-1], x.shape[dims[-1]] // 2 + 1)
-    found = computed(Result(shape, by_name[COMPLEX_OF[x.dtype.name]]), transform, x)
+    n = x.shape[dims[-1]]
+    shape = _with_size(x, dims[-1], n if whole else n // 2 + 1)
+    rule = Result(shape, by_name[COMPLEX_OF[x.dtype.name]])
+    found = _computed(rule, lambda a: fourier.real_to_complex(a, dims, scale, whole), x)
     if tape.recording(x):
-        tape.record("FftR2CBackward0", _r2c_gradient, (x,), found, (), (dims, scale, x.shape[dims[-1]]))
+        tape.record("FftR2CBackward0", _r2c_gradient, (x,), found, (), (dims, scale, n))
     return found
+
+
+def _computed(rule: Result, function: Callable, x: TensorBase) -> TensorBase:
+    return computed(rule, function, x) if without_data(x) else function(x.detach())
 
 
 def _r2c_gradient(grad: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> tuple:
@@ -75,15 +68,8 @@ def _r2c_gradient(grad: TensorBase, dims: tuple[int, ...], scale: float, n: int)
 
 def c2r(x: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> TensorBase:
     """The inverse of r2c but for its scale, where the last of `dims` gets n values."""
-
-    def transform(a: Any) -> Any:
-        import scipy.fft
-
-        sizes = [a.shape[d] for d in dims[:-1]] + [n]
-        return scipy.fft.irfftn(a, sizes, axes=dims, norm="forward") * a.real.dtype.type(scale)
-
     rule = Result(_with_size(x, dims[-1], n), by_name[REAL_OF[x.dtype.name]])
-    found = computed(rule, transform, x)
+    found = _computed(rule, lambda a: fourier.complex_to_real(a, dims, scale, n), x)
     if tape.recording(x):
         tape.record("FftC2RBackward0", _c2r_gradient, (x,), found, (), (dims, scale))
     return found
@@ -191,8 +177,11 @@ def _fitted(x: TensorBase, sizes: Sequence[int], axes: tuple[int, ...]) -> Tenso
 def _complex_to_complex(
     who: str, input: TensorBase, s: Any, dim: Any, norm: str | None, forward: bool
 ) -> TensorBase:
-    x = _complex(who, input)
+    x = _floating(who, input)
     sizes, axes = _sized(who, x, s, dim)
+    if forward and axes and not x.is_complex():
+        return r2c(_fitted(x, sizes, axes), axes, _scale(who, norm, math.prod(sizes), True), True)
+    x = _complex(who, x)
     return c2c(_fitted(x, sizes, axes), axes, _scale(who, norm, math.prod(sizes), forward), forward)
 
 
@@ -234,7 +223,13 @@ def _complex_to_real(
 def _transform(name: str, compute: Any, forward: bool, what: str) -> None:
     """The public functions of one kind: over one dimension, two (`…2`) and any number (`…n`)."""
 
+    simple = name in ("fft", "ifft", "rfft", "irfft")
+
     def one(input, n=None, dim=-1, norm=None, *, out=None):
+        if simple and n is None and dim == -1 and norm is None and out is None:
+            found = plain(name, input)
+            if found is not None:
+                return found
         return into(
             out, compute(f"fft.{name}", input, None if n is None else (n,), dim, norm, forward), f"fft.{name}"
         )

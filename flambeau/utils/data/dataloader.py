@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any, Generic
 
+from ...core.base.parallel import usable_cpus
 from ...core.make.random import Generator, default_generator
 from . import _utils
 from ._utils.collate import default_collate, default_convert
@@ -266,7 +266,7 @@ class DataLoader(Generic[T_co]):
 
     def check_worker_number_rationality(self) -> None:
         """Warns where there are more worker processes than CPUs that this process may use."""
-        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cpus = usable_cpus()
         if self.num_workers > cpus and self.worker_type == "process":
             warnings.warn(
                 f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of "

@@ -99,7 +99,7 @@ def test_forward_mode_in_blocks(options):
 
 REFUSED = {
     "dimensions": ((Q[0], K[0], V[0]), {}, "4 dimensions, got 3, 3 and 3"),
-    "dropout": ((Q, K, V), {"dropout_p": 0.5}, "dropout_p is 0.5"),
+    "dropout": ((Q, K, V), {"dropout_p": 0.5, "attn_mask": draw(37, 53)}, "dropout_p is 0.5"),  # a mask with a gradient
     "heads": ((Q, K[:, :1], V[:, :1]), {}, "as many heads"),
     "batches": ((Q, K[:1], V[:1]), {}, "equal batches"),
     "mask": ((Q, K, V, flambeau.ones(1, 2, 4, 37, 53, dtype=flambeau.bool)), {}, "broadcasts to"),
@@ -163,14 +163,15 @@ def test_priority_decides(monkeypatch):
 
 
 def test_what_is_taken_by_default(monkeypatch):
-    """All scores at once where they are few; blocks where the causal mask leaves out many."""
-    x = flambeau.ones(1, 4, 300, 4)
-    call = lambda: [F.scaled_dot_product_attention(x, x, x, is_causal=c) for c in (False, True)]
+    """All scores at once where they are few."""
+    call = lambda: [
+        F.scaled_dot_product_attention(x, x, x) for x in (flambeau.ones(1, 4, n, 4) for n in (3, 300))
+    ]
     assert taken(monkeypatch, call) == ["_whole", "_in_blocks"]
 
 
 def test_many_scores_are_not_held(monkeypatch):
-    """From 2**25 scores on the default takes blocks: memory stays far below them."""
+    """Memory stays far below all scores."""
     x = flambeau.ones(1, 1, 5800, 4)
     flambeau.cpu.reset_peak_memory_stats()
     before = flambeau.cpu.memory_allocated()

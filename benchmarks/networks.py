@@ -1,0 +1,184 @@
+"""Eight whole networks, trained and asked, beside PyTorch.
+
+    python benchmarks/networks.py                            # all, 1 thread, as a Markdown table
+    python benchmarks/networks.py --threads 2 --cases 'resnet|train' --rounds 5
+    python benchmarks/networks.py --profile resnet50.train.16    # where flambeau's time goes
+
+The networks stand in `architectures.py`.  `infer`: evaluation mode without gradients; `train`: gradients set to None, forward,
+cross-entropy, backward, a step of SGD with momentum.  Each library runs in a process of its own and they take turns, run by run;
+times are the least of all rounds.  Before a case is timed both libraries start from the same weights, and their outputs (of a step,
+without dropout, the loss and the norms of gradients) must agree within 1 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+from architectures import initialise, networks
+
+IMAGES = ("resnet18", "resnet50", "mobilenetv3", "convnext", "vit_tiny")
+WORDS = {"gpt2": 50257, "bert": 30522, "lstm": 10000}
+# Side of the images, or words of a sentence: (infer, train) at batch 1 and at batch 16, so that a run takes less than 2 s.
+SIZES = dict.fromkeys(IMAGES, {1: (224, 128), 16: (224, 64)}) | {
+    "gpt2": {1: (128, 64), 16: (32, 16)},
+    "bert": {1: (128, 64), 16: (32, 32)},
+    "lstm": {1: (64, 64), 16: (35, 35)},
+}
+CASES = [f"{name}.{way}.{batch}" for name in SIZES for way in ("infer", "train") for batch in (1, 16)]
+
+
+def prepared(t, case: str) -> tuple[Callable[[], object], list[float]]:
+    """A run of the case, and numbers that both libraries should find."""
+    name, way, batch = case.split(".")
+    size = SIZES[name][int(batch)][way == "train"]
+    net = initialise(t, networks(t)[name]())
+    numbers = np.random.default_rng(7)
+    if name in IMAGES:
+        x = t.from_numpy(numbers.standard_normal((int(batch), 3, size, size), dtype=np.float32))
+        y = t.arange(int(batch)) % 10
+    else:
+        x = t.from_numpy(numbers.integers(0, WORDS[name], (int(batch), size)))
+        y = t.arange(int(batch)) % 2 if name == "bert" else x.flatten().roll(-1)
+    if way == "infer":
+        net.eval()
+
+        def ask():
+            with t.no_grad():
+                return net(x)
+
+        return ask, ask().flatten()[:: max(1, ask().numel() // 64)].tolist()
+
+    optimiser = t.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9)
+
+    def step():
+        optimiser.zero_grad()
+        loss = t.nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimiser.step()
+        return loss
+
+    drops = [m for m in net.modules() if isinstance(m, t.nn.Dropout)]
+    rnns = [m for m in net.modules() if isinstance(m, t.nn.LSTM)]
+    before = [m.p for m in drops], [m.dropout for m in rnns]
+    for m in drops:
+        m.p = 0.0
+    for m in rnns:
+        m.dropout = 0.0
+    found = [step().item()] + [p.grad.norm().item() for p in list(net.parameters())[::-8]]
+    for m, p in zip(drops, before[0]):
+        m.p = p
+    for m, p in zip(rnns, before[1]):
+        m.dropout = p
+    return step, found
+
+
+def timed(run: Callable[[], object], seconds: float) -> float:
+    """The least seconds of one run, of as many as fit."""
+    best, stop = float("inf"), time.perf_counter() + seconds
+    while True:
+        began = time.perf_counter()
+        run()
+        ended = time.perf_counter()
+        best = min(best, ended - began)
+        if ended > stop:
+            return best
+
+
+def serve(library: str, threads: int) -> None:
+    """Answers lines `[case, seconds]` with the numbers of a new case, or with a time."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    t = importlib.import_module(library)
+    t.set_num_threads(threads)
+    held: dict[str, Callable] = {}
+    for line in sys.stdin:
+        case, seconds = json.loads(line)
+        if case not in held:
+            held.clear()
+            held[case], found = prepared(t, case)
+            out.write(json.dumps(found) + "\n")
+        else:
+            out.write(json.dumps(timed(held[case], seconds)) + "\n")
+
+
+class Side:
+    def __init__(self, library: str, threads: int):
+        count = str(threads)
+        env = dict(os.environ, OMP_NUM_THREADS=count, MKL_NUM_THREADS=count, OPENBLAS_NUM_THREADS=count)
+        command = [sys.executable, __file__, "--serve", library, "--threads", count]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=env
+        )
+
+    def ask(self, case: str, seconds: float = 0.0):
+        self.process.stdin.write(json.dumps([case, seconds]) + "\n")
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.process.args[3]} ended in {case}")
+        return json.loads(line)
+
+
+def table(cases: list[str], threads: int, rounds: int, seconds: float) -> None:
+    sides = [Side(library, threads) for library in ("flambeau", "torch")]
+    print(
+        "| network | size | batch | way | flambeau, ms | PyTorch, ms | ratio |\n|---|---|---|---|---|---|---|"
+    )
+    ratios = []
+    for case in cases:
+        name, way, batch = case.split(".")
+        ours, theirs = (np.array(side.ask(case)) for side in sides)
+        if not np.allclose(ours, theirs, rtol=1e-2, atol=1e-3 * np.abs(theirs).max()):
+            print(f"{case}: {ours} here, {theirs} there", file=sys.stderr)
+            raise SystemExit(1)
+        times = [[side.ask(case, seconds) for side in sides] for _ in range(rounds)]
+        mine, other = (min(pair[i] for pair in times) for i in (0, 1))
+        ratios.append(other / mine)
+        size = SIZES[name][int(batch)][way == "train"]
+        print(
+            f"| {name} | {size} | {batch} | {way} | {mine * 1e3:.1f} | {other * 1e3:.1f} | {ratios[-1]:.2f} |",
+            flush=True,
+        )
+    mean = float(np.exp(np.mean(np.log(ratios))))
+    print(f"\n{len(ratios)} cases, {sum(r >= 1 for r in ratios)} at or above 1, geometric mean {mean:.2f}.")
+
+
+def profile(case: str, library: str, threads: int) -> None:
+    t = importlib.import_module(library)
+    t.set_num_threads(threads)
+    run, _ = prepared(t, case)
+    run()
+    with t.profiler.profile() as p:
+        for _ in range(3):
+            run()
+    print(p.key_averages().table(sort_by="self_cpu_time_total", row_limit=30))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--cases", default="", help="regular expression on names such as resnet18.train.16")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.3, help="a side's time in one round")
+    parser.add_argument("--profile", metavar="CASE", help="show where the time of one case goes")
+    parser.add_argument("--library", default="flambeau", help="whose time --profile shows")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    o = parser.parse_args()
+    if o.serve:
+        serve(o.serve, o.threads)
+    elif o.profile:
+        profile(o.profile, o.library, o.threads)
+    else:
+        table([c for c in CASES if re.search(o.cases, c)], o.threads, o.rounds, o.seconds)
+
+
+if __name__ == "__main__":
+    main()

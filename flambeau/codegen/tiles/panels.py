@@ -1,0 +1,169 @@
+"""What products of matrices are made of: which register tiles, and how operands are laid out for them.
+
+`core/lib/panels.pyx` walks over the tiles.  The right operand is read in panels: a few vectors of columns, term after term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ...core.base.provided import provide
+from .. import target
+from ..irtext import Function, Module, Value, i64
+from . import dots
+from .register import Epilogue, Register, Writer, address, compiled, lanes, width
+
+TALLEST = (0, 14, 14, 8, 6)  # rows of a tile by its vectors, where there are 32 registers
+TALLEST_OF_FEW = (0, 6, 6)  # where there are 16
+DTYPES = {4: "float32", 8: "float64"}
+SCALED, BIASED, ADDED, RECTIFIED = 1, 2, 4, 8  # what is done to a sum, as in panels.pxd
+
+
+def shape(size: int) -> tuple[int, ...]:
+    """Elements of a vector, then rows of the tallest tile of 0, 1, 2 … vectors."""
+    features = target.processor()[1].split(",")
+    many = "+avx512f" in features or "+neon" in features
+    return lanes(DTYPES[size]), *(TALLEST if many else TALLEST_OF_FEW)
+
+
+def epilogue(ending: int) -> Epilogue:
+    return Epilogue(
+        bool(ending & SCALED),
+        "columns" if ending & BIASED else "",
+        bool(ending & ADDED),
+        "relu" if ending & RECTIFIED else "",
+    )
+
+
+def tile(size: int, ending: int, vectors: int, rows: int, ragged: bool) -> int:
+    """Where the function of a tile stands."""
+    return address(Register(DTYPES[size], rows, vectors, (), False, epilogue(ending), ragged))
+
+
+def dot(size: int, ending: int, columns: int, rows: int) -> int:
+    """Where the function of a tile stands that reads both operands along their terms."""
+    return dots.address(Register(DTYPES[size], rows, columns, (), False, epilogue(ending)))
+
+
+class _Layer(Writer):
+    """Lays a panel: `void(to, to_step, from, step, terms, columns)`, steps in bytes; what does not exist becomes 0."""
+
+    def argument(self, name: str, kind: str = "i64") -> Value:
+        return Value(kind, "%" + name)
+
+    def write(self) -> None:
+        to, source = self.argument("to", "ptr"), self.argument("from", "ptr")
+        to_step, step = self.argument("to_step"), self.argument("step")
+        terms, columns = self.argument("terms"), self.argument("columns")
+        if self.tile.turned:
+            self.turned(to, to_step, source, step, terms, columns)
+        else:
+            self.copied(to, to_step, source, step, terms, columns)
+        self.f.do("ret void")
+
+    def copied(self, to, to_step, source, step, terms, columns) -> None:
+        """Terms stand `step` apart, columns side by side."""
+        masks = self.masks(columns)
+
+        def term(_, at: list[Value]) -> list[Value]:
+            left, right = at
+            for v, mask in enumerate(masks):
+                place = i64(v * width())
+                self.store(self.load(self.at(right, place), mask), self.at(left, place))
+            return [self.at(left, to_step), self.at(right, step)]
+
+        self.f.loop(i64(0), terms, i64(1), [to, source], term)
+
+    def turned(self, to, to_step, source, step, terms, columns) -> None:
+        """Columns stand `step` apart, terms side by side: squares are turned in registers."""
+        n = self.lanes
+        rest = self.f.binary("srem", terms, i64(n))
+        whole = self.f.binary("sub", terms, rest)
+        masks = [
+            self.first(self.low.select(self.f.op("i1", f"icmp sgt {columns}, {i}"), i64(n), i64(0)))
+            for i in range(n)
+        ]
+
+        def square(masks: list, _, at: list[Value]) -> list[Value]:
+            left, right = at
+            after = self.at(right, i64(width()))
+            block = []
+            for mask in masks:
+                block.append(self.load(right, mask))
+                right = self.at(right, step)
+            for value in self.turn(block):
+                self.store(value, left)
+                left = self.at(left, to_step)
+            return [left, after]
+
+        all_there = self.f.op("i1", f"icmp sge {columns}, {n}")
+        done = self.low.select(all_there, whole, i64(0))  # squares without masks
+        left, right = self.f.loop(i64(0), done, i64(n), [to, source], partial(square, [None] * n))
+        left, right = self.f.loop(done, whole, i64(n), [left, right], partial(square, masks))
+        part, block = self.first(rest), []
+        for mask in masks:
+            both = self.f.op(mask.type, f"and {mask}, {part.name}")
+            block.append(self.load(right, both))
+            right = self.at(right, step)
+        for i, value in enumerate(self.turn(block)):
+            exists = self.f.op("i1", f"icmp sgt {rest}, {i}")
+            self.store(value, left, self.first(self.low.select(exists, i64(n), i64(0))))
+            left = self.at(left, to_step)
+
+    def zipped(self) -> None:
+        """Of a right operand of bfloat16: `columns` groups of 16, in which both elements of a pair of terms stand side by side;
+        groups are `to_step` apart.
+        """
+        half, whole = f"<{self.lanes} x i16>", f"<{2 * self.lanes} x i16>"
+        picks = ", ".join(f"i32 {j // 2 + j % 2 * self.lanes}" for j in range(2 * self.lanes))
+        step = self.argument("step")
+
+        def pair(_, at: list[Value]) -> list[Value]:
+            below = self.at(at[1], step)
+
+            def group(_, inner: list[Value]) -> list[Value]:
+                to, first, second = inner
+                a, b = self.f.load(half, first, 2), self.f.load(half, second, 2)
+                both = self.f.op(whole, f"shufflevector {a}, {b}, <{2 * self.lanes} x i32> <{picks}>")
+                self.f.store(both, to, 2)
+                further = i64(2 * self.lanes)
+                return [
+                    self.at(to, self.argument("to_step")),
+                    self.at(first, further),
+                    self.at(second, further),
+                ]
+
+            self.f.loop(i64(0), self.argument("columns"), i64(1), [at[0], at[1], below], group)
+            return [self.at(at[0], i64(4 * self.lanes)), self.at(below, step)]
+
+        begin = [self.argument("to", "ptr"), self.argument("from", "ptr")]
+        self.f.loop(i64(0), self.argument("terms"), i64(1), begin, pair)
+        self.f.do("ret void")
+
+
+def _layer(tile: Register, write: Callable[[_Layer], None]) -> int:
+    def text(symbol: str) -> str:
+        module = Module(target.llvm().get_default_triple())
+        arguments = "ptr noalias %to, i64 %to_step, ptr noalias %from, i64 %step, i64 %terms, i64 %columns"
+        write(_Layer(Function(module, f"define void @{symbol}({arguments})"), tile))
+        return str(module)
+
+    return compiled(text)
+
+
+def layer(size: int, vectors: int, turned: bool) -> int:
+    """Where the function stands that lays panels of so many vectors (`turned`: one vector of columns at a time)."""
+    return _layer(Register(DTYPES[size], 0, vectors, (), turned), _Layer.write)
+
+
+def pairs() -> int:
+    """Where the function stands that lays groups of pairs of bfloat16."""
+    return _layer(Register("float32", 0, 1), _Layer.zipped)
+
+
+provide("panels.shape", shape)
+provide("panels.tile", tile)
+provide("panels.dot", dot)
+provide("panels.layer", layer)
+provide("panels.pairs", pairs)

@@ -1,0 +1,415 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Products of matrices by generated register tiles: the walk over tiles, and how operands are laid out for them.
+
+A tile multiplies a few rows by a panel of columns, over up to `DEPTH` terms, so that the panel stays in the cache while all rows
+of a band meet it; deeper products add to what stands in c.  The right operand is laid out panel after panel, or, where it is
+small, read where it stands; the left one is read by broadcasts, so its strides hardly matter.
+"""
+from libc.string cimport memset
+from libc.stdint cimport int64_t, uintptr_t
+from .blas cimport INTERRUPTED, OK
+from .tiles cimport Tile
+from ..base.dtypes cimport F32, F64
+from ..base.parallel cimport parallel_for, try_in_parts
+from ..base.provided import provided
+
+cdef enum:
+    GROUP = 128               # terms that a tile adds up one after another (codegen/tiles/register.py)
+    DEPTH = 1024              # terms after which sums are put down
+    BAND = 1 << 19            # bytes of the left operand that stay in the cache
+    SMALL = 1 << 18           # bytes of a right operand that is read where it stands
+    FAR = 1 << 12             # bytes between terms of a left operand from which it is turned first
+    ROOM = 1 << 26            # bytes for operands that are laid out, of the products that are under way
+
+cdef Family families[2]       # of float32 and float64
+cdef int64_t NOTHING = 0
+
+
+cdef bint clear(Panels* p, int code, int ending) except -1:
+    cdef Family* f
+    if code != F32 and code != F64:
+        return False
+    f = &families[code == F64]
+    if f.lanes == 0:
+        learn(f, 4 if code == F32 else 8)
+    memset(p, 0, sizeof(Panels))
+    p.family, p.ending, p.size, p.alpha, p.beta = f, ending, 4 if code == F32 else 8, 1.0, 1.0
+    return True
+
+
+cdef int learn(Family* f, int64_t size) except -1:
+    cdef int v
+    found = provided["panels.shape"](size)
+    f.vectors = len(found) - 2
+    for v in range(f.vectors + 1):
+        f.tallest[v] = found[v + 1]
+    f.lanes = found[0]
+    return 0
+
+
+def forget() -> None:
+    """Ask for the processor's registers, and compile, anew: for tests that give it others."""
+    memset(families, 0, sizeof(families))
+
+
+# --- panels ------------------------------
+cdef inline int64_t panels_of(const Panels* p) noexcept nogil:
+    cdef int64_t wide = p.family.lanes * p.family.vectors
+    return (p.n + wide - 1) // wide
+
+
+cdef inline int64_t vectors_of(const Panels* p, int64_t panel, int64_t* first) noexcept nogil:
+    """How many vectors a panel has, and which is its first: all, but the last, which takes one of its neighbour's where it
+    would have a single one."""
+    cdef int64_t whole = p.family.vectors, total = (p.n + p.family.lanes - 1) // p.family.lanes
+    cdef int64_t panels = (total + whole - 1) // whole
+    cdef bint lends = whole > 2 and panels > 1 and total % whole == 1
+    first[0] = panel * whole
+    if lends and panel == panels - 1:
+        first[0] -= 1
+        return 2
+    if lends and panel == panels - 2:
+        return whole - 1
+    return min(whole, total - first[0])
+
+
+cdef int64_t packed_size(const Panels* p) noexcept nogil:
+    return (p.n + p.family.lanes - 1) // p.family.lanes * p.family.lanes * p.size * p.k
+
+
+cdef inline int64_t next_rows(int64_t left, int64_t tallest) noexcept nogil:
+    """Rows of the next tile: the tallest; where few would be left then, the last two share."""
+    if left <= tallest:
+        return left
+    if left >= 2 * tallest or 2 * (left - tallest) >= tallest:
+        return tallest
+    return (left + 1) // 2
+
+
+cdef inline int ending_of(const Panels* p, int64_t begin, int64_t end) noexcept nogil:
+    """What is done to the sums of some of the terms."""
+    cdef int found = p.ending
+    if begin:
+        found = (found & (SCALED | RECTIFIED)) | ADDED
+    return found if end == p.k else found & ~RECTIFIED
+
+
+cdef inline int64_t depth_of(const Panels* p) noexcept nogil:
+    cdef int64_t blocks = (p.k + DEPTH - 1) // DEPTH
+    return p.k if blocks <= 1 else ((p.k + blocks - 1) // blocks + GROUP - 1) // GROUP * GROUP
+
+
+cdef inline int need(Panels* p, int ending, bint masked, int64_t vectors) except -1:
+    """Compile the tiles of one ending that rows need."""
+    cdef tile_t* tiles = p.family.tiles[ending][masked][vectors]
+    cdef int64_t tallest = p.family.tallest[vectors], left = p.m, rows
+    if left > 3 * tallest:    # the tallest again and again, and what is left in the end
+        left = 2 * tallest + left % tallest
+    while left > 0:
+        rows = next_rows(left, tallest)
+        if tiles[rows] == NULL:
+            tiles[rows] = <tile_t><uintptr_t>provided["panels.tile"](p.size, ending, vectors, rows, masked)
+        left -= rows
+    return 0
+
+
+cdef int need_of_panel(Panels* p, int64_t panel) except -1:
+    cdef int64_t first, vectors = vectors_of(p, panel, &first), depth = depth_of(p)
+    cdef bint masked = p.b_row != 0 and (first + vectors) * p.family.lanes > p.n
+    need(p, ending_of(p, 0, depth), masked, vectors)
+    if depth < p.k:
+        if 2 * depth < p.k:
+            need(p, ending_of(p, depth, 2 * depth), masked, vectors)
+        need(p, ending_of(p, depth, p.k), masked, vectors)
+    return 0
+
+
+cdef int ready(Panels* p) except -1:
+    cdef int64_t panels = panels_of(p), panel, first, vectors
+    for panel in range(max(panels - 3, 0), panels):  # those before are as the first of these
+        vectors = vectors_of(p, panel, &first)
+        need_of_panel(p, panel)
+        if p.family.copies[vectors] == NULL and p.b_row == 0:
+            p.family.copies[vectors] = <layer_t><uintptr_t>provided["panels.layer"](p.size, vectors, False)
+    if p.family.turns == NULL and p.b_row == 0:
+        p.family.turns = <layer_t><uintptr_t>provided["panels.layer"](p.size, 1, True)
+    return 0
+
+
+# --- laying out ------------------------------
+cdef void scatter(char* to, int64_t to_step, const char* source, int64_t row, int64_t col, int64_t terms, int64_t columns,
+                  int64_t wide, int64_t size) noexcept nogil:
+    """A panel of an operand with any strides, element by element."""
+    cdef int64_t t, j
+    for t in range(terms):
+        if size == 4:
+            for j in range(columns):
+                (<float*>(to + t * to_step))[j] = (<const float*>(source + t * row + j * col))[0]
+        else:
+            for j in range(columns):
+                (<double*>(to + t * to_step))[j] = (<const double*>(source + t * row + j * col))[0]
+        memset(to + t * to_step + columns * size, 0, (wide - columns) * size)
+
+
+cdef void lay_right(const Panels* p, char* room, const char* b, int64_t b_row, int64_t b_col, int64_t begin,
+                    int64_t end) noexcept nogil:
+    """Some panels; what is beyond the last column is 0."""
+    cdef Family* f = p.family
+    cdef int64_t panel, first, vectors, v, wide, columns
+    cdef char* to
+    cdef const char* source
+    for panel in range(begin, end):
+        vectors = vectors_of(p, panel, &first)
+        wide, columns = vectors * f.lanes, min(vectors * f.lanes, p.n - first * f.lanes)
+        to, source = room + first * f.lanes * p.size * p.k, b + first * f.lanes * b_col
+        if b_col == p.size:
+            f.copies[vectors](to, wide * p.size, source, b_row, p.k, columns)
+        elif b_row == p.size:
+            for v in range(vectors):
+                f.turns(to + v * f.lanes * p.size, wide * p.size, source + v * f.lanes * b_col, b_col, p.k, columns - v * f.lanes)
+        else:
+            scatter(to, wide * p.size, source, b_row, b_col, p.k, columns, wide, p.size)
+
+
+# --- computing ------------------------------
+cdef void multiply_rows(const Panels* p, int64_t from_row, int64_t to_row, int64_t from_panel, int64_t to_panel) noexcept nogil:
+    cdef Tile t
+    cdef Family* f = p.family
+    cdef tile_t* tiles
+    cdef int64_t depth = depth_of(p), begin = 0, end, panel, first, vectors, row, rows, at
+    cdef bint masked
+    t.row, t.step, t.offsets, t.b_tap = p.a_row, p.a_col, &NOTHING, 0
+    t.b_vector, t.c_row, t.c_column = f.lanes * p.size, p.c_row, 0
+    t.alpha, t.other_column = p.alpha, 0
+    t.taps[0] = t.taps[1] = t.taps[2] = 1
+    while True:
+        end = min(begin + depth, p.k)
+        t.terms = end - begin
+        t.beta = 1.0 if begin else p.beta
+        for panel in range(from_panel, to_panel):
+            vectors = vectors_of(p, panel, &first)
+            at = first * f.lanes
+            t.columns = min(vectors * f.lanes, p.n - at)
+            masked = p.b_row != 0 and t.columns < vectors * f.lanes
+            tiles = f.tiles[ending_of(p, begin, end)][masked][vectors]
+            if p.b_row:
+                t.b, t.b_step = p.b + at * p.size + begin * p.b_row, p.b_row
+            else:
+                t.b_step = vectors * f.lanes * p.size
+                t.b = p.b + at * p.size * p.k + begin * t.b_step
+            t.bias = p.bias + at * p.size if p.bias != NULL else NULL
+            row = from_row
+            while row < to_row:
+                rows = next_rows(to_row - row, f.tallest[vectors])
+                t.a = p.a + row * p.a_row + begin * p.a_col
+                t.c = p.c + row * p.c_row + at * p.size
+                if begin:
+                    t.other, t.other_row = t.c, t.c_row
+                elif p.other != NULL:
+                    t.other, t.other_row = p.other + row * p.other_row + at * p.size, p.other_row
+                tiles[rows](&t)
+                row += rows
+        begin = end
+        if begin >= p.k:
+            return
+
+
+# --- few rows, and a right operand whose terms lie side by side ------------------------------
+cdef int64_t* COLUMNS = [0, 8, 8, 8, 6, 4, 4]    # of a tile by its rows: up to 24 sums
+
+
+cdef inline int64_t dot_rows(int64_t left) noexcept nogil:
+    """Rows of the next tile: equal parts."""
+    return (left + (left + FEW_ROWS - 1) // FEW_ROWS - 1) // ((left + FEW_ROWS - 1) // FEW_ROWS)
+
+
+cdef int need_dots(Panels* p) except -1:
+    cdef int64_t left = p.m, rows, depth = depth_of(p)
+    while left > 0:
+        rows = dot_rows(left)
+        need_dot(p, ending_of(p, 0, depth), rows)
+        if 2 * depth < p.k:
+            need_dot(p, ending_of(p, depth, 2 * depth), rows)
+        if depth < p.k:
+            need_dot(p, ending_of(p, depth, p.k), rows)
+        left -= rows
+    return 0
+
+
+cdef int need_dot(Panels* p, int ending, int64_t rows) except -1:
+    cdef tile_t* tiles = p.family.dots[ending][rows]
+    cdef int64_t whole = COLUMNS[rows], rest = p.n % whole
+    if tiles[whole] == NULL:
+        tiles[whole] = <tile_t><uintptr_t>provided["panels.dot"](p.size, ending, whole, rows)
+    if rest and tiles[rest] == NULL:
+        tiles[rest] = <tile_t><uintptr_t>provided["panels.dot"](p.size, ending, rest, rows)
+    return 0
+
+
+cdef void multiply_dots(const Panels* p, int64_t b_col, int64_t begin, int64_t end) noexcept nogil:
+    """All rows by some columns; `begin` is a multiple of 24, which all tiles divide."""
+    cdef Tile t
+    cdef int64_t row, rows, column, columns, block, first = 0, last, depth = depth_of(p)
+    t.row, t.b_vector, t.c_row, t.alpha = p.a_row, b_col, p.c_row, p.alpha
+    while True:
+        last = min(first + depth, p.k)
+        t.terms, t.beta = last - first, 1.0 if first else p.beta
+        for block in range(begin, end, 24):
+            row = 0
+            while row < p.m:
+                rows = dot_rows(p.m - row)
+                t.a = p.a + row * p.a_row + first * p.size
+                column = block
+                while column < min(block + 24, end):
+                    columns = min(COLUMNS[rows], end - column)
+                    t.b = p.b + column * b_col + first * p.size
+                    t.c = p.c + row * p.c_row + column * p.size
+                    t.bias = p.bias + column * p.size if p.bias != NULL else NULL
+                    if first:
+                        t.other, t.other_row = t.c, t.c_row
+                    elif p.other != NULL:
+                        t.other, t.other_row = p.other + row * p.other_row + column * p.size, p.other_row
+                    p.family.dots[ending_of(p, first, last)][rows][columns](&t)
+                    column += columns
+                row += rows
+        first = last
+        if first >= p.k:
+            return
+
+
+# --- whole products ------------------------------
+cdef inline int64_t band_of(const Panels* p) noexcept nogil:
+    """Rows of the left operand that stay in the cache: whole tiles of any width."""
+    cdef int64_t tall = 168   # of tiles of 14, 8 and 6 rows
+    return max(tall, BAND // max(<int64_t>1, min(p.k, <int64_t>DEPTH) * p.size) // tall * tall)
+
+
+cdef inline int64_t bands_of(const Panels* p) noexcept nogil:
+    return max(<int64_t>1, p.m // band_of(p))
+
+
+cdef int prepare(Products* all) except -1:
+    cdef Panels* p = &all.one
+    all.dots = p.m <= DOTTED and p.a_col == p.size and all.b_row == p.size and all.b_col > 0 and p.n > 1
+    if all.dots:
+        all.lays_right = all.lays_left = False
+        all.right = all.size = 0
+        all.slots = all.batch
+        return need_dots(p)
+    all.lays_right = (p.n > 1 and all.b_col != p.size) or all.b_row <= 0 or (p.k * p.n * p.size > SMALL and p.m > 8)
+    all.lays_left = p.a_col >= FAR and p.k > GROUP and p.n > p.family.lanes * p.family.vectors and p.a_row == p.size
+    p.b_row = 0 if all.lays_right else all.b_row
+    all.right = packed_size(p) if all.lays_right else 0
+    all.size = all.right + (p.m * left_pitch(p) if all.lays_left else 0)
+    all.slots = max(<int64_t>1, min(all.batch, ROOM // max(all.size, <int64_t>1)))
+    ready(p)
+    if all.lays_left and p.family.turns == NULL:
+        p.family.turns = <layer_t><uintptr_t>provided["panels.layer"](p.size, 1, True)
+    return 0
+
+
+cdef inline int64_t left_pitch(const Panels* p) noexcept nogil:
+    """Bytes of a row of a left operand that is laid out: never a multiple of a page."""
+    return (p.k + 15) // 16 * 16 * p.size + 64
+
+
+cdef struct Under:            # a product that is under way
+    Panels one
+    const Products* all
+    const char* b
+    const char* a
+    char* room
+
+
+cdef void begin_one(const Products* all, int64_t number, Under* u) noexcept nogil:
+    u.one, u.all = all.one, all
+    u.one.a += number * all.a_batch
+    u.one.c += number * all.c_batch
+    if u.one.other != NULL:
+        u.one.other += number * all.c_batch
+    u.b = all.b + number * all.b_batch
+    u.room = all.room + (number - all.first) * all.size
+    u.one.b = u.b
+    if all.lays_right:
+        u.one.b = u.room
+    u.a = u.one.a
+    if all.lays_left:
+        u.one.a, u.one.a_row, u.one.a_col = u.room + all.right, left_pitch(&u.one), u.one.size
+
+
+cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Under* u = <Under*>context
+    lay_right(&u.one, u.room, u.b, u.all.b_row, u.all.b_col, begin, end)
+
+
+cdef void lay_rows(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """A left operand whose rows lie side by side, turned: a vector of terms at a time."""
+    cdef Under* u = <Under*>context
+    cdef int64_t lanes = u.one.family.lanes, block, terms
+    for block in range(begin, end):
+        terms = min(lanes, u.one.k - block * lanes)
+        u.one.family.turns(u.room + u.all.right + block * lanes * u.one.size, u.one.a_row, u.a + block * lanes * u.all.one.a_col,
+                           u.all.one.a_col, u.one.m, terms)
+
+
+cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Panels of bands, counted along the panels first."""
+    cdef Under* u = <Under*>context
+    cdef int64_t bands = bands_of(&u.one), band = band_of(&u.one), panels = panels_of(&u.one), task, at
+    for task in range(begin, end):
+        at = task // panels
+        if bands == 1 and u.all.lays_right:   # used once: while it is in the nearest cache
+            lay_panels(u, task, task + 1)
+        multiply_rows(&u.one, at * band, u.one.m if at == bands - 1 else (at + 1) * band, task % panels, task % panels + 1)
+
+
+cdef void dot_blocks(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Under* u = <Under*>context
+    multiply_dots(&u.one, u.all.b_col, begin * 24, min(end * 24, u.one.n))
+
+
+cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Products of a batch, each by one thread."""
+    cdef Products* all = <Products*>context
+    cdef Under u
+    cdef int64_t i
+    for i in range(begin, end):
+        begin_one(all, all.first + i, &u)
+        if all.dots:
+            multiply_dots(&u.one, all.b_col, 0, u.one.n)
+            continue
+        if all.lays_right:
+            lay_panels(&u, 0, panels_of(&u.one))
+        if all.lays_left:
+            lay_rows(&u, 0, (u.one.k + u.one.family.lanes - 1) // u.one.family.lanes)
+        multiply_rows(&u.one, 0, u.one.m, 0, panels_of(&u.one))
+
+
+cdef int multiply_products(Products* all) noexcept nogil:
+    cdef Panels* p = &all.one
+    cdef double each = <double>p.m * p.n * p.k            # multiplications, of which some 32 take a cycle
+    cdef int64_t tasks, vectors = (p.k + p.family.lanes - 1) // p.family.lanes
+    cdef Under u
+    all.first = 0
+    if all.batch == 1:
+        begin_one(all, 0, &u)
+        if all.dots:
+            tasks = (p.n + 23) // 24
+            each /= tasks
+            return INTERRUPTED if try_in_parts(dot_blocks, &u, tasks, 1 + <int64_t>((1 << 17) / (each + 1500)), each * p.size / 64) else OK
+        if all.lays_right and bands_of(p) > 1:
+            parallel_for(lay_panels, &u, panels_of(p), 1 + (1 << 14) // max(<int64_t>1, p.k * p.family.lanes * p.family.vectors))
+        if all.lays_left:
+            parallel_for(lay_rows, &u, vectors, 1 + (1 << 14) // max(<int64_t>1, p.m * p.family.lanes))
+        tasks = bands_of(p) * panels_of(p)
+        if tasks == 1:
+            compute(&u, 0, 1)
+            return OK
+        each /= tasks
+        return INTERRUPTED if try_in_parts(compute, &u, tasks, 1 + <int64_t>((1 << 18) / (each + 1500)), each * p.size / 256) else OK
+    while all.first < all.batch:
+        if try_in_parts(whole_products, all, min(all.slots, all.batch - all.first), 1 + <int64_t>((1 << 18) / (each + 1500)),
+                        each * p.size / 256):
+            return INTERRUPTED
+        all.first += all.slots
+    return OK

@@ -1,0 +1,194 @@
+"""Products by generated tiles: every layout, size and ending against float64, the same bits for any number of threads."""
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau.codegen import target
+from flambeau.codegen.tiles import panels as shapes
+from flambeau.codegen.tiles import register
+from flambeau.core.lib import contraction, panels
+
+SIZES = [1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 48, 65, 80, 129]
+LAYOUTS = ["rows", "columns", "steps", "repeated"]
+
+
+@pytest.fixture(autouse=True)
+def tiles():
+    contraction.prefer("tiles")
+    yield
+    contraction.prefer("")
+
+
+def laid(values, layout):
+    """A tensor of these values in a layout; what lies between them is NaN."""
+    t = flambeau.tensor(values)
+    if layout == "columns":
+        return t.transpose(-1, -2).contiguous().transpose(-1, -2)
+    if layout == "repeated":
+        return t[..., :1, :].expand(t.shape)
+    if layout == "steps":
+        field = flambeau.full([*t.shape[:-2], 2 * t.shape[-2], 3 * t.shape[-1]], float("nan"), dtype=t.dtype)
+        field[..., ::2, ::3] = t
+        return field[..., ::2, ::3]
+    return t
+
+
+def near(found, want, terms):
+    limit = 2e-6 if found.dtype == flambeau.float32 else 4e-15
+    np.testing.assert_allclose(found.double().numpy(), want, rtol=0, atol=limit * (terms**0.5 + 1) * 4)
+
+
+def pair(rng, m, k, n, dtype, left, right):
+    a = laid(rng.standard_normal((m, k)).astype(dtype), left)
+    b = laid(rng.standard_normal((k, n)).astype(dtype), right)
+    return a, b, a.double().numpy() @ b.double().numpy()
+
+
+def random_products(count, seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        m, k, n = (int(x) for x in rng.choice(SIZES, 3))
+        dtype, left, right = rng.choice(["float32", "float64"]), rng.choice(LAYOUTS), rng.choice(LAYOUTS)
+        a, b, want = pair(rng, m, k, n, str(dtype), left, right)
+        near(a @ b, want, k)
+        addend = flambeau.tensor(rng.standard_normal((m, n)).astype(dtype))
+        near(flambeau.addmm(addend, a, b, beta=0.5, alpha=-2.0), -2 * want + 0.5 * addend.double().numpy(), k)
+        bias = flambeau.tensor(rng.standard_normal(n).astype(dtype))
+        near(flambeau.addmm(bias, a, b), want + bias.double().numpy(), k)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_products(seed):
+    random_products(20, seed)
+
+
+@pytest.mark.parametrize("bytes_wide", [16, 32])
+def test_narrower_registers(bytes_wide, monkeypatch):
+    """What a processor without AVX-512 computes, on this one."""
+    monkeypatch.setattr(register, "width", lambda: bytes_wide)
+    monkeypatch.setattr(shapes, "width", lambda: bytes_wide)
+    monkeypatch.setattr(target, "processor", lambda: ("x86-64-v3", "+avx,+avx2,+fma"))
+    caches = (register.lanes, register.address, target.host_machine)
+    for cache in caches:
+        cache.cache_clear()
+    panels.forget()
+    try:
+        random_products(25, bytes_wide)
+    finally:
+        monkeypatch.undo()
+        for cache in caches:
+            cache.cache_clear()
+        panels.forget()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "m, k, n", [(9, 1024, 20), (13, 1025, 70), (400, 1100, 65), (7, 3000, 9), (700, 130, 210)]
+)
+def test_deep_and_tall_products(dtype, m, k, n):
+    """Sums that are put down on the way, bands of rows, and left operands that are turned."""
+    rng = np.random.default_rng(m)
+    for left, right in [("rows", "rows"), ("columns", "columns"), ("steps", "columns")]:
+        a, b, want = pair(rng, m, k, n, dtype, left, right)
+        near(a @ b, want, k)
+        bias = flambeau.tensor(rng.standard_normal((1, n)).astype(dtype))
+        near(flambeau.addmm(bias, a, b, alpha=0.5), want / 2 + bias.double().numpy(), k)
+
+
+@pytest.mark.parametrize("m, k, n", [(100, 60, 70), (400, 1100, 130), (3, 2000, 500), (1300, 200, 9)])
+def test_same_bits_for_any_number_of_threads(m, k, n):
+    rng = np.random.default_rng(k)
+    before = flambeau.get_num_threads()
+    for left, right in [("rows", "rows"), ("columns", "columns"), ("rows", "columns")]:
+        a, b, _ = pair(rng, m, k, n, "float32", left, right)
+        found = []
+        for threads in (1, 2, 3, 64):
+            flambeau.set_num_threads(threads)
+            found.append(a @ b)
+        flambeau.set_num_threads(before)
+        assert all((f == found[0]).all() for f in found)
+
+
+def test_an_element_does_not_depend_on_its_neighbours():
+    rng = np.random.default_rng(0)
+    a, b, _ = pair(rng, 50, 300, 90, "float32", "rows", "rows")
+    whole = a @ b
+    for rows, columns in [
+        (slice(3, 4), slice(0, 90)),
+        (slice(7, 30), slice(5, 22)),
+        (slice(0, 50), slice(89, 90)),
+    ]:
+        assert (a[rows] @ b[:, columns] == whole[rows, columns]).all()
+
+
+@pytest.mark.parametrize("b_shape", [(6, 40, 30), (1, 40, 30), (40, 30), (5, 1, 40, 30)])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_batches(b_shape, layout):
+    rng = np.random.default_rng(len(b_shape))
+    a = laid(rng.standard_normal((6, 20, 40)).astype("float32"), layout)
+    b = laid(rng.standard_normal(b_shape).astype("float32"), layout)
+    near(a @ b, a.double().numpy() @ b.double().numpy(), 40)
+    near(a[:, :1] @ b, a[:, :1].double().numpy() @ b.double().numpy(), 40)
+
+
+def test_summed_over_a_batch():
+    rng = np.random.default_rng(1)
+    a, b = (flambeau.tensor(rng.standard_normal(s).astype("float32")) for s in [(5, 20, 30), (5, 30, 40)])
+    addend = flambeau.tensor(rng.standard_normal((40,)).astype("float32"))
+    want = (a.double().numpy() @ b.double().numpy()).sum(0)
+    near(flambeau.addbmm(addend, a, b, beta=2), want + 2 * addend.double().numpy(), 150)
+    near(flambeau.addbmm(addend, a, b), want + addend.double().numpy(), 150)
+    shared = b[0].clone().requires_grad_()
+    (a @ shared).sum().backward()
+    near(shared.grad, a.double().numpy().sum((0, 1))[:, None].repeat(40, 1), 100)
+
+
+def test_what_is_not_asked_for_is_not_read():
+    """beta = 0, alpha = 0, no terms, and NaN where it belongs."""
+    nan = flambeau.full((20, 30), float("nan"))
+    a, b = flambeau.ones(20, 40), flambeau.ones(40, 30)
+    assert (flambeau.addmm(nan, a, b, beta=0) == 40).all()
+    assert (flambeau.addmm(nan, a, b, beta=0, alpha=0.5) == 20).all()
+    assert flambeau.addmm(nan, a, b).isnan().all()
+    assert flambeau.addmm(nan[0], a, b).isnan().all()
+    assert (flambeau.ones(20, 0) @ flambeau.ones(0, 30) == 0).all()
+    assert (flambeau.addmm(flambeau.ones(30), a[:, :0], b[:0], beta=3) == 3).all()
+    assert (flambeau.ones(0, 4) @ flambeau.ones(4, 5)).shape == (0, 5)
+    a[3, 7] = float("nan")
+    found = a @ b
+    assert found[3].isnan().all() and found.isnan().sum() == 30
+    b[0, 29] = float("inf")
+    found = flambeau.ones(20, 40) @ b
+    assert found.isinf().sum() == 20 and (found[:, :29] == 40).all()
+
+
+def test_in_place_and_out():
+    rng = np.random.default_rng(2)
+    a, b, want = pair(rng, 20, 40, 30, "float32", "rows", "columns")
+    field = flambeau.ones(30, 40)
+    view = field[5:25, 3:33]
+    view.addmm_(a, b, beta=2)
+    near(view, want + 2, 40)
+    assert (field[:5] == 1).all() and (field[:, 33:] == 1).all()
+    c = flambeau.ones(20, 30)
+    flambeau.addmm(c, a, b, beta=3, out=c)
+    near(c, want + 3, 40)
+    square = flambeau.tensor(rng.standard_normal((30, 30)).astype("float32"))
+    want = square.double().numpy() @ square.double().numpy()
+    flambeau.mm(square, square, out=square)
+    near(square, want, 30)
+
+
+def test_a_bias_is_added_in_the_tile_with_gradients():
+    rng = np.random.default_rng(3)
+    x, w, bias = (flambeau.tensor(rng.standard_normal(s)).requires_grad_() for s in [(12, 9), (70, 9), (70,)])
+    assert flambeau.autograd.gradcheck(flambeau.nn.functional.linear, (x, w, bias))
+
+
+def test_errors_are_no_larger_than_a_plain_sum():
+    rng = np.random.default_rng(4)
+    a, b = rng.random((8, 5000), "float32"), rng.random((5000, 64), "float32")
+    exact = a.astype("float64") @ b
+    found = (flambeau.tensor(a) @ flambeau.tensor(b)).numpy()
+    assert np.abs(found / exact - 1).max() < 2e-6
