@@ -16,7 +16,11 @@ import flambeau as fb
 from flambeau.autograd import gradcheck, gradgradcheck
 from flambeau.codegen import target
 from flambeau.operations.neural import convolution_depthwise as depthwise
+from flambeau.operations.neural import convolution_families as families
+from flambeau.operations.neural import convolution_grouped as grouped
+from flambeau.operations.neural import convolution_lifted as lifted
 from flambeau.operations.neural import convolution_weights as weights
+from flambeau.operations.neural import convolution_winograd_weights as winograd
 from flambeau.operations.neural.convolution_grid import Geometry
 
 F = fb.nn.functional
@@ -119,6 +123,104 @@ def check_weights(seed: int) -> None:
     )
 
 
+def check_winograd(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    images, before = int(rng.integers(1, 4)), tuple(rng.integers(0, 4, 2).tolist())
+    channels, filters = rng.choice([1, 3, 16, 17, 40], 2).tolist()
+    sizes = tuple(rng.choice([3, 5, 8, 14, 30], 2).tolist())
+    out = tuple(s + 2 * b - 2 for s, b in zip(sizes, before))
+    x, grad = rng.standard_normal((images, channels, *sizes)), rng.standard_normal((images, filters, *out))
+    g = Geometry((1, 1), before, (1, 1), 1)
+    of_w = sums(x, np.zeros((filters, channels, 3, 3)), grad, g)[2]
+    near(winograd.weight_gradient(fb.tensor(grad).float(), fb.tensor(x).float(), g, (3, 3)), of_w, "float32")
+
+
+def check_groups(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, dtype = int(rng.integers(1, 3)), str(rng.choice(["float32", "float64"]))
+    strided = bool(rng.integers(2))
+    kernel, g, sizes, _ = geometry(rng, n, [1, 2] if strided else [1], 3)
+    g = g._replace(groups=int(rng.integers(2, 5)), dilation=(1,) * n if strided else g.dilation)
+    parts = zip(sizes, g.before, g.dilation, kernel, g.stride)
+    out = tuple((s + 2 * b - d * (k - 1) - 1) // t + 1 for s, b, d, k, t in parts)
+    channels, filters = int(rng.integers(1, 6)), int(rng.integers(1, 10))
+    x, grad = (
+        rng.standard_normal((2, g.groups * channels, *sizes)),
+        rng.standard_normal((2, g.groups * filters, *out)),
+    )
+    w, b = (
+        rng.standard_normal((g.groups * filters, channels, *kernel)),
+        rng.standard_normal(g.groups * filters),
+    )
+    want, of_x, of_w = sums(x, w, grad, g)
+    want += b.reshape(-1, *[1] * n)
+    x, w, b, grad = (fb.tensor(a.astype(dtype)) for a in (x, w, b, grad))
+    near(grouped.forward(x, w, b, g, out), want, dtype)
+    near(
+        grouped.apart(lambda x, w, b, g: families.forward(x, w, b, g, out), x, w, b, g, out, filters),
+        want,
+        dtype,
+    )
+    near(depthwise.weight_gradient(grad, x, g, kernel), of_w, dtype)
+    if not strided:
+        near(grouped.input_gradient(grad, w, g, sizes), of_x, dtype)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_groups(seed):
+    check_groups(seed)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_weights_by_winograd(seed):
+    check_winograd(seed)
+
+
+def test_winograd_goes_block_by_block_over_many_squares():
+    """And its errors are a few times those of the direct sum, which is summed in groups."""
+    rng = np.random.default_rng(0)
+    x, grad = (fb.tensor(rng.standard_normal((3, 40, 60, 64))) for _ in range(2))
+    g = Geometry((1, 1), (1, 1), (1, 1), 1)
+    exact = weights.weight_gradient(grad, x, g, (3, 3))
+    errors = [
+        float((way.weight_gradient(grad.float(), x.float(), g, (3, 3)) - exact).square().mean().sqrt())
+        for way in (winograd, weights)
+    ]
+    assert errors[0] < 8 * errors[1] and errors[0] < 2e-6 * float(exact.square().mean().sqrt())
+
+
+def test_the_switch_of_winograd_holds_for_weights():
+    rng = np.random.default_rng(0)
+    x, grad = (fb.tensor(rng.standard_normal((2, 32, 28, 28)).astype("float32")) for _ in range(2))
+    g, before = Geometry((1, 1), (1, 1), (1, 1), 1), families.allowed["winograd"]
+    try:
+        for allowed, way in ((True, winograd), (False, weights)):
+            families.allowed["winograd"] = allowed
+            found = families.weight_gradient(grad, x, g, (3, 3))
+            assert fb.equal(found, way.weight_gradient(grad, x, g, (3, 3)))
+    finally:
+        families.allowed["winograd"] = before
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lines_and_volumes_by_way_of_images(seed):
+    rng = np.random.default_rng(seed)
+    n, dtype = int(rng.choice([1, 3])), str(rng.choice(["float32", "float64"]))
+    kernel, g, sizes, out = geometry(rng, n, [1, 1, 2, 3], 2)
+    if n == 3:
+        kernel, sizes = tuple(min(k, 3) for k in kernel), tuple(min(s, 9) for s in sizes)
+        g = g._replace(dilation=(1, *g.dilation[1:]))
+        parts = zip(sizes, g.before, g.dilation, kernel, g.stride)
+        out = tuple((s + 2 * b - d * (k - 1) - 1) // t + 1 for s, b, d, k, t in parts)
+    assert min(out) > 0
+    x, w = rng.standard_normal((2, 5, *sizes)), rng.standard_normal((18, 5, *kernel))
+    grad = rng.standard_normal((2, 18, *out))
+    want, of_x, _ = sums(x, w, grad, g)
+    x, w, grad = (fb.tensor(a.astype(dtype)) for a in (x, w, grad))
+    near(lifted.forward(families.forward, x, w, None, g, out), want, dtype)
+    near(lifted.input_gradient(families.input_gradient, grad, w, g, sizes), of_x, dtype)
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_depthwise(seed):
     check_depthwise(seed)
@@ -160,6 +262,9 @@ def test_with_the_vectors_of_other_processors(cpu, features):
         ((5, 17, 9, 20), (70, 17, 3, 3), {"padding": 1}),
         ((2, 3, 40, 40), (16, 3, 7, 7), {"padding": 3, "stride": 2}),
         ((70, 9, 6, 6), (20, 9, 1, 1), {}),
+        ((3, 40, 30, 30), (70, 40, 3, 3), {"padding": 1}),
+        ((3, 32, 12, 29), (48, 4, 3, 3), {"padding": 1, "groups": 8}),
+        ((2, 64, 12, 29), (64, 32, 3, 3), {"padding": 1, "groups": 2}),
     ],
 )
 def test_the_same_bits_for_any_number_of_threads(size, weight, options):
@@ -200,6 +305,19 @@ def test_views_are_read_where_they_lie():
                 np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("weight, groups", [((6, 1, 3, 3), 6), ((12, 3, 3, 3), 2), ((64, 3, 3, 3), 2)])
+def test_channels_side_by_side_stay_so(weight, groups):
+    rng = np.random.default_rng(0)
+    x = fb.tensor(rng.standard_normal((2, 6, 12, 20)).astype("float32"))
+    w = fb.tensor(rng.standard_normal(weight).astype("float32"))
+    last = x.to(memory_format=fb.channels_last).requires_grad_()
+    y = F.conv2d(last, w, padding=1, groups=groups)
+    assert y.is_contiguous(memory_format=fb.channels_last) and not y.is_contiguous()
+    assert fb.equal(y, F.conv2d(x, w, padding=1, groups=groups))
+    (of_x,) = fb.autograd.grad(y.square().sum(), last)
+    assert of_x.is_contiguous(memory_format=fb.channels_last)
+
+
 def test_what_is_not_a_number_stays_in_its_windows():
     x, w = fb.ones(1, 2, 9, 40), fb.ones(2, 1, 3, 3)
     x[0, 0, 4, 17] = float("nan")
@@ -238,7 +356,7 @@ def test_derivatives_of_derivatives(stride):
 
 def test_kinds_of_strips_of_a_long_line_are_few():
     """Of a million places: the ends, and what lies between in one or two runs."""
-    found = depthwise._gathered(16, 4, 9, 1, 4, 1, 1_000_003, 1_000_003)
+    found = depthwise.gathered(16, 4, 9, 1, 4, 1, 1_000_003, 1_000_003)
     assert sum(count * vectors for _, count, vectors, *_ in found) == -(-1_000_003 // 16) and len(found) <= 5
 
 
@@ -248,3 +366,5 @@ if __name__ == "__main__":
     for seed in range(6):
         check_depthwise(seed)
         check_weights(seed)
+        check_winograd(seed)
+        check_groups(seed)

@@ -6,6 +6,8 @@ finished (`Gather`).  The input's gradient at stride 1 is the same with turned w
 to the rows and columns that it came from, and columns are interleaved at the store (`Scatter`).  The weight's gradient keeps one sum a
 tap, and the last rows of the gradient in registers (`Inner`).
 
+Of groups of a few channels and filters, some filters are summed at once over all channels of a row (`Groups`).
+
 Rows outside the image are never read, columns outside are masked: `edges` says for which loads of a strip, so that the strips in
 the middle of a row have no masks at all.  The order of each sum depends on the shape alone.
 """
@@ -23,6 +25,7 @@ from .vectors import Vectors
 _X, _X_PLANE, _X_ROW, _OUT, _OUT_PLANE, _OUT_ROW, _W, _W_PLANE, _W_TAP, _BIAS, _BIAS_PLANE = range(11)
 _PLANES, _STRIPS, _FIRST, _BEFORE, _COLUMNS, _OUT_COLUMNS, _ROWS, _OUT_ROWS, _ABOVE = range(11, 20)
 _WHOLE_FROM, _WHOLE_TO, _STEPS, _IMAGES, _X_IMAGE, _OUT_IMAGE = range(20, 26)
+_CHANNELS, _X_CHANNEL, _OUT_FILTER, _W_FILTER, _W_CHANNEL, _BIAS_STEP = range(26, 32)
 
 
 class Gather(NamedTuple):
@@ -43,6 +46,23 @@ class Gather(NamedTuple):
 
     def text(self, symbol: str) -> str:
         return _text(symbol, lambda f: _Gather(f, self).write())
+
+
+class Groups(NamedTuple):
+    """As `Gather`, for `filters` filters at once, each a sum over several channels; `turned`: taps are read from the last to the first."""
+
+    dtype: str
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    apart: int
+    filters: int
+    turned: bool
+    vectors: int
+    edges: tuple[tuple[bool, ...], ...]
+    ends: tuple[bool, ...]
+
+    def text(self, symbol: str) -> str:
+        return _text(symbol, lambda f: _Groups(f, self).write())
 
 
 class Inner(NamedTuple):
@@ -109,17 +129,11 @@ class _Writer(Vectors):
 
     def inside(self, column: Value, columns: Value) -> Value:
         """A mask of the lanes for which 0 <= column + lane < columns."""
-        first = self.low.splat(self.f.op("i32", f"trunc {column} to i32"))
-        own = self.f.binary("add", first, self.low.iota(32))
-        limit = self.low.splat(self.f.op("i32", f"trunc {columns} to i32"))
-        return self.f.op(f"<{self.lanes} x i1>", f"icmp ult {own}, {limit.name}")
+        own = self.f.binary("add", self.low.splat(column), self.low.iota(64))
+        return self.f.op(f"<{self.lanes} x i1>", f"icmp ult {own}, {self.low.splat(columns).name}")
 
     def within(self, k: Value, count: Value) -> Value:
         return self.f.op("i1", f"icmp ult {k}, {count.name}")
-
-    def picked(self, a: Value, b: Value, picks) -> Value:
-        spelled = ", ".join(f"i32 {p}" for p in picks)
-        return self.f.op(self.vector, f"shufflevector {a}, {b}, <{self.lanes} x i32> <{spelled}>")
 
     def weights(self, plane: Value) -> list[Value]:
         w, tap = self.at(self.word(_W, "ptr"), self.f.mul(plane, self.word(_W_PLANE))), self.word(_W_TAP)
@@ -130,14 +144,17 @@ class _Writer(Vectors):
 
     def walk(self, slots: list[Value], step) -> list[Value]:
         """step(k, slots, guarded) down all rows: those in the middle, whose rows all exist, are not asked about."""
-        whole_from, whole_to, steps = self.word(_WHOLE_FROM), self.word(_WHOLE_TO), self.word(_STEPS)
-        for begin, end, guarded in (
-            (i64(0), whole_from, True),
-            (whole_from, whole_to, False),
-            (whole_to, steps, True),
-        ):
-            slots = self.f.loop(begin, end, i64(1), slots, lambda k, s, guarded=guarded: step(k, s, guarded))
-        return slots
+
+        def guarded(k: Value, slots: list[Value]) -> list[Value]:
+            return step(k, slots, True)
+
+        def free(k: Value, slots: list[Value]) -> list[Value]:
+            return step(k, slots, False)
+
+        begin, end = self.word(_WHOLE_FROM), self.word(_WHOLE_TO)
+        slots = self.f.loop(i64(0), begin, i64(1), slots, guarded)
+        slots = self.f.loop(begin, end, i64(1), slots, free)
+        return self.f.loop(end, self.word(_STEPS), i64(1), slots, guarded)
 
 
 class _Strided(_Writer):
@@ -194,18 +211,18 @@ class _Strided(_Writer):
                 found[v, q] = (
                     parts[0]
                     if self.along == 1
-                    else self.picked(*parts, [odd + self.along * j for j in range(self.lanes)])
+                    else self.picked(parts[0], parts[1], [odd + self.along * j for j in range(self.lanes)])
                 )
         return found
 
     def rows(self, k: Value, source: Value, guarded: bool, state: list[Value], use) -> list[Value]:
-        """use(phase, what is read) for each input row that is new at step k and exists."""
+        """use(phase, where it begins, state) for each input row that is new at step k and exists."""
         f = self.f
         for phase in range(self.phases):
             z = f.binary("sub", f.add(f.mul(k, i64(self.down)), i64(phase)), self.word(_ABOVE))
 
             def body(z=z, phase=phase, state=state) -> list[Value]:
-                return use(phase, self.row(self.at(source, f.mul(z, self.word(_X_ROW)))), state)
+                return use(phase, self.at(source, f.mul(z, self.word(_X_ROW))), state)
 
             state = f.when(self.within(z, self.word(_ROWS)), body, state) if guarded else body()
         return state
@@ -240,8 +257,8 @@ class _Gather(_Strided):
     def strip(self, source: Value, to: Value, weights: list[Value], bias: Value) -> None:
         f, kind, n = self.f, self.kind, self.kind.vectors
 
-        def use(phase: int, read, sums: list[Value]) -> list[Value]:
-            sums = list(sums)
+        def use(phase: int, row: Value, sums: list[Value]) -> list[Value]:
+            read, sums = self.row(row), list(sums)
             for q in range(kind.kernel[1]):
                 for age in range(self.ages):
                     r = phase + self.down * age
@@ -268,6 +285,86 @@ class _Gather(_Strided):
             return [*[bias] * n, *sums[:-n]]
 
         self.walk([bias] * (n * self.ages), step)
+
+
+class _Groups(_Strided):
+    """Sums are kept for each filter, each output row that an input row takes part in, each vector."""
+
+    def write(self) -> None:
+        f, kind = self.f, self.kind
+        self.tables()
+
+        def plane(c: Value, _) -> list[Value]:
+            source = self.at(self.word(_X, "ptr"), f.mul(c, self.word(_X_PLANE)))
+            source = self.at(source, f.mul(self.begin, i64(self.size)))
+            to = self.at(self.word(_OUT, "ptr"), f.mul(c, self.word(_OUT_PLANE)))
+            to = self.at(to, f.mul(self.word(_FIRST), i64(self.size)))
+            own = self.at(self.word(_W, "ptr"), f.mul(c, self.word(_W_PLANE)))
+            biases = self.at(self.word(_BIAS, "ptr"), f.mul(c, self.word(_BIAS_PLANE)))
+
+            def strip(i: Value, _) -> list[Value]:
+                wide = f.mul(i, i64(kind.vectors * width()))
+                self.strip(self.at(source, f.mul(wide, i64(self.along))), self.at(to, wide), own, biases)
+                return []
+
+            f.loop(i64(0), self.word(_STRIPS), i64(1), [], strip)
+            return []
+
+        f.loop(i64(0), self.word(_PLANES), i64(1), [], plane)
+
+    def strip(self, source: Value, to: Value, weight: Value, biases: Value) -> None:
+        f, kind, n = self.f, self.kind, self.kind.vectors
+        high, wide = kind.kernel
+        a_filter = self.ages * n
+
+        def start(filter: int) -> list[Value]:
+            place = self.at(biases, f.mul(self.word(_BIAS_STEP), i64(filter)))
+            return [self.low.splat(f.load(self.scalar, place, self.size))] * n
+
+        def use(phase: int, row: Value, sums: list[Value]) -> list[Value]:
+            def channel(c: Value, sums: list[Value]) -> list[Value]:
+                read, sums = self.row(self.at(row, f.mul(c, self.word(_X_CHANNEL)))), list(sums)
+                own = self.at(weight, f.mul(c, self.word(_W_CHANNEL)))
+                filters = [self.at(own, f.mul(self.word(_W_FILTER), i64(k))) for k in range(kind.filters)]
+                for q in range(wide):
+                    for k, place in enumerate(filters):
+                        for age in range(self.ages):
+                            r = phase + self.down * age
+                            if r >= high:
+                                continue
+                            t = (-1 if kind.turned else 1) * (r * wide + q)
+                            w = self.low.splat(
+                                f.load(self.scalar, self.at(place, i64(t * self.size)), self.size)
+                            )
+                            for v in range(n):
+                                at = k * a_filter + age * n + v
+                                sums[at] = self.product(read[v, q], w, sums[at])
+                return sums
+
+            return f.loop(i64(0), self.word(_CHANNELS), i64(1), sums, channel)
+
+        def step(k: Value, sums: list[Value], guarded: bool) -> list[Value]:
+            sums = self.rows(k, source, guarded, sums, use)
+            y = f.binary("sub", k, i64(self.ages - 1))
+
+            def put() -> list[Value]:
+                row = self.at(to, f.mul(y, self.word(_OUT_ROW)))
+                for o in range(kind.filters):
+                    place = self.at(row, f.mul(self.word(_OUT_FILTER), i64(o)))
+                    for v, total in enumerate(sums[(o + 1) * a_filter - n : (o + 1) * a_filter]):
+                        self.store(total, self.at(place, i64(v * width())), self.ends[v])
+                return []
+
+            if guarded:
+                f.when(self.within(y, self.word(_OUT_ROWS)), put)
+            else:
+                put()
+            moved: list[Value] = []
+            for o in range(kind.filters):
+                moved += [*start(o), *sums[o * a_filter : (o + 1) * a_filter - n]]
+            return moved
+
+        self.walk([total for o in range(kind.filters) for total in start(o) * self.ages], step)
 
 
 class _Inner(_Strided):
@@ -323,8 +420,8 @@ class _Inner(_Strided):
             new = f.when(self.within(k, self.word(_OUT_ROWS)), read, [self.zero] * n) if guarded else read()
             rows = [*new, *older]
 
-            def use(phase: int, x, sums: list[Value]) -> list[Value]:
-                sums = list(sums)
+            def use(phase: int, row: Value, sums: list[Value]) -> list[Value]:
+                x, sums = self.row(row), list(sums)
                 for q in range(kind.kernel[1]):
                     for age in range(self.ages):
                         r = phase + self.down * age

@@ -38,6 +38,12 @@ cdef struct Arguments:            # what a function takes: words of eight bytes 
     int64_t images
     int64_t x_image
     int64_t out_image
+    int64_t channels              # of groups
+    int64_t x_channel
+    int64_t out_filter
+    int64_t w_filter
+    int64_t w_channel
+    int64_t bias_step
 
 ctypedef void (*strip_t)(const Arguments* t) noexcept nogil
 
@@ -121,7 +127,7 @@ cdef void planes_range(void* context, int64_t begin, int64_t end) noexcept nogil
 
 def run(Plan plan not None, str kind not None, TensorBase x not None, TensorBase w not None, TensorBase bias not None, TensorBase out not None,
         bint turned) -> None:
-    """x and out (N, C, H, W) with columns side by side, w contiguous, its planes those of whichever has more channels.
+    """x and out (N, C, H, W) with columns side by side, w (planes, 1, taps) with taps side by side, planes as the one has channels that has more.
 
     `kind`: "forward" (x, w -> out, with a bias of one or as many as there are channels), "input" (x is the gradient and has at least as
     many channels as out), "weight" (added to w; x the input, out the gradient).  `turned`: w is read from its last tap on.
@@ -144,7 +150,7 @@ def run(Plan plan not None, str kind not None, TensorBase x not None, TensorBase
     elif work.times > 1:
         work.x_turn = 0
     a.x_row, a.out_row = x.strides[2] * size * plan.row_step, out.strides[2] * size * plan.row_step
-    work.w_turn = taps * size
+    work.w_turn = w.strides[0] * size
     a.w_plane, a.w_tap = work.w_turn * work.times, -size if turned else size
     if turned:
         a.w += (taps - 1) * size
@@ -158,5 +164,38 @@ def run(Plan plan not None, str kind not None, TensorBase x not None, TensorBase
     if work.inner:
         plane, steps = plane * a.images, steps * a.images
     work.run = max(RUN_BYTES // max(plane, 1), 1)
+    with nogil:
+        parallel_in_parts(planes_range, &work, tasks, max(STEPS_A_TASK // max(steps, 1), 1), steps * NANOSECONDS_A_STEP)
+
+
+def run_groups(Plan plan not None, TensorBase x not None, TensorBase w not None, TensorBase bias not None, TensorBase out not None,
+               int64_t groups, int64_t filters, bint turned) -> None:
+    """x and out (N, C, H, W) with columns side by side; `filters` channels of out, a divisor of a group's, at once.
+
+    w (K, C / groups, taps), contiguous; `turned`: (C, K / groups, taps), from the last tap on.  bias: one, or as many as out's channels.
+    """
+    cdef Work work
+    cdef Arguments* a = &work.a
+    cdef int64_t size = x.width, channels = x.sizes[1] // groups, all_filters = out.sizes[1] // groups, tasks, steps, plane
+    cdef int64_t taps = w.count // (groups * channels * all_filters)
+    work.inner = work.sums = False
+    work.channels, work.times = groups, all_filters // filters
+    work.calls, work.count, work.row_step, work.width = plan.calls, plan.count, plan.row_step, size
+    a.x, a.out, a.w, a.bias = pointer(x), pointer(out), pointer(w), pointer(bias)
+    a.x_image, a.out_image = x.strides[0] * size, out.strides[0] * size
+    a.channels, a.x_channel, a.out_filter = channels, x.strides[1] * size, out.strides[1] * size
+    a.x_plane, a.out_plane, a.w_plane = channels * a.x_channel, all_filters * a.out_filter, channels * all_filters * taps * size
+    a.w_filter, a.w_channel = taps * size * (1 if turned else channels), taps * size * (all_filters if turned else 1)
+    if turned:
+        a.w += (taps - 1) * size
+    a.bias_step = size if bias.count > 1 else 0
+    a.bias_plane, work.bias_turn = a.bias_step * all_filters, a.bias_step * filters
+    work.x_turn, work.out_turn, work.w_turn = 0, filters * a.out_filter, filters * a.w_filter
+    a.x_row, a.out_row = x.strides[2] * size * plan.row_step, out.strides[2] * size * plan.row_step
+    a.before, a.columns, a.out_columns = plan.before, x.sizes[3], out.sizes[3]
+    plane = (x.sizes[2] * x.sizes[3] * channels + out.sizes[2] * out.sizes[3] * all_filters) * size
+    steps = out.sizes[2] * out.sizes[3] * taps * channels * all_filters
+    work.run = max(RUN_BYTES // max(plane, 1), 1)
+    tasks = groups * x.sizes[0]
     with nogil:
         parallel_in_parts(planes_range, &work, tasks, max(STEPS_A_TASK // max(steps, 1), 1), steps * NANOSECONDS_A_STEP)

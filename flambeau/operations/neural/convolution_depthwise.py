@@ -58,9 +58,13 @@ def input_gradient(grad: TensorBase, w: TensorBase, g: Geometry, sizes: tuple[in
 
 
 def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:
-    """(groups · filters, 1, *kernel)."""
-    found = x.new_zeros((grad.shape[1], 1, *kernel))
-    _run("weight", g, x, found, found, grad, False)
+    """(groups · filters, channels, *kernel), one channel of each group after another."""
+    channels = x.shape[1] // g.groups
+    x, grad = (t if t.stride(-1) == 1 else t.contiguous() for t in (x, grad))
+    found = x.new_zeros((grad.shape[1], channels, *kernel))
+    for c in range(channels):
+        own = found.narrow(1, c, 1)
+        _run("weight", g, x[:, c::channels], own, own, grad, False)
     return found
 
 
@@ -75,49 +79,51 @@ def _run(kind: str, g: Geometry, x, w, bias, out, turned: bool) -> None:
     x = x if x.stride(3) == 1 else x.contiguous()
     out = out if out.stride(3) == 1 else out.contiguous()  # a gradient: what is written is contiguous
     sizes, outs = tuple(x.shape[2:]), tuple(out.shape[2:])
-    plan = _plan(kind, x.dtype.name, kernel, stride, before, dilation, sizes, outs)
-    strips.run(plan, kind, x, w.contiguous(), bias, out, turned)
+    summed = kind == "input" and x.shape[1] > out.shape[1]
+    plan = _plan(kind, x.dtype.name, kernel, stride, before, dilation, sizes, outs, summed)
+    strips.run(plan, kind, x, w if kind == "weight" else w.contiguous(), bias, out, turned)
 
 
 @functools.lru_cache(maxsize=512)
-def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs) -> strips.Plan:
+def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs, summed) -> strips.Plan:
+    """`summed`: several filters' results are added up."""
     scatters = kind == "input" and max(stride) > 1
     lanes = register.lanes(dtype)
     calls = []
     for tap, rows in _parts(kernel, kind):
         part = (rows, kernel[1])
         widest = _widest(part, stride, kind, scatters)
-        bands = _bands(
+        lines = bands(
             kind, scatters, rows, stride[0], before[0] - tap * dilation[0], dilation[0], sizes[0], outs[0]
         )
         if scatters:
             runs = _scattered(lanes, widest, kernel[1], stride[1], before[1], sizes[1], outs[1])
         else:
-            runs = _gathered(lanes, widest, kernel[1], stride[1], before[1], dilation[1], sizes[1], outs[1])
+            runs = gathered(lanes, widest, kernel[1], stride[1], before[1], dilation[1], sizes[1], outs[1])
         for first, count, vectors, edges, ends in runs:
             if scatters:
                 run, add = (
                     register.address(Scatter(dtype, part, stride, vectors, edges, ends, adds))
-                    for adds in (False, True)
+                    for adds in (False, summed)
                 )
             elif kind == "weight":
                 run = add = register.address(Inner(dtype, part, stride, dilation[1], vectors, edges, ends))
             else:
                 run, add = (
                     register.address(Gather(dtype, part, stride, dilation[1], vectors, edges, ends, adds))
-                    for adds in (False, kind == "input")
+                    for adds in (False, summed)
                 )
-            calls += [(run, add, first, count, *band, tap * kernel[1]) for band in bands]
+            calls += [(run, add, first, count, *band, tap * kernel[1]) for band in lines]
     return strips.Plan(calls, dilation[0], before[1])
 
 
 def _parts(kernel: tuple[int, int], kind: str) -> list[tuple[int, int]]:
     """(first, count) of rows of taps: a weight's gradient has so many at a time that its sums stay in registers."""
-    rows = kernel[0] if kind != "weight" else max(min(kernel[0], _registers() * 3 // 4 // kernel[1]), 1)
+    rows = kernel[0] if kind != "weight" else max(min(kernel[0], registers() * 3 // 4 // kernel[1]), 1)
     return [(r, min(rows, kernel[0] - r)) for r in range(0, kernel[0], rows)]
 
 
-def _registers() -> int:
+def registers() -> int:
     return 16 if register.width() == 32 else 32
 
 
@@ -130,17 +136,18 @@ def _widest(kernel: tuple[int, int], stride: tuple[int, int], kind: str, scatter
         used, each = taps + 2, max(kernel[0], stride[0]) * stride[1]
     else:
         used, each = taps + 2, ages + 1
-    return next((v for v in (WIDEST, 3, 2) if min(used, _registers() // 2) + v * each <= _registers()), 1)
+    return next((v for v in (WIDEST, 3, 2) if min(used, registers() // 2) + v * each <= registers()), 1)
 
 
-def _bands(kind, scatters, taps, step, above, dilation, size, out) -> list[tuple[int, ...]]:
+def bands(kind, scatters, taps, step, above, dilation, size, out) -> list[tuple[int, ...]]:
     """Rows by their remainder modulo the dilation: where they start, how many there are, and where they are all inside."""
     if scatters:
         steps = -(-(out + above) // step)
         begin = min(max(-(-above // step), 0), steps)
         end = min(max(min(size, (out - step + above) // step + 1), begin), steps)
         return [(0, 0, size, out, above, begin, end, steps)]
-    found, ages, phases = [], -(-taps // step), min(step, taps)
+    found: list[tuple[int, ...]] = []
+    ages, phases = -(-taps // step), min(step, taps)
     for e in range(min(dilation, out)):
         f = (e - above) % dilation
         rows, outs, own = -(-(size - f) // dilation), -(-(out - e) // dilation), (f - e + above) // dilation
@@ -180,7 +187,7 @@ def _strips(total: int, widest: int, describe) -> list[tuple]:
     return found
 
 
-def _gathered(lanes, widest, taps, stride, before, apart, columns, outs):
+def gathered(lanes, widest, taps, stride, before, apart, columns, outs):
     def describe(first: int, vectors: int):
         edges, ends = [], []
         for v in range(first, first + vectors):

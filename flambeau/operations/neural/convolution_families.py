@@ -6,9 +6,10 @@
 | `planes` | float32 and float64, windows of 1 × 1 at stride 1, pixels side by side |
 | `direct` | float32 and float64 in two dimensions without groups, where vectors of filters are filled and sums are long |
 | `depthwise` | float32 and float64 in one and two dimensions, a channel of the input a group, strides of 1 and 2 |
-| `weights` | the weight's gradient in float32 and float64, but for groups of few filters |
+| `weights` | the weight's gradient in float32 and float64, but for groups of few filters; by `winograd` as forward |
+| `strips`, `apart` | groups of few filters, as depthwise; of many, each by the ways above |
 | `lifted` | one and three dimensions, by those above |
-| `grid` | groups, few filters, short sums; what it refuses goes an element at a time |
+| `grid` | other groups, few filters, short sums; what it refuses goes an element at a time |
 
 The first three read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
 """
@@ -25,10 +26,12 @@ from . import (
     convolution_depthwise,
     convolution_direct,
     convolution_grid,
+    convolution_grouped,
     convolution_lifted,
     convolution_planes,
     convolution_weights,
     convolution_winograd,
+    convolution_winograd_weights,
 )
 from .convolution_grid import TILED, Geometry
 
@@ -52,7 +55,15 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
     if way == "grid":
         return convolution_grid.forward(x, w, bias, g, out)
     if way == "depthwise":
-        return convolution_depthwise.forward(x, w, bias, g, out)
+        return _laid_as(x, convolution_depthwise.forward(x, w, bias, g, out))
+    if way == "strips":
+        return _laid_as(x, convolution_grouped.forward(x, w, bias, g, out))
+    if way == "apart":
+        made = w.shape[0] // g.groups
+        by_one = convolution_grouped.apart(
+            lambda x, w, b, g: forward(x, w, b, g, out), x, w, bias, g, out, made
+        )
+        return _laid_as(x, by_one)
     if way == "lifted":
         return convolution_lifted.forward(forward, x, w, bias, g, out)
     return computed(way, x, w, bias, g, out, False)
@@ -63,7 +74,15 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
     if way == "grid":
         return convolution_grid.input_gradient(grad, w, g, sizes)
     if way == "depthwise":
-        return convolution_depthwise.input_gradient(grad, w, g, sizes)
+        return _laid_as(grad, convolution_depthwise.input_gradient(grad, w, g, sizes))
+    if way == "strips":
+        return _laid_as(grad, convolution_grouped.input_gradient(grad, w, g, sizes))
+    if way == "apart":
+        made = w.shape[1]
+        by_one = convolution_grouped.apart(
+            lambda x, w, _, g: input_gradient(x, w, g, sizes), grad, w, None, g, sizes, made
+        )
+        return _laid_as(grad, by_one)
     if way == "lifted":
         return convolution_lifted.input_gradient(input_gradient, grad, w, g, sizes)
     return computed(way, grad, w, None, g, sizes, True)
@@ -72,23 +91,40 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
 def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
     way = "grid"
     if x.device.type == "cpu":
-        way = _weight_way(x.dtype.name, tuple(grad.shape), tuple(x.shape), g, kernel)
+        shapes = tuple(grad.shape), tuple(x.shape)
+        way = _weight_way(x.dtype.name, *shapes, g, kernel, allowed["winograd"])
     return _OF_WEIGHTS[way].weight_gradient(grad, x, g, kernel)
 
 
-_OF_WEIGHTS = {"grid": convolution_grid, "depthwise": convolution_depthwise, "weights": convolution_weights}
+_OF_WEIGHTS = {
+    "grid": convolution_grid,
+    "depthwise": convolution_depthwise,
+    "weights": convolution_weights,
+    "winograd": convolution_winograd_weights,
+}
 
 
 @functools.lru_cache(maxsize=1024)
 def _weight_way(
-    dtype: str, grad: tuple[int, ...], shape: tuple[int, ...], g: Geometry, kernel: tuple[int, ...]
+    dtype: str,
+    grad: tuple[int, ...],
+    shape: tuple[int, ...],
+    g: Geometry,
+    kernel: tuple[int, ...],
+    transformed: bool,
 ) -> str:
     if dtype not in TILED or 0 in grad or 0 in shape:
         return "grid"
     if convolution_depthwise.takes(shape[1] // g.groups, kernel, g, False):
         return "depthwise"
+    if convolution_grouped.weight_in_strips(dtype, grad[1] // g.groups, kernel, g, grad[2:]):
+        return "depthwise"
     if convolution_grid.sparse(shape[2:], kernel, g, grad[2:]):
         return "grid"
+    plain = kernel == (3, 3) and g.groups == 1 and g.stride == (1, 1) and g.dilation == (1, 1)
+    if plain and transformed and dtype == "float32":
+        if convolution_winograd_weights.less_work(shape[0], shape[1], grad[1], grad[2:]):
+            return "winograd"
     return "weights" if convolution_weights.takes(dtype, grad[1], g) else "grid"
 
 
@@ -115,7 +151,8 @@ def _way(
     if convolution_depthwise.takes(weight[1], kernel, g, turned):
         return "depthwise"
     if g.groups != 1:
-        return "grid"
+        read, made = (weight[0] // g.groups, weight[1]) if turned else (weight[1], weight[0] // g.groups)
+        return convolution_grouped.way(dtype, read, made, kernel, g, out, turned) or "grid"
     filters, channels = (weight[1], weight[0]) if turned else weight[:2]
     if math.prod(g.stride) > MOST_PHASES or convolution_grid.sparse(
         shape[2:], kernel, g, shape[2:] if turned else out
@@ -207,6 +244,13 @@ def channels_last(x) -> bool:
             return False
         least = steps[d] * max(sizes[d], 1)
     return True
+
+
+def _laid_as(x, found):
+    """A result that has its pixels side by side, in the layout of x."""
+    if found.ndim != 4 or not channels_last(x):
+        return found
+    return _room(x, found.shape[1], tuple(found.shape[2:])).copy_(found)
 
 
 def _room(x, filters: int, out: tuple[int, ...]):

@@ -41,12 +41,12 @@ def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[
     ones, zeros = (1,) * missing, (0,) * missing
     x = x.reshape(*x.shape[:2], *ones, *x.shape[2:])
     grad = grad.contiguous().reshape(*grad.shape[:2], *ones, *grad.shape[2:])
-    plan = _plan(dtype, filters, kernel[-1] if along else channels)
+    tiles = plan(dtype, filters, kernel[-1] if along else channels)
     lanes = register.lanes(dtype)
     sums = x.new_zeros((g.groups, channels, math.prod(kernel), -(-filters // lanes) * lanes))
     correlation.weight_gradient(
-        plan.tiles, plan.turn, x, grad, sums, g.groups, ones + kernel, ones + g.stride, zeros + before,
-        ones + g.dilation, lanes, plan.filters, plan.rows, along,
+        tiles.tiles, tiles.turn, x, grad, sums, g.groups, ones + kernel, ones + g.stride, zeros + before,
+        ones + g.dilation, lanes, tiles.filters, tiles.rows, along,
     )  # fmt: skip
     return sums.reshape(g.groups, -1, sums.shape[3]).narrow(2, 0, filters).transpose(1, 2).reshape(shape)
 
@@ -81,7 +81,7 @@ class Plan:
         return register.address(tile)
 
 
-_plan = functools.lru_cache(maxsize=256)(Plan)
+plan = functools.lru_cache(maxsize=256)(Plan)
 
 
 def _rows(vectors: int) -> int:
