@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "compiler"))
+sys.path.insert(0, str(ROOT / "tests" / "codegen"))
 
 import test_math as tests  # noqa: E402
 

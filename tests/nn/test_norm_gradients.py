@@ -89,3 +89,12 @@ def test_half_types_are_rounded_once(dtype):
     found = F.layer_norm(x, (64,), w, b)
     wide = F.layer_norm(x.detach().float(), (64,), w.detach().float(), b.detach().float())
     assert found.equal(wide.to(dtype))
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "group_norm", "instance_norm"])
+def test_a_mean_of_ten_thousand_keeps_five_digits(name):
+    """What rounding takes off the mean is taken off, too."""
+    x, w, b = (t.detach().float() for t in operands(name))
+    x = x + 12345.678
+    got, true = CALLS[name](x, w, b), CALLS[name](x.double(), w.double(), b.double())
+    assert (got.double() - true).abs().max() < 3e-5

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ...core.base import forks
 from ...core.base.provided import provide
-from .. import cache, target
+from .. import cache, philox, target
 from .. import expr as ex
 from .._math_base import poly
 from .._math_explog import near_power_of_two, reduce_by_ln2
@@ -28,7 +28,7 @@ from .register import lanes
 # Places in the struct of arguments, in words of eight bytes.
 _SCORES, _PITCH, _ROWS, _COLUMNS, _LIMIT, _MASK, _MASK_ROW = range(7)
 _TOP, _SUM, _OUT, _OUT_PITCH, _OUT_COLUMNS, _FIRST = range(7, 13)
-_ARRIVING, _SHIFT, _DELTA = range(13, 16)
+_ARRIVING, _SHIFT, _DELTA, _KEPT = range(13, 17)
 
 REGISTERS = 2  # side by side in a register tile, and of a vector that a pass takes at a time
 LEAST = {"float32": -87.0, "float64": -708.0}  # below: 0; the smallest normal numbers begin just below
@@ -42,17 +42,26 @@ def weight(x: ex.Expr) -> ex.Expr:
 
 
 class Pass(NamedTuple):
-    """One of the functions: `what` is soften, revert or turn; `mask` nothing, bool or the dtype of what is added."""
+    """One of the functions: `what` is soften, revert, draw or turn; `mask` nothing, bool or the dtype of what is added; where
+    weights are `dropped`, a tile of factors stands beside the scores.
+    """
 
     what: str
     dtype: str
     mask: str = ""
+    dropped: bool = False
 
     def text(self, symbol: str) -> str:
         module = Module(target.llvm().get_default_triple())
         if self.what == "turn":
             signature = "ptr noalias %from, i64 %from_row, ptr noalias %to, i64 %to_row, i64 %count"
             _turn(Function(module, f"define void @{symbol}({signature})"), self.dtype)
+        elif self.what == "draw":
+            signature = (
+                "ptr noalias %to, i64 %pitch, i64 %rows, i64 %columns, i64 %key, i64 %counter, i64 %step, "
+                "i64 %limit, double %factor"
+            )
+            _draw(Function(module, f"define void @{symbol}({signature})"), self.dtype)
         else:
             _Writer(Function(module, f"define void @{symbol}(ptr noalias %t)"), self).write()
         return str(module)
@@ -178,6 +187,13 @@ class _Writer:
                 found = self.f.binary("fadd", found, given)
         return found if exists is None else self.low.select(exists, found, self.number(-math.inf))
 
+    def kept(self, i: Value, j: Value, value: Value) -> Value:
+        """The value times its factor, where weights are dropped."""
+        if not self.kind.dropped:
+            return value
+        row = self.at(self.word(_KEPT, "ptr"), self.f.mul(i, self.word(_PITCH)))
+        return self.f.binary("fmul", value, self.load(row, j))
+
     # --- forward ---
     def soften(self, i: Value, row: Value, seen: Value) -> None:
         f = self.f
@@ -202,7 +218,7 @@ class _Writer:
             if exists is not None and not self.kind.mask:
                 found = self.low.select(exists, found, self.number(-math.inf))
             found = self.computed(self.low, weight, f.binary("fsub", found, wide))
-            self.store(found, row, j)
+            self.store(self.kept(i, j, found), row, j)
             return [f.binary("fadd", carried[0], found)]
 
         sums = self.vectors(seen, [self.number(0.0)], exponentials)[0]
@@ -249,15 +265,52 @@ class _Writer:
         def step(j: Value, exists: Value | None, _: Sequence[Value]) -> list[Value]:
             found = f.binary("fsub", self.scores(i, row, j, exists), shift)
             found = self.computed(self.low, weight, found)
-            change = f.binary("fmul", found, f.binary("fsub", self.load(other, j), delta))
+            arriving = self.kept(i, j, self.load(other, j))
+            change = f.binary("fmul", found, f.binary("fsub", arriving, delta))
             if exists is not None:  # what no product has written there may be anything
                 change = self.low.select(exists, change, self.number(0.0))
-            self.store(found, row, j)
+            self.store(self.kept(i, j, found), row, j)
             self.store(change, other, j)
             return []
 
         self.vectors(seen, [], step)
         self.clear(seen, row, other)
+
+
+# --- dropping ------------------------------
+DRAWN = 16  # counters of 64 columns: each gives four words, which are 16 columns apart
+
+
+def _draw(f: Function, dtype: str) -> None:
+    """Rows of `factor` or 0: the first where a word of the counter for that place is below `limit` (2^32: always)."""
+    size, scalar, low = ITEMSIZE[dtype], REGISTER[dtype], Lowering(f, DRAWN)
+    vector = low.type(dtype)
+    number = lambda name: Value("i64", "%" + name)
+    factor = Value("double", "%factor")
+    if scalar != "double":
+        factor = f.op(scalar, f"fptrunc {factor} to {scalar}")
+    yes, no, limit = low.splat(factor), Value(vector, "zeroinitializer"), low.splat(number("limit"))
+    key, counter = (ex.make("arg", (), "uint64", k) for k in range(2))
+    words = [w & philox.LOW for w in philox.words(key, counter)]
+
+    def row(i: Value, _: Sequence[Value]) -> list[Value]:
+        to = f.gep("i8", Value("ptr", "%to"), f.mul(i, number("pitch")))
+        first = f.add(number("counter"), f.mul(i, number("step")))
+
+        def block(j: Value, _: Sequence[Value]) -> list[Value]:
+            own = f.add(first, f.binary("lshr", j, i64(2)))
+            leaves = {key: low.splat(number("key")), counter: f.binary("add", low.splat(own), low.iota(64))}
+            for k, drawn in enumerate(low.values(words, leaves)):
+                below = f.op(low.vector("i1"), f"icmp ult {drawn}, {limit.name}")
+                place = f.gep(scalar, to, f.add(j, i64(k * DRAWN)))
+                f.store(low.select(below, yes, no), place, size)
+            return []
+
+        f.loop(i64(0), number("columns"), i64(4 * DRAWN), [], block)
+        return []
+
+    f.loop(i64(0), number("rows"), i64(1), [], row)
+    f.do("ret void")
 
 
 # --- turning ------------------------------
@@ -316,7 +369,7 @@ def shape() -> tuple[int, int]:
     return (8 if "+avx512f" in features or "+neon" in features else 4, REGISTERS)
 
 
-def functions(dtype: str, mask: str) -> dict[str, int]:
+def functions(dtype: str, mask: str, dropped: bool) -> dict[str, int]:
     """Everything that a call of attention needs: addresses by name, and the sizes of its tiles."""
     from .register import Epilogue, Register
     from .register import address as tile
@@ -328,8 +381,9 @@ def functions(dtype: str, mask: str) -> dict[str, int]:
         "lanes": lanes(dtype),
         "set": tile(Register(dtype, rows, vectors)),
         "add": tile(Register(dtype, rows, vectors, epilogue=Epilogue(other=True))),
-        "soften": address(Pass("soften", dtype, mask)),
-        "revert": address(Pass("revert", dtype, mask)),
+        "soften": address(Pass("soften", dtype, mask, dropped)),
+        "revert": address(Pass("revert", dtype, mask, dropped)),
+        "draw": address(Pass("draw", dtype)),
         "turn": address(Pass("turn", dtype)),
     }
 

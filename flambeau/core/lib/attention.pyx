@@ -11,7 +11,7 @@ Keys that the diagonal hides from all queries of a tile are left out, from the o
 which order depends on shapes alone; in backward the queries are cut into `chunks`, whose gradients of keys and values the caller adds up.
 """
 from libc.math cimport INFINITY, log
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from ..base.parallel cimport num_threads, parallel_in_parts
@@ -25,6 +25,7 @@ cdef enum:
     LEAST_QUERIES = 128       # of a task
     TASKS = 4                 # a thread, where there are queries for them
     LINE = 64                 # bytes
+    DRAWN = 64                # columns that 16 counters serve
 
 cdef int64_t EVERYTHING = <int64_t>1 << 62   # more keys than there are
 
@@ -42,8 +43,12 @@ cdef struct Softening:        # what codegen/tiles/attention.py reads
     char* arriving
     char* shift
     char* delta
+    char* kept
 
 ctypedef void (*pass_t)(const Softening* s) noexcept nogil
+
+ctypedef void (*draw_t)(char* to, int64_t pitch, int64_t rows, int64_t columns, uint64_t key, uint64_t counter, int64_t step, int64_t limit,
+                        double factor) noexcept nogil
 
 cdef struct Operand:          # (batch, head, row, element), elements side by side; steps in bytes
     char* data
@@ -53,6 +58,10 @@ cdef struct Call:
     tile_t put, add
     pass_t soften, revert
     turn_t turn
+    draw_t draw                               # NULL where no weights are dropped
+    uint64_t key_, counter                    # of the first query and key
+    int64_t limit                             # of 2^32 words, below which a weight is kept
+    double factor                             # of those
     int64_t rows, panel, lanes, size          # of a tile, and bytes of an element
     int64_t batches, heads, groups, queries, keys, width, depth   # heads of keys; widths of keys and of values
     int64_t wide, deep                        # the same in whole panels
@@ -76,6 +85,7 @@ cdef struct Buffers:          # of one thread
     char* scores
     char* arriving
     char* out                 # of some queries: the output, or the queries' gradient
+    char* kept
     char* top
     char* sum
     char* to_key
@@ -196,6 +206,7 @@ cdef int64_t laid(const Call* c, Buffers* b, char* memory, bint backward) noexce
     b.keys = cut(&at, keys * c.width * c.size)
     b.query = cut(&at, queries * c.wide * c.size)
     b.scores = cut(&at, queries * pitch_of(c))
+    b.kept = cut(&at, queries * pitch_of(c)) if c.draw != NULL else NULL
     b.out = cut(&at, queries * max(c.wide, c.deep) * c.size)
     b.top = cut(&at, queries * c.size)
     b.sum = cut(&at, queries * c.size)
@@ -236,6 +247,14 @@ cdef inline int64_t limit_of(const Call* c, int64_t query, int64_t key) noexcept
     return query + c.diagonal + 1 - key if c.causal else EVERYTHING
 
 
+cdef void draw(const Call* c, char* to, int64_t batch, int64_t head, int64_t query, int64_t key, int64_t rows, int64_t columns,
+               int64_t pitch) noexcept nogil:
+    """The factors of a tile of weights, which depend on their places alone."""
+    cdef int64_t blocks = whole(c.keys, DRAWN) // DRAWN
+    cdef int64_t row = (batch * c.heads * c.groups + head) * c.queries + query
+    c.draw(to, pitch, rows, columns, c.key_, c.counter + (row * blocks + key // DRAWN) * (DRAWN // 4), blocks * (DRAWN // 4), c.limit, c.factor)
+
+
 # --- forward ------------------------------
 cdef void forward_tiles(const Call* c, const Buffers* b, const char* values, int64_t value_row, int64_t batch, int64_t head, int64_t q0,
                         int64_t rows) noexcept nogil:
@@ -251,6 +270,7 @@ cdef void forward_tiles(const Call* c, const Buffers* b, const char* values, int
     scaled(c, spot(&c.query, batch, head, q0), c.query.row, rows, c.width, b.query, c.wide * c.size, c.scale)
     memset(&s, 0, sizeof(s))
     s.scores, s.pitch, s.rows, s.top, s.sum, s.out, s.out_pitch, s.out_columns = b.scores, pitch, rows, b.top, b.sum, b.out, out_pitch, c.deep
+    s.kept = b.kept
     for i in range(rows):
         put_number(c, b.top + i * c.size, -INFINITY)
         put_number(c, b.sum + i * c.size, 0.0)
@@ -265,6 +285,8 @@ cdef void forward_tiles(const Call* c, const Buffers* b, const char* values, int
         s.columns, s.limit, s.first = columns, limit, k0 == 0
         if c.masked:
             s.mask, s.mask_row = spot(&c.mask, batch, head, q0) + k0 * (1 if c.masked == 2 else c.size), c.mask.row
+        if c.draw != NULL:
+            draw(c, b.kept, batch, head, q0, k0, rows, columns, pitch)
         c.soften(&s)
         product(c, k0 > 0, b.scores, pitch, c.size, values + k0 * value_row, value_row, c.panel * c.size, b.out, out_pitch, tall, c.deep, columns, limit)
     for i in range(rows):
@@ -320,6 +342,7 @@ cdef void backward_tiles(const Call* c, const Buffers* b, const char* keys, int6
     padded(c, spot(&c.grad, batch, head, q0), c.grad.row, rows, c.depth, b.grad, deep)
     memset(&s, 0, sizeof(s))
     s.scores, s.arriving, s.pitch, s.rows, s.shift, s.delta = b.scores, b.arriving, pitch, rows, b.top, b.sum
+    s.kept = b.kept
     for i in range(rows):
         logs = number(c, spot(&c.lse, batch, head, q0 + i))
         put_number(c, b.top + i * c.size, INFINITY if logs == -INFINITY else logs)  # all weights are 0
@@ -338,6 +361,8 @@ cdef void backward_tiles(const Call* c, const Buffers* b, const char* keys, int6
         s.columns, s.limit = columns, limit
         if c.masked:
             s.mask, s.mask_row = spot(&c.mask, batch, head, q0) + k0 * (1 if c.masked == 2 else c.size), c.mask.row
+        if c.draw != NULL:
+            draw(c, b.kept, batch, head, q0, k0, rows, columns, pitch)
         c.revert(&s)
         product(c, True, b.scores, c.size, pitch, b.grad, deep, c.panel * c.size, b.to_value + k0 * deep, deep, tall_keys, c.deep, rows,
                 EVERYTHING)
@@ -386,8 +411,21 @@ cdef int read_operand(Operand* to, TensorBase t, int first) except -1:
     return 0
 
 
-cdef int read_call(Call* c, TensorBase query, TensorBase key, TensorBase value, mask, diagonal, double scale) except -1:
-    cdef dict found = provided["attention.functions"](query.dtype.name, "" if mask is None else "bool" if mask.dtype.name == "bool" else query.dtype.name)
+cdef int read_dropping(Call* c, dict found, tuple dropping) except -1:
+    """(seed, first counter, chance to be dropped), or None."""
+    cdef double p
+    c.draw = NULL
+    if dropping is not None:
+        c.draw = <draw_t><uintptr_t>found["draw"]
+        c.key_, c.counter, p = dropping
+        c.limit, c.factor = <int64_t>((1.0 - p) * 4294967296.0 + 0.5), 1.0 / (1.0 - p) if p < 1.0 else 0.0
+    return 0
+
+
+cdef int read_call(Call* c, TensorBase query, TensorBase key, TensorBase value, mask, diagonal, double scale, tuple dropping) except -1:
+    cdef str masks = "" if mask is None else "bool" if mask.dtype.name == "bool" else query.dtype.name
+    cdef dict found = provided["attention.functions"](query.dtype.name, masks, dropping is not None)
+    read_dropping(c, found, dropping)
     c.rows, c.panel, c.lanes, c.size = found["rows"], found["panel"], found["lanes"], query.width
     c.put, c.add = <tile_t><uintptr_t>found["set"], <tile_t><uintptr_t>found["add"]
     c.soften, c.revert = <pass_t><uintptr_t>found["soften"], <pass_t><uintptr_t>found["revert"]
@@ -410,13 +448,13 @@ cdef double nanoseconds(const Call* c, int products) noexcept nogil:
     return 0.02 * products * c.groups * c.chunk * c.keys * (c.width + c.depth)
 
 
-def forward(TensorBase query, TensorBase key, TensorBase value, mask, diagonal, double scale, TensorBase out, TensorBase lse):
+def forward(TensorBase query, TensorBase key, TensorBase value, mask, diagonal, double scale, dropping, TensorBase out, TensorBase lse):
     """Fill the output (B, heads, L, Ev) and the logarithms of the sums (B, heads, L, 1) of checked operands: four dimensions, of one
     dtype, the last dimension's elements side by side; a mask has the sizes of the scores or 1, but for the last.
     """
     cdef Call c
     cdef int64_t tasks
-    read_call(&c, query, key, value, mask, diagonal, scale)
+    read_call(&c, query, key, value, mask, diagonal, scale, dropping)
     read_operand(&c.out, out, 0)
     read_operand(&c.lse, lse, 0)
     tasks = max(1, TASKS * num_threads() // (c.batches * c.heads))
@@ -428,11 +466,11 @@ def forward(TensorBase query, TensorBase key, TensorBase value, mask, diagonal, 
         raise MemoryError("scaled_dot_product_attention(): no memory for the keys of one head")
 
 
-def backward(TensorBase query, TensorBase key, TensorBase value, mask, diagonal, double scale, TensorBase lse, TensorBase grad,
-             TensorBase delta, TensorBase to_query, TensorBase to_key, TensorBase to_value):
+def backward(TensorBase query, TensorBase key, TensorBase value, mask, diagonal, double scale, dropping, TensorBase lse,
+             TensorBase grad, TensorBase delta, TensorBase to_query, TensorBase to_key, TensorBase to_value):
     """Fill the gradients; those of key and value are (chunks, B, heads, S, …), to be added up over the chunks of queries."""
     cdef Call c
-    read_call(&c, query, key, value, mask, diagonal, scale)
+    read_call(&c, query, key, value, mask, diagonal, scale, dropping)
     read_operand(&c.lse, lse, 0)
     read_operand(&c.grad, grad, 0)
     read_operand(&c.delta, delta, 0)
@@ -446,6 +484,23 @@ def backward(TensorBase query, TensorBase key, TensorBase value, mask, diagonal,
         parallel_in_parts(backward_range, &c, c.batches * c.heads * c.chunks, 1, nanoseconds(&c, 2))
     if c.failed:
         raise MemoryError("scaled_dot_product_attention(): no memory for the gradients of one head")
+
+
+def counters_of(int64_t rows, int64_t keys) -> int:
+    """How many counters a call with so many rows of weights takes."""
+    return rows * (whole(keys, DRAWN) // DRAWN) * (DRAWN // 4)
+
+
+def factors(TensorBase to, tuple dropping):
+    """Write what a call multiplies its weights by: all of (B, heads, L, S), each row of which has room for whole blocks."""
+    cdef Call c
+    cdef int64_t batch, head
+    read_dropping(&c, provided["attention.functions"](to.dtype.name, "", True), dropping)
+    c.heads, c.groups, c.queries, c.keys = to.sizes[1], 1, to.sizes[2], to.sizes[3]
+    for batch in range(to.sizes[0]):
+        for head in range(to.sizes[1]):
+            draw(&c, pointer(to) + (batch * to.strides[0] + head * to.strides[1]) * to.width, batch, head, 0, 0, c.queries, c.keys,
+                 to.strides[2] * to.width)
 
 
 def chunks_of(int64_t heads, int64_t queries) -> int:

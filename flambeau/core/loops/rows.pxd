@@ -13,6 +13,7 @@ cdef struct Rows:                # one launch; operands are outputs, then inputs
     PyObject* device             # borrowed; NULL for the host
     const uint64_t* scalars
     int operands
+    int outputs                  # how many of them, the first, are results
     bint along                   # lanes run along the row
     bint scans                   # a scan, on a device: one thread a row, or a whole block
     char* data[MAX_ALL]
@@ -26,6 +27,7 @@ cdef struct Rows:                # one launch; operands are outputs, then inputs
     int64_t outer_size[MAX_DIMS]
     int64_t outer_stride[MAX_ALL][MAX_DIMS]
     bint cut_k                   # threads share the k loop, else the outer ones
+    int64_t panel                # columns that are copied next to each other at a time; 0: they are read where they lie
 
 cdef class RowOp(Op):
     cdef int inputs, outputs, params

@@ -28,7 +28,7 @@ from ..call.function import FunctionOp
 from ..call.signature cimport BOOL, DTYPE, MAX_BOUND, NOTHING, TENSOR, Signature
 from ..base.parallel cimport parallel_in_parts, num_threads
 from ..base.labels import backward_name
-from libc.stdlib cimport calloc
+from libc.stdlib cimport calloc, free, malloc
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
@@ -43,6 +43,14 @@ cdef enum:
     WHOLE = 0
     PARTIAL = 1
     FINAL = 2
+    FAR = 2048                   # bytes from row to row from which on columns are far apart
+    CACHED = 1 << 20             # bytes that a second-level cache holds,
+    SETS = 1024                  # in so many sets
+    WAYS = 16                    # of lines
+    PANEL = 1 << 18              # bytes of an operand's panel
+    LEAST_PANEL = 32             # columns
+    MOST_PANEL = 512
+    APART = 16                   # elements between a panel's rows, so that they do not meet in a cache
 
 cdef struct Group:               # dimensions after merging, the innermost first
     int rank
@@ -62,10 +70,54 @@ cdef void rows_once(Rows* rows, char** data, int64_t begin, int64_t end) noexcep
     rows.run(shifted, geometry, rows.scalars)
 
 
+cdef inline bint in_panel(const Rows* rows, int i) noexcept nogil:
+    """Whether an operand's columns lie side by side, and its rows apart."""
+    return rows.k_stride[i] == 1 and rows.r0_stride[i] * rows.width[i] >= FAR
+
+
+cdef void rows_in_panels(const Rows* rows, char** data, int64_t begin, int64_t end) noexcept nogil:
+    """The same, some columns at a time: rows that are a power of two apart meet in few sets of a cache, so that a program that
+    walks over its rows more than once would read them from memory each time.
+    """
+    cdef Rows own = rows[0]
+    cdef char* places[MAX_ALL]
+    cdef char* memory
+    cdef int64_t pitch = rows.panel + APART, r, k, columns, bytes = 0
+    cdef int i
+    for i in range(rows.operands):
+        if in_panel(rows, i):
+            bytes += rows.r0 * pitch * rows.width[i] + 64
+    memory = <char*>malloc(bytes)
+    if memory == NULL:
+        rows_once(&own, data, begin, end)
+        return
+    k = begin
+    while k < end:
+        columns = min(rows.panel, end - k)
+        bytes = 0
+        for i in range(rows.operands):
+            places[i] = data[i] + k * rows.k_stride[i] * rows.width[i]
+            if in_panel(rows, i):
+                own.r0_stride[i] = pitch
+                if i >= rows.outputs:
+                    for r in range(rows.r0):
+                        memcpy(memory + bytes + r * pitch * rows.width[i], places[i] + r * rows.r0_stride[i] * rows.width[i], columns * rows.width[i])
+                places[i] = memory + bytes
+                bytes += rows.r0 * pitch * rows.width[i] + 64
+        own.index_first = rows.index_first + k * rows.index_step
+        rows_once(&own, places, 0, columns)
+        for i in range(rows.outputs):
+            if in_panel(rows, i):
+                for r in range(rows.r0):
+                    memcpy(data[i] + (k + r * rows.r0_stride[i]) * rows.width[i], places[i] + r * pitch * rows.width[i], columns * rows.width[i])
+        k += rows.panel
+    free(memory)
+
+
 cdef void rows_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Part of the k loop for all outer places, or all of it for some of them."""
     cdef Rows* rows = <Rows*>context
-    cdef int64_t place, rest, first = 0 if rows.cut_k else begin, last = rows.outer_total if rows.cut_k else end
+    cdef int64_t place, rest, first_k, last_k, first = 0 if rows.cut_k else begin, last = rows.outer_total if rows.cut_k else end
     cdef char* data[MAX_ALL]
     cdef int d, i
     for place in range(first, last):
@@ -75,14 +127,15 @@ cdef void rows_range(void* context, int64_t begin, int64_t end) noexcept nogil:
             for i in range(rows.operands):
                 data[i] += (rest % rows.outer_size[d]) * rows.outer_stride[i][d] * rows.width[i]
             rest //= rows.outer_size[d]
-        if rows.cut_k:
-            rows_once(rows, data, begin, end)
+        first_k, last_k = begin if rows.cut_k else 0, end if rows.cut_k else rows.k
+        if rows.panel:
+            rows_in_panels(rows, data, first_k, last_k)
         else:
-            rows_once(rows, data, 0, rows.k)
+            rows_once(rows, data, first_k, last_k)
 
 
 cdef int launch(Rows* rows) except -1:
-    cdef int64_t work, n, grain
+    cdef int64_t work, n, grain, parts
     cdef int d
     if rows.device != NULL:
         return away.rows(rows)
@@ -92,7 +145,8 @@ cdef int launch(Rows* rows) except -1:
     work = rows.outer_total * rows.k * (rows.r0 * rows.r1 if rows.r0 * rows.r1 > 0 else 1)
     if rows.outer_total == 0 or rows.k == 0:
         return 0
-    rows.cut_k = rows.outer_total < 8 and rows.k > 1
+    parts = rows.k if rows.along else (rows.k + 63) // 64
+    rows.cut_k = rows.outer_total < 4 * max(2, num_threads()) and rows.outer_total < parts
     n = rows.k if rows.cut_k else rows.outer_total
     if work < PARALLEL_FROM:
         rows_range(rows, 0, n)
@@ -232,7 +286,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
             present[n + k] = <PyObject*><TensorBase?>given[k]
         one_device(op.name, present, n + m)
     rows.device = <PyObject*>device if device is not None else NULL
-    rows.scans = False
+    rows.scans, rows.panel, rows.outputs = False, 0, m
     common = common_code(operands, n, op.raw)
     for d in range(rank):
         reduced[d] = False
@@ -359,6 +413,8 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
         run_stages(op, &rows, access, codes, common, wanted, state_codes)
     else:
         rows.run = kernel.run
+        if op.full and device is None and not rows.along and rows.r1 == 1:
+            rows.panel = panel_of(&rows)
         launch(&rows)
     if given is not None:
         for k in range(m):
@@ -368,6 +424,22 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     if m == 1:
         return results[0]
     return op.names(*results) if op.names is not None else tuple(results)
+
+
+cdef int64_t panel_of(const Rows* rows) noexcept nogil:
+    """How many columns at a time, where that pays: where a vector's rows meet in so few sets of a cache that they do not fit."""
+    cdef int64_t widest = 0, bytes = 0, lines, sets = SETS
+    cdef int i, count = 0
+    for i in range(rows.operands):
+        if in_panel(rows, i):
+            widest = max(widest, rows.width[i])
+            bytes += rows.r0 * rows.k * rows.width[i]
+            count += 1
+            lines = rows.r0_stride[i] * rows.width[i] // 64
+            sets = min(sets, SETS // (lines & -lines) if lines & (SETS - 1) else 1)
+    if bytes < CACHED or sets * WAYS >= 2 * count * rows.r0:
+        return 0
+    return max(<int64_t>LEAST_PANEL, min(<int64_t>MOST_PANEL, PANEL // (rows.r0 * widest) // LEAST_PANEL * LEAST_PANEL))
 
 
 cdef object run_stored(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim, int wanted, double* params, tuple given):
@@ -444,6 +516,7 @@ cdef int run_stages(RowOp op, Rows* rows, int* access, int* codes, int common, i
     # stage one: the blocks are one more loop; operands are the states, then the inputs
     part.device = last.device = rows.device
     part.scans = last.scans = False
+    part.panel = last.panel = 0
     part.operands, part.along, part.scalars, part.total = states + n, rows.along, rows.scalars, rows.total
     part.r1, part.index_first, part.index_step = 1, 0, 0
     for k in range(states):

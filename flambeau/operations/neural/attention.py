@@ -79,7 +79,7 @@ def scaled_dot_product_attention(
     factor = 1.0 / math.sqrt(query.shape[-1] or 1) if scale is None else scale
     if _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) is SDPBackend.MATH:
         return _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa)
-    return _in_blocks(name, query, key, value, attn_mask, diagonal, factor, enable_gqa)
+    return _in_blocks(name, query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa)
 
 
 def _check_groups(name: str, query: TensorBase, key: TensorBase, value: TensorBase) -> None:
@@ -97,8 +97,8 @@ def _check_groups(name: str, query: TensorBase, key: TensorBase, value: TensorBa
 
 
 # --- all scores at once ------------------------------
-def _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa) -> TensorBase:
-    """The backend MATH; `diagonal`: query i sees the keys up to i + diagonal."""
+def _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa, kept=None) -> TensorBase:
+    """The backend MATH; `diagonal`: query i sees the keys up to i + diagonal; `kept` is what dropout has drawn elsewhere."""
     if enable_gqa:
         heads = query.shape[-3]
         key = key.repeat_interleave(heads // key.shape[-3], -3)
@@ -123,19 +123,27 @@ def _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa
         weights = softmax_of(scores.masked_fill(alone, 0.0), -1).masked_fill(alone, 0.0)
     else:
         weights = softmax_of(scores, -1)
-    found = (dropout(weights, dropout_p) if dropout_p else weights) @ value
+    weights = weights * kept if kept is not None else dropout(weights, dropout_p) if dropout_p else weights
+    found = weights @ value
     return found if found.dtype is kind else found.to(kind)
 
 
 # --- in blocks ------------------------------
+def _tiled(query, key, value, attn_mask) -> bool:
+    """Whether blocks are tiles: on the CPU, where there is something, and no gradient for a mask."""
+    return (
+        query.is_cpu and min(query.numel(), key.numel(), value.numel()) > 0 and not tape.recording(attn_mask)
+    )
+
+
 def _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) -> str | None:
     """Why blocks cannot serve a call, None where they can."""
     if query.dtype.name not in FLOATING:
         return f"expected floating-point query, key and value, got {query.dtype}"
     if not query.ndim == key.ndim == value.ndim == 4:
         return f"expected query, key and value of 4 dimensions, got {query.ndim}, {key.ndim} and {value.ndim}"
-    if dropout_p:
-        return f"dropout_p is {dropout_p}, expected 0"
+    if dropout_p and not _tiled(query, key, value, attn_mask):
+        return f"dropout_p is {dropout_p}, expected 0 but on the CPU, and where a mask takes no gradient"
     if not query.device == key.device == value.device:
         return f"expected tensors of one device, got {query.device}, {key.device} and {value.device}"
     shapes = f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
@@ -178,17 +186,19 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
     )
 
 
-def _in_blocks(name: str, query, key, value, attn_mask, diagonal, factor, enable_gqa) -> TensorBase:
+def _in_blocks(
+    name: str, query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa
+) -> TensorBase:
     """The backend FLASH_ATTENTION."""
 
-    def again(query, key, value, *captures):
+    def again(query, key, value, *captures, kept=None):
         mask = captures[0] if captures else attn_mask
-        return _whole(query, key, value, mask, 0.0, diagonal, factor, enable_gqa)
+        return _whole(query, key, value, mask, 0.0, diagonal, factor, enable_gqa, kept)
 
-    if query.is_cpu and key.numel() and value.numel() and query.numel() and not tape.recording(attn_mask):
+    if _tiled(query, key, value, attn_mask):
         from .tiled import attend  # an import of the library does without it
 
-        return attend(query, key, value, attn_mask, diagonal, factor, again)
+        return attend(query, key, value, attn_mask, diagonal, factor, dropout_p, again)
     from ...codegen import expr as ex
     from .blocked import attend as attend_in_blocks
     from .blocked import call_of, causal_blocks

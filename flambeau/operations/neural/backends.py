@@ -1,6 +1,7 @@
 """Which ways of computing `scaled_dot_product_attention` there are, and which of them may be taken.
 
-MATH makes all scores, and is made of ordinary operations.  FLASH_ATTENTION goes through them in blocks (`blocked.py`).  The others
+MATH makes all scores, and is made of ordinary operations.  FLASH_ATTENTION goes through them in tiles (`tiled.py`), or
+in blocks of queries where those cannot serve (`blocked.py`).  The others
 are names that programs written for PyTorch use: there is nothing behind them here.  What is on is the whole process's, as there.
 """
 
@@ -16,8 +17,8 @@ class SDPBackend(Enum):
     """A way of computing `scaled_dot_product_attention`; `nn.attention.sdpa_kernel` chooses among them.
 
     MATH: all scores at once.  FLASH_ATTENTION: in blocks of queries, so that memory grows with the lengths and not with their
-    product, for four-dimensional floating-point tensors without dropout.  EFFICIENT_ATTENTION, CUDNN_ATTENTION and OVERRIDEABLE
-    are not here: they serve no call.
+    product, for four-dimensional floating-point tensors; with dropout on the CPU alone.  EFFICIENT_ATTENTION, CUDNN_ATTENTION and
+    OVERRIDEABLE are not here: they serve no call.
 
     >>> import flambeau
     >>> from flambeau.nn.attention import SDPBackend, sdpa_kernel

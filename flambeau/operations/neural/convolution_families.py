@@ -8,9 +8,10 @@
 | `direct` | float32 and float64 in two dimensions without groups, where vectors of filters are filled and sums are long |
 | `depthwise` | float32 and float64 in one and two dimensions, a channel of the input a group, strides of 1 and 2 |
 | `weights` | the weight's gradient in float32 and float64, but for groups of few filters |
-| `grid` | other numbers of dimensions, groups, few filters, short sums; what it refuses goes an element at a time |
+| `lifted` | one and three dimensions, by those above |
+| `grid` | groups, few filters, short sums; what it refuses goes an element at a time |
 
-`winograd`, `planes` and `direct` read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
+The first three read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from . import (
     convolution_depthwise,
     convolution_direct,
     convolution_grid,
+    convolution_lifted,
     convolution_planes,
     convolution_weights,
     convolution_winograd,
@@ -51,29 +53,48 @@ PACKED = 20  # for each element of filters that are packed for a direct sum
 
 
 def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
-    if convolution_depthwise.takes(x, w.shape[1], tuple(w.shape[2:]), g):
-        return convolution_depthwise.forward(x, w, bias, g, out)
     way = "grid" if x.device.type != "cpu" else _way(*_told(x, w, g, out), False, allowed["winograd"])
     if way == "grid":
         return convolution_grid.forward(x, w, bias, g, out)
+    if way == "depthwise":
+        return convolution_depthwise.forward(x, w, bias, g, out)
+    if way == "lifted":
+        return convolution_lifted.forward(forward, x, w, bias, g, out)
     return computed(way, x, w, bias, g, out, False)
 
 
 def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
-    if convolution_depthwise.takes(grad, w.shape[1], tuple(w.shape[2:]), g, transposed=True):
-        return convolution_depthwise.input_gradient(grad, w, g, sizes)
     way = "grid" if grad.device.type != "cpu" else _way(*_told(grad, w, g, sizes), True, allowed["winograd"])
     if way == "grid":
         return convolution_grid.input_gradient(grad, w, g, sizes)
+    if way == "depthwise":
+        return convolution_depthwise.input_gradient(grad, w, g, sizes)
+    if way == "lifted":
+        return convolution_lifted.input_gradient(input_gradient, grad, w, g, sizes)
     return computed(way, grad, w, None, g, sizes, True)
 
 
 def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
-    if convolution_depthwise.takes(x, x.shape[1] // g.groups, kernel, g):
-        return convolution_depthwise.weight_gradient(grad, x, g, kernel)
-    if convolution_weights.takes(grad, x, g, kernel):
-        return convolution_weights.weight_gradient(grad, x, g, kernel)
-    return convolution_grid.weight_gradient(grad, x, g, kernel)
+    way = "grid"
+    if x.device.type == "cpu":
+        way = _weight_way(x.dtype.name, tuple(grad.shape), tuple(x.shape), g, kernel)
+    return _OF_WEIGHTS[way].weight_gradient(grad, x, g, kernel)
+
+
+_OF_WEIGHTS = {"grid": convolution_grid, "depthwise": convolution_depthwise, "weights": convolution_weights}
+
+
+@functools.lru_cache(maxsize=1024)
+def _weight_way(
+    dtype: str, grad: tuple[int, ...], shape: tuple[int, ...], g: Geometry, kernel: tuple[int, ...]
+) -> str:
+    if dtype not in TILED or 0 in grad or 0 in shape:
+        return "grid"
+    if convolution_depthwise.takes(shape[1] // g.groups, kernel, g, False):
+        return "depthwise"
+    if convolution_grid.sparse(shape[2:], kernel, g, grad[2:]):
+        return "grid"
+    return "weights" if convolution_weights.takes(dtype, grad[1], g) else "grid"
 
 
 def _told(x, w, g: Geometry, out: tuple[int, ...]):
@@ -93,14 +114,20 @@ def _way(
     transformed: bool,
 ) -> str:
     """For a convolution of x, or, `turned`, of a gradient to that of the input; `last`: its channels lie side by side."""
-    if dtype not in TILED or len(weight) != 4 or g.groups != 1 or 0 in shape:
+    if dtype not in TILED or 0 in shape:
         return "grid"
     kernel = weight[2:]
+    if convolution_depthwise.takes(weight[1], kernel, g, turned):
+        return "depthwise"
+    if g.groups != 1:
+        return "grid"
     filters, channels = (weight[1], weight[0]) if turned else weight[:2]
     if (turned and math.prod(g.stride) > MOST_PHASES) or convolution_grid.sparse(
         shape[2:], kernel, g, shape[2:] if turned else out
     ):
         return "grid"
+    if len(weight) != 4:
+        return "lifted" if convolution_lifted.takes(dtype, filters, kernel, g) else "grid"
     near = g.stride == (1, 1) and g.dilation == (1, 1)
     if near and kernel == (3, 3) and dtype == "float32" and transformed:
         m = winograd_of(shape[0], channels, filters, out)

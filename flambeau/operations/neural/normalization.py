@@ -16,7 +16,8 @@ from ..declare.half_types import HALF_TYPES, in_float32
 from ..declare.pointwise import FLOATING, pointwise
 from ..declare.registry import library
 from ..declare.rows import reduction, row
-from ..rows.moments import variance_and_mean
+from ..rows.moments import deviations, variance_and_mean
+from ..rows.reductions import wide
 
 
 def _alike(
@@ -267,7 +268,7 @@ def _rms_back(grad, input, weight, inverse, dims, eps, wanted):
 @pointwise(places=("_scaled",), in_place=False, dtypes=FLOATING, differentiable=False)
 def scaled(input, mean, inverse, weight, bias):
     """(input - mean) · inverse · weight + bias."""
-    return (input - mean) * (inverse * weight) + bias
+    return fn.fma(input - mean, inverse * weight, bias)
 
 
 @pointwise(places=("_scaled_back",), in_place=False, dtypes=FLOATING, differentiable=False)
@@ -276,6 +277,15 @@ def scaled_back(grad, input, mean, inverse, weight, from_grad, from_product):
     grad · weight · (normalised input)."""
     y = (input - mean) * inverse
     return inverse * (grad * weight - from_grad - y * from_product)
+
+
+@reduction(places=(), dtypes=FLOATING, name="centred_moments", origin="origin")
+def centred_moments(input, origin):
+    """Variance, mean, and what rounding has taken off the mean: next to a large mean it is no small part."""
+    mean = kn.mean(wide(input))
+    rounded = fn.cast(mean, input.dtype)
+    spread = deviations(input, origin) / fn.cast(kn.length(), mean.dtype)
+    return fn.cast(spread, input.dtype), rounded, fn.cast(mean - fn.cast(rounded, mean.dtype), input.dtype)
 
 
 def _channel(t: TensorBase, ndim: int) -> TensorBase:
@@ -506,9 +516,9 @@ def _grouped(input, groups: int, weight, bias, eps: float) -> TensorBase:
         else bias.reshape(per_channel)
     )
     with unrecorded():
-        var, mean = variance_and_mean.over((seen.detach(),), (2, 3), True, params=(0.0,))
+        var, mean, rest = centred_moments.over((seen.detach(),), (2, 3), True)
         inverse = _inverse(var, eps)
-        found = scaled(seen, mean, inverse, w, b)
+        found = scaled(seen, mean, inverse, w, b - rest * (inverse * w))
     if tape.recording(seen, w, b):
         extra = (mean, inverse, eps)
         tape.record("NativeGroupNormBackward0", _grouped_back, (seen, w, b), found, (seen, w), extra)

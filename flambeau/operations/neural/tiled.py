@@ -1,12 +1,14 @@
 """Attention in tiles on the CPU (`core/lib/attention.pyx`): scores never stand in memory, forward or backward.
 
-It serves plain calls: no function of scores, a mask that needs no gradient, no dropout.  Second derivatives are those of the
+It serves plain calls: no function of scores, a mask that needs no gradient.  What dropout leaves out is drawn by the place of a
+weight (Philox), in backward again.  Second derivatives are those of the
 formula that makes all scores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ...codegen import kernels as kn
 from ...codegen.tiles import attention as _passes  # noqa: F401  (provides what the tiles are made of)
@@ -15,10 +17,13 @@ from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib import attention as tiles
 from ...core.make.create import empty
+from ...core.make.random import _reserve
 from ...core.tape.contexts import unrecorded
 from ..declare.pointwise import FLOATING, compute_dtype
 from ..declare.rows import reduction
 from .blocked import recorded_gradients
+
+ROOM = 64  # columns that are drawn together
 
 
 @reduction(places=(), name="row_products", dtypes=FLOATING)
@@ -43,7 +48,7 @@ def _mask(mask: TensorBase | None, query: TensorBase, keys: int, dtype) -> Tenso
     return _laid(mask, mask.dtype if mask.dtype.name == "bool" else dtype)
 
 
-def _forward(query, key, value, mask, diagonal, factor):
+def _forward(query, key, value, mask, diagonal, factor, dropping):
     """The output, in the memory order (B, L, heads, Ev) as PyTorch's, and the logarithms of the sums."""
     batches, heads, queries = query.shape[:3]
     working = by_name[compute_dtype(query.dtype.name)]
@@ -53,7 +58,7 @@ def _forward(query, key, value, mask, diagonal, factor):
     if not query.is_meta:
         seen = _mask(mask, query, key.shape[2], working)
         given = (_laid(x, working) for x in (query, key, value))
-        tiles.forward(*given, seen, diagonal, factor, out, lse)
+        tiles.forward(*given, seen, diagonal, factor, dropping, out, lse)
     return out.to(query.dtype), lse
 
 
@@ -64,29 +69,55 @@ def attend(
     mask: TensorBase | None,
     diagonal: int | None,
     factor: float,
+    dropout_p: float,
     again: Callable[..., TensorBase],
 ) -> TensorBase:
-    """The output of a checked call without empty dimensions; `again` makes it of recorded operations."""
+    """The output of a checked call without empty dimensions; `again` makes it of recorded operations, from what the weights are
+    multiplied by.
+    """
+    dropping = _drawn(query, key, dropout_p) if dropout_p else None
     with unrecorded():
-        out, lse = _forward(query, key, value, mask, diagonal, factor)
+        out, lse = _forward(query, key, value, mask, diagonal, factor, dropping)
     inputs = (query, key, value)
     if tape.recording(*inputs):
         wanted = tuple(tape.recording(x) for x in inputs)
-        extra = (lse, mask, diagonal, factor, again, wanted)
+        extra = (lse, mask, diagonal, factor, dropping, again, wanted)
         label = "ScaledDotProductFlashAttentionForCpuBackward0"
         tape.record(label, _back, inputs, out, (*inputs, out), extra)
     return out
 
 
-def _back(grad, query, key, value, out, lse, mask, diagonal, factor, again, wanted: Sequence[bool]):
+def _drawn(query: TensorBase, key: TensorBase, p: float) -> tuple[int, int, float]:
+    """Where in the generator's stream this call's numbers stand."""
+    rows = query.shape[0] * query.shape[1] * query.shape[2]
+    return (*_reserve(None, tiles.counters_of(rows, key.shape[2]), query), p)
+
+
+def _factors(query: TensorBase, keys: int, dropping) -> TensorBase | None:
+    """What the weights were multiplied by."""
+    if dropping is None:
+        return None
+    with unrecorded():
+        room = -(-keys // ROOM) * ROOM
+        found = empty(
+            (*query.shape[:3], room), dtype=by_name[compute_dtype(query.dtype.name)], device=query.device
+        )
+        found = found[..., :keys]
+        if not query.is_meta:
+            tiles.factors(found, dropping)
+    return found
+
+
+def _back(grad, query, key, value, out, lse, mask, diagonal, factor, dropping, again, wanted: Sequence[bool]):
     inputs = tuple(x for x in (grad, query, key, value) if x is not None)
     if tape.recording(*inputs):
-        return recorded_gradients(again, wanted, grad, (query, key, value))
+        formula = partial(again, kept=_factors(query, key.shape[2], dropping))
+        return recorded_gradients(formula, wanted, grad, (query, key, value))
     with unrecorded():
-        return _backward(grad, query, key, value, out, lse, mask, diagonal, factor)
+        return _backward(grad, query, key, value, out, lse, mask, diagonal, factor, dropping)
 
 
-def _backward(grad, query, key, value, out, lse, mask, diagonal, factor):
+def _backward(grad, query, key, value, out, lse, mask, diagonal, factor, dropping):
     working = by_name[compute_dtype(query.dtype.name)]
     given = [_laid(x, working) for x in (query, key, value)]
     grad = _laid(grad, working)
@@ -96,6 +127,6 @@ def _backward(grad, query, key, value, out, lse, mask, diagonal, factor):
     to_key, to_value = (empty((chunks, *x.shape), dtype=working, device=query.device) for x in (key, value))
     if not query.is_meta:
         seen = _mask(mask, query, key.shape[2], working)
-        tiles.backward(*given, seen, diagonal, factor, lse, grad, delta, to_query, to_key, to_value)
+        tiles.backward(*given, seen, diagonal, factor, dropping, lse, grad, delta, to_query, to_key, to_value)
     joined = (x[0] if chunks == 1 else x.sum(0) for x in (to_key, to_value))
     return tuple(x.to(query.dtype) for x in (to_query, *joined))

@@ -12,14 +12,14 @@ from ..declare.rows import reduction
 from .reductions import count, mean, restore, wide
 
 
-def _deviations(x, origin):
+def deviations(x, origin):
     """Σ (x - mean)² in float64, as PyTorch's is, from differences with an element of the row (shifted data: Chan, Golub
     and LeVeque, The American Statistician 37, 1983).
 
     Its difference from the mean, squared, is at most n times the variance: nothing cancels that float64 would miss.
     """
     if fn.is_complex(x.dtype):  # deviations add up over the parts
-        return _deviations(fn.real(x), fn.real(origin)) + _deviations(fn.imag(x), fn.imag(origin))
+        return deviations(fn.real(x), fn.real(origin)) + deviations(fn.imag(x), fn.imag(origin))
     delta = wide(x) - wide(origin)
     total, squares = kn.sum(delta), kn.sum(delta * delta)
     found = fn.maximum(squares - total * (total / fn.cast(kn.length(), total.dtype)), fn.like(total, 0.0))
@@ -35,7 +35,7 @@ def _over(deviations, correction):
 @reduction(places=("_var",), dtypes=FLOATING | COMPLEX, name="variance", origin="origin")
 def variance(input, origin, *, correction=1.0):
     """Sum of squared deviations over n - correction."""
-    return fn.cast(_over(_deviations(input, origin), correction), fn.part(input.dtype))
+    return fn.cast(_over(deviations(input, origin), correction), fn.part(input.dtype))
 
 
 @variance.derivative
@@ -51,7 +51,7 @@ def _free(n: float) -> float:
 @reduction(places=("_std",), dtypes=FLOATING | COMPLEX, name="deviation", origin="origin")
 def deviation(input, origin, *, correction=1.0):
     """Root of the variance."""
-    return fn.cast(fn.sqrt(_over(_deviations(input, origin), correction)), fn.part(input.dtype))
+    return fn.cast(fn.sqrt(_over(deviations(input, origin), correction)), fn.part(input.dtype))
 
 
 @deviation.derivative
@@ -63,7 +63,7 @@ def _(grad, input, out, sizes, dims, keepdim, correction):
 @reduction(places=("_var_mean",), dtypes=FLOATING | COMPLEX, name="variance_and_mean", origin="origin")
 def variance_and_mean(input, origin, *, correction=1.0):
     """Variance and mean in one walk."""
-    variance = fn.cast(_over(_deviations(input, origin), correction), fn.part(input.dtype))
+    variance = fn.cast(_over(deviations(input, origin), correction), fn.part(input.dtype))
     return variance, fn.cast(kn.mean(wide(input)), input.dtype)
 
 

@@ -191,6 +191,75 @@ def test_memory_grows_with_the_length_in_training_too():
     assert flambeau.cpu.max_memory_allocated() - before < 3000 * 3000
 
 
+# --- dropout ------------------------------
+def dropped(q, k, v, p=0.3, seed=5, **others):
+    flambeau.manual_seed(seed)
+    return F.scaled_dot_product_attention(q, k, v, dropout_p=p, **others)
+
+
+def test_dropout_leaves_out_and_scales():
+    """Of 300 · 200 weights that are all 1 / 200, each value tells which of its own were left."""
+    q, k = flambeau.zeros(1, 2, 300, 8), flambeau.zeros(1, 2, 200, 8)
+    v = flambeau.eye(200).expand(1, 2, 200, 200)
+    found = dropped(q, k, v) * 200
+    kept = found != 0
+    np.testing.assert_allclose(found[kept].numpy(), 1 / 0.7, rtol=1e-5)
+    assert abs(kept.float().mean().item() - 0.7) < 0.01
+    assert (
+        kept.float().mean(2).sub(0.7).abs().max() < 0.12 and kept.float().mean(3).sub(0.7).abs().max() < 0.15
+    )
+    assert not kept[0, 0].equal(kept[0, 1])
+    assert dropped(q, k, v).equal(dropped(q, k, v)) and not dropped(q, k, v, seed=6).equal(dropped(q, k, v))
+    later = F.scaled_dot_product_attention(q, k, v, dropout_p=0.3)
+    assert not later.equal(dropped(q, k, v)) and not dropped(q, k, v, 1.0).any()
+
+
+@pytest.mark.parametrize("kind", ["plain", "causal", "bool"])
+def test_dropout_has_the_formulas_gradients(kind):
+    """The factors are read off an identity of values; the output and both orders of gradients are then the formula's."""
+    random = flambeau.Generator().manual_seed(3)
+    q, k, v = (
+        flambeau.randn(2, 2, n, 3, dtype=flambeau.float64, generator=random).requires_grad_()
+        for n in (70, 131, 131)
+    )
+    mask = flambeau.rand(70, 131, generator=random) > 0.2 if kind == "bool" else None
+    more = {"attn_mask": mask, "is_causal": kind == "causal"}
+    all_one = (
+        flambeau.zeros(2, 2, 70, 3, dtype=flambeau.float64),
+        flambeau.zeros(2, 2, 131, 3, dtype=flambeau.float64),
+    )
+    eye = flambeau.eye(131, dtype=flambeau.float64).expand(2, 2, 131, 131)
+    factors = (dropped(*all_one, eye) != 0).double() / 0.7
+    scores = q @ k.transpose(2, 3) / math.sqrt(3)
+    if kind != "plain":
+        seen = flambeau.ones(70, 131).tril().bool() if kind == "causal" else mask
+        scores = scores.masked_fill(~seen, -math.inf)
+    wanted = (scores.softmax(-1) * factors) @ v
+    got = dropped(q, k, v, **more)
+    np.testing.assert_allclose(got.detach().numpy(), wanted.detach().numpy(), rtol=1e-11, atol=1e-13)
+    first = [
+        flambeau.autograd.grad(x.sin().sum(), (q, k, v), create_graph=c, retain_graph=True)
+        for x in (got, wanted)
+        for c in (0, 1)
+    ]
+    second = [flambeau.autograd.grad(sum(g.cos().sum() for g in first[n]), (q, k, v)) for n in (1, 3)]
+    for one, other in ((first[0], first[2]), (first[1], first[3]), second):
+        for a, b in zip(one, other):
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-9, atol=1e-11)
+
+
+def test_dropout_depends_on_places_alone():
+    q, k, v = (flambeau.randn(1, 2, n, 16) for n in (1100, 300, 300))
+    before, found = flambeau.get_num_threads(), []
+    try:
+        for threads in (1, 2, 7):
+            flambeau.set_num_threads(threads)
+            found.append(dropped(q, k, v))
+    finally:
+        flambeau.set_num_threads(before)
+    assert found[0].equal(found[1]) and found[0].equal(found[2])
+
+
 @pytest.mark.parametrize("bytes_wide,form", [(64, (4, 2)), (32, (4, 2)), (16, (8, 2))])
 def test_tiles_of_other_processors(bytes_wide, form, monkeypatch):
     """The same call with the tiles and registers that other processors have."""
