@@ -11,7 +11,7 @@
 | `lifted` | one and three dimensions, by those above |
 | `grid` | groups, few filters, short sums; what it refuses goes an element at a time |
 
-The first three read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
+`winograd`, `planes` and `direct` read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ MOST_PHASES = 16
 FEWEST_FILTERS = {1: 32, 2: 8}  # by stride, 2 for all others
 SHORTEST_SUM = {1: 48, 2: 16}
 FEWEST_IN_PLANES = 8, 24  # filters, channels
-FEW_PRODUCTS = (
-    1 << 20
-)  # up to which a grid costs more to lay out than the rest; a quarter of them where sums are short
+# Up to which a grid costs more to lay out than the rest; a quarter of them where sums are short.
+FEW_PRODUCTS = 1 << 20
 allowed = {"winograd": True}  # flambeau.backends.cpu.allow_winograd
 # Flops that other work of F(m × m, 3 × 3) costs in the time of: for each element transformed, for each of the filters' values
 # while they fit the cache, and beyond; and for a call.
