@@ -48,6 +48,7 @@ allowed = {"winograd": True}  # flambeau.backends.cpu.allow_winograd
 TRANSFORMED, LIFTED, LIFTED_FAR, CACHE_BYTES = 32, 20, 80, 1 << 24
 FEW_FILTERS = 4 / 3  # where a direct sum is not the fastest way without Winograd's
 STARTED = 500_000
+MOST_BYTES = 1 << 25  # that the values of a row of squares may take, and the sums
 PACKED = 20  # for each element of filters that are packed for a direct sum
 
 
@@ -166,6 +167,8 @@ def winograd_of(images: int, channels: int, filters: int, out: tuple[int, int]) 
     both = channels * filters
     for m in (2, 4):
         values = (m + 2) ** 2
+        if values * -(-out[1] // m) * (wide + filters) * 4 > MOST_BYTES:
+            continue
         squares = images * math.prod(-(-o // m) for o in out)
         lifted = LIFTED if both * values * 4 < CACHE_BYTES else LIFTED_FAR
         costs[m] = values * (squares * (2 * both + TRANSFORMED * (wide + filters)) + lifted * both) + STARTED
