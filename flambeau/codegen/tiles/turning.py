@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ..irtext import Value
 from .vectors import Vectors, argument, i64, number, text
 
+AHEAD = 512  # bytes before its use that a row is asked for: rows lie far apart, and the next row of an image follows soon
 ARGUMENTS = "ptr noalias %from, i64 %from_step, i64 %rows, i64 %columns, ptr noalias %to, i64 %to_step"
 
 
@@ -34,6 +35,7 @@ def _write(v: Vectors) -> None:
         block = []
         for _ in range(n):
             block.append(v.load(start))
+            v.foresee(v.at(start, i64(AHEAD)))
             start = v.at(start, from_step)
         for value in v.turn(block):
             v.store(value, end)
@@ -47,6 +49,7 @@ def _write(v: Vectors) -> None:
         for k in range(n):
             exists = f.op("i1", f"icmp sgt {below}, {k}")
             block.append(v.load(v.low.select(exists, start, source), reading))
+            v.foresee(v.at(start, i64(AHEAD)))
             start = v.at(start, from_step)
         for k, value in enumerate(v.turn(block)):
             more = f.fresh("column")

@@ -39,6 +39,11 @@ class Vectors:
         place = Value(f"ptr align {self.size}", pointer.name)
         self.f.call("void", f"llvm.masked.store.{self.spelled}.p0", value, place, mask)
 
+    def foresee(self, pointer: Value) -> None:
+        """Ask for what is read soon; any address will do."""
+        numbers = (Value("i32", str(n)) for n in (0, 3, 1))  # a read, kept near, of data
+        self.f.call("void", "llvm.prefetch.p0", pointer, *numbers)
+
     def first(self, count: Value) -> Value:
         """A mask of the first `count` (i64) lanes: none where it is negative."""
         iota = self.low.iota(64)

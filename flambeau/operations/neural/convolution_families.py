@@ -4,6 +4,7 @@
 |---|---|
 | `winograd` | float32, windows of 3 × 3 at stride 1 and dilation 1, where that is the least work (`winograd_of`) |
 | `planes` | float32 and float64, windows of 1 × 1 at stride 1, pixels side by side |
+| `product` | float32 and float64, windows of 1 × 1 over images of one place |
 | `direct` | float32 and float64 in two dimensions without groups, where vectors of filters are filled and sums are long |
 | `depthwise` | float32 and float64 in one and two dimensions, a channel of the input a group, strides of 1 and 2 |
 | `weights` | the weight's gradient in float32 and float64, but for groups of few filters; by `winograd` as forward |
@@ -11,7 +12,7 @@
 | `lifted` | one and three dimensions, by those above |
 | `grid` | other groups, few filters, short sums; what it refuses goes an element at a time |
 
-The first three read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
+`winograd`, `planes` and `direct` read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
 """
 
 from __future__ import annotations
@@ -42,11 +43,15 @@ MOST_PHASES = 16
 FEWEST_FILTERS = {1: 32, 2: 8}  # by stride, 2 for all others
 SHORTEST_SUM = {1: 48, 2: 16}
 FEWEST_IN_PLANES = 8, 24  # filters, channels
+# Up to which a grid costs more to lay out than the rest; a quarter of them where sums are short.
+FEW_PRODUCTS = 1 << 20
 allowed = {"winograd": True}  # flambeau.backends.cpu.allow_winograd
 # Flops that other work of F(m × m, 3 × 3) costs in the time of: for each element transformed, for each of the filters' values
-# while they fit the cache, and beyond.
+# while they fit the cache, and beyond; and for a call.
 TRANSFORMED, LIFTED, LIFTED_FAR, CACHE_BYTES = 32, 20, 80, 1 << 24
 FEW_FILTERS = 4 / 3  # where a direct sum is not the fastest way without Winograd's
+STARTED = 500_000
+MOST_BYTES = 1 << 25  # that the values of a row of squares may take, and the sums
 PACKED = 20  # for each element of filters that are packed for a direct sum
 
 
@@ -154,7 +159,7 @@ def _way(
         read, made = (weight[0] // g.groups, weight[1]) if turned else (weight[1], weight[0] // g.groups)
         return convolution_grouped.way(dtype, read, made, kernel, g, out, turned) or "grid"
     filters, channels = (weight[1], weight[0]) if turned else weight[:2]
-    if math.prod(g.stride) > MOST_PHASES or convolution_grid.sparse(
+    if (turned and math.prod(g.stride) > MOST_PHASES) or convolution_grid.sparse(
         shape[2:], kernel, g, shape[2:] if turned else out
     ):
         return "grid"
@@ -165,12 +170,16 @@ def _way(
         m = winograd_of(shape[0], channels, filters, out)
         if m:
             return f"winograd {m}"
-    if last:
+    terms = channels * math.prod(kernel)
+    few = FEW_PRODUCTS if terms >= SHORTEST_SUM[1] else FEW_PRODUCTS // 4
+    if kernel == out == (1, 1) and near and g.before == (0, 0):
+        return "product"
+    if last or shape[0] * filters * math.prod(out) * terms <= few:
         return "direct"
     if near and kernel == (1, 1) and g.before == (0, 0) and shape[2:] == out:
         return "planes" if filters >= FEWEST_IN_PLANES[0] and channels >= FEWEST_IN_PLANES[1] else "grid"
     step = 1 if turned else min(max(g.stride), 2)
-    wide = filters >= FEWEST_FILTERS[step] and channels * math.prod(kernel) >= SHORTEST_SUM[step]
+    wide = filters >= FEWEST_FILTERS[step] and terms >= SHORTEST_SUM[step]
     return "direct" if wide else "grid"
 
 
@@ -195,15 +204,21 @@ def winograd_of(images: int, channels: int, filters: int, out: tuple[int, int]) 
     both = channels * filters
     for m in (2, 4):
         values = (m + 2) ** 2
+        if values * -(-out[1] // m) * (wide + filters) * 4 > MOST_BYTES:
+            continue
         squares = images * math.prod(-(-o // m) for o in out)
         lifted = LIFTED if both * values * 4 < CACHE_BYTES else LIFTED_FAR
-        costs[m] = values * (squares * (2 * both + TRANSFORMED * (wide + filters)) + lifted * both)
+        costs[m] = values * (squares * (2 * both + TRANSFORMED * (wide + filters)) + lifted * both) + STARTED
     return min(costs, key=costs.__getitem__)
 
 
 def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bool):
     """A convolution of x, or, `turned`, of a gradient to that of the input, in one of the first three ways."""
     filters, dtype = w.shape[1 if turned else 0], x.dtype.name
+    if way == "product":
+        rows, matrix = x.reshape(x.shape[:2]), w.reshape(w.shape[:2])
+        found = rows @ (matrix if turned else matrix.t())
+        return (found if bias is None else found.add_(bias)).reshape(x.shape[0], filters, 1, 1)
     x = _readable(x, way == "planes")
     found, shape = _room(x, filters, out), tuple(x.shape)
     if way == "planes":

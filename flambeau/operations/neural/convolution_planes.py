@@ -11,6 +11,8 @@ from .convolution_winograd import runs
 
 TASKS = 16  # blocks of pixels, and parts of the filters, that there should be for threads
 
+JOINED_FROM = 12  # parts of an image's pixels: so many idle lanes are too many
+
 
 @functools.cache
 def rows_and_vectors() -> tuple[int, int]:
@@ -23,7 +25,10 @@ def plan(dtype: str, shape: tuple[int, ...], filters: int):
     """The driver for an input of `shape` (N, C, H, W)."""
     lanes = register.lanes(dtype)
     most, panel = rows_and_vectors()
-    vectors = -(-shape[2] * shape[3] // lanes)
+    pixels = shape[2] * shape[3]
+    # lanes that an image leaves idle cost more than the way by a room
+    joined = shape[0] > 1 and -pixels % lanes * JOINED_FROM > pixels
+    vectors = -(-pixels * (shape[0] if joined else 1) // lanes)
     blocks = -(-vectors // panel)
     widths = {vectors // blocks, -(-vectors // blocks)}
     rows = runs([filters], most)
@@ -33,5 +38,5 @@ def plan(dtype: str, shape: tuple[int, ...], filters: int):
         for v in widths
         for n in rows
     )
-    splits = min(max(TASKS // (shape[0] * blocks), 1), -(-filters // most))
-    return Planes(by_name[dtype].itemsize, lanes, tuple(shape), filters, panel, most, splits, tiles)
+    splits = min(max(TASKS // ((1 if joined else shape[0]) * blocks), 1), -(-filters // most))
+    return Planes(by_name[dtype].itemsize, lanes, tuple(shape), filters, joined, panel, most, splits, tiles)
