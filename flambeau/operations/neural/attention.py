@@ -82,9 +82,9 @@ def scaled_dot_product_attention(
         and not state.chosen
         and (attn_mask is None or attn_mask.ndim < 4)
     ):
-        lifted = tuple(x.unsqueeze(0) for x in (query, key, value))  # the batch in place of heads
-        if _taken(*lifted, attn_mask, dropout_p, diagonal, enable_gqa) is not SDPBackend.MATH:
-            found = _in_blocks(name, *lifted, attn_mask, dropout_p, diagonal, factor, enable_gqa)
+        q, k, v = (x.unsqueeze(0) for x in (query, key, value))  # the batch in place of heads
+        if _taken(q, k, v, attn_mask, dropout_p, diagonal, enable_gqa) is not SDPBackend.MATH:
+            found = _in_blocks(name, q, k, v, attn_mask, dropout_p, diagonal, factor, enable_gqa)
             return found.squeeze(0)
     if _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) is SDPBackend.MATH:
         return _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa)
