@@ -1,8 +1,9 @@
-# `make demo` trains a network on real digits; `make test` runs every check; `make examples` writes docs/gallery.md; `make docs` builds the
-# site; `make clients` runs other people's libraries; `make wheel` builds what installs without a compiler.  Each has its own environment.
+# `make demo` trains a network on real digits; `make test` runs every check; `make aarch64` runs kernels for ARM under
+# emulation; `make examples` writes docs/gallery.md; `make docs` builds the site; `make clients` runs other people's
+# libraries; `make wheel` builds what installs without a compiler.  Each has its own environment.
 PYTHON ?= python3
 
-.PHONY: demo test clients docs examples wheel lint clean
+.PHONY: demo test aarch64 clients docs examples wheel lint clean
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python examples/digits/main.py --picture digits.png
@@ -11,6 +12,9 @@ test: .venv-test/ready
 	.venv-test/bin/ruff check .
 	.venv-test/bin/mypy
 	PYTHONSAFEPATH=1 .venv-test/bin/pytest -n 2  # the installed package, not the sources beside us
+
+aarch64: .venv-test/ready  # kernels for ARM, compiled, linked and run under emulation
+	PYTHONSAFEPATH=1 .venv-test/bin/python tools/aarch64.py
 
 clients: .venv-clients/ready
 	.venv-clients/bin/python clients/run.py

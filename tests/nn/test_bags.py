@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.codegen.tiles import kernels as vectors
+from flambeau.codegen.tiles import kernels
 from flambeau.nn import functional as F
 from flambeau.operations.neural import bags
 
@@ -91,7 +91,7 @@ def test_kernels_do_what_operations_on_rows_do(mode, dtype, monkeypatch):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("bytes_", [16, 32])
 def test_bags_in_other_processors_registers(mode, bytes_, monkeypatch):
-    monkeypatch.setattr(vectors, "registers", lambda: vectors.Shape(bytes_, 16))
+    monkeypatch.setattr(kernels, "registers", lambda: kernels.Shape(bytes_, 16))
     bags._kernel.cache_clear()
     try:
         rng = np.random.default_rng(bytes_)

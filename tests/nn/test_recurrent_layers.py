@@ -9,7 +9,7 @@ import pytest
 
 import flambeau
 from flambeau import nn
-from flambeau.codegen.tiles import kernels as vectors
+from flambeau.codegen.tiles import kernels
 from flambeau.operations.neural import recurrent, recurrent_tiles
 from flambeau.utils import _pytree
 
@@ -58,9 +58,10 @@ def agree(kind, rows, batch, units, sizes=None, turned=False):
 def test_whole_sequences_are_recorded_steps(kind, turned):
     rng = np.random.default_rng(len(kind) + turned)
     for _ in range(6):
-        steps, batch, units = (int(n) for n in rng.integers(1, (7, 20, 45)))
+        steps, batch, units = (int(n) for n in rng.integers((2, 3, 1), (7, 20, 45)))
         agree(kind, (steps, batch), batch, units, turned=turned)
-    agree(kind, (1, 1), 1, 1, turned=turned)
+    agree(kind, (1, recurrent.FEW), recurrent.FEW, 1, turned=turned)
+    agree(kind, (recurrent.FEW, 1), 1, 40, turned=turned)
 
 
 @pytest.mark.parametrize("kind", LAYERS)
@@ -73,8 +74,8 @@ def test_packed_sequences_are_recorded_steps(kind):
 @pytest.mark.parametrize("shape", [(32, 16), (16, 32)], ids=["16 wide registers", "32 narrow ones"])
 def test_other_processors_registers(kind, shape, monkeypatch):
     """The tiles of AVX2 and NEON, on whatever runs this."""
-    monkeypatch.setattr(vectors, "registers", lambda: vectors.Shape(*shape))
-    monkeypatch.setattr(recurrent_tiles.tiles, "registers", vectors.registers)
+    monkeypatch.setattr(kernels, "registers", lambda: kernels.Shape(*shape))
+    monkeypatch.setattr(recurrent_tiles.tiles, "registers", kernels.registers)
     caches = (recurrent_tiles._lanes, recurrent_tiles._products, recurrent_tiles._cells)
     for cache in caches:
         cache.cache_clear()
@@ -131,10 +132,10 @@ def test_errors_are_roundings(kind, dtype):
 
 def test_a_gate_far_out_is_0_or_1():
     gates = flambeau.tensor([-3e38, -200.0, -87.0, 0.0, 87.0, 200.0, 3e38, float("inf"), float("nan")])
-    hidden = flambeau.ones(1, 9)
+    batch = recurrent.FEW
     # With z = sigmoid(x) and n = tanh(0), h' is z itself.
-    whole = flambeau.cat([flambeau.zeros(9), gates, flambeau.zeros(9)]).reshape(1, 1, 27)
-    found = recurrent.gru_layer(whole, hidden, flambeau.zeros(27, 9))[0, 0].double().numpy()
+    whole = flambeau.cat([flambeau.zeros(9), gates, flambeau.zeros(9)]).expand(1, batch, 27)
+    found = recurrent.gru_layer(whole, flambeau.ones(batch, 9), flambeau.zeros(27, 9))[0, 0].double().numpy()
     wanted = 1 / (1 + np.exp(-gates.double().numpy().clip(-87)))
     np.testing.assert_allclose(found, wanted, rtol=3e-7)
 
@@ -230,8 +231,8 @@ def test_shapes_are_refused_before_memory_is_read():
             wrong[place] = wrong[place][..., :-1]
             with pytest.raises(RuntimeError, match="expected .* to have shape"):
                 layer(*wrong, None, False, *more)
-        rows = [x.detach() for x in operands(kind, (4,), 2, 3)]
-        for sizes in ([2, 1], [1, 2, 1]):
+        rows = [x.detach() for x in operands(kind, (8,), 2, 3)]
+        for sizes in ([2, 2, 1], [2, 2, 1, 2, 1]):
             with pytest.raises(RuntimeError):
                 layer(*rows, sizes, False, *more)
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import flambeau as fb
+from flambeau.codegen.tiles import register
+from flambeau.operations.neural import convolution_direct, convolution_planes, convolution_winograd
 from flambeau.operations.neural import convolution_families as families
-from flambeau.operations.neural import convolution_winograd
 from flambeau.operations.neural.convolution_grid import Geometry
 
 F = fb.nn.functional
@@ -277,3 +278,33 @@ def test_plans_need_squares_of_every_size():
             ]
             assert set(cut) <= convolution_winograd.runs([rows], most)
             assert max(cut) <= most
+
+
+def forget():
+    """Everything that was planned for other registers."""
+    kept = [register.lanes, register.address, families._way, families.winograd_of, families._zeros]
+    kept += [convolution_winograd.plan, convolution_winograd.rows_and_vectors, convolution_planes.plan]
+    kept += [convolution_planes.rows_and_vectors, convolution_direct.forward, convolution_direct.gradient]
+    for function in kept:
+        function.cache_clear()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("bytes_wide", [16, 32])
+def test_narrower_registers(bytes_wide, way, monkeypatch):
+    """What a processor without AVX-512 computes, on this one."""
+    forget()
+    monkeypatch.setattr(register, "width", lambda: bytes_wide)
+    try:
+        for seed in (1, 5, 9):
+            test_values_and_gradients(way, seed)
+    finally:
+        forget()
+
+
+def test_no_images():
+    x = fb.zeros(0, 32, 9, 9, requires_grad=True)
+    y = F.conv2d(x, fb.randn(32, 32, 3, 3), padding=1)
+    assert y.shape == (0, 32, 9, 9)
+    y.sum().backward()
+    assert x.grad.shape == x.shape

@@ -87,7 +87,7 @@ def check_depthwise(seed: int) -> None:
     w, b = rng.standard_normal((times * g.groups, 1, *kernel)), rng.standard_normal(times * g.groups)
     want, of_x, of_w = sums(x, w, grad, g)
     x, w, b, grad = (fb.tensor(a.astype(dtype)) for a in (x, w, b, grad))
-    assert depthwise.takes(x, 1, kernel, g) and depthwise.takes(grad, 1, kernel, g, transposed=True)
+    assert depthwise.takes(1, kernel, g, False) and depthwise.takes(1, kernel, g, True)
     near(depthwise.forward(x, w, None, g, out), want, dtype)
     shifted = want + b.numpy().astype(np.float64).reshape(-1, *[1] * n)
     near(depthwise.forward(x, w, b, g, out), shifted, dtype)
@@ -132,7 +132,7 @@ def test_weights(seed):
 def test_bands_of_lines_and_of_images():
     """A gradient larger than what is turned at once, in one image and over several."""
     rng = np.random.default_rng(0)
-    for images, channels, filters, size in ((1, 6, 64, (70, 70)), (40, 5, 70, (7, 9))):
+    for images, channels, filters, size in ((1, 6, 64, (70, 70)), (40, 5, 70, (7, 9)), (2, 6, 64, (2, 2000))):
         g = Geometry((1, 1), (1, 1), (1, 1), 1)
         x, grad = (
             rng.standard_normal((images, channels, *size)),

@@ -91,3 +91,38 @@ def test_every_axis_in_order(n):
     found = fb.zeros(5)
     places.write_at(found, values, index, 0, "add")
     np.testing.assert_array_equal(found.numpy(), want)
+
+
+@pytest.mark.parametrize("layout", ["plain", "transposed", "strided"])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_lines_of_every_layout_are_numpys(dim, layout):
+    """Lines have loops of their own for the usual steps; the indices, the source and the places may each have others."""
+    shape = (5, 6, 40)
+    lay = {
+        "plain": lambda t: t,
+        "transposed": lambda t: t.transpose(0, 2).contiguous().transpose(0, 2),
+        "strided": lambda t: fb.stack([t, t], -1)[..., 0],
+    }[layout]
+    for dtype in ("uint8", "int16", "float32", "float64", "complex128"):
+        x, source = (rng.integers(0, 100, shape).astype(dtype) for _ in range(2))
+        line = np.arange(shape[dim]).reshape([-1 if d == dim else 1 for d in range(3)])
+        index = rng.permuted(np.broadcast_to(line, shape), axis=dim)
+        for at in (fb.tensor(index), lay(fb.tensor(index))):
+            given, other = lay(fb.tensor(x)), lay(fb.tensor(source))
+            np.testing.assert_array_equal(given.gather(dim, at).numpy(), np.take_along_axis(x, index, dim))
+            wanted = x.copy()
+            np.put_along_axis(wanted, index, source, dim)
+            np.testing.assert_array_equal(given.scatter(dim, at, other).numpy(), wanted)
+            np.put_along_axis(wanted, index, np.take_along_axis(x, index, dim) + source, dim)
+            np.testing.assert_array_equal(given.scatter_add(dim, at, other).numpy(), wanted)
+
+
+def test_indices_outside_are_refused_before_anything_is_written():
+    x = fb.zeros(3, 4)
+    for bad in (4, -1, 2**62, -(2**62), -(2**63)):
+        for at in (fb.tensor([[0, 1], [2, bad]]), fb.tensor([[0, 2], [1, bad]]).t()):
+            with pytest.raises(RuntimeError, match=f"index {bad} is out of bounds"):
+                x.scatter_(1, at, fb.ones(2, 2))
+            with pytest.raises(RuntimeError, match="out of bounds"):
+                x.gather(1, at)
+    assert not x.any()

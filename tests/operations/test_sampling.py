@@ -34,8 +34,8 @@ def sampled(x, grid, wanted, **given):
 @pytest.mark.parametrize("rank, mode, padding, aligned", MODES)
 def test_sampling_is_what_gathers_give(rank, mode, padding, aligned, monkeypatch):
     given = {"mode": mode, "padding_mode": padding, "align_corners": aligned}
-    for channels, wanted in ((1, False), (3, True), (17, False), (70, True)):
-        shape, places = (5, 6, 4)[:rank], (3, 4, 2)[:rank]
+    for channels, wanted in ((1, False), (3, True), (8, True), (40, False), (70, True)):
+        shape, places = (5, 6, 4)[:rank], (3, 4, 5)[:rank]
         x = fb.randn(2, channels, *shape, dtype=fb.float64)
         grid = fb.rand(2, *places, rank, dtype=fb.float64) * 3 - 1.5
         found = sampled(x, grid, wanted, **given)
@@ -82,13 +82,14 @@ def test_slices_of_mapped_functions():
     np.testing.assert_allclose(fb.vmap(call)(x, grid).numpy(), wanted.numpy(), 1e-6, 1e-6)
 
 
-def test_places_outside_of_an_image_are_refused():
-    image, weight = fb.ones(1, 4, 2), fb.ones(1, 3, 1)
-    for at in (4, -1):
+@pytest.mark.parametrize("planes", [False, True])
+def test_places_outside_of_an_image_are_refused(planes):
+    image, weight = fb.ones(1, 4, 4), fb.ones(1, 1, 3)
+    for at in (4 + planes, -1):
         with pytest.raises(IndexError, match="outside"):
-            samples.summed(image, fb.full((1, 3, 1), at, dtype=fb.int64), weight)
+            samples.summed(image, fb.full((1, 1, 3), at, dtype=fb.int32), weight, planes)
     with pytest.raises(ValueError, match="go together"):
-        samples.summed(image, fb.zeros(1, 3, 2, dtype=fb.int64), weight)
+        samples.summed(image, fb.zeros(1, 2, 3, dtype=fb.int32), weight, planes)
 
 
 @pytest.mark.parametrize("dtype", [fb.float32, fb.float64])

@@ -230,3 +230,47 @@ def test_combinations_that_there_are_none_of_have_a_gradient():
     assert found.shape == (0, 3)
     found.sum().backward()
     assert x.grad.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "int64", "complex128"])
+def test_rows_are_mirrored_along_any_dimensions(dtype):
+    rng = np.random.default_rng(0)
+    for shape in ((4100,), (70, 65), (9, 700), (1400, 3), (5, 30, 64)):
+        x = rng.integers(0, 100, shape).astype(dtype)
+        for given, wanted in (
+            (flambeau.tensor(x), x),
+            (flambeau.tensor(x).narrow(-1, 1, shape[-1] - 1), x[..., 1:]),
+            (flambeau.tensor(x).movedim(0, -1), np.moveaxis(x, 0, -1)),
+        ):
+            for dims in ((-1,), (0, -1), tuple(range(len(shape)))):
+                dims = tuple({d % len(shape) for d in dims})
+                np.testing.assert_array_equal(given.flip(dims).numpy(), np.flip(wanted, dims))
+
+
+def test_large_joins_of_transposed_tensors():
+    x = np.arange(3 * 150 * 170, dtype=np.float32).reshape(3, 150, 170)
+    a = flambeau.tensor(x).transpose(1, 2)
+    np.testing.assert_array_equal(flambeau.cat([a, a], 1).numpy(), np.concatenate([x.swapaxes(1, 2)] * 2, 1))
+    np.testing.assert_array_equal(flambeau.stack([a, a], 2).numpy(), np.stack([x.swapaxes(1, 2)] * 2, 2))
+    np.testing.assert_array_equal(
+        flambeau.cat([a, a.double()], 2).numpy(), np.concatenate([x.swapaxes(1, 2)] * 2, 2)
+    )
+
+
+def test_large_fills_and_ranges():
+    for dtype, value in (
+        (flambeau.int16, 517),
+        (flambeau.float32, 0.1),
+        (flambeau.float64, 0.3),
+        (flambeau.complex128, 1 - 2j),
+        (flambeau.uint8, 3),
+    ):
+        for n in (1, 5, 33, 1023, 1024, 1025, 5000, 200_001):
+            found = flambeau.full((n,), value, dtype=dtype)
+            assert found.eq(found[0]).all() and found[0] == flambeau.tensor(value, dtype=dtype)
+    assert flambeau.full((300, 300), 7.5)[:, 1:100].fill_(2.5).eq(2.5).all()
+    np.testing.assert_array_equal(flambeau.arange(-5, 2_000_000, 7).numpy(), np.arange(-5, 2_000_000, 7))
+    np.testing.assert_array_equal(
+        flambeau.arange(0, 300_000, 1 / 7, dtype=flambeau.float64).numpy(), np.arange(2_100_000) * (1 / 7)
+    )
+    assert flambeau.arange(2**62, 2**63 - 1, 2**60).tolist() == list(range(2**62, 2**63 - 1, 2**60))

@@ -11,6 +11,7 @@ from functools import partial
 from ...core.base.provided import provide
 from .. import target
 from ..irtext import Function, Module, Value, i64
+from . import dots
 from .register import Epilogue, Register, Writer, address, compiled, lanes, width
 
 TALLEST = (0, 14, 14, 8, 6)  # rows of a tile by its vectors, where there are 32 registers
@@ -26,15 +27,23 @@ def shape(size: int) -> tuple[int, ...]:
     return lanes(DTYPES[size]), *(TALLEST if many else TALLEST_OF_FEW)
 
 
-def tile(size: int, ending: int, vectors: int, rows: int, ragged: bool) -> int:
-    """Where the function of a tile stands."""
-    epilogue = Epilogue(
+def epilogue(ending: int) -> Epilogue:
+    return Epilogue(
         bool(ending & SCALED),
         "columns" if ending & BIASED else "",
         bool(ending & ADDED),
         "relu" if ending & RECTIFIED else "",
     )
-    return address(Register(DTYPES[size], rows, vectors, (), False, epilogue, ragged))
+
+
+def tile(size: int, ending: int, vectors: int, rows: int, ragged: bool) -> int:
+    """Where the function of a tile stands."""
+    return address(Register(DTYPES[size], rows, vectors, (), False, epilogue(ending), ragged))
+
+
+def dot(size: int, ending: int, columns: int, rows: int) -> int:
+    """Where the function of a tile stands that reads both operands along their terms."""
+    return dots.address(Register(DTYPES[size], rows, columns, (), False, epilogue(ending)))
 
 
 class _Layer(Writer):
@@ -155,5 +164,6 @@ def pairs() -> int:
 
 provide("panels.shape", shape)
 provide("panels.tile", tile)
+provide("panels.dot", dot)
 provide("panels.layer", layer)
 provide("panels.pairs", pairs)

@@ -21,9 +21,10 @@ from ..expr import Expr
 from ..irtext import Module, Value, i64
 from .kernels import Vectors, module_of, registers, sources
 
-GROUP = 128  # terms that a sum adds up one after another before it starts anew
+GROUP = 64  # terms that a sum adds up one after another before it starts anew
 MOST_ROWS = 8
 MOST_VECTORS = 4
+DOT = "llvm.x86.avx512bf16.dpbf16ps.512"
 CHAINS = 8  # sums that must be under way at once to keep the multipliers busy
 
 
@@ -129,13 +130,15 @@ def most_rows(vectors: int) -> int:
 class Products(NamedTuple):
     """room[i, v] = sum over k of state[i, k] · panel[k, v], for `rows` rows and `vectors` vectors of columns.
 
-    Data: room, state, panel.  Geometry: how many k, elements from row to row of the state.
+    Data: room, state, panel.  Geometry: how many k, elements from row to row of the state.  Where they are `paired`, an element
+    of state and panel is two neighbours of bfloat16, whose products are both added to a sum of float32 (AVX512_BF16).
     """
 
     dtype: str
     lanes: int
     rows: int
     vectors: int
+    paired: bool = False
 
     def text(self) -> str:
         return f"recurrent products {tuple(self)} {sources(__file__)}"
@@ -156,6 +159,7 @@ class Cell(NamedTuple):
     lanes: int
     writes: int
     masked: bool
+    halves: tuple[int, ...] = ()  # which of the matrices, those that are read first, are of bfloat16
 
     def text(self) -> str:
         return f"recurrent cell {tuple(self)} {sources(__file__)}"
@@ -177,14 +181,22 @@ def _products(t: Vectors, k: Products) -> None:
         t.store(t.zero, spot)
     sets = -(-CHAINS // len(places))  # of sums, which take turns where they are few
 
+    pairs = f"<{2 * k.lanes} x bfloat>"
+
     def term(at: Value, sums: Sequence[Value]) -> list[Value]:
         line = t.at(panel, f.mul(at, i64(k.vectors * k.lanes)))
         right = [t.load(t.at(line, i64(v * k.lanes))) for v in range(k.vectors)]
+        if k.paired:
+            right = [f.op(pairs, f"bitcast {r} to {pairs}") for r in right]
         new = []
         for n, (i, v) in enumerate(places):
             if not v:
                 left = t.low.splat(f.load(t.scalar, t.at(rows[i], at), t.size))
-            new.append(f.call(t.type, f"llvm.fma.{t.spelled}", left, right[v], sums[n]))
+                left = f.op(pairs, f"bitcast {left} to {pairs}") if k.paired else left
+            if k.paired:
+                new.append(f.call(t.type, DOT, sums[n], left, right[v]))
+            else:
+                new.append(f.call(t.type, f"llvm.fma.{t.spelled}", left, right[v], sums[n]))
         return new
 
     def several(at: Value, sums: list[Value]) -> list[Value]:
@@ -220,10 +232,12 @@ def _cell(t: Vectors, k: Cell) -> None:
     steps_at = 4  # in the geometry, after these: elements from row to row of each matrix
     rows, units, pitch, distance = (t.geometry(n) for n in range(steps_at))
     steps = [t.geometry(steps_at + n) for n in range(len(parts))]
+    half = Vectors(f, "bfloat16", k.lanes)
+    kinds = [half if n in k.halves else t for n in range(len(parts))]
 
     def row(i: Value, _) -> list[Value]:
         own = t.at(room, f.mul(f.mul(i, pitch), i64(formula.sums * k.lanes)))
-        lines = [t.at(m, f.mul(i, step)) for m, step in zip(matrices, steps)]
+        lines = [kind.at(m, f.mul(i, step)) for kind, m, step in zip(kinds, matrices, steps)]
 
         def vector(u: Value, _) -> list[Value]:
             mask = t.first(f.binary("sub", units, u)) if k.masked else None
@@ -235,18 +249,21 @@ def _cell(t: Vectors, k: Cell) -> None:
                 return found
 
             def places(n: int) -> list[Value]:
-                here = t.at(lines[n], u)
-                return [t.at(here, f.mul(distance, i64(p))) for p in range(parts[n])]
+                here = kinds[n].at(lines[n], u)
+                return [kinds[n].at(here, f.mul(distance, i64(p))) for p in range(parts[n])]
+
+            def load(n: int, place: Value) -> Value:
+                return t.low.cast(kinds[n].load(place, mask), kinds[n].dtype, t.dtype)
 
             sums = t.at(own, f.mul(u, i64(formula.sums)))
             given = [tuple(leaf(t.load(t.at(sums, i64(p * k.lanes)))) for p in range(formula.sums))]
             for n in range(len(formula.reads)):
-                given.append(tuple(leaf(t.load(place, mask)) for place in places(n)))
+                given.append(tuple(leaf(load(n, place)) for place in places(n)))
             found = formula.compute(*given)[: k.writes]
             values = t.low.values([e for each in found for e in each], leaves)
-            for n in range(k.writes):
-                for place in places(len(formula.reads) + n):
-                    t.store(values.pop(0), place, mask)
+            for n in range(len(formula.reads), len(parts)):
+                for place in places(n):
+                    kinds[n].store(t.low.cast(values.pop(0), t.dtype, kinds[n].dtype), place, mask)
             return []
 
         f.loop(i64(0), units, i64(k.lanes), [], vector)

@@ -20,6 +20,7 @@ from ..irtext import Function, Module, Value, i64
 
 VECTOR = 64  # bytes: a vector of AVX-512, several of others
 UNROLLED = 4  # vectors of a row that are summed side by side
+TOGETHER = 8  # rows that are read side by side
 
 _MEMORY = {"u1": "i8", "u2": "i16", "u4": "i32", "u8": "i64", "f4": "float", "f8": "double"}
 _BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
@@ -115,32 +116,44 @@ def rows(symbol: str, kind: str, weighted: bool, divided: bool) -> str:
             factor = w.element(f, "%factor", i64(0))
             share = w.splat(f, f.binary("fmul", w.element(f, "%divisor", j), factor))
 
-        def vectors(x: Value, count: int, mask: Value | None) -> list[Value]:
-            def tap(t: Value, totals: list[Value]) -> list[Value]:
-                start = f.add(f.mul(w.number(f, "%at", t), Value("i64", "%from_step")), x)
-                weight = w.splat(f, w.element(f, "%weight", t)) if weighted else None
-                return [
-                    w.added(
-                        f,
-                        total,
-                        w.read(f, f.gep(w.scalar, Value("ptr", "%from"), f.add(start, i64(v * lanes))), mask),
-                        weight,
-                    )
-                    for v, total in enumerate(totals)
-                ]
+        def group(t0: Value, _) -> list[Value]:
+            """Some rows more: few at a time, each read from its beginning to its end."""
+            further = f.add(t0, i64(TOGETHER))
+            t1 = f.call("i64", "llvm.smin.i64", further, end)
+            again = f.op("i1", f"icmp sgt {t0}, {begin.name}")
+            done = f.op("i1", f"icmp sge {further}, {end.name}")
 
-            found = f.loop(begin, end, i64(1), [w.zero()] * count, tap)
-            for v, total in enumerate(found):
-                value = total if share is None else f.binary("fdiv", total, share)
-                w.write(f, value, f.gep(w.scalar, out, f.add(x, i64(v * lanes))), mask)
+            def vectors(x: Value, count: int, mask: Value | None) -> list[Value]:
+                places = [f.gep(w.scalar, out, f.add(x, i64(v * lanes))) for v in range(count)]
+
+                def tap(t: Value, totals: list[Value]) -> list[Value]:
+                    start = f.add(f.mul(w.number(f, "%at", t), Value("i64", "%from_step")), x)
+                    weight = w.splat(f, w.element(f, "%weight", t)) if weighted else None
+                    at = [
+                        f.gep(w.scalar, Value("ptr", "%from"), f.add(start, i64(v * lanes)))
+                        for v in range(count)
+                    ]
+                    return [w.added(f, total, w.read(f, a, mask), weight) for total, a in zip(totals, at)]
+
+                sums = f.when(again, lambda: [w.read(f, p, mask) for p in places], [w.zero()] * count)
+                sums = f.loop(t0, t1, i64(1), sums, tap)
+                if share is not None:
+                    sums = f.when(done, lambda: [f.binary("fdiv", total, share) for total in sums], sums)
+                for total, place in zip(sums, places):
+                    w.write(f, total, place, mask)
+                return []
+
+            many = f.binary("and", length, i64(-lanes * UNROLLED))
+            whole = f.binary("and", length, i64(-lanes))
+            f.loop(i64(0), many, i64(lanes * UNROLLED), [], lambda x, _: vectors(x, UNROLLED, None))
+            f.loop(many, whole, i64(lanes), [], lambda x, _: vectors(x, 1, None))
+            rest = f.op("i1", f"icmp slt {whole}, {length.name}")
+            f.when(rest, lambda: vectors(whole, 1, w.below(f, f.binary("sub", length, whole))))
             return []
 
-        many = f.binary("and", length, i64(-lanes * UNROLLED))
-        whole = f.binary("and", length, i64(-lanes))
-        f.loop(i64(0), many, i64(lanes * UNROLLED), [], lambda x, _: vectors(x, UNROLLED, None))
-        f.loop(many, whole, i64(lanes), [], lambda x, _: vectors(x, 1, None))
-        rest = f.op("i1", f"icmp slt {whole}, {length.name}")
-        f.when(rest, lambda: vectors(whole, 1, w.below(f, f.binary("sub", length, whole))))
+        # a row without elements is one group of none
+        last = f.call("i64", "llvm.smax.i64", end, f.add(begin, i64(1)))
+        f.loop(begin, last, i64(TOGETHER), [], group)
         return []
 
     f.loop(Value("i64", "%j0"), Value("i64", "%j1"), i64(1), [], row)
@@ -269,6 +282,36 @@ def plain_line(symbol: str, kind: str, weighted: bool, divided: bool) -> str:
     return str(w.module)
 
 
+def mirror(symbol: str, kind: str) -> str:
+    """A line from its end: to[i] = from[length - 1 - i]."""
+    w = Writer(kind, False, False)
+    f = w.function(symbol, "ptr noalias %to, ptr noalias %from, i64 %length")
+    length, lanes = Value("i64", "%length"), w.lanes
+    last = f.gep(w.scalar, Value("ptr", "%from"), f.binary("sub", length, i64(1)))
+    back = ", ".join(f"i32 {lanes - 1 - k}" for k in range(lanes))
+
+    def vector(i: Value, _) -> list[Value]:
+        start = f.binary("sub", i64(1 - lanes), i)
+        x = w.read(f, f.gep(w.scalar, last, start), None)
+        turned = f.op(w.type, f"shufflevector {x}, {w.type} poison, <{lanes} x i32> <{back}>")
+        w.write(f, turned, f.gep(w.scalar, Value("ptr", "%to"), i), None)
+        return []
+
+    def one(i: Value, _) -> list[Value]:
+        x = f.load(w.scalar, f.gep(w.scalar, last, f.binary("sub", i64(0), i)), w.bytes)
+        f.store(x, f.gep(w.scalar, Value("ptr", "%to"), i), w.bytes)
+        return []
+
+    whole = f.binary("and", length, i64(-lanes))
+    f.loop(i64(0), whole, i64(lanes), [], vector)
+    rest = f.op("i1", f"icmp slt {whole}, {length.name}")
+    several = f.op("i1", f"icmp sge {length}, {lanes}")
+    f.when(f.binary("and", rest, several), lambda: vector(f.binary("sub", length, i64(lanes)), None))
+    f.loop(i64(0), f.op("i64", f"select {several}, i64 0, {length}"), i64(1), [], one)
+    f.do("ret void")
+    return str(w.module)
+
+
 @functools.cache
 def permutes(width: int) -> bool:
     """Whether the processor permutes elements of so many bytes across two vectors of 64 bytes."""
@@ -278,8 +321,8 @@ def permutes(width: int) -> bool:
 
 @functools.cache
 def address(function: str, *given) -> int:
-    """Where `rows`, `line` or `plain_line` with those arguments stands in this process."""
-    text = {"rows": rows, "line": line, "plain_line": plain_line}[function]
+    """Where `rows`, `line`, `plain_line` or `mirror` with those arguments stands in this process."""
+    text = {"rows": rows, "line": line, "plain_line": plain_line, "mirror": mirror}[function]
     return compiled(text, given)
 
 

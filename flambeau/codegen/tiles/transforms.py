@@ -170,7 +170,7 @@ class _Writer:
             total = self.sum(total, s)
         found: list[Complex] = [total] * n
         for k in range(1, half + 1):
-            even, odd = x[0], None
+            even, odd = x[0], x[0]  # the first turn sets the latter
             for j in range(1, half + 1):
                 angle = 2.0 * math.pi * (j * k % n) / n
                 cos, sin = self.constant(math.cos(angle)), self.constant(math.sin(angle))
@@ -179,7 +179,7 @@ class _Writer:
                     self.plus(even.re, self.scaled(s.re, cos)), self.plus(even.im, self.scaled(s.im, cos))
                 )
                 more = Complex(self.scaled(d.re, sin), self.scaled(d.im, sin))
-                odd = more if odd is None else self.sum(odd, more)
+                odd = more if j == 1 else self.sum(odd, more)
             found[k] = Complex(self.plus(even.re, odd.im), self.minus(even.im, odd.re))
             found[n - k] = Complex(self.minus(even.re, odd.im), self.plus(even.im, odd.re))
         return found

@@ -30,36 +30,48 @@ def _write(v: Vectors) -> None:
     source, to = argument("from"), argument("to")
     from_step, to_step, rows, columns = (number(k) for k in ("from_step", "to_step", "rows", "columns"))
 
-    def square(i: Value, j: Value) -> None:
+    def whole(start: Value, end: Value, after: str) -> None:
+        block = []
+        for _ in range(n):
+            block.append(v.load(start))
+            start = v.at(start, from_step)
+        for value in v.turn(block):
+            v.store(value, end)
+            end = v.at(end, to_step)
+        f.branch(after)
+
+    def part(start: Value, end: Value, below: Value, left: Value, after: str) -> None:
+        """Fewer rows or columns: vectors are read and written up to the last that exists, under one mask each way."""
+        reading, writing = v.first(left), v.first(below)
+        block = []
+        for k in range(n):
+            exists = f.op("i1", f"icmp sgt {below}, {k}")
+            block.append(v.load(v.low.select(exists, start, source), reading))
+            start = v.at(start, from_step)
+        for k, value in enumerate(v.turn(block)):
+            more = f.fresh("column")
+            f.branch_if(f.op("i1", f"icmp sgt {left}, {k}"), more, after)
+            f.start(more)
+            v.store(value, end, writing)
+            end = v.at(end, to_step)
+        f.branch(after)
+
+    def square(i: Value, j: Value) -> list[Value]:
         left, below = f.binary("sub", columns, j), f.binary("sub", rows, i)
         start = v.at(v.at(source, f.mul(i, from_step)), f.mul(j, i64(v.size)))
         end = v.at(v.at(to, f.mul(j, to_step)), f.mul(i, i64(v.size)))
-        whole = f.binary("and", *(f.op("i1", f"icmp sge {k}, {n}") for k in (left, below)))
+        full = f.binary("and", *(f.op("i1", f"icmp sge {k}, {n}") for k in (left, below)))
         yes, no, after = (f.fresh(name) for name in ("whole", "part", "end"))
-        f.branch_if(whole, yes, no)
-        for label, masked in ((yes, False), (no, True)):
-            f.start(label)
-            place, block = start, []
-            for k in range(n):
-                mask = None
-                if masked:
-                    exists = f.op("i1", f"icmp sgt {below}, {k}")
-                    mask = v.first(v.low.select(exists, left, i64(0)))
-                block.append(v.load(place, mask))
-                place = v.at(place, from_step)
-            place = end
-            for k, value in enumerate(v.turn(block)):
-                mask = None
-                if masked:
-                    exists = f.op("i1", f"icmp sgt {left}, {k}")
-                    mask = v.first(v.low.select(exists, below, i64(0)))
-                v.store(value, place, mask)
-                place = v.at(place, to_step)
-            f.branch(after)
+        f.branch_if(full, yes, no)
+        f.start(yes)
+        whole(start, end, after)
+        f.start(no)
+        part(start, end, below, left, after)
         f.start(after)
+        return []
 
     def along(i: Value, _: list[Value]) -> list[Value]:
-        f.loop(i64(0), columns, i64(n), [], lambda j, _: (square(i, j), [])[1])
+        f.loop(i64(0), columns, i64(n), [], lambda j, _: square(i, j))
         return []
 
     f.loop(i64(0), rows, i64(n), [], along)

@@ -58,26 +58,56 @@ class Vectors:
         number = self.low.constant(factor, self.dtype)
         return self.f.call(self.vector, f"llvm.fma.{self.spelled}", a, number, b)
 
+    def picked(self, a: Value, b: Value, places: Sequence[int]) -> Value:
+        """The elements at these places of a and b, one after the other."""
+        picks = ", ".join(f"i32 {p}" for p in places)
+        return self.f.op(self.vector, f"shufflevector {a}, {b}, <{self.lanes} x i32> <{picks}>")
+
     def turn(self, block: Sequence[Value]) -> list[Value]:
-        """The transpose of a square of vectors: halves are exchanged between vectors that are 1, 2, 4 … apart."""
-        n, distance, block = self.lanes, 1, list(block)
-        while distance < n:
-            new = list(block)
-            for k in range(n):
-                if k & distance:
-                    continue
-                a, b = block[k], block[k + distance]
-                low = [j if not j & distance else n + j - distance for j in range(n)]
-                high = [j + distance if not j & distance else n + j for j in range(n)]
-                new[k], new[k + distance] = (
-                    self.f.op(
-                        self.vector,
-                        f"shufflevector {a}, {b}, <{n} x i32> <{', '.join(f'i32 {p}' for p in picks)}>",
-                    )
-                    for picks in (low, high)
-                )
-            block, distance = new, distance * 2
-        return block
+        """The transpose of a square of vectors, by instructions that processors have: first within pieces of 16 bytes, then
+        pieces among vectors.
+        """
+        n, rows = self.lanes, list(block)
+        piece = min(16 // self.size, n)
+        width = 1
+        while width < piece:  # pairs of neighbours, then pairs of pairs
+            new: list[Value] = []
+            for i in range(0, n, 2 * width):
+                for k in range(width):
+                    a, b = rows[i + k], rows[i + width + k]
+                    for half in (0, piece // 2):
+                        order = [
+                            start + half + w * width + e + side * n
+                            for start in range(0, n, piece)
+                            for w in range(piece // (2 * width))
+                            for side in (0, 1)
+                            for e in range(width)
+                        ]
+                        new.append(self.picked(a, b, order))
+            rows, width = new, 2 * width
+        pieces = n // piece
+        while (
+            pieces > 1
+        ):  # even and odd pieces of two vectors; after as many turns as halvings, they stand in order
+            pieces //= 2
+            rows = self._pieces(rows, piece)
+        return rows
+
+    def _pieces(self, rows: list[Value], piece: int) -> list[Value]:
+        n, found = self.lanes, list(rows)
+        count = n // piece
+        for g in range(0, count, 2):
+            for k in range(piece):
+                a, b = rows[g * piece + k], rows[(g + 1) * piece + k]
+                for odd in (0, 1):
+                    order = [
+                        side * n + (2 * w + odd) * piece + e
+                        for side in (0, 1)
+                        for w in range(count // 2)
+                        for e in range(piece)
+                    ]
+                    found[(g // 2 + odd * count // 2) * piece + k] = self.picked(a, b, order)
+        return found
 
 
 def text(symbol: str, dtype: str, arguments: str, write: Callable[[Vectors], None]) -> str:

@@ -5,7 +5,7 @@ from libc.string cimport memcmp, memcpy
 from libc.stdint cimport int64_t, uint64_t
 from cpython.object cimport PyObject
 from ..base.dtypes cimport size_from
-from ..base.parallel cimport parallel_for
+from ..base.parallel cimport num_threads, parallel_for
 from ..base.tensor cimport MAX_DIMS, TensorBase, bare, set_rank
 from .kernels cimport MAX_OPERANDS, MAX_OUTPUTS, Launch, Operand, PARALLEL_FROM, Plan
 
@@ -145,6 +145,31 @@ cdef void launch_range(void* context, int64_t begin, int64_t end) noexcept nogil
             return
 
 
+cdef void launch_lines(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Run the plan for the lines [begin, end) of all dimensions but the innermost, of which there are two more at least."""
+    cdef Launch* launch = <Launch*>context
+    cdef Plan* plan = launch.plan
+    cdef int n = launch.operands, k, d
+    cdef int64_t geometry[3 + 2 * (MAX_OPERANDS + MAX_OUTPUTS)]
+    cdef char* data[MAX_OPERANDS + MAX_OUTPUTS]
+    cdef int64_t rest, at
+    for k in range(n):
+        geometry[3 + k], geometry[3 + n + k] = plan.strides[launch.plan_index[k]][0], plan.strides[launch.plan_index[k]][1]
+    while begin < end:
+        memcpy(data, launch.data, n * sizeof(char*))
+        rest = begin
+        for d in range(1, plan.rank):
+            at = rest % plan.sizes[d]
+            rest //= plan.sizes[d]
+            for k in range(n):
+                data[k] += at * plan.strides[launch.plan_index[k]][d] * launch.width[k]
+        geometry[0], geometry[1], geometry[2] = plan.sizes[0], plan.sizes[1] - begin % plan.sizes[1], begin * plan.sizes[0]
+        if geometry[1] > end - begin:
+            geometry[1] = end - begin
+        launch.run(data, geometry, launch.scalars)
+        begin += geometry[1]
+
+
 cdef enum:
     WIDE = 512               # elements that a repeated row has at most
     MANY = 2048              # elements from which repeating it costs less than short rows do
@@ -213,13 +238,23 @@ cdef void launch_rest(Launch* launch, int64_t count, int64_t first) noexcept nog
 cdef void launch_plan(Launch* launch) noexcept:
     """On the pool where there is work enough."""
     cdef Plan* plan = launch.plan
-    cdef int64_t outer = plan.sizes[plan.rank - 1], grain
+    cdef int64_t outer = plan.sizes[plan.rank - 1], grain, lines
+    cdef int threads
     if plan.count == 0:
         return
     if plan.rank == 2 and plan.sizes[0] < WIDE // 8 and plan.count >= MANY and launch_widened(launch):
         return
     if plan.count < PARALLEL_FROM:
         launch_range(launch, 0, outer)
+        return
+    threads = num_threads()
+    if threads > 1 and plan.rank > 2 and outer < 4 * threads:  # too few to be shared evenly
+        lines = plan.count // plan.sizes[0]
+        grain = max(PARALLEL_FROM // plan.sizes[0], 1)
+        if lines >= 64 * threads:
+            grain = (grain + 15) // 16 * 16  # whole tiles
+        with nogil:
+            parallel_for(launch_lines, launch, lines, grain)
         return
     grain = PARALLEL_FROM * outer // plan.count
     if plan.rank == 1:

@@ -33,7 +33,7 @@ cdef struct Work:
     int64_t out[3]
     int64_t x_image, x_channel, grad_image, grad_channel
     int64_t x_step[3]
-    int64_t images, slabs, slabs_a_band, rows_a_band
+    int64_t slabs, slabs_a_band, rows_a_band, columns_a_band    # of the gradient; part of a line where there is one line
     bint flat                                 # lines follow one another in both operands
     bint failed
 
@@ -50,32 +50,36 @@ cdef inline int64_t last_place(Work* w, int d, int64_t k) noexcept nogil:
     return 0 if room < 0 else min(room // w.stride[d] + 1, w.out[d])
 
 
-cdef void turn_band(Work* w, char* buffer, int64_t group, int64_t first, int64_t vectors, int64_t slab, int64_t slabs, int64_t row,
-                    int64_t rows) noexcept nogil:
-    """The gradient of so many lines of some slabs, filters side by side."""
-    cdef int64_t s, image, plane, wide = vectors * w.lanes * w.size, places = rows * w.out[2]
-    for s in range(slab, slab + slabs):
+cdef struct Band:                 # what is turned at once: slabs are planes of all images
+    int64_t slab, slabs, row, rows, column, columns
+
+
+cdef void turn_band(Work* w, char* buffer, int64_t group, int64_t first, int64_t vectors, const Band* band) noexcept nogil:
+    """The gradient of a band, filters side by side."""
+    cdef int64_t s, image, plane, wide = vectors * w.lanes * w.size, places = band.rows * band.columns
+    for s in range(band.slab, band.slab + band.slabs):
         image = s // w.out[0]
         plane = s - image * w.out[0]
         w.turn(w.grad + image * w.grad_image + (group * w.filters + first) * w.grad_channel
-               + (plane * w.out[1] + row) * w.out[2] * w.size,
-               w.grad_channel, min(w.filters - first, vectors * w.lanes), places, buffer + (s - slab) * places * wide, wide)
+               + ((plane * w.out[1] + band.row) * w.out[2] + band.column) * w.size,
+               w.grad_channel, min(w.filters - first, vectors * w.lanes), places, buffer + (s - band.slab) * places * wide, wide)
 
 
 cdef void add_tile(Work* w, Tile* t, tile_t tile, char* buffer, int64_t wide, int64_t group, int64_t channel, int64_t kw, char* sums,
-                   int64_t slab, int64_t slabs, int64_t row, int64_t rows, int64_t kd, int64_t kh) noexcept nogil:
+                   const Band* band, int64_t kd, int64_t kh) noexcept nogil:
     """Some rows' sums at one tap, over the lines of a band."""
-    cdef int64_t s, image, z, zd, x0 = first_place(w, 2, kw), x1 = last_place(w, 2, kw)
-    cdef int64_t y0 = max(first_place(w, 1, kh), row), y1 = min(last_place(w, 1, kh), row + rows)
+    cdef int64_t s, image, z, zd
+    cdef int64_t x0 = max(first_place(w, 2, kw), band.column), x1 = min(last_place(w, 2, kw), band.column + band.columns)
+    cdef int64_t y0 = max(first_place(w, 1, kh), band.row), y1 = min(last_place(w, 1, kh), band.row + band.rows)
     cdef int64_t z0 = first_place(w, 0, kd), z1 = last_place(w, 0, kd)
     if x0 >= x1 or y0 >= y1:
         return
     t.c = t.other = sums
-    if w.flat:
+    if w.flat and band.columns == w.out[2]:
         t.taps[0], t.terms = 1, (y1 - y0) * (x1 - x0)
     else:
         t.taps[0], t.terms = y1 - y0, x1 - x0
-    for s in range(slab, slab + slabs):
+    for s in range(band.slab, band.slab + band.slabs):
         image = s // w.out[0]
         z = s - image * w.out[0]
         if z < z0 or z >= z1:
@@ -84,7 +88,7 @@ cdef void add_tile(Work* w, Tile* t, tile_t tile, char* buffer, int64_t wide, in
         t.a = (w.x + image * w.x_image + (group * w.channels + channel) * w.x_channel + zd * w.x_step[0]
                + (y0 * w.stride[1] - w.before[1] + kh * w.dilation[1]) * w.x_step[1]
                + (x0 * w.stride[2] - w.before[2] + kw * w.dilation[2]) * w.x_step[2])
-        t.b = buffer + ((s - slab) * rows * w.out[2] + (y0 - row) * w.out[2] + x0) * wide
+        t.b = buffer + (((s - band.slab) * band.rows + y0 - band.row) * band.columns + x0 - band.column) * wide
         tile(t)
 
 
@@ -94,11 +98,13 @@ cdef void weight_range(void* context, int64_t begin, int64_t end) noexcept nogil
     cdef Tile t
     cdef int64_t taps = w.kernel[0] * w.kernel[1] * w.kernel[2], line = w.padded * w.size
     cdef int64_t most = (w.vectors + (w.more_blocks > 0)) * w.lanes * w.size
-    cdef int64_t slab = 0, row, slabs, rows, task, block, item, group, first, vectors, wide, kd, kh, kw, tap, channel, part, last
+    cdef int64_t task, block, item, group, first, vectors, wide, kd, kh, kw, tap, channel, part, last
+    cdef Band band
     cdef int narrow, short
-    cdef char* room = <char*>calloc(w.slabs_a_band * w.rows_a_band * w.out[2] * most + 64, 1)  # zeros for filters that do not exist
+    cdef char* room
     cdef char* buffer
     cdef char* sums
+    room = <char*>calloc(w.slabs_a_band * w.rows_a_band * w.columns_a_band * most + 64, 1)  # zeros for filters that do not exist
     if room is NULL:
         w.failed = True
         return
@@ -108,43 +114,47 @@ cdef void weight_range(void* context, int64_t begin, int64_t end) noexcept nogil
     t.b_vector = w.lanes * w.size
     t.c_row = t.other_row = line if w.along else line * taps
     t.taps[1] = t.taps[2] = 0
-    while slab < w.slabs:
-        slabs, row = min(w.slabs_a_band, w.slabs - slab), 0
-        while row < w.out[1]:
-            rows, last = min(w.rows_a_band, w.out[1] - row), -1
-            for task in range(begin, end):
-                block, item = task // w.tiles, task % w.tiles
-                group = block // w.blocks
-                first = block - group * w.blocks
-                narrow = first >= w.more_blocks
-                vectors = w.vectors + (not narrow)
-                first = (first * w.vectors + min(first, w.more_blocks)) * w.lanes
-                wide = vectors * w.lanes * w.size
-                if block != last:
-                    turn_band(w, buffer, group, first, vectors, slab, slabs, row, rows)
-                    last = block
-                t.b_step, t.b_tap, t.columns = wide, wide * w.out[2], vectors * w.lanes
-                sums = w.sums + group * w.channels * taps * line + first * w.size
-                for kd in range(w.kernel[0]):
-                    for kh in range(w.kernel[1]):
-                        tap = (kd * w.kernel[1] + kh) * w.kernel[2]
-                        if w.along:
-                            channel = item
-                            for part in range(w.kernel[2] // w.rows + 1):
-                                kw = part * w.rows + min(part, w.more_tiles)
-                                if kw >= w.kernel[2]:
-                                    break
-                                short = part >= w.more_tiles
-                                add_tile(w, &t, w.tile[narrow][short], buffer, wide, group, channel, kw,
-                                         sums + (channel * taps + tap + kw) * line, slab, slabs, row, rows, kd, kh)
-                        else:
-                            channel = item * w.rows + min(item, w.more_tiles)
-                            short = item >= w.more_tiles
-                            for kw in range(w.kernel[2]):
-                                add_tile(w, &t, w.tile[narrow][short], buffer, wide, group, channel, kw,
-                                         sums + (channel * taps + tap + kw) * line, slab, slabs, row, rows, kd, kh)
-            row += rows
-        slab += slabs
+    band.slab = band.row = band.column = 0
+    while band.slab < w.slabs:
+        band.slabs = min(w.slabs_a_band, w.slabs - band.slab)
+        band.rows, band.columns = min(w.rows_a_band, w.out[1] - band.row), min(w.columns_a_band, w.out[2] - band.column)
+        last = -1
+        for task in range(begin, end):
+            block, item = task // w.tiles, task % w.tiles
+            group = block // w.blocks
+            first = block - group * w.blocks
+            narrow = first >= w.more_blocks
+            vectors = w.vectors + (not narrow)
+            first = (first * w.vectors + min(first, w.more_blocks)) * w.lanes
+            wide = vectors * w.lanes * w.size
+            if block != last:
+                turn_band(w, buffer, group, first, vectors, &band)
+                last = block
+            t.b_step, t.b_tap, t.columns = wide, wide * band.columns, vectors * w.lanes
+            sums = w.sums + group * w.channels * taps * line + first * w.size
+            for kd in range(w.kernel[0]):
+                for kh in range(w.kernel[1]):
+                    tap = (kd * w.kernel[1] + kh) * w.kernel[2]
+                    if w.along:
+                        channel = item
+                        for part in range(w.kernel[2] // w.rows + 1):
+                            kw = part * w.rows + min(part, w.more_tiles)
+                            if kw >= w.kernel[2]:
+                                break
+                            short = part >= w.more_tiles
+                            add_tile(w, &t, w.tile[narrow][short], buffer, wide, group, channel, kw,
+                                     sums + (channel * taps + tap + kw) * line, &band, kd, kh)
+                    else:
+                        channel = item * w.rows + min(item, w.more_tiles)
+                        short = item >= w.more_tiles
+                        for kw in range(w.kernel[2]):
+                            add_tile(w, &t, w.tile[narrow][short], buffer, wide, group, channel, kw,
+                                     sums + (channel * taps + tap + kw) * line, &band, kd, kh)
+        band.column += band.columns
+        if band.column == w.out[2]:
+            band.column, band.row = 0, band.row + band.rows
+        if band.row == w.out[1]:
+            band.row, band.slab = 0, band.slab + band.slabs
     free(room)
 
 
@@ -176,11 +186,12 @@ def weight_gradient(tuple tiles not None, int64_t turn, TensorBase x not None, T
         w.sizes[d], w.out[d], w.x_step[d] = x.sizes[2 + d], grad.sizes[2 + d], x.strides[2 + d] * w.size
     w.x_image, w.x_channel = x.strides[0] * w.size, x.strides[1] * w.size
     w.grad_image, w.grad_channel = grad.strides[0] * w.size, grad.strides[1] * w.size
-    w.images, w.slabs = x.sizes[0], x.sizes[0] * w.out[0]
+    w.slabs = x.sizes[0] * w.out[0]
     wide = (w.vectors + (w.more_blocks > 0)) * lanes * w.size
     plane = w.out[1] * w.out[2] * wide
-    w.slabs_a_band = min(max(BAND_BYTES // max(plane, 1), 1), w.slabs)
-    w.rows_a_band = min(max(BAND_BYTES // max(w.out[2] * wide, 1), 1), w.out[1])
+    w.slabs_a_band = min(max(BAND_BYTES // plane, 1), w.slabs)
+    w.rows_a_band = min(max(BAND_BYTES // (w.out[2] * wide), 1), w.out[1])
+    w.columns_a_band = min(max(BAND_BYTES // wide, 1), w.out[2])
     w.flat = (w.kernel[1] == 1 and w.kernel[2] == 1 and w.before[1] == 0 and w.before[2] == 0
               and w.stride[1] * w.x_step[1] == w.out[2] * w.stride[2] * w.x_step[2])
     w.offsets = <int64_t*>malloc(w.out[1] * sizeof(int64_t))

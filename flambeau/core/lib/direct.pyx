@@ -12,8 +12,8 @@ from libc.string cimport memset
 from libc.stdlib cimport calloc, free
 from libc.stdint cimport int64_t, uintptr_t
 from .images cimport (
-    MAX_SLOTS, Filters, Image, bring, deliver, flambeau_leave_slot, flambeau_move_pixels, flambeau_take_slot, lines, read_image,
-    turn_filters, turn_t,
+    MAX_SLOTS, Filters, Image, bring, deliver, flambeau_leave_slot, flambeau_move_pixels, flambeau_take_slot, lines,
+    place_of_task, read_image, turn_filters, turn_t,
 )
 from .tiles cimport Tile, tile_t
 from ..base.memory cimport Storage, new_storage
@@ -23,7 +23,7 @@ from ..base.tensor cimport TensorBase, pointer
 cdef enum:
     MAX_ROWS = 32             # of a tile
     MAX_VECTORS = 4
-    TURNED = 256              # vectors of filters that are turned together: they stay in the nearest cache
+    TURNED = 1024             # vectors of filters that are turned together: long runs of memory are read, and the cache holds them
 
 cdef double NANOSECONDS_A_PRODUCT = 0.01
 
@@ -168,7 +168,8 @@ cdef void pack_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef int64_t few = max(TURNED // w.w.taps, 1), parts = (w.channels + few - 1) // few
     cdef int64_t task, panel, vectors, channel, channels, k, v, tap
     for task in range(begin, end):
-        panel, channel = task // parts * w.panel, task % parts * few
+        place_of_task(&w.w, task, panels_of(w), parts, &panel, &channel)
+        panel, channel = panel * w.panel, channel * few
         vectors, channels = min(w.panel, w.vectors - panel), min(few, w.channels - channel)
         for v in range(vectors):
             turn_filters(w.turn, &w.w, (panel + v) * w.lanes, channel, channels, turned)

@@ -36,7 +36,12 @@ cdef enum:
     WHOLE = 2048               # elements up to which a signal is transformed in one piece
     CUT_FROM = 192             # elements from which single signals are cut
     LONGEST = WHOLE * WHOLE
+    FEW_LANES = 4              # up to which they are moved one by one
     CONVOLVED = 1000           # elements up to which Bluestein's way is taken
+
+ctypedef fused Real:
+    float
+    double
 
 # What a pass costs for an element, in some unit: what the choice of factors goes by.
 cdef dict COSTS = {2: 5.0, 3: 6.0, 4: 5.5, 5: 7.5, 6: 7.5, 7: 10.0, 8: 7.0, 9: 10.0, 10: 10.0, 11: 17.0, 13: 21.0, 16: 10.5}
@@ -329,12 +334,34 @@ cdef inline void turn_out(const Functions* f, int size, const char* source, int6
         memcpy(to + table[lane], spare + lane * f.plane, count * size)
 
 
+cdef inline void number_in(const Real* source, Real* to, int64_t count, int64_t step, int64_t block, int lanes) noexcept nogil:
+    """One lane alone."""
+    cdef int64_t k
+    for k in range(count):
+        to[0], to[lanes] = source[0], source[1]
+        source, to = <const Real*>(<const char*>source + step), <Real*>(<char*>to + block)
+
+
+cdef inline void number_out(const Real* source, Real* to, int64_t count, int64_t step, int64_t block, int lanes) noexcept nogil:
+    cdef int64_t k
+    for k in range(count):
+        to[0], to[1] = source[0], source[lanes]
+        source, to = <const Real*>(<const char*>source + block), <Real*>(<char*>to + step)
+
+
 cdef inline void side_by_side_in(const Functions* f, int size, const char* source, char* to, int64_t count, int64_t step,
                                  int64_t lanes, char* spare) noexcept nogil:
     """Complex numbers side by side become lanes, those that there are."""
     cdef int64_t[4] words
-    cdef int64_t k
+    cdef int64_t k, lane
     words[0], words[1], words[2], words[3] = <int64_t>source, <int64_t>to, count, step
+    if lanes <= FEW_LANES and lanes < f.lanes:
+        for lane in range(lanes):
+            if size == 4:
+                number_in(<const float*>source + 2 * lane, <float*>to + lane, count, step, f.block, f.lanes)
+            else:
+                number_in(<const double*>source + 2 * lane, <double*>to + lane, count, step, f.block, f.lanes)
+        return
     if lanes < f.lanes:
         for k in range(count):
             memcpy(spare + k * f.block, source + k * step, lanes * 2 * size)
@@ -347,10 +374,17 @@ cdef inline void side_by_side_out(const Functions* f, int size, const char* sour
                                   int64_t lanes, char* spare) noexcept nogil:
     """The reverse."""
     cdef int64_t[4] words
-    cdef int64_t k
+    cdef int64_t k, lane
     words[0], words[1], words[2], words[3] = <int64_t>source, <int64_t>to, count, step
     if lanes == f.lanes:
         f.lanes_out(words)
+        return
+    if lanes <= FEW_LANES:
+        for lane in range(lanes):
+            if size == 4:
+                number_out(<const float*>source + lane, <float*>to + 2 * lane, count, step, f.block, f.lanes)
+            else:
+                number_out(<const double*>source + lane, <double*>to + 2 * lane, count, step, f.block, f.lanes)
         return
     words[1], words[3] = <int64_t>spare, f.block
     f.lanes_out(words)
@@ -520,6 +554,7 @@ cdef void groups(void* context, int64_t begin, int64_t end) noexcept nogil:
         return
     x = <char*>room
     y = x + j.room
+    memset(x, 0, 2 * j.room)             # lanes that nobody uses are computed with
     for group in range(begin, end):
         if j.kind == COMPLEX_ROWS:
             complex_rows(j, group, x, y)
@@ -561,10 +596,6 @@ cdef int64_t lanes_of(int64_t count, int lanes) noexcept:
 
 
 # --- real signals that are cut ------------------------------------------------------------------------------------------------------------
-ctypedef fused Real:
-    float
-    double
-
 cdef struct Halves:
     int64_t rows, h, values    # of a signal of 2h numbers
     char* pairs                # h complex numbers each

@@ -18,6 +18,21 @@ cdef extern from *:
     }
     static void flambeau_leave_slot(unsigned char* taken, int k) { __atomic_store_n(&taken[k], 0, __ATOMIC_RELEASE); }
 
+    /* Ask for memory that is read soon. */
+    static void flambeau_foresee(const char* p, int64_t bytes) {
+        for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
+    }
+
+    /* Few planes to pixels, an element at a time. */
+    static void flambeau_weave(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t planes, int64_t pixels, int64_t size) {
+        for (int64_t k = 0; k < planes; k++) {
+            const char* p = from + k * from_step;
+            char* q = to + k * size;
+            if (size == 4) for (int64_t i = 0; i < pixels; i++) memcpy(q + i * to_step, p + i * 4, 4);
+            else for (int64_t i = 0; i < pixels; i++) memcpy(q + i * to_step, p + i * 8, 8);
+        }
+    }
+
     /* Pixels of `bytes` each, from one pitch to another. */
     static void flambeau_move_pixels(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t pixels, int64_t bytes) {
         if (bytes == to_step && bytes == from_step) memcpy(to, from, pixels * bytes);
@@ -27,11 +42,15 @@ cdef extern from *:
     """
     int flambeau_take_slot(unsigned char* taken, int slots) noexcept nogil
     void flambeau_leave_slot(unsigned char* taken, int k) noexcept nogil
+    void flambeau_foresee(const char* p, int64_t nbytes) noexcept nogil
+    void flambeau_weave(char* to, int64_t to_step, const char* source, int64_t from_step, int64_t planes, int64_t pixels, int64_t size) noexcept nogil
     void flambeau_move_pixels(char* to, int64_t to_step, const char* source, int64_t from_step, int64_t pixels, int64_t bytes) noexcept nogil
 
 cdef enum:
     MAX_SLOTS = 1024
     LINE = 64
+    AHEAD = 6                 # channels of filters that are asked for before they are turned
+    FEW = 4                   # channels that are brought an element at a time
 
 
 cdef inline int64_t lines(int64_t nbytes) noexcept nogil:
@@ -75,6 +94,8 @@ cdef inline void bring(turn_t turn, const Image* x, int64_t n, int64_t channel, 
     source = x.data + n * x.image + row * x.row + channel * x.channel + (left + first) * x.pixel
     if x.last:
         flambeau_move_pixels(room + first * pitch, pitch, source, x.pixel, end - first, bytes)
+    elif channels <= FEW:
+        flambeau_weave(room + first * pitch, pitch, source, x.channel, channels, end - first, x.size)
     else:
         turn(source, x.channel, channels, end - first, room + first * pitch, pitch)
 
@@ -108,5 +129,15 @@ cdef inline void turn_filters(turn_t turn, const Filters* w, int64_t first, int6
     if w.channel == w.taps * w.size:
         turn(source, w.filter, count, channels * w.taps, to, vector)
         return
-    for c in range(channels):
+    for c in range(channels):  # pages apart: the processor does not guess the next
+        if c + AHEAD < channels:
+            flambeau_foresee(source + (c + AHEAD) * w.channel, count * w.filter)
         turn(source + c * w.channel, w.filter, count, w.taps, to + c * w.taps * vector, vector)
+
+
+cdef inline void place_of_task(const Filters* w, int64_t task, int64_t panels, int64_t parts, int64_t* panel, int64_t* part) noexcept nogil:
+    """Which panel of filters and part of channels a task packs: neighbours read memory one after the other."""
+    if w.channel < w.filter:
+        panel[0], part[0] = task // parts, task % parts
+    else:
+        panel[0], part[0] = task % panels, task // panels

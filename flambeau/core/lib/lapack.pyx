@@ -20,6 +20,7 @@ from .blas cimport ensure, routine
 
 cdef enum:
     KINDS = 4                  # float32, float64, complex64, complex128
+    NOT_FINITE = -4            # what LAPACK says of such a matrix
     CALL = 2000                # nanoseconds that a call takes beside its work
 
 # Lengths of characters follow the arguments, as compilers of Fortran hand them on.
@@ -485,11 +486,20 @@ def triangular(TensorBase matrix not None, TensorBase right not None, bint upper
 
 
 # --- Cholesky --------------------------------------------------------------------------------------------------------------------
+cdef inline double real_part(const char* at, int kind) noexcept nogil:
+    return (<const double*>at)[0] if kind % 2 else (<const float*>at)[0]
+
+
 cdef void cholesky_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Job* j = <Job*>context
-    cdef int64_t at
+    cdef int64_t at, i
     for at in range(begin, end):
         j.routines.potrf(b"U", &j.n, j.a + at * j.a_step, &j.n, j.info + at, 1)
+        for i in range(j.n):               # NaN, which is not positive, passes some libraries' check
+            if j.info[at]:
+                break
+            if not real_part(j.a + at * j.a_step + i * (j.n + 1) * j.size, j.kind) > 0.0:
+                j.info[at] = <int>(i + 1)
 
 
 def cholesky(TensorBase rows not None) -> TensorBase:
@@ -505,6 +515,25 @@ def cholesky(TensorBase rows not None) -> TensorBase:
     j.info = <int*>pointer(info)
     run(cholesky_range, &j, info.count, 0.03 * j.n * j.n * j.n)
     return info
+
+
+cdef bint finite(const Job* j, const char* a, int64_t rows, int64_t columns, char triangle) noexcept nogil:
+    """Whether a matrix, or the triangle that the library would read, has no NaN or infinity, on which it prints, or goes astray."""
+    cdef int64_t row, first, last, k, parts = 2 if j.kind > 1 else 1
+    cdef int bad = 0
+    cdef const float* narrow
+    cdef const double* wide
+    for row in range(rows):
+        first, last = (row if triangle == b"L" else 0) * parts, (row + 1 if triangle == b"U" else columns) * parts
+        if j.kind % 2:
+            wide = <const double*>a + row * columns * parts
+            for k in range(first, last):
+                bad |= wide[k] - wide[k] != 0
+        else:
+            narrow = <const float*>a + row * columns * parts
+            for k in range(first, last):
+                bad |= narrow[k] - narrow[k] != 0
+    return not bad
 
 
 # --- eigenvalues -----------------------------------------------------------------------------------------------------------------
@@ -524,6 +553,9 @@ cdef void symmetric_range(void* context, int64_t begin, int64_t end) noexcept no
         j.failed = 1
         return
     for at in range(begin, end):
+        if not finite(j, j.a + at * j.a_step, j.n, j.n, j.triangle):
+            j.info[at] = NOT_FINITE
+            continue
         symmetric(j, j.a + at * j.a_step, j.b + at * j.b_step, work, work + first, <int*>(work + first + second), j.info + at)
     free(work)
 
@@ -614,6 +646,9 @@ cdef void singular_range(void* context, int64_t begin, int64_t end) noexcept nog
         j.failed = 1
         return
     for at in range(begin, end):
+        if not finite(j, j.a + at * j.a_step, j.m, j.n, 0):
+            j.info[at] = NOT_FINITE
+            continue
         singular(j, j.a + at * j.a_step, j.b + at * j.b_step, j.c + at * j.c_step, j.d + at * j.d_step, work, work + first,
                  <int*>(work + first + second), j.info + at)
     free(work)

@@ -23,6 +23,9 @@ cdef enum:                    # what is done to a sum before it is stored, in th
     ENDINGS = 16
     MOST_VECTORS = 4
     MOST_ROWS = 14
+    FEW_ROWS = 6              # of a tile that reads both operands along their terms
+    MOST_COLUMNS = 8
+    DOTTED = 32               # rows up to which laying the right operand out for tiles takes longer than it saves
 
 ctypedef void (*layer_t)(char* to, int64_t to_step, const char* source, int64_t step, int64_t terms, int64_t columns) noexcept nogil
 
@@ -31,6 +34,7 @@ cdef struct Family:           # what is compiled for one size of elements
     int64_t vectors           # of a whole panel
     int64_t tallest[MOST_VECTORS + 1]
     tile_t tiles[ENDINGS][2][MOST_VECTORS + 1][MOST_ROWS + 1]   # by ending, whether b is masked, vectors and rows
+    tile_t dots[ENDINGS][FEW_ROWS + 1][MOST_COLUMNS + 1]        # by ending, rows and columns
     layer_t copies[MOST_VECTORS + 1]
     layer_t turns
 
@@ -66,7 +70,7 @@ cdef struct Products:         # `batch` products
     int64_t batch, a_batch, b_batch, c_batch
     const char* b
     int64_t b_row, b_col
-    bint lays_right, lays_left
+    bint lays_right, lays_left, dots
     char* room                # of `size` bytes for each of `slots` products that are under way
     int64_t size, slots
     int64_t right             # bytes of the right operand in it

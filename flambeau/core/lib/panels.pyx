@@ -214,6 +214,69 @@ cdef void multiply_rows(const Panels* p, int64_t from_row, int64_t to_row, int64
             return
 
 
+# --- few rows, and a right operand whose terms lie side by side ------------------------------
+cdef int64_t* COLUMNS = [0, 8, 8, 8, 6, 4, 4]    # of a tile by its rows: up to 24 sums
+
+
+cdef inline int64_t dot_rows(int64_t left) noexcept nogil:
+    """Rows of the next tile: equal parts."""
+    return (left + (left + FEW_ROWS - 1) // FEW_ROWS - 1) // ((left + FEW_ROWS - 1) // FEW_ROWS)
+
+
+cdef int need_dots(Panels* p) except -1:
+    cdef int64_t left = p.m, rows, depth = depth_of(p)
+    while left > 0:
+        rows = dot_rows(left)
+        need_dot(p, ending_of(p, 0, depth), rows)
+        if 2 * depth < p.k:
+            need_dot(p, ending_of(p, depth, 2 * depth), rows)
+        if depth < p.k:
+            need_dot(p, ending_of(p, depth, p.k), rows)
+        left -= rows
+    return 0
+
+
+cdef int need_dot(Panels* p, int ending, int64_t rows) except -1:
+    cdef tile_t* tiles = p.family.dots[ending][rows]
+    cdef int64_t whole = COLUMNS[rows], rest = p.n % whole
+    if tiles[whole] == NULL:
+        tiles[whole] = <tile_t><uintptr_t>provided["panels.dot"](p.size, ending, whole, rows)
+    if rest and tiles[rest] == NULL:
+        tiles[rest] = <tile_t><uintptr_t>provided["panels.dot"](p.size, ending, rest, rows)
+    return 0
+
+
+cdef void multiply_dots(const Panels* p, int64_t b_col, int64_t begin, int64_t end) noexcept nogil:
+    """All rows by some columns; `begin` is a multiple of 24, which all tiles divide."""
+    cdef Tile t
+    cdef int64_t row, rows, column, columns, block, first = 0, last, depth = depth_of(p)
+    t.row, t.b_vector, t.c_row, t.alpha = p.a_row, b_col, p.c_row, p.alpha
+    while True:
+        last = min(first + depth, p.k)
+        t.terms, t.beta = last - first, 1.0 if first else p.beta
+        for block in range(begin, end, 24):
+            row = 0
+            while row < p.m:
+                rows = dot_rows(p.m - row)
+                t.a = p.a + row * p.a_row + first * p.size
+                column = block
+                while column < min(block + 24, end):
+                    columns = min(COLUMNS[rows], end - column)
+                    t.b = p.b + column * b_col + first * p.size
+                    t.c = p.c + row * p.c_row + column * p.size
+                    t.bias = p.bias + column * p.size if p.bias != NULL else NULL
+                    if first:
+                        t.other, t.other_row = t.c, t.c_row
+                    elif p.other != NULL:
+                        t.other, t.other_row = p.other + row * p.other_row + column * p.size, p.other_row
+                    p.family.dots[ending_of(p, first, last)][rows][columns](&t)
+                    column += columns
+                row += rows
+        first = last
+        if first >= p.k:
+            return
+
+
 # --- whole products ------------------------------
 cdef inline int64_t band_of(const Panels* p) noexcept nogil:
     """Rows of the left operand that stay in the cache: whole tiles of any width."""
@@ -227,6 +290,12 @@ cdef inline int64_t bands_of(const Panels* p) noexcept nogil:
 
 cdef int prepare(Products* all) except -1:
     cdef Panels* p = &all.one
+    all.dots = p.m <= DOTTED and p.a_col == p.size and all.b_row == p.size and all.b_col > 0 and p.n > 1
+    if all.dots:
+        all.lays_right = all.lays_left = False
+        all.right = all.size = 0
+        all.slots = all.batch
+        return need_dots(p)
     all.lays_right = (p.n > 1 and all.b_col != p.size) or all.b_row <= 0 or (p.k * p.n * p.size > SMALL and p.m > 8)
     all.lays_left = p.a_col >= FAR and p.k > GROUP and p.n > p.family.lanes * p.family.vectors and p.a_row == p.size
     p.b_row = 0 if all.lays_right else all.b_row
@@ -289,7 +358,14 @@ cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef int64_t bands = bands_of(&u.one), band = band_of(&u.one), panels = panels_of(&u.one), task, at
     for task in range(begin, end):
         at = task // panels
+        if bands == 1 and u.all.lays_right:   # used once: while it is in the nearest cache
+            lay_panels(u, task, task + 1)
         multiply_rows(&u.one, at * band, u.one.m if at == bands - 1 else (at + 1) * band, task % panels, task % panels + 1)
+
+
+cdef void dot_blocks(void* context, int64_t begin, int64_t end) noexcept nogil:
+    cdef Under* u = <Under*>context
+    multiply_dots(&u.one, u.all.b_col, begin * 24, min(end * 24, u.one.n))
 
 
 cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -299,6 +375,9 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
     cdef int64_t i
     for i in range(begin, end):
         begin_one(all, all.first + i, &u)
+        if all.dots:
+            multiply_dots(&u.one, all.b_col, 0, u.one.n)
+            continue
         if all.lays_right:
             lay_panels(&u, 0, panels_of(&u.one))
         if all.lays_left:
@@ -314,13 +393,17 @@ cdef int multiply_products(Products* all) noexcept nogil:
     all.first = 0
     if all.batch == 1:
         begin_one(all, 0, &u)
-        if all.lays_right:
+        if all.dots:
+            tasks = (p.n + 23) // 24
+            each /= tasks
+            return INTERRUPTED if try_in_parts(dot_blocks, &u, tasks, 1 + <int64_t>((1 << 17) / (each + 1500)), each * p.size / 64) else OK
+        if all.lays_right and bands_of(p) > 1:
             parallel_for(lay_panels, &u, panels_of(p), 1 + (1 << 14) // max(<int64_t>1, p.k * p.family.lanes * p.family.vectors))
         if all.lays_left:
             parallel_for(lay_rows, &u, vectors, 1 + (1 << 14) // max(<int64_t>1, p.m * p.family.lanes))
         tasks = bands_of(p) * panels_of(p)
         if tasks == 1:
-            multiply_rows(&u.one, 0, p.m, 0, panels_of(p))
+            compute(&u, 0, 1)
             return OK
         each /= tasks
         return INTERRUPTED if try_in_parts(compute, &u, tasks, 1 + <int64_t>((1 << 18) / (each + 1500)), each * p.size / 256) else OK

@@ -13,6 +13,9 @@ from ..base.parallel cimport parallel_for
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
 
+cdef extern from *:
+    void __builtin_prefetch(const void* address) noexcept nogil
+
 cdef enum:
     HERE = 0                      # rows of the step itself
     BEFORE = 1                    # of the step before it in time; those of another matrix at the first one
@@ -24,6 +27,7 @@ cdef enum:
     MAX_OPERANDS = 9
     MAX_ROWS = 8
     MAX_ROOM = 8 * 4 * 64         # bytes: rows, vectors, a vector's
+    FAR = 1 << 20                 # bytes
     STEPS_A_TASK = 1 << 19        # multiplications below which a task is not worth a thread
 
 cdef double NANOSECONDS_A_STEP = 0.02
@@ -33,7 +37,9 @@ ctypedef void (*kernel_t)(char** data, const int64_t* geometry, const uint64_t* 
 
 cdef struct Operand:
     int when
-    int64_t row                   # bytes; elements are `row / width`
+    int64_t width                 # bytes of an element
+    int64_t row                   # bytes
+    bint far                      # too large to be in a near cache when it is read
     char* data
     char* first                   # read before the first step
 
@@ -50,7 +56,9 @@ cdef struct Pass:
     kernel_t whole, rest          # cells: for blocks that are there in full, and for the last one
     Operand state                 # what is multiplied
     Operand operand[MAX_OPERANDS]
-    int64_t hidden, lanes, width, sums, depth
+    int64_t hidden, lanes, sums
+    int64_t width                 # bytes of a sum, and of what is multiplied: an element, or a pair of halves
+    int64_t depth                 # of those
     int64_t blocks                # of all kinds
     int64_t steps
     int64_t way                   # 1, or -1 where a sequence's first step stands last
@@ -73,6 +81,17 @@ cdef inline char* place(const Pass* p, const Operand* o, int64_t row) noexcept n
     return o.data + row * o.row
 
 
+cdef inline void ask(const Pass* p, const Operand* o, const char* data, int64_t rows) noexcept nogil:
+    """Ask for a tile of an operand while its products are under way: in lines so far apart that no processor guesses the next."""
+    cdef int64_t i, at
+    for i in range(rows):
+        at = 0
+        while at < o.row:
+            __builtin_prefetch(data + at)
+            at += p.hidden * o.width
+        data += o.row
+
+
 cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Tasks are (block of units, tile of rows), the last fastest: a block of the weight stays in the cache."""
     cdef Pass* p = <Pass*>context
@@ -89,7 +108,7 @@ cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     tile_geometry[0], tile_geometry[1] = p.depth, p.state.row // p.width
     geometry[3] = p.hidden
     for k in range(p.operands):
-        geometry[4 + k] = p.operand[k].row // p.width
+        geometry[4 + k] = p.operand[k].row // p.operand[k].width
     for task in range(begin, end):
         tile, block = task % (p.tiles + p.more), task // (p.tiles + p.more)
         kind = &p.kind[0]
@@ -104,13 +123,15 @@ cdef void tiles_range(void* context, int64_t begin, int64_t end) noexcept nogil:
             row, among, tiles, tile = p.reached, there - p.reached, p.more, tile - p.tiles
         rows = among // tiles + (tile < among % tiles)
         row += tile * (among // tiles) + min(tile, among % tiles)
+        for k in range(p.operands):
+            data[1 + k] = place(p, &p.operand[k], row) + unit * p.operand[k].width
+            if p.operand[k].far:
+                ask(p, &p.operand[k], data[1 + k], rows)
         if multiplied:
             tile_data[1], tile_data[2] = place(p, &p.state, row), kind.panels + block * kind.panel
             kind.products[rows](tile_data, tile_geometry, NULL)
         else:
             memset(room, 0, rows * kind.units * p.sums * p.width)
-        for k in range(p.operands):
-            data[1 + k] = place(p, &p.operand[k], row) + unit * p.width
         geometry[0], geometry[1], geometry[2] = rows, min(kind.units, p.hidden - unit), kind.units // p.lanes
         (p.whole if unit + kind.units <= p.hidden else p.rest)(data, geometry, NULL)
 
@@ -136,11 +157,13 @@ cdef int run(Pass* p, bint backwards) except -1 nogil:
     return 0
 
 
-cdef int read_operand(Operand* o, tuple given, int64_t width) except -1:
+cdef int read_operand(Operand* o, tuple given) except -1:
     cdef TensorBase tensor = <TensorBase?>given[0]
     o.when = given[1]
     o.data = pointer(tensor)
-    o.row = 0 if o.when == BIAS else tensor.sizes[tensor.rank - 1] * width
+    o.width = tensor.width
+    o.row = 0 if o.when == BIAS else tensor.sizes[tensor.rank - 1] * o.width
+    o.far = o.when == HERE and tensor.count * o.width > FAR
     o.first = pointer(<TensorBase?>given[2]) if o.when == BEFORE else NULL
     return 0
 
@@ -152,7 +175,7 @@ def run_steps(list sizes not None, int64_t hidden, int64_t lanes, int64_t sums, 
 
     `kinds`: (addresses of products for 1, 2, … rows, units of a block, first unit, panels (blocks, …)); `cells`: the addresses for
     blocks that are whole and for the last one.  The state and the operands are (tensor, when, what is read before the first
-    step or None); all tensors are contiguous, of one dtype, and have a row a sequence and step, or a sequence where they stay.
+    step or None); all tensors are contiguous and have a row a sequence and step, or a sequence where they stay.
     """
     cdef Pass p
     cdef TensorBase panels
@@ -176,10 +199,10 @@ def run_steps(list sizes not None, int64_t hidden, int64_t lanes, int64_t sums, 
         p.width = panels.width
     p.whole, p.rest = <kernel_t><void*><uintptr_t>cells[0], <kernel_t><void*><uintptr_t>cells[1]
     p.hidden, p.lanes, p.sums = hidden, lanes, sums
-    read_operand(&p.state, state, p.width)
+    read_operand(&p.state, state)
     p.depth = p.state.row // p.width
     for k in range(p.operands):
-        read_operand(&p.operand[k], operands[k], p.width)
+        read_operand(&p.operand[k], operands[k])
     p.steps, p.way = len(sizes), -1 if turned else 1
     p.begins = <int64_t*>calloc(p.steps + 1, sizeof(int64_t))
     if p.begins == NULL:

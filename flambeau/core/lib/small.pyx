@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Many small matrices: Cholesky factors and triangular systems, where a call of LAPACK for each takes longer than its work.
+"""Many small matrices: Cholesky and LU factors, systems and inverses, where a call of LAPACK for each takes longer than its work.
 
 Matrices are real and of up to `LARGEST` rows.  Each is worked on by one thread, in the order of the textbook (Golub, Van Loan,
-Matrix Computations, 3.1 and 4.2), so bits depend on it alone.
+Matrix Computations, 3.1, 3.4 and 4.2), so bits depend on it alone.
 """
-from libc.math cimport sqrt
+from libc.math cimport NAN, sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 from ..base.dtypes cimport F32, F64, I32
@@ -27,6 +27,7 @@ cdef struct Work:
     const char* matrices
     char* found
     int32_t* info
+    int32_t* pivots
 
 
 def takes(TensorBase A not None) -> bool:
@@ -143,3 +144,122 @@ def triangular(TensorBase A not None, TensorBase B not None, bint upper, bint un
     with nogil:
         parallel_in_parts(solve_range, &w, batch, GRAIN // each + 1, each * 0.5 + 20.0)
     return found
+
+
+# --- LU, and what is made of it ----------------------------------------------------------------------------------------------
+cdef inline int take_apart(Real* a, int64_t n, int32_t* pivots) noexcept nogil:
+    """L and U in place, rows exchanged for the largest pivots; the number of the first pivot that is 0, from 1, or 0."""
+    cdef int64_t i, j, k, best
+    cdef Real most, by
+    cdef int failed = 0
+    for k in range(n):
+        best, most = k, a[k * n + k] if a[k * n + k] >= 0 else -a[k * n + k]
+        for i in range(k + 1, n):
+            by = a[i * n + k] if a[i * n + k] >= 0 else -a[i * n + k]
+            if by > most:
+                best, most = i, by
+        pivots[k] = <int32_t>(best + 1)
+        if best != k:
+            for j in range(n):
+                by = a[k * n + j]
+                a[k * n + j] = a[best * n + j]
+                a[best * n + j] = by
+        if a[k * n + k] == 0:
+            if not failed:
+                failed = <int>(k + 1)
+            continue
+        by = 1 / a[k * n + k]
+        for i in range(k + 1, n):
+            a[i * n + k] = a[i * n + k] * by
+            subtract(a + i * n + k + 1, a + k * n + k + 1, a[i * n + k], n - k - 1)
+    return failed
+
+
+cdef inline void put_together(const Real* a, int64_t n, const int32_t* pivots, Real* x, int64_t m) noexcept nogil:
+    """x with A x = b in place of b, of A as `take_apart` left it."""
+    cdef int64_t i, k, c
+    cdef Real by
+    for k in range(n):
+        if pivots[k] != k + 1:
+            for c in range(m):
+                by = x[k * m + c]
+                x[k * m + c] = x[(pivots[k] - 1) * m + c]
+                x[(pivots[k] - 1) * m + c] = by
+    for i in range(n):
+        for k in range(i):
+            subtract(x + i * m, x + k * m, a[i * n + k], m)
+    for i in range(n - 1, -1, -1):
+        for k in range(i + 1, n):
+            subtract(x + i * m, x + k * m, a[i * n + k], m)
+        by = a[i * n + i]
+        for c in range(m):
+            x[i * m + c] = x[i * m + c] / by
+
+
+cdef void general(Real* tag, Work* w, int64_t begin, int64_t end) noexcept nogil:
+    """Factors in `found` where there are no right sides, else solutions; `upper`: the right sides are the identity."""
+    cdef int64_t n = w.n, m = w.m, at, i
+    cdef Real[LARGEST * LARGEST] spare
+    cdef int32_t[LARGEST] steps
+    cdef Real* x
+    for at in range(begin, end):
+        x = <Real*>w.found + at * n * (m if m else n)
+        if not m:
+            memcpy(x, <const Real*>w.matrices + at * n * n, n * n * sizeof(Real))
+            w.info[at] = take_apart(x, n, w.pivots + at * n)
+            continue
+        memcpy(spare, <const Real*>w.matrices + at * n * n, n * n * sizeof(Real))
+        w.info[at] = take_apart(spare, n, steps)
+        if w.upper:
+            for i in range(n * n):
+                x[i] = <Real>NAN if w.info[at] else 0
+            if w.info[at]:
+                continue
+            for i in range(n):
+                x[i * n + i] = 1
+        put_together(spare, n, steps, x, m)
+
+
+cdef void general_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    if (<Work*>context).wide:
+        general(<double*>NULL, <Work*>context, begin, end)
+    else:
+        general(<float*>NULL, <Work*>context, begin, end)
+
+
+cdef TensorBase run_general(TensorBase a, TensorBase found, int32_t* pivots, int64_t m, bint inverse):
+    """The work of all matrices; the numbers of first pivots that are 0."""
+    cdef Work w
+    cdef TensorBase info = new_tensor(a.rank - 2, a.sizes, I32)
+    cdef int64_t each
+    if info.count == 0:
+        return info
+    w.n, w.m, w.upper, w.pivots, w.wide, w.info = a.sizes[a.rank - 1], m, inverse, pivots, a.code == F64, <int32_t*>pointer(info)
+    if w.n == 0:
+        return info.zero_()
+    w.matrices, w.found, each = pointer(a), pointer(found), w.n * w.n * (w.n // 3 + m + 1)
+    with nogil:
+        parallel_in_parts(general_range, &w, info.count, GRAIN // each + 1, each * 0.3 + 20.0)
+    return info
+
+
+def lu(TensorBase A not None) -> tuple:
+    """L and U in one matrix, the exchanged rows (from 1, int32), and for each matrix 0 or the first pivot that is 0."""
+    cdef TensorBase a = compact(A), found = new_tensor(a.rank, a.sizes, a.code), pivots = new_tensor(a.rank - 1, a.sizes, I32)
+    info = run_general(a, found, <int32_t*>pointer(pivots) if pivots.count else NULL, 0, False)
+    return found, pivots, info
+
+
+def inverse(TensorBase A not None) -> tuple:
+    """Inverses, NaN where there is none, and for each matrix 0 or the first pivot that is 0."""
+    cdef TensorBase a = compact(A), found = new_tensor(a.rank, a.sizes, a.code)
+    return found, run_general(a, found, NULL, a.sizes[a.rank - 1], True)
+
+
+def general_systems(TensorBase A not None, TensorBase B not None) -> tuple:
+    """X with A X = B for A (*, n, n) and B (*, n, m), of one dtype and with the same batch, and `info` as of `lu`."""
+    cdef TensorBase a = compact(A), b = compact(B), found = new_tensor(b.rank, b.sizes, b.code)
+    if found.count == 0:
+        return found, lu(a)[2]
+    memcpy(pointer(found), pointer(b), b.count * b.width)
+    return found, run_general(a, found, NULL, b.sizes[b.rank - 1], False)

@@ -10,6 +10,10 @@ from ..base.dtypes cimport F32, F64, I32, I64, dtype_of
 from ..base.parallel cimport parallel_in_parts
 from ..base.tensor cimport TensorBase, new_tensor, pointer
 
+ctypedef fused Real:
+    float
+    double
+
 cdef enum:
     FEW = 1024                 # different numbers up to which counts fit the processor's first cache four times
     ABREAST = 8                # searches side by side
@@ -107,6 +111,33 @@ def weighed(TensorBase x not None, TensorBase weights not None, int64_t size) ->
         at, weight = <int64_t*>pointer(x), <double*>pointer(weights)
         for i in range(x.count):
             to[at[i]] += weight[i]
+    return found
+
+
+cdef int64_t count_parts(const Real* x, int64_t n, Real low, Real high, int64_t parts, int64_t* counts) noexcept nogil:
+    """How many numbers lie in each of equal parts of [low, high]; two tables by turns."""
+    cdef int64_t i, k
+    cdef Real width = high - low, many = <Real>parts
+    for i in range(n):
+        if x[i] >= low and x[i] <= high:
+            k = <int64_t>((x[i] - low) / width * many)
+            counts[(i & 1) * parts + (k if k < parts else parts - 1)] += 1
+    for k in range(parts):
+        counts[k] += counts[parts + k]
+    return 0
+
+
+def parts(TensorBase x not None, double low, double high, int64_t number) -> TensorBase:
+    """How many of contiguous numbers (float32 or float64) lie in each of so many equal parts of [low, high], in int64."""
+    cdef int64_t twice = 2 * number
+    cdef TensorBase found = new_tensor(1, &twice, I64)
+    if x.code not in (F32, F64) or not x.contiguous:
+        raise TypeError(f"parts: contiguous float32 or float64 expected, got {dtype_of(x.code)}")
+    memset(found.storage.data, 0, twice * sizeof(int64_t))
+    if x.count and x.code == F32:
+        count_parts(<const float*>pointer(x), x.count, <float>low, <float>high, number, <int64_t*>found.storage.data)
+    elif x.count:
+        count_parts(<const double*>pointer(x), x.count, low, high, number, <int64_t*>found.storage.data)
     return found
 
 

@@ -305,16 +305,6 @@ def extended(int64_t size, int64_t before, int64_t after, str mode) -> Taps:
     return found
 
 
-def mirrored(int64_t size) -> Taps:
-    """A line from its end."""
-    cdef Taps found = Taps(size, size, False, False)
-    cdef int64_t j
-    for j in range(size):
-        found.first[j + 1] = found.first[j]
-        found.add(j, size - 1 - j, 1)
-    return found
-
-
 # --- slots -----------------------------------------------------------------------------------------------------------------------
 @cython.binding(False)
 @cython.final

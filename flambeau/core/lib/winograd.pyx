@@ -9,7 +9,8 @@ threads share each of the three steps instead.
 from libc.string cimport memcpy, memset
 from libc.stdint cimport int64_t, uintptr_t
 from .images cimport (
-    LINE, MAX_SLOTS, Filters, Image, bring, deliver, flambeau_leave_slot, flambeau_take_slot, lines, read_image, turn_filters, turn_t,
+    LINE, MAX_SLOTS, Filters, Image, bring, deliver, flambeau_leave_slot, flambeau_take_slot, lines, place_of_task,
+    read_image, turn_filters, turn_t,
 )
 from .tiles cimport Tile, tile_t
 from ..base.memory cimport Storage, new_storage
@@ -23,7 +24,7 @@ ctypedef void (*lift_t)(const char* source, int64_t tap, int64_t from_step, char
                         int64_t channels) noexcept nogil
 
 cdef enum:
-    CHANNELS = 8              # that are lifted together: their values stay in the nearest cache
+    CHANNELS = 16              # that are lifted together: their values stay in the nearest cache
     MAX_ROWS = 32             # of a tile
     MAX_VECTORS = 4
 
@@ -155,7 +156,8 @@ cdef void lift_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef char* values = turned + CHANNELS * 9 * w.vector
     cdef int64_t task, panel, vectors, channel, channels, k, plane, parts = (w.channels + CHANNELS - 1) // CHANNELS
     for task in range(begin, end):
-        panel, channel = task // parts * w.panel, task % parts * CHANNELS
+        place_of_task(&w.w, task, panels_of(w), parts, &panel, &channel)
+        panel, channel = panel * w.panel, channel * CHANNELS
         vectors, channels = min(w.panel, w.vectors - panel), min(<int64_t>CHANNELS, w.channels - channel)
         for k in range(vectors):
             turn_filters(w.turn, &w.w, (panel + k) * w.lanes, channel, channels, turned)

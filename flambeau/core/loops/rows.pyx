@@ -135,7 +135,7 @@ cdef void rows_range(void* context, int64_t begin, int64_t end) noexcept nogil:
 
 
 cdef int launch(Rows* rows) except -1:
-    cdef int64_t work, n, grain
+    cdef int64_t work, n, grain, parts
     cdef int d
     if rows.device != NULL:
         return away.rows(rows)
@@ -145,7 +145,8 @@ cdef int launch(Rows* rows) except -1:
     work = rows.outer_total * rows.k * (rows.r0 * rows.r1 if rows.r0 * rows.r1 > 0 else 1)
     if rows.outer_total == 0 or rows.k == 0:
         return 0
-    rows.cut_k = rows.outer_total < 8 and rows.k > 1
+    parts = rows.k if rows.along else (rows.k + 63) // 64
+    rows.cut_k = rows.outer_total < 4 * max(2, num_threads()) and rows.outer_total < parts
     n = rows.k if rows.cut_k else rows.outer_total
     if work < PARALLEL_FROM:
         rows_range(rows, 0, n)

@@ -11,7 +11,7 @@ from cpython.object cimport PyObject
 from ..call.kernels cimport away, kernel_t, Family, MAX_OUTPUTS
 from ..call.pointwise cimport copied
 from ..base.dtypes cimport dtype, is_stored
-from ..base.parallel cimport parallel_for
+from ..base.parallel cimport num_threads, parallel_for
 from .rows cimport Rows
 from ..base.tensor cimport TensorBase, new_tensor, new_tensor_on, place_of, pointer, wrap_dim
 from ..views.views cimport compact
@@ -20,6 +20,7 @@ cdef enum:
     BLOCK = 1 << 14            # elements of a row that are scanned from nothing
     FEW = 8                    # rows: from here on they are work enough for the threads
     COLUMNS = 512              # columns that are scanned together
+    FEWEST = 128               # the same, where more of them would leave threads without work
     PARALLEL_FROM = 1 << 15    # elements from which threads pay off
     MAX_ALL = 2 * MAX_OUTPUTS + 1
     HEAD = 6                   # of a row kernel's geometry; see codegen/schedule_cpu.py
@@ -91,7 +92,7 @@ def scan(declaration, TensorBase input not None, dim, dtype working not None):
     cdef TensorBase x = compact(input), t
     cdef Scan s
     cdef int axis = wrap_dim(dim, input.rank, declaration.name), d, k
-    cdef int64_t outer = 1, inner = 1, length = x.sizes[axis] if x.rank else 1
+    cdef int64_t outer = 1, inner = 1, length = x.sizes[axis] if x.rank else 1, strip
     cdef bint along
     cdef list results = []
     if is_stored(x.code) and not is_stored(working.code):
@@ -120,7 +121,10 @@ def scan(declaration, TensorBase input not None, dim, dtype working not None):
     elif along:
         launch(&s, 1, 1 + BLOCK // length)
     else:
-        launch(&s, outer, COLUMNS)
+        strip = COLUMNS
+        while strip > FEWEST and outer * ((inner + strip - 1) // strip) < 2 * num_threads():
+            strip //= 2
+        launch(&s, outer, strip)
     return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -223,18 +223,24 @@ cdef void ramp_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Ramp* r = <Ramp*>context
     cdef int64_t i
     cdef uint64_t next
+    cdef double base
+    cdef int k, n
     cdef Value v
     if r.code == I64:
         next = <uint64_t>r.whole_start + <uint64_t>begin * <uint64_t>r.whole_step
         for i in range(begin, end):        # unsigned, so that it wraps around
             (<uint64_t*>r.data)[i] = next
             next += <uint64_t>r.whole_step
-    elif r.code == F32:
-        for i in range(begin, end):
-            (<float*>r.data)[i] = <float>(r.start + i * r.step)
-    elif r.code == F64:
-        for i in range(begin, end):
-            (<double*>r.data)[i] = r.start + i * r.step
+    elif r.code == F32 or r.code == F64:   # numbers of 32 bits become doubles in vectors; base + k is exact
+        while begin < end:
+            base, n = <double>begin, <int>min(end - begin, <int64_t>1 << 20)
+            if r.code == F32:
+                for k in range(n):
+                    (<float*>r.data)[begin + k] = <float>(r.start + (base + k) * r.step)
+            else:
+                for k in range(n):
+                    (<double*>r.data)[begin + k] = r.start + (base + k) * r.step
+            begin += n
     else:
         v.wide, v.imag = False, 0
         v.category = 1 if CATEGORY[r.code] < 2 else 2

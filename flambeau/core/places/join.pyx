@@ -4,7 +4,7 @@
 Both see the result as `outer` lines, in each of which every tensor has a run of bytes.  Small joins copy these runs; large
 ones, and tensors with other strides, take the copy that `views` has, which shares its work over the threads.
 """
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, promoted, size_from
@@ -16,6 +16,8 @@ from ..views.geometry cimport select_cut, slice_cut
 from ..views.strided cimport GeometryNode, put
 from ..views.views cimport cut
 from ..base.device cimport Device
+from ..base.parallel cimport parallel_for
+from ..base.provided import provided
 from ..base.sizes cimport add_overflow
 from ..call.signature cimport MAX_BOUND, Signature
 from ..call.out import into
@@ -275,6 +277,59 @@ make_callable(JoinOp, cat)
 
 
 # --- mirror images -----------------------------------------------------------------------------------------------------------
+ctypedef void (*mirror_t)(char* to, const char* source, int64_t length) noexcept nogil
+
+cdef enum: MIRRORED_FROM = 1 << 12   # elements from which rows are turned vector by vector
+
+cdef mirror_t mirrors[4]             # for elements of 1, 2, 4 and 8 bytes
+
+cdef struct Mirror:
+    mirror_t run
+    char* to
+    const char* source
+    int rank                  # of the dimensions before the last
+    int64_t sizes[MAX_DIMS]
+    int64_t back[MAX_DIMS]    # strides of the source, negative where it is turned
+    int64_t length
+    int width
+
+
+cdef void mirror_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Rows [begin, end) of the result."""
+    cdef Mirror* m = <Mirror*>context
+    cdef int64_t row, rest, at
+    cdef int d
+    for row in range(begin, end):
+        rest, at = row, 0
+        for d in range(m.rank - 1, -1, -1):
+            at += rest % m.sizes[d] * m.back[d]
+            rest //= m.sizes[d]
+        m.run(m.to + row * m.length * m.width, m.source + at * m.width, m.length)
+
+
+cdef mirror_t mirror_of(int width) except? NULL:
+    cdef int k = 0 if width == 1 else 1 if width == 2 else 2 if width == 4 else 3
+    if mirrors[k] == NULL:
+        mirrors[k] = <mirror_t><void*><uintptr_t>provided["taps.address"]("mirror", f"u{width}")
+    return mirrors[k]
+
+
+cdef int mirror_rows(TensorBase out, TensorBase input, const int64_t* back, int64_t last) except -1:
+    """The copy where the last dimension, which has no gaps, is turned."""
+    cdef Mirror m
+    cdef int d
+    cdef int64_t rows, grain
+    m.run, m.rank, m.length, m.width = mirror_of(out.width), out.rank - 1, out.sizes[out.rank - 1], out.width
+    for d in range(m.rank):
+        m.sizes[d], m.back[d] = out.sizes[d], back[d]
+    m.to = pointer(out)
+    m.source = input.storage.data + (last - m.length + 1) * m.width
+    rows, grain = out.count // m.length, BY_RUNS // (m.length * m.width)
+    with nogil:
+        parallel_for(mirror_range, &m, rows, grain if grain > 0 else 1)
+    return 0
+
+
 def flipped(TensorBase input not None, tuple dims) -> TensorBase:
     """A copy with the order of the elements reversed along `dims` (counted from the front), not recorded."""
     cdef TensorBase out = new_tensor_on(input.storage.on, input.rank, input.sizes, input.code)
@@ -287,5 +342,8 @@ def flipped(TensorBase input not None, tuple dims) -> TensorBase:
         for d in dims:
             last += (input.sizes[d] - 1) * input.strides[d]
             back[d] = -input.strides[d]
-        put(out, 0, out.strides, alias(input, input.rank, input.sizes, back, last))
+        if input.count >= MIRRORED_FROM and input.storage.on is None and input.width <= 8 and back[input.rank - 1] == -1:
+            mirror_rows(out, input, back, last)
+        else:
+            put(out, 0, out.strides, alias(input, input.rank, input.sizes, back, last))
     return out

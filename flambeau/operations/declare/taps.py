@@ -32,9 +32,7 @@ def _kept(rule: Callable) -> Callable:
     return functools.lru_cache(maxsize=256)(rule)
 
 
-nearest, linear, cubic, widened, mirrored = map(
-    _kept, (core.nearest, core.linear, core.cubic, core.widened, core.mirrored)
-)
+nearest, linear, cubic, widened = map(_kept, (core.nearest, core.linear, core.cubic, core.widened))
 parts, windows, extended = map(_kept, (core.parts, core.windows, core.extended))
 
 

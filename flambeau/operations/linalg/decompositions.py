@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core.base.dtypes import by_name, dtype
 from ...core.base.tensor import TensorBase
-from ...core.lib import lapack
+from ...core.lib import lapack, small
 from ...core.lib.products import matmul
 from ..declare import checks, host
 from ..declare.host import Result, holds
@@ -43,6 +43,7 @@ svd_result = named_result("linalg_svd", "U", "S", "Vh")
 lu_result = named_result("linalg_lu", "P", "L", "U")
 lu_factor_result = named_result("linalg_lu_factor", "LU", "pivots")
 lu_factor_ex_result = named_result("linalg_lu_factor_ex", "LU", "pivots", "info")
+_NOT_FINITE = "The algorithm failed to converge because the input matrix contained non-finite values."
 ldl_factor_result = named_result("linalg_ldl_factor", "LD", "pivots")
 ldl_factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "info")
 
@@ -151,6 +152,8 @@ def _factored(who: str, A: TensorBase) -> tuple[TensorBase, TensorBase, TensorBa
     rules = [Result(A.shape, A.dtype), Result((*batch, k), INT32), Result(batch, INT32)]
 
     def factor(a: TensorBase) -> tuple:
+        if m == n and small.takes(a):
+            return small.lu(a)
         columns = fresh(a.mT)
         found = lapack.lu(columns)
         return columns.mT.contiguous(), *found
@@ -338,10 +341,7 @@ def _symmetric(a: TensorBase, triangle: str, wanted: bool) -> tuple:
     refuse(
         "linalg.eigh",
         info,
-        lambda code: (
-            "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues "
-            f"(error code: {code})."
-        ),
+        _no_eigenvalues,
     )
     if not wanted:
         return values, None
@@ -410,10 +410,7 @@ def _general(a: TensorBase, wanted: bool) -> tuple:
     refuse(
         "linalg.eig",
         info,
-        lambda code: (
-            "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues "
-            f"(error code: {code})."
-        ),
+        _no_eigenvalues,
     )
     if imaginary is None:
         return values, None if right is None else right.mT.contiguous()
@@ -496,14 +493,27 @@ def svd(
 
 def _singular(a: TensorBase, full: bool, wanted: bool) -> tuple:
     """U, S and Vh; S alone unless `wanted`."""
-    U, S, Vh, info = lapack.svd(fresh(a), full, wanted)
+    # LAPACK sees rows as columns, and is slower where it sees more columns than rows.
+    turned = a.shape[-2] > a.shape[-1]
+    U, S, Vh, info = lapack.svd(fresh(a.mT if turned else a), full, wanted)
     refuse("linalg.svd", info, _not_converged)
+    if turned and wanted:
+        U, Vh = Vh.mT.contiguous(), U.mT.contiguous()
     return U, S, Vh
+
+
+def _no_eigenvalues(code: int) -> str:
+    if code < 0:
+        return _NOT_FINITE
+    return (
+        "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues "
+        f"(error code: {code})."
+    )
 
 
 def _not_converged(code: int) -> str:
     if code < 0:
-        return "The algorithm failed to converge because the input matrix contained non-finite values."
+        return _NOT_FINITE
     return (
         "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated singular values "
         f"(error code: {code})."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.base.tensor import TensorBase
-from ...core.lib import lapack
+from ...core.lib import lapack, small
 from ...core.lib.products import matmul
 from ..declare.host import Result, holds
 from ..declare.registry import library
@@ -32,8 +32,11 @@ def det(A: TensorBase, *, out: TensorBase | None = None) -> TensorBase:
 
 def _determinant(a: TensorBase, logarithm: bool) -> tuple:
     """The determinant and None, or sign and logarithm of its modulus; a transpose has the same."""
-    factors = fresh(a)
-    pivots, _ = lapack.lu(factors)
+    if small.takes(a):
+        factors, pivots, _ = small.lu(a)
+    else:
+        factors = fresh(a)
+        pivots, _ = lapack.lu(factors)
     return lapack.determinant(factors, pivots, logarithm)
 
 

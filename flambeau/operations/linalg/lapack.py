@@ -260,6 +260,8 @@ def _solved(A: TensorBase, B: TensorBase) -> tuple[TensorBase, TensorBase]:
     """The solution, and for each matrix 0 or the number of the first pivot that is 0."""
 
     def solve_all(a: TensorBase, b: TensorBase) -> tuple:
+        if small.takes(a):
+            return small.general_systems(a, b)
         one = a.numel() > 0 and not any(a.stride()[:-2]) and a.ndim > 2  # a matrix for all right sides
         found = fresh(b)
         info = lapack.solve(fresh(a[(0,) * (a.ndim - 2)] if one else a), found)
@@ -298,6 +300,8 @@ def _inverted(A: TensorBase) -> tuple[TensorBase, TensorBase]:
     """The inverse, and for each matrix 0 or the number of the first pivot that is 0."""
 
     def invert(a: TensorBase) -> tuple:
+        if small.takes(a):
+            return small.inverse(a)
         found = fresh(a)
         return found, lapack.inverse(found)
 

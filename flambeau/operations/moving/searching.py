@@ -196,28 +196,30 @@ def histc(
         raise NotImplementedError(f'histc(): "histogram_cpu" not implemented for {input.dtype}')
     if bins <= 0:
         raise RuntimeError(f"histc(): bins must be > 0, but got {bins}")
-    require(8 * bins)
-    found = computed(
-        Result((bins,), input.dtype), lambda a: _counts(a.reshape(-1), bins, float(min), float(max)), input
-    )
+    require(16 * bins)
+    rule = Result((bins,), input.dtype)
+    if without_data(input):
+        found = computed(rule, array, input)
+    else:
+        wide = (
+            input.detach() if input.dtype.name == "float64" else to_dtype(input.detach(), by_name["float32"])
+        )
+        low, high = _ends(wide, float(min), float(max))
+        found = to_dtype(tallies.parts(wide.contiguous(), low, high, bins)[:bins], input.dtype)
     return into(out, found, "histc")
 
 
-def _counts(a, bins: int, low: float, high: float):
-    """How many elements lie in each part of [low, high], or of [smallest, largest] where both are equal."""
-    import numpy as np
-
-    if low == high and a.size:
-        low, high = float(a.min()), float(a.max())
+def _ends(x: TensorBase, low: float, high: float) -> tuple[float, float]:
+    """The range whose parts are counted: that of the elements where both ends are equal."""
+    if low == high and x.numel():
+        low, high = (float(e) for e in x.aminmax())
     if low == high:
         low, high = low - 1, high + 1
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError(f"histc(): range of [{low}, {high}] is not finite")
     if low > high:
         raise RuntimeError(f"histc(): max must be larger than min, got {low} and {high}")
-    a = a[(a >= low) & (a <= high)]
-    place = ((a - a.dtype.type(low)) / a.dtype.type(high - low) * bins).astype("int64")
-    return np.bincount(np.minimum(place, bins - 1), minlength=bins)
+    return low, high
 
 
 @library("search", "searchsorted", differentiable=False)

@@ -16,7 +16,7 @@ from ...core.make.bridge import from_numpy
 from ...core.make.create import arange, zeros
 from ...core.places.join import flipped
 from ...core.tape.contexts import unrecorded
-from ..declare import checks, taps
+from ..declare import checks
 from ..declare.half_types import in_float32
 from ..declare.host import holds, needs_data, without_data
 from ..declare.pointwise import EVERY, pointwise
@@ -43,9 +43,6 @@ def _tuple(given: Any) -> tuple:
     return tuple(given) if isinstance(given, (tuple, list)) else (given,)
 
 
-SOME = 4096  # elements from which it pays off to turn vectors
-
-
 # --- mirror images, shifts, turns ------------------------------------------------------------------------------------------
 @library("shape")
 def flip(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
@@ -65,25 +62,7 @@ def flip(input: TensorBase, *dims_: Any, dims: Any = None) -> TensorBase:
     return _flip(input, axes if input.ndim else ())
 
 
-def _mirrors(input: TensorBase, axes: tuple[int, ...]) -> list | None:
-    """Tables for mirrored rows, where vectors are turned in registers: None unless the last dimension is among the axes, and none but
-    the one before it.
-    """
-    last = input.ndim - 1
-    first = min(axes, default=0)
-    if last not in axes or first < last - 1 or not input.is_contiguous():
-        return None
-    sizes = input.shape[first:]
-    if not all(map(taps.fits, sizes, sizes)):
-        return None
-    return [taps.mirrored(n) if first + d in axes else None for d, n in enumerate(sizes)]
-
-
 def _flip(input: TensorBase, axes: tuple[int, ...]) -> TensorBase:
-    tables = _mirrors(input, axes) if input.numel() >= SOME else None
-    found = None if tables is None else taps.taken(input, tables, "FlipBackward0")
-    if found is not None:
-        return found
     out = flipped(input, axes)
     if tape.recording(input):
         tape.record("FlipBackward0", _flip, (input,), out, (), (axes,))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...codegen import build
 from ...codegen.tiles import bags as tiles
-from ...codegen.tiles import kernels as vectors
+from ...codegen.tiles import kernels
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
@@ -35,7 +35,7 @@ NANOSECONDS_A_BYTE = 0.05  # of a table's rows
 @functools.cache
 def _kernel(kind: Any, dtype: str, *more: Any) -> int:
     """Where the kernel stands that is made for the registers of this processor."""
-    lanes = vectors.registers().bytes // by_name[tiles.computed(dtype)].itemsize
+    lanes = kernels.registers().bytes // by_name[tiles.computed(dtype)].itemsize
     if kind is tiles.Drop:
         return build.address(kind(dtype))
     number, *rest = more
@@ -118,9 +118,9 @@ def _spread(grad, flat, starts, sizes, dtype, mode, padding, scale=None):
         factors = _summed_in(scale, grad).reshape(-1).contiguous()
     found = given.new_zeros(sizes)
     kernel = _kernel(tiles.Spread, given.dtype.name, flat.dtype.name, mode, scale is not None)
-    lanes = vectors.registers().bytes // given.dtype.itemsize
+    lanes = kernels.registers().bytes // given.dtype.itemsize
     numbers = (sizes[1], sizes[0], sizes[1], padding, starts.numel() - 1)
-    each = NANOSECONDS_A_BYTE * 2 * vectors.registers().bytes * flat.numel()
+    each = NANOSECONDS_A_BYTE * 2 * kernels.registers().bytes * flat.numel()
     core.run(kernel, (found, given, flat, starts, factors), numbers, -(-sizes[1] // lanes), each)
     return (found.to(dtype),)
 

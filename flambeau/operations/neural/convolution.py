@@ -29,7 +29,7 @@ def convolve(x, w, bias, g: Geometry, out: tuple[int, ...]) -> TensorBase:
     with unrecorded():
         found = families.forward(x, w, bias, g, out)
     if tape.recording(x, w, bias):
-        wanted = (tape.recording(x), tape.recording(w))
+        wanted = (tape.recording(x), tape.recording(w), bias is not None and tape.recording(bias))
         tape.record("ConvolutionBackward0", _back, (x, w, bias), found, (x, w), (g, wanted))
     return found
 
@@ -39,7 +39,7 @@ def _back(grad, x, w, g, wanted):
         grad = grad.contiguous()
     of_x = convolve_input(grad, w, g, tuple(x.shape[2:])) if wanted[0] else None
     of_w = convolve_weight(grad, x, g, tuple(w.shape[2:])) if wanted[1] else None
-    return of_x, of_w, grad.sum([0, *range(2, grad.ndim)])
+    return of_x, of_w, grad.sum([0, *range(2, grad.ndim)]) if wanted[2] else None
 
 
 def convolve_input(grad, w, g: Geometry, sizes: tuple[int, ...]) -> TensorBase:

@@ -1,4 +1,4 @@
-"""Depthwise convolutions on a CPU: which strips a plane is cut into (`codegen/tiles/depthwise.py`, `core/lib/depthwise.pyx`).
+"""Depthwise convolutions on a CPU: which strips a plane is cut into (`codegen/tiles/depthwise.py`, `core/lib/strips.pyx`).
 
 Three functions for float32 and float64, of one or two dimensions, with a channel of the input for each group and any number of
 filters a channel.  `takes` says which geometries they know.
@@ -12,34 +12,27 @@ import math
 from ...codegen.tiles import register
 from ...codegen.tiles.depthwise import Gather, Inner, Scatter
 from ...core.base.tensor import TensorBase
-from ...core.lib import depthwise
-from .convolution_grid import TILED, Geometry
+from ...core.lib import strips
+from .convolution_grid import Geometry
 
 MOST_TAPS = (
     128  # of a window: its weights are all at hand, the ones that registers do not hold in the nearest cache
 )
+FARTHEST = 1 << 16  # columns of padding, and from a window's first tap to its last
 WIDEST = 4  # vectors of a strip
 
 
-def takes(
-    x: TensorBase, channels: int, kernel: tuple[int, ...], g: Geometry, transposed: bool = False
-) -> bool:
-    """Whether a convolution (or, `transposed`, an input's gradient) of groups of `channels` channels is done here."""
-    if (
-        channels != 1
-        or g.groups == 1
-        or len(kernel) > 2
-        or x.dtype.name not in TILED
-        or x.device.type != "cpu"
-    ):
+def takes(channels: int, kernel: tuple[int, ...], g: Geometry, turned: bool) -> bool:
+    """Whether a convolution (or, `turned`, an input's gradient) of groups of `channels` channels is done here."""
+    if channels != 1 or g.groups == 1 or len(kernel) > 2:
         return False
     if math.prod(kernel) > MOST_TAPS or max(g.stride) > 2:
         return False
     reach = max((k - 1) * d for k, d in zip(kernel, g.dilation))
-    if reach > 1 << 16 or max(g.before) > 1 << 16:
+    if reach > FARTHEST or max(g.before) > FARTHEST:
         return False
     strided = max(g.stride) > 1
-    return not (strided and (max(g.dilation[:-1], default=1) > 1 or (transposed and g.dilation[-1] > 1)))
+    return not (strided and (max(g.dilation[:-1], default=1) > 1 or (turned and g.dilation[-1] > 1)))
 
 
 def forward(
@@ -83,11 +76,11 @@ def _run(kind: str, g: Geometry, x, w, bias, out, turned: bool) -> None:
     out = out if out.stride(3) == 1 else out.contiguous()  # a gradient: what is written is contiguous
     sizes, outs = tuple(x.shape[2:]), tuple(out.shape[2:])
     plan = _plan(kind, x.dtype.name, kernel, stride, before, dilation, sizes, outs)
-    depthwise.run(plan, kind, x, w.contiguous(), bias, out, turned)
+    strips.run(plan, kind, x, w.contiguous(), bias, out, turned)
 
 
 @functools.lru_cache(maxsize=512)
-def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs) -> depthwise.Plan:
+def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs) -> strips.Plan:
     scatters = kind == "input" and max(stride) > 1
     lanes = register.lanes(dtype)
     calls = []
@@ -98,10 +91,10 @@ def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs) -> depthwi
             kind, scatters, rows, stride[0], before[0] - tap * dilation[0], dilation[0], sizes[0], outs[0]
         )
         if scatters:
-            strips = _scattered(lanes, widest, kernel[1], stride[1], before[1], sizes[1], outs[1])
+            runs = _scattered(lanes, widest, kernel[1], stride[1], before[1], sizes[1], outs[1])
         else:
-            strips = _gathered(lanes, widest, kernel[1], stride[1], before[1], dilation[1], sizes[1], outs[1])
-        for first, count, vectors, edges, ends in strips:
+            runs = _gathered(lanes, widest, kernel[1], stride[1], before[1], dilation[1], sizes[1], outs[1])
+        for first, count, vectors, edges, ends in runs:
             if scatters:
                 run, add = (
                     register.address(Scatter(dtype, part, stride, vectors, edges, ends, adds))
@@ -115,7 +108,7 @@ def _plan(kind, dtype, kernel, stride, before, dilation, sizes, outs) -> depthwi
                     for adds in (False, kind == "input")
                 )
             calls += [(run, add, first, count, *band, tap * kernel[1]) for band in bands]
-    return depthwise.Plan(calls, dilation[0], before[1])
+    return strips.Plan(calls, dilation[0], before[1])
 
 
 def _parts(kernel: tuple[int, int], kind: str) -> list[tuple[int, int]]:

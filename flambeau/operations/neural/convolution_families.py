@@ -7,9 +7,10 @@
 | `direct` | float32 and float64 in two dimensions without groups, where vectors of filters are filled and sums are long |
 | `depthwise` | float32 and float64 in one and two dimensions, a channel of the input a group, strides of 1 and 2 |
 | `weights` | the weight's gradient in float32 and float64, but for groups of few filters |
-| `grid` | other numbers of dimensions, groups, few filters, short sums; what it refuses goes an element at a time |
+| `lifted` | one and three dimensions, by those above |
+| `grid` | groups, few filters, short sums; what it refuses goes an element at a time |
 
-`winograd`, `planes` and `direct` read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
+The first three read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
 """
 
 from __future__ import annotations
@@ -24,46 +25,71 @@ from . import (
     convolution_depthwise,
     convolution_direct,
     convolution_grid,
+    convolution_lifted,
     convolution_planes,
     convolution_weights,
     convolution_winograd,
 )
 from .convolution_grid import TILED, Geometry
 
-FEWEST_FILTERS = 8
-SHORTEST_SUM = 24
 MOST_PHASES = 16
+# Measured on a Zen 5 core, 8 images of 28 × 28, µs on a grid / direct:
+#   stride 1, 3 × 3, filters 8, 16, 32, 64:  3 channels 30/56, 44/56, 73/77, 131/144;  32 channels 185/356, 328/359, 607/532, 1297/1101
+#   stride 2, 3 × 3, filters 8, 16, 32, 64:  3 channels 22/22, 26/22, 35/28, 52/47;    32 channels 137/112, 176/111, 258/157, 418/282
+FEWEST_FILTERS = {1: 32, 2: 8}  # by stride, 2 for all others
+SHORTEST_SUM = {1: 48, 2: 16}
+FEWEST_IN_PLANES = 8, 24  # filters, channels
 allowed = {"winograd": True}  # flambeau.backends.cpu.allow_winograd
 # Flops that other work of F(m × m, 3 × 3) costs in the time of: for each element transformed, for each of the filters' values
 # while they fit the cache, and beyond.
-TRANSFORMED, LIFTED, LIFTED_FAR, CACHE_BYTES = 25, 20, 80, 1 << 24
+TRANSFORMED, LIFTED, LIFTED_FAR, CACHE_BYTES = 32, 20, 80, 1 << 24
+FEW_FILTERS = 4 / 3  # where a direct sum is not the fastest way without Winograd's
 PACKED = 20  # for each element of filters that are packed for a direct sum
 
 
 def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
-    if convolution_depthwise.takes(x, w.shape[1], tuple(w.shape[2:]), g):
-        return convolution_depthwise.forward(x, w, bias, g, out)
     way = "grid" if x.device.type != "cpu" else _way(*_told(x, w, g, out), False, allowed["winograd"])
     if way == "grid":
         return convolution_grid.forward(x, w, bias, g, out)
+    if way == "depthwise":
+        return convolution_depthwise.forward(x, w, bias, g, out)
+    if way == "lifted":
+        return convolution_lifted.forward(forward, x, w, bias, g, out)
     return computed(way, x, w, bias, g, out, False)
 
 
 def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
-    if convolution_depthwise.takes(grad, w.shape[1], tuple(w.shape[2:]), g, transposed=True):
-        return convolution_depthwise.input_gradient(grad, w, g, sizes)
     way = "grid" if grad.device.type != "cpu" else _way(*_told(grad, w, g, sizes), True, allowed["winograd"])
     if way == "grid":
         return convolution_grid.input_gradient(grad, w, g, sizes)
+    if way == "depthwise":
+        return convolution_depthwise.input_gradient(grad, w, g, sizes)
+    if way == "lifted":
+        return convolution_lifted.input_gradient(input_gradient, grad, w, g, sizes)
     return computed(way, grad, w, None, g, sizes, True)
 
 
 def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
-    if convolution_depthwise.takes(x, x.shape[1] // g.groups, kernel, g):
-        return convolution_depthwise.weight_gradient(grad, x, g, kernel)
-    if convolution_weights.takes(grad, x, g, kernel):
-        return convolution_weights.weight_gradient(grad, x, g, kernel)
-    return convolution_grid.weight_gradient(grad, x, g, kernel)
+    way = "grid"
+    if x.device.type == "cpu":
+        way = _weight_way(x.dtype.name, tuple(grad.shape), tuple(x.shape), g, kernel)
+    return _OF_WEIGHTS[way].weight_gradient(grad, x, g, kernel)
+
+
+_OF_WEIGHTS = {"grid": convolution_grid, "depthwise": convolution_depthwise, "weights": convolution_weights}
+
+
+@functools.lru_cache(maxsize=1024)
+def _weight_way(
+    dtype: str, grad: tuple[int, ...], shape: tuple[int, ...], g: Geometry, kernel: tuple[int, ...]
+) -> str:
+    if dtype not in TILED or 0 in grad or 0 in shape:
+        return "grid"
+    if convolution_depthwise.takes(shape[1] // g.groups, kernel, g, False):
+        return "depthwise"
+    if convolution_grid.sparse(shape[2:], kernel, g, grad[2:]):
+        return "grid"
+    return "weights" if convolution_weights.takes(dtype, grad[1], g) else "grid"
 
 
 def _told(x, w, g: Geometry, out: tuple[int, ...]):
@@ -83,23 +109,32 @@ def _way(
     transformed: bool,
 ) -> str:
     """For a convolution of x, or, `turned`, of a gradient to that of the input; `last`: its channels lie side by side."""
-    if dtype not in TILED or len(weight) != 4 or g.groups != 1 or 0 in shape:
+    if dtype not in TILED or 0 in shape:
         return "grid"
     kernel = weight[2:]
-    filters, channels = (weight[1], weight[0]) if turned else weight[:2]
-    if not last and (filters < FEWEST_FILTERS or channels * math.prod(kernel) < SHORTEST_SUM):
+    if convolution_depthwise.takes(weight[1], kernel, g, turned):
+        return "depthwise"
+    if g.groups != 1:
         return "grid"
+    filters, channels = (weight[1], weight[0]) if turned else weight[:2]
     if math.prod(g.stride) > MOST_PHASES or convolution_grid.sparse(
         shape[2:], kernel, g, shape[2:] if turned else out
     ):
         return "grid"
+    if len(weight) != 4:
+        return "lifted" if convolution_lifted.takes(dtype, filters, kernel, g) else "grid"
     near = g.stride == (1, 1) and g.dilation == (1, 1)
     if near and kernel == (3, 3) and dtype == "float32" and transformed:
         m = winograd_of(shape[0], channels, filters, out)
-        return f"winograd {m}" if m else "direct"
-    if near and kernel == (1, 1) and g.before == (0, 0) and shape[2:] == out and not last:
-        return "planes"
-    return "direct"
+        if m:
+            return f"winograd {m}"
+    if last:
+        return "direct"
+    if near and kernel == (1, 1) and g.before == (0, 0) and shape[2:] == out:
+        return "planes" if filters >= FEWEST_IN_PLANES[0] and channels >= FEWEST_IN_PLANES[1] else "grid"
+    step = 1 if turned else min(max(g.stride), 2)
+    wide = filters >= FEWEST_FILTERS[step] and channels * math.prod(kernel) >= SHORTEST_SUM[step]
+    return "direct" if wide else "grid"
 
 
 @functools.lru_cache(maxsize=1024)
@@ -115,15 +150,17 @@ def winograd_of(images: int, channels: int, filters: int, out: tuple[int, int]) 
     | 256, 14 × 14 | 2.0, 2.2, 1.3 | 5.3, 2.8, 1.5 |
     | 512, 7 × 7 | 0.7, 1.0, 1.3 | 1.9, 2.0, 1.1 |
     """
-    if min(channels, filters) < register.lanes("float32"):
+    if min(channels, filters) < 8:
         return 0
+    lanes, few = register.lanes("float32"), FEW_FILTERS if filters < FEWEST_FILTERS[1] else 1
+    costs: dict[int, float] = {0: channels * filters * 9 * (2 * few * images * math.prod(out) + PACKED)}
+    filters, wide = (-(-count // lanes) * lanes for count in (filters, channels))
     both = channels * filters
-    costs = {0: both * 9 * (2 * images * math.prod(out) + PACKED)}
     for m in (2, 4):
         values = (m + 2) ** 2
         squares = images * math.prod(-(-o // m) for o in out)
         lifted = LIFTED if both * values * 4 < CACHE_BYTES else LIFTED_FAR
-        costs[m] = values * (squares * (2 * both + TRANSFORMED * (channels + filters)) + lifted * both)
+        costs[m] = values * (squares * (2 * both + TRANSFORMED * (wide + filters)) + lifted * both)
     return min(costs, key=costs.__getitem__)
 
 

@@ -17,19 +17,14 @@ from ...codegen.tiles.register import Epilogue, Register
 from ...codegen.tiles.turning import Turn
 from ...core.base.tensor import TensorBase
 from ...core.lib import correlation
-from .convolution_grid import TILED, Geometry, sparse
+from .convolution_grid import Geometry
 
 FEWEST_ROWS = 4  # channels from which they are rows
 
 
-def takes(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> bool:
-    """Whether a gradient is computed here: where it has filters for at least half a vector, or no groups."""
-    filters = grad.shape[1] // g.groups
-    if x.dtype.name not in TILED or x.device.type != "cpu" or not 0 < len(kernel) <= 3:
-        return False
-    if g.groups > 1 and filters < register.lanes(x.dtype.name) // 2:
-        return False
-    return not sparse(tuple(x.shape[2:]), kernel, g, tuple(grad.shape[2:]))
+def takes(dtype: str, filters: int, g: Geometry) -> bool:
+    """Whether gradients of so many filters are computed here: where a group has some for half a vector."""
+    return g.groups == 1 or filters // g.groups >= register.lanes(dtype) // 2
 
 
 def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[int, ...]) -> TensorBase:

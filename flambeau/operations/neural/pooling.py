@@ -389,8 +389,8 @@ def _declare_maxima(n: int) -> None:
 
     def largest(input, output_size, return_indices=False):
         name = f"adaptive_max_pool{n}d"
-        flat, wanted = _divided(name, n, input, output_size)
-        shape = (*input.shape[:-n], *wanted)
+        sizes, wanted = _divided(name, n, input, output_size)
+        flat, shape = input.reshape(sizes), (*input.shape[:-n], *wanted)
         if all(p == 1 for p in wanted):
             values, at = flat.flatten(1).max(1)
             return (values.reshape(shape), at.reshape(shape)) if return_indices else values.reshape(shape)
@@ -473,7 +473,7 @@ def _mean_back(grad, shape, label, given):
 
 
 def _divided(name: str, n: int, x, output_size):
-    """The input as (planes, *sizes), and how many parts each dimension has."""
+    """The input's shape as (planes, *sizes), and how many parts each dimension has."""
     single = isinstance(output_size, int) or output_size is None
     given = (output_size,) * n if single else tuple(output_size)
     if n > 1 and not single and x.ndim <= len(given):
@@ -485,11 +485,10 @@ def _divided(name: str, n: int, x, output_size):
         raise RuntimeError(f"{name}(): output_size must be {n} ints, got {output_size}")
     if not x.is_floating_point():
         checks.floating(name, input=x)
-    flat = x.reshape(planes(name, x.shape, n))
+    flat = planes(name, x.shape, n)
     if len(given) != n or any(s is not None and s < 0 for s in given):
         raise RuntimeError(f"{name}(): output_size must be {n} non-negative ints, got {output_size}")
-    wanted = [flat.shape[1 + d] if s is None else int(s) for d, s in enumerate(given)]
-    return flat, wanted
+    return flat, [flat[1 + d] if s is None else int(s) for d, s in enumerate(given)]
 
 
 def _equal(sizes, parts) -> bool:
@@ -549,18 +548,18 @@ def _part_means_back(grad, shape):
 
 
 def _adaptive_mean(n: int, input, output_size) -> TensorBase:
-    flat, wanted = _divided(f"adaptive_avg_pool{n}d", n, input, output_size)
-    if _equal(flat.shape[1:], wanted):
-        split = [m for s, p in zip(flat.shape[1:], wanted) for m in (p, s // p)]
-        found = flat.reshape(flat.shape[0], *split).mean([2 + 2 * d for d in range(n)])
+    (count, *sizes), wanted = _divided(f"adaptive_avg_pool{n}d", n, input, output_size)
+    found = None
+    if any(p != 1 for p in wanted) and all(map(taps.fits, sizes, wanted)):
+        tables = [None if s == p else taps.parts(s, p) for s, p in zip(sizes, wanted)]
+        found = taps.taken(input, tables, f"AdaptiveAvgPool{n}DBackward0")
+    if found is not None:
+        return found
+    if _equal(sizes, wanted):
+        split = [m for s, p in zip(sizes, wanted) for m in (p, s // p)]
+        found = input.reshape(count, *split).mean([2 + 2 * d for d in range(n)])
     else:
-        tables = None
-        if all(map(taps.fits, flat.shape[1:], wanted)):
-            tables = [None if s == p else taps.parts(s, p) for s, p in zip(flat.shape[1:], wanted)]
-        found = None if tables is None else taps.taken(input, tables, f"AdaptiveAvgPool{n}DBackward0")
-        if found is not None:
-            return found
-        found = _part_means(flat, (flat.shape[0], *wanted))
+        found = _part_means(input.reshape(count, *sizes), (count, *wanted))
     return found.reshape(*input.shape[:-n], *wanted)
 
 

@@ -19,6 +19,7 @@ from ..pointwise.elementary import tanh
 from . import recurrent_tiles as tiles
 from .activations import relu
 
+FEW = 6  # rows, of all steps: fewer do not pay for laying out the weight
 TILED = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -110,7 +111,7 @@ def _whole(*given: TensorBase | None, also: Any = None) -> bool:
         gates.device.type == "cpu"
         and gates.dtype.name in TILED
         and not tape.is_forward_open()
-        and gates.numel() > 0
+        and gates.numel() >= FEW * gates.shape[-1]
         and all(x is None or x.dtype is gates.dtype or x.dtype is also for x in given)
     )
 

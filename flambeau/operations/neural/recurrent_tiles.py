@@ -2,7 +2,7 @@
 
 The weight is laid out once for all steps, in panels of some hidden units each.  Sequences lie as (L, N, …), or in packed order as
 (total, …), whose `sizes` are how many of them have each step, never growing.  Nothing here is on the tape, and all tensors have
-been checked; halves are computed in float32.
+been checked.  Halves are computed in float32; bfloat16 is multiplied as it is where the processor can.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import functools
 from typing import Any, NamedTuple
 
 from ...codegen import build
+from ...codegen.tiles import kernels, possible
 from ...codegen.tiles import recurrent as tiles
-from ...codegen.tiles import kernels as vectors
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib import recurrent as core
@@ -21,6 +21,7 @@ from ...core.make.create import arange
 from ...core.make.literal import tensor
 from ..declare.half_types import HALF_TYPES
 
+BFLOAT16 = by_name["bfloat16"]
 HERE, BEFORE, AFTER, STAYS, BIAS = range(
     5
 )  # which step's rows an operand is read at: see core/lib/recurrent.pyx
@@ -33,7 +34,7 @@ def _address(kernel: Any) -> int:
 
 @functools.cache
 def _lanes(dtype: str) -> int:
-    return vectors.registers().bytes // by_name[dtype].itemsize
+    return kernels.registers().bytes // by_name[dtype].itemsize
 
 
 class Order(NamedTuple):
@@ -67,20 +68,26 @@ def blocks(units: int, sums: int, lanes: int) -> tuple[Blocks, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def _products(dtype: str, lanes: int, vectors: int) -> tuple[int, ...]:
+def _products(dtype: str, lanes: int, vectors: int, paired: bool) -> tuple[int, ...]:
     rows = range(1, tiles.most_rows(vectors) + 1)
-    return tuple(_address(tiles.Products(dtype, lanes, r, vectors)) for r in rows)
+    return tuple(_address(tiles.Products(dtype, lanes, r, vectors, paired)) for r in rows)
 
 
 @functools.lru_cache(maxsize=256)
-def _cells(formula: str, dtype: str, lanes: int, writes: int, whole: bool) -> tuple[int, int]:
+def _cells(
+    formula: str, dtype: str, lanes: int, writes: int, whole: bool, halves: tuple[int, ...]
+) -> tuple[int, int]:
     """The cell for blocks all of whose units exist, and for the last one."""
-    first = _address(tiles.Cell(formula, dtype, lanes, writes, False))
-    return first, first if whole else _address(tiles.Cell(formula, dtype, lanes, writes, True))
+    first = _address(tiles.Cell(formula, dtype, lanes, writes, False, halves))
+    return first, first if whole else _address(tiles.Cell(formula, dtype, lanes, writes, True, halves))
 
 
 def panels(weight: TensorBase, sums: int, lanes: int) -> tuple[tuple, ...]:
-    """A weight (sums · units, depth) as (block, depth, vector, sum, lane); units that fill up the last vector are 0."""
+    """A weight (sums · units, depth) as (block, depth, vector, sum, lane); units that fill up the last vector are 0.  Halves are
+    taken in pairs along the depth.
+    """
+    paired, dtype = weight.dtype is BFLOAT16, _computed(weight)
+    weight = weight.contiguous().view(by_name["int32"]) if paired else weight
     units, depth = weight.shape[0] // sums, weight.shape[1]
     apart = weight.reshape(sums, units, depth)
     if units % lanes:
@@ -91,7 +98,7 @@ def panels(weight: TensorBase, sums: int, lanes: int) -> tuple[tuple, ...]:
     for b in blocks(units, sums, lanes):
         part = apart.narrow(1, b.first * lanes, b.number * b.vectors * lanes)
         part = part.reshape(sums, b.number, b.vectors, lanes, depth).permute(1, 4, 2, 0, 3).contiguous()
-        addresses = _products(weight.dtype.name, lanes, b.vectors * sums)
+        addresses = _products(dtype, lanes, b.vectors * sums, paired)
         found.append((addresses, b.vectors * lanes, b.first * lanes, part))
     return tuple(found)
 
@@ -106,28 +113,43 @@ def _run(
     backwards: bool = False,
 ) -> None:
     """All steps of a formula: (tensor, when, what is read before the first step) for what is multiplied, read and written."""
-    sums, dtype = tiles.FORMULAS[formula].sums, weight.dtype.name
+    sums, dtype = tiles.FORMULAS[formula].sums, _computed(weight)
     lanes, units = _lanes(dtype), weight.shape[0] // sums
-    cells = _cells(formula, dtype, lanes, len(writes), units % lanes == 0)
+    halves = tuple(n for n, (x, *_) in enumerate([*reads, *writes]) if x.dtype is BFLOAT16)
+    cells = _cells(formula, dtype, lanes, len(writes), units % lanes == 0, halves)
     kinds = panels(weight, sums, lanes)
     core.run_steps(
         order.sizes, units, lanes, sums, kinds, cells, state, [*reads, *writes], order.turned, backwards
     )
 
 
+def _computed(x: TensorBase) -> str:
+    """What sums and cells are computed in."""
+    return "float32" if x.dtype in HALF_TYPES else x.dtype.name
+
+
 def _plain(*given: TensorBase) -> list[TensorBase]:
     """Contiguous, and in the dtype that is computed in."""
-    return [(x.to(by_name["float32"]) if x.dtype in HALF_TYPES else x).contiguous() for x in given]
+    return [x.to(by_name[_computed(x)]).contiguous() for x in given]
 
 
-def _like(gates: TensorBase, columns: int) -> TensorBase:
-    return gates.new_empty((*gates.shape[:-1], columns))
+def _multiplied(weight: TensorBase, *given: TensorBase) -> list[TensorBase]:
+    """What is multiplied, and goes with it: as it is where the processor multiplies pairs of it, else in what is computed in."""
+    whole = (weight, *given)
+    if weight.shape[1] % 2 == 0 and all(x.dtype is BFLOAT16 for x in whole) and possible():
+        return [x.contiguous() for x in whole]
+    return _plain(*whole)
+
+
+def _like(gates: TensorBase, columns: int, dtype: Any = None) -> TensorBase:
+    return gates.new_empty((*gates.shape[:-1], columns), dtype=gates.dtype if dtype is None else dtype)
 
 
 # --- forwards ------------------------------
 def lstm(gates, hidden, cell, weight, order: Order, keep: bool) -> tuple:
     """Outputs and the last cells; with `keep` also all cells and activated gates, for the derivative."""
-    gates, hidden, cell, weight = _plain(gates, hidden, cell, weight)
+    weight, gates, hidden = _multiplied(weight, gates, hidden)
+    (cell,) = _plain(cell)
     outputs, units = _like(gates, weight.shape[1]), weight.shape[1]
     state, x = (outputs, BEFORE, hidden), (gates, HERE, None)
     if not keep:
@@ -135,7 +157,7 @@ def lstm(gates, hidden, cell, weight, order: Order, keep: bool) -> tuple:
         own = (last, STAYS, None)
         _run("lstm", weight, order, state, [x, own], [(outputs, HERE, None), own])
         return outputs, last, None, None
-    cells, activated = _like(gates, units), _like(gates, 4 * units)
+    cells, activated = _like(gates, units, cell.dtype), _like(gates, 4 * units, cell.dtype)
     writes = [(t, HERE, None) for t in (outputs, cells, activated)]
     _run("lstm", weight, order, state, [x, (cells, BEFORE, cell)], writes)
     return outputs, last_rows(cells, order), cells, activated
@@ -143,10 +165,11 @@ def lstm(gates, hidden, cell, weight, order: Order, keep: bool) -> tuple:
 
 def gru(gates, hidden, weight, bias, order: Order, keep: bool) -> tuple:
     """Outputs; with `keep` also r, z, n and what r scales."""
-    gates, hidden, weight = _plain(gates, hidden, weight)
-    bias = gates.new_zeros(weight.shape[0]) if bias is None else _plain(bias)[0]
+    weight, gates, hidden = _multiplied(weight, gates, hidden)
+    exact = by_name[_computed(weight)]
+    bias = gates.new_zeros(weight.shape[0], dtype=exact) if bias is None else _plain(bias)[0]
     outputs, units = _like(gates, weight.shape[1]), weight.shape[1]
-    state, activated = (outputs, BEFORE, hidden), _like(gates, 4 * units) if keep else None
+    state, activated = (outputs, BEFORE, hidden), _like(gates, 4 * units, exact) if keep else None
     writes = [(t, HERE, None) for t in (outputs, activated) if t is not None]
     reads = [(gates, HERE, None), (bias, BIAS, None), state]
     _run("gru", weight, order, state, reads, writes)
@@ -155,7 +178,7 @@ def gru(gates, hidden, weight, bias, order: Order, keep: bool) -> tuple:
 
 def rnn(gates, hidden, weight, order: Order, kind: str) -> TensorBase:
     """Outputs; `kind` is rnn_tanh or rnn_relu."""
-    gates, hidden, weight = _plain(gates, hidden, weight)
+    weight, gates, hidden = _multiplied(weight, gates, hidden)
     outputs = _like(gates, weight.shape[1])
     state = (outputs, BEFORE, hidden)
     _run(kind, weight, order, state, [(gates, HERE, None)], [(outputs, HERE, None)])
@@ -181,8 +204,9 @@ def lstm_gradients(
     to_outputs, to_cell, hidden, cell, weight, outputs, cells, activated, order: Order, wanted
 ) -> tuple:
     """The gradients of gates, hidden, cell and weight."""
-    to_outputs, hidden, cell, weight = _plain(to_outputs, hidden, cell, weight)
-    carried, flow = _plain(to_cell)[0].clone(), _like(activated, activated.shape[-1])
+    weight, to_outputs, hidden, _ = _multiplied(weight, to_outputs, hidden, outputs)
+    cell, carried = _plain(cell, to_cell)
+    carried, flow = carried.clone(), _like(activated, activated.shape[-1], weight.dtype)
     own = (carried, STAYS, None)
     reads = [
         (to_outputs, HERE, None),
@@ -200,21 +224,21 @@ def lstm_gradients(
 
 def gru_gradients(to_outputs, hidden, weight, outputs, activated, order: Order, wanted) -> tuple:
     """The gradients of gates, hidden, weight and bias."""
-    to_outputs, hidden, weight = _plain(to_outputs, hidden, weight)
-    flow, to_gates = _like(activated, weight.shape[0]), _like(activated, weight.shape[0])
-    carried = hidden.new_zeros(hidden.shape)
+    weight, to_outputs, hidden, _ = _multiplied(weight, to_outputs, hidden, outputs)
+    flow, to_gates = (_like(activated, weight.shape[0], weight.dtype) for _ in range(2))
+    carried = activated.new_zeros(hidden.shape)
     own = (carried, STAYS, None)
     reads = [(to_outputs, HERE, None), own, (activated, HERE, None), (outputs, BEFORE, hidden)]
     writes = [(flow, HERE, None), (to_gates, HERE, None), own]
     _run("gru_gradients", weight.t(), order, (flow, AFTER, None), reads, writes, True)
-    to_hidden = addmm(carried, _first(flow, order), weight) if wanted[1] else None
+    to_hidden = carried + matmul(_first(flow, order), weight) if wanted[1] else None
     to_weight = _weight_gradient(flow, hidden, outputs, order) if wanted[2] else None
     return to_gates, to_hidden, to_weight, flow.flatten(0, -2).sum(0) if wanted[3] else None
 
 
 def rnn_gradients(to_outputs, hidden, weight, outputs, order: Order, wanted, kind: str) -> tuple:
     """The gradients of gates, hidden and weight."""
-    to_outputs, hidden, weight = _plain(to_outputs, hidden, weight)
+    weight, to_outputs, hidden, _ = _multiplied(weight, to_outputs, hidden, outputs)
     flow = _like(outputs, weight.shape[1])
     reads = [(to_outputs, HERE, None), (outputs, HERE, None)]
     _run(kind + "_gradients", weight.t(), order, (flow, AFTER, None), reads, [(flow, HERE, None)], True)

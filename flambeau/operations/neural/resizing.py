@@ -467,8 +467,8 @@ def grid_sample(
         terms.append((index, weight, outside))
     if by_rows and mode != "nearest":
         last = math.prod(shape)
-        at = stack([index.masked_fill(outside, last) for index, _, outside in terms], -1)
-        weights = stack([weight.masked_fill(outside, 0.0) for _, weight, outside in terms], -1)
+        at = stack([index.masked_fill(outside, last).to(by_name["int32"]) for index, _, outside in terms], 1)
+        weights = stack([weight.masked_fill(outside, 0.0) for _, weight, outside in terms], 1)
         return sampling.sampled(input, at, weights).reshape(n, c, *places)
     found = None
     for index, weight, outside in terms:
@@ -481,7 +481,8 @@ def grid_sample(
 def _by_rows(input: TensorBase, grid: TensorBase) -> bool:
     """Whether channels are laid side by side: on the host, in dtypes that have functions for it."""
     plain = not (input._composed or grid._composed or input.is_meta)
-    return plain and input.device.type == "cpu" and input.dtype.name in ("float32", "float64")
+    small = math.prod(input.shape[2:]) < 1 << 31
+    return plain and small and input.device.type == "cpu" and input.dtype.name in ("float32", "float64")
 
 
 def _sampler(n: int) -> None:

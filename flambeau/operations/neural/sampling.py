@@ -6,7 +6,9 @@ run along.  The sum of a point's rows, the spreading of points over rows, and th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...codegen import expr as ex
 from ...codegen.expr import Expr
@@ -21,6 +23,7 @@ from ...core.make.create import empty, zeros
 from ...core.tape.contexts import unrecorded
 from ..declare.indexed import indexed
 
+FEW = 32  # channels times taps up to which planes are read as they stand
 TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
 
 
@@ -47,64 +50,81 @@ def _keys(x: Expr) -> Expr:
     return ex.where(x <= 1.0, inner, ex.where(x < 2.0, outer, 0.0))
 
 
-@indexed(static=("mode", "padding", "aligned"), dtypes=(by_name["int64"], None), effort=32)
-def sample_table(at, grid, *, mode, padding, aligned, **sizes):
-    """Tap k of point p of image n: its place, that behind the last one where it lies outside, and its weight."""
-    n, p, k = at
-    rank, taps = len(sizes), TAPS[mode]
-    bits, index, weight, outside, places = taps.bit_length() - 1, at.number(0), None, None, at.number(1)
-    for d in range(rank):
-        whole = sizes[f"size{d}"]
-        x = grid[n, p, rank - 1 - d]
-        size = ex.cast(whole, x.dtype)
-        x = (x + 1.0) * ((size - 1.0) * 0.5) if aligned else ((x + 1.0) * size - 1.0) * 0.5
-        turn = (k >> (bits * (rank - 1 - d))) & (taps - 1)
-        tap = ex.cast(turn, x.dtype)
-        share = None
-        if mode == "nearest":
-            place = ex.rint(_inside(x, size, padding, aligned))
-        elif mode == "bilinear":
-            x = _inside(x, size, padding, aligned)
-            first = ex.floor(x)
-            place, share = first + tap, ex.where(turn > 0, x - first, 1.0 - (x - first))
-        else:
-            first = ex.floor(x)
-            place, share = _inside(first + tap - 1.0, size, padding, aligned), _keys(x - first - tap + 1.0)
-        within = (place >= 0.0) & (place <= size - 1.0)
-        beyond = ex.where(within, ex.const(False, "bool"), ex.const(True, "bool"))
+@indexed(static=("mode", "padding", "aligned", "column"), dtypes=(by_name["int32"], None), effort=16)
+def taps_along(at, grid, *, mode, padding, aligned, column, size):
+    """Tap t of point p of image n along one dimension: its place, -1 outside of the image, and its weight."""
+    n, t, p = at
+    x = grid[n, p, column]
+    length, tap = ex.cast(size, x.dtype), ex.cast(t, x.dtype)
+    x = (x + 1.0) * ((length - 1.0) * 0.5) if aligned else ((x + 1.0) * length - 1.0) * 0.5
+    if mode == "nearest":
+        place, weight = ex.rint(_inside(x, length, padding, aligned)), ex.like(x, 1.0)
+    elif mode == "bilinear":
+        x = _inside(x, length, padding, aligned)
+        first = ex.floor(x)
+        place, weight = first + tap, ex.where(t > 0, x - first, 1.0 - (x - first))
+    else:
+        first = ex.floor(x)
+        place, weight = _inside(first + tap - 1.0, length, padding, aligned), _keys(x - first - tap + 1.0)
+    within = (place >= 0.0) & (place <= length - 1.0)
+    return ex.cast(ex.where(within, place, -1.0), "int32"), ex.where(within, weight, 0.0)
+
+
+def _together(at, tables: Sequence, bits: int, sizes: dict) -> tuple[Expr, Expr]:
+    """Tap k of point p in all dimensions: the flat place, that behind the last one where one of them lies outside, and the product of
+    the weights.  `tables`: weights and places of each dimension.
+    """
+    n, k, p = at
+    index, weight, outside, count = at.number(0), None, None, at.number(1)
+    for d, (shares, places) in enumerate(tables):
+        t = (k >> (bits * (len(tables) - 1 - d))) & ((1 << bits) - 1)
+        place, share = ex.cast(places[n, t, p], index.dtype), shares[n, t, p]
+        beyond = place < 0
         outside = beyond if outside is None else outside | beyond
-        index = index * whole + ex.cast(ex.where(within, place, 0.0), whole.dtype)
-        places = places * whole
-        if share is not None:
-            weight = share if weight is None else weight * share
-    one = ex.like(grid[n, p, 0], 1.0)
-    weight = ex.where(outside, 0.0, one if weight is None else weight)
-    return ex.cast(ex.where(outside, places, index), "int64"), weight
+        index, count = index * sizes[f"size{d}"] + place, count * sizes[f"size{d}"]
+        weight = share if weight is None else weight * share
+    return ex.cast(ex.where(outside, count, index), "int32"), ex.where(outside, 0.0, weight)
+
+
+@indexed(static=("bits",), dtypes=(by_name["int32"], None), effort=4)
+def taps_of_two(at, v0, p0, v1, p1, *, bits, **sizes):
+    """Tap k of point p in an image."""
+    return _together(at, ((v0, p0), (v1, p1)), bits, sizes)
+
+
+@indexed(static=("bits",), dtypes=(by_name["int32"], None), effort=4)
+def taps_of_three(at, v0, p0, v1, p1, v2, p2, *, bits, **sizes):
+    """Tap k of point p in a volume."""
+    return _together(at, ((v0, p0), (v1, p1), (v2, p2)), bits, sizes)
 
 
 def table(
     grid: TensorBase, shape: Sequence[int], mode: str, padding: str, aligned: bool
 ) -> tuple[TensorBase, TensorBase]:
-    """The places and weights, (batch, points, taps), of the points `grid`, (batch, points, rank), in images of that shape."""
-    rank = len(shape)
+    """The places and weights, (batch, taps, points), of the points `grid`, (batch, points, rank), in images of that shape."""
+    taps, rank, (n, points, _) = TAPS[mode], len(shape), grid.shape
+    along: list[TensorBase] = []
+    for d, size in enumerate(shape):
+        given = {"mode": mode, "padding": padding, "aligned": aligned, "column": rank - 1 - d, "size": size}
+        along.extend(reversed(taps_along((n, taps, points), grid, **given)))
     sizes = {f"size{d}": s for d, s in enumerate(shape)}
-    return sample_table(
-        (*grid.shape[:2], TAPS[mode] ** rank), grid, mode=mode, padding=padding, aligned=aligned, **sizes
-    )
+    together = taps_of_two if rank == 2 else taps_of_three
+    return together((n, taps**rank, points), *along, bits=taps.bit_length() - 1, **sizes)
 
 
 # --- sums, and their derivatives ------------------------------
-def _summed(image: TensorBase, at: TensorBase, weight: TensorBase) -> TensorBase:
-    return core.summed(image.contiguous(), at, weight.contiguous())
+def _summed(image: TensorBase, at: TensorBase, weight: TensorBase, planes: bool) -> TensorBase:
+    return core.summed(image.contiguous(), at, weight.contiguous(), planes)
 
 
-def _spread(points: TensorBase, at: TensorBase, weight: TensorBase, places: int) -> TensorBase:
-    image = zeros((points.shape[0], places, points.shape[2]), dtype=points.dtype, device="cpu")
-    return core.spread(image, points.contiguous(), at, weight.contiguous())
+def _spread(points: TensorBase, at: TensorBase, weight: TensorBase, places: int, planes: bool) -> TensorBase:
+    n, a, b = points.shape
+    image = zeros((n, a, places) if planes else (n, places, b), dtype=points.dtype, device="cpu")
+    return core.spread(image, points.contiguous(), at, weight.contiguous(), planes)
 
 
-def _dots(image: TensorBase, points: TensorBase, at: TensorBase) -> TensorBase:
-    return core.dots(image.contiguous(), points.contiguous(), at)
+def _dots(image: TensorBase, points: TensorBase, at: TensorBase, planes: bool) -> TensorBase:
+    return core.dots(image.contiguous(), points.contiguous(), at, planes)
 
 
 _shown = {f: FunctionOp(f, f.__name__.strip("_"), owns=False) for f in (_summed, _spread, _dots)}
@@ -115,70 +135,60 @@ def _run(function, *given) -> TensorBase:
         return (_shown[function] if is_watched() else function)(*given)
 
 
-def summed(image: TensorBase, at: TensorBase, weight: TensorBase, label: str) -> TensorBase:
-    """(batch, points, channels): the weighted sums of the image's rows, (batch, places, channels), at the points' places."""
-    found = _run(_summed, image, at, weight)
-    if tape.recording(image, weight):
-        tape.record(
-            label,
-            _summed_back,
-            (image, weight),
-            found,
-            (image, at, weight),
-            (label, tape.recording(image), tape.recording(weight)),
-        )
+class Way(NamedTuple):
+    """How an image is laid out, how many places it has, and what its nodes are called."""
+
+    label: str
+    places: int
+    planes: bool
+
+
+def summed(image: TensorBase, at: TensorBase, weight: TensorBase, way: Way) -> TensorBase:
+    """The points: the weighted sums of what stands at their places."""
+    found = _run(_summed, image, at, weight, way.planes)
+    _record(_summed_back, image, weight, found, (image, at, weight), way)
     return found
 
 
-def _summed_back(grad, image, at, weight, label, first: bool, second: bool):
+def _summed_back(grad, image, at, weight, way, first: bool, second: bool):
     return (
-        spread(grad, at, weight, image.shape[1], label) if first else None,
-        dots(image, grad, at, label) if second else None,
+        spread(grad, at, weight, way) if first else None,
+        dots(image, grad, at, way) if second else None,
     )
 
 
-def spread(points: TensorBase, at: TensorBase, weight: TensorBase, places: int, label: str) -> TensorBase:
-    """(batch, places, channels): every point added to its places by weight."""
-    found = _run(_spread, points, at, weight, places)
-    if tape.recording(points, weight):
-        tape.record(
-            label,
-            _spread_back,
-            (points, weight),
-            found,
-            (points, at, weight),
-            (label, tape.recording(points), tape.recording(weight)),
-        )
+def spread(points: TensorBase, at: TensorBase, weight: TensorBase, way: Way) -> TensorBase:
+    """The image: every point added to its places by weight."""
+    found = _run(_spread, points, at, weight, way.places, way.planes)
+    _record(_spread_back, points, weight, found, (points, at, weight), way)
     return found
 
 
-def _spread_back(grad, points, at, weight, label, first: bool, second: bool):
+def _spread_back(grad, points, at, weight, way, first: bool, second: bool):
     return (
-        summed(grad, at, weight, label) if first else None,
-        dots(grad, points, at, label) if second else None,
+        summed(grad, at, weight, way) if first else None,
+        dots(grad, points, at, way) if second else None,
     )
 
 
-def dots(image: TensorBase, points: TensorBase, at: TensorBase, label: str) -> TensorBase:
-    """(batch, points, taps): the products of a point's channels with those at its places."""
-    found = _run(_dots, image, points, at)
-    if tape.recording(image, points):
-        tape.record(
-            label,
-            _dots_back,
-            (image, points),
-            found,
-            (image, points, at),
-            (label, tape.recording(image), tape.recording(points)),
-        )
+def dots(image: TensorBase, points: TensorBase, at: TensorBase, way: Way) -> TensorBase:
+    """(batch, taps, points): the products of a point's channels with those at its places."""
+    found = _run(_dots, image, points, at, way.planes)
+    _record(_dots_back, image, points, found, (image, points, at), way)
     return found
 
 
-def _dots_back(grad, image, points, at, label, first: bool, second: bool):
+def _dots_back(grad, image, points, at, way, first: bool, second: bool):
     return (
-        spread(points, at, grad, image.shape[1], label) if first else None,
-        summed(image, at, grad, label) if second else None,
+        spread(points, at, grad, way) if first else None,
+        summed(image, at, grad, way) if second else None,
     )
+
+
+def _record(formula, a: TensorBase, b: TensorBase, found: TensorBase, saved: tuple, way: Way) -> None:
+    first, second = tape.recording(a), tape.recording(b)
+    if first or second:
+        tape.record(way.label, formula, (a, b), found, saved, (way, first, second))
 
 
 def _laid(input: TensorBase) -> TensorBase:
@@ -200,5 +210,9 @@ def _laid_back(grad: TensorBase, shape: tuple) -> TensorBase:
 
 def sampled(input: TensorBase, at: TensorBase, weight: TensorBase) -> TensorBase:
     """(batch, channels, points) of an input (batch, channels, *shape)."""
-    label = f"GridSampler{input.ndim - 2}DBackward0"
-    return summed(_laid(input), at, weight, label).transpose(1, 2).contiguous()
+    n, c, *shape = input.shape
+    label, places = f"GridSampler{len(shape)}DBackward0", math.prod(shape)
+    if c * at.shape[1] <= FEW:
+        return summed(input.reshape(n, c, places), at, weight, Way(label, places, True))
+    found = summed(_laid(input), at, weight, Way(label, places + 1, False))
+    return found.transpose(1, 2).contiguous()

@@ -16,13 +16,15 @@ COMPLEX_OF = {"float32": "complex64", "float64": "complex128"}
 REAL_OF = {v: k for k, v in COMPLEX_OF.items()}
 
 
-def complex_to_complex(x: TensorBase, dims: tuple[int, ...], scale: float, forward: bool) -> TensorBase:
-    """The transform of complex numbers along `dims`, contiguous."""
+def complex_to_complex(
+    x: TensorBase, dims: tuple[int, ...], scale: float, forward: bool, own: bool = False
+) -> TensorBase:
+    """The transform of complex numbers along `dims`, contiguous; in place where x, contiguous, is the caller's `own`."""
     if not x.numel() or not dims:
         return (x * scale).contiguous()
     if not all(_possible(x, d) for d in dims):
         return _by_scipy(x, dims, scale, forward)
-    out = x.new_empty(x.shape)
+    out = x if own else x.new_empty(x.shape)
     source = x.contiguous()
     order = sorted(dims, reverse=True)  # the last dimension first: it is read row by row
     for k, d in enumerate(order):
@@ -59,8 +61,8 @@ def real_to_complex(x: TensorBase, dims: tuple[int, ...], scale: float, whole: b
     else:
         found = x.new_empty((*rows.shape[:-1], n if whole else n // 2 + 1), dtype=kind)
         fourier.real_to_complex(rows.contiguous(), found, 1.0 if others else scale)
-        found = found.movedim(-1, last)
-    return complex_to_complex(found, others, scale, True) if others else found.contiguous()
+        found = found.movedim(-1, last).contiguous()
+    return complex_to_complex(found, others, scale, True, own=True) if others else found
 
 
 def complex_to_real(x: TensorBase, dims: tuple[int, ...], scale: float, n: int) -> TensorBase:

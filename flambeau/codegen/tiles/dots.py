@@ -1,0 +1,146 @@
+"""The tile for few rows and a right operand whose terms lie side by side, as a layer's weight for a small batch.
+
+Both operands are read in vectors of terms, where they stand, each element of the right one once: such a product is bound by
+memory, and laying the operand out in panels would take longer than multiplying by it.
+
+    c[i, j] = epilogue(sum over k of a[i·row + k] · b[j·b_vector + k])
+
+A lane sums every 16th (or so) term; at the end the lanes of 16 sums are added up together, by halves.  `core/lib/tiles.pxd` has the
+arguments: `step`, `offsets`, `b_step` and `columns` are not used.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from .. import expr as ex
+from .. import target
+from ..irtext import Function, Module, Value, i64
+from .register import (
+    _A,
+    _B,
+    _B_VECTOR,
+    _BIAS,
+    _C,
+    _C_ROW,
+    _OTHER,
+    _OTHER_ROW,
+    _ROW,
+    _TERMS,
+    ACTIVATIONS,
+    Register,
+    Writer,
+    compiled,
+)
+
+
+class _Dots(Writer):
+    """`tile.vectors` counts columns here."""
+
+    def write(self) -> None:
+        tile, f = self.tile, self.f
+        a = self.lines(self.word(_A, "ptr"), self.word(_ROW), tile.rows)
+        b = self.lines(self.word(_B, "ptr"), self.word(_B_VECTOR), tile.vectors)
+        terms = self.word(_TERMS)
+        rest = f.binary("srem", terms, i64(self.lanes))
+        whole = f.binary("sub", terms, rest)
+        sums = f.loop(
+            i64(0),
+            whole,
+            i64(self.lanes),
+            [self.zero] * len(self.places),
+            lambda k, sums: self.terms(a, b, f.mul(k, i64(self.size)), sums, None),
+        )
+        some, mask = f.op("i1", f"icmp sgt {rest}, 0"), self.first(rest)
+        sums = f.when(some, lambda: self.terms(a, b, f.mul(whole, i64(self.size)), sums, mask), sums)
+        self.put(sums)
+        f.do("ret void")
+
+    def lines(self, first: Value, step: Value, count: int) -> list[Value]:
+        found = [first]
+        for _ in range(1, count):
+            found.append(self.at(found[-1], step))
+        return found
+
+    def terms(self, a, b, offset: Value, sums: list[Value], mask: Value | None) -> list[Value]:
+        """The sums with a vector of terms more."""
+        left = [self.load(self.at(p, offset), mask) for p in a]
+        found = []
+        for j, p in enumerate(b):
+            right = self.load(self.at(p, offset), mask)
+            for i in range(len(a)):
+                found.append((i, j, left[i], right))
+        new = list(sums)
+        for i, j, x, y in found:
+            k = i * len(b) + j
+            new[k] = self.f.call(self.vector, f"llvm.fma.{self.spelled}", x, y, sums[k])
+        return new
+
+    def added_up(self, block: list[Value]) -> Value:
+        """A vector whose lane j is the sum over the lanes of the block's vector j."""
+        n, distance = self.lanes, 1
+        while distance < n:
+            new = []
+            for a, b in zip(block[::2], block[1::2]):
+                low = [j if not j & distance else n + j - distance for j in range(n)]
+                high = [j + distance if not j & distance else n + j for j in range(n)]
+                halves = [
+                    self.f.op(
+                        self.vector,
+                        f"shufflevector {a}, {b}, <{n} x i32> <{', '.join(f'i32 {p}' for p in picks)}>",
+                    )
+                    for picks in (low, high)
+                ]
+                new.append(self.f.binary("fadd", *halves))
+            block, distance = new, distance * 2
+        return block[0]
+
+    def put(self, sums: list[Value]) -> None:
+        """Epilogue and stores, element by element."""
+        tile, n = self.tile, self.lanes
+        rows = self.lines(self.word(_C, "ptr"), self.word(_C_ROW), tile.rows)
+        others = self.lines(self.word(_OTHER, "ptr"), self.word(_OTHER_ROW), tile.rows)
+        bias = self.word(_BIAS, "ptr")
+        for start in range(0, len(sums), n):
+            block = sums[start : start + n]
+            total = self.added_up(block + [Value(self.vector, "poison")] * (n - len(block)))
+            for lane in range(len(block)):
+                i, j = divmod(start + lane, tile.vectors)
+                x = self.f.op(self.scalar, f"extractelement {total}, i64 {lane}")
+                place = i64(j * self.size)
+                more = self.element(bias, place) if tile.epilogue.bias else None
+                other = self.element(others[i], place) if tile.epilogue.other else None
+                self.f.store(self.ended(x, more, other), self.at(rows[i], place), self.size)
+
+    def element(self, line: Value, place: Value) -> Value:
+        return self.f.load(self.scalar, self.at(line, place), self.size)
+
+    def ended(self, x: Value, bias: Value | None, other: Value | None) -> Value:
+        """The epilogue of one number, as `Register` has it of vectors."""
+        scale = self.scale() if self.tile.epilogue.scaled else None
+        numbers = [self.f.op(self.scalar, f"extractelement {s}, i64 0") for s in scale] if scale else []
+        if numbers:
+            x = self.f.binary("fmul", x, numbers[0])
+        if bias is not None:
+            x = self.f.binary("fadd", x, bias)
+        if other is not None:
+            other = self.f.binary("fmul", other, numbers[1]) if numbers else other
+            x = self.f.binary("fadd", x, other)
+        if not self.tile.epilogue.activation:
+            return x
+        leaf = ex.make("arg", (), self.tile.dtype, 0)
+        row = self.low.splat(x)
+        found = self.low.values([ACTIVATIONS[self.tile.epilogue.activation](leaf)], {leaf: row})[0]
+        return self.f.op(self.scalar, f"extractelement {found}, i64 0")
+
+
+@functools.cache
+def address(tile: Register) -> int:
+    """Where the function stands for so many rows and (`vectors`) columns."""
+
+    def text(symbol: str) -> str:
+        module = Module(target.llvm().get_default_triple())
+        _Dots(Function(module, f"define void @{symbol}(ptr noalias %t)"), tile).write()
+        return str(module)
+
+    return compiled(text)
