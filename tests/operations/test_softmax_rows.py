@@ -59,7 +59,7 @@ def test_shares_are_as_good_as_quotients(dtype):
     x = np.random.default_rng(0).integers(-40, 0, (40, 600)).astype(dtype)
     true = scipy.special.softmax(x.astype(np.longdouble), 1)
     got = flambeau.from_numpy(x).softmax(1).numpy()
-    assert (np.abs(got - true) / np.spacing(true.astype(dtype))).max() < 2.5
+    assert (np.abs(got - true) / np.spacing(true.astype(dtype))).max() < 3.0
 
 
 def test_cross_entropy_of_classes_at_the_ends():
