@@ -366,41 +366,36 @@ class RowSchedule:
         return None
 
     def emit(self) -> None:
-        if (
-            self.along
-            and self.stashed
-            and self.stashed[2].dtype != self.kernel.outputs[self.stashed[1]].dtype
-        ):
-            self.rows_with_room()
+        stashed = self.stashed
+        if self.along and stashed and stashed[2].dtype != self.kernel.outputs[stashed[1]].dtype:
+            self.rows_with_room(stashed)
         elif self.along:
             self.all_rows()
         else:
             self.frame.vectors(self.rows, self.lanes, [], lambda low, k, mask, _: self.row(low, k, mask))
 
-    def all_rows(self) -> None:
-        self.f.loop(i64(0), self.rows, i64(1), [], lambda k, _: self.row(None, k, None))
+    def all_rows(self) -> list[Value]:
+        return self.f.loop(i64(0), self.rows, i64(1), [], lambda k, _: self.row(None, k, None))
 
-    def rows_with_room(self) -> None:
+    def rows_with_room(self, stashed: tuple[int, int, Expr]) -> None:
         """With what is stashed on the stack where a row fits there, computed twice where it does not."""
-        f, stashed = self.f, self.stashed
-        room = f.op(
-            "ptr", f"alloca [{ROOM + self.lanes} x {REGISTER[stashed[2].dtype]}], align {VECTOR_BYTES}"
-        )
+        f, scalar = self.f, REGISTER[stashed[2].dtype]
+        self.room = f.op("ptr", f"alloca [{ROOM + self.lanes} x {scalar}], align {VECTOR_BYTES}")
         length = f.mul(self.r0, self.r1)
-        for predicate, own in (("sle", (stashed, room)), ("sgt", (None, None))):
-            self.stashed, self.room = own
-            f.when(f.op("i1", f"icmp {predicate} {length}, {ROOM}"), lambda: self.all_rows() or [])
+        f.when(f.op("i1", f"icmp sle {length}, {ROOM}"), self.all_rows)
+        self.stashed = self.room = None
+        f.when(f.op("i1", f"icmp sgt {length}, {ROOM}"), self.all_rows)
 
-    def leave(self, low: Lowering, at: list[Value], mask: Value | None, value: Value) -> None:
+    def leave(self, stashed, low: Lowering, at: list[Value], mask: Value | None, value: Value) -> None:
         """Leave a vector of what is stashed for the last pass."""
-        _, k, e = self.stashed
+        _, k, e = stashed
         if self.room is None:
             self.frame.store(low, k, value, at[k], self.strides[k][2 if self.along else 0], mask)
         else:
             self.f.store(value, at[-1], ITEMSIZE[e.dtype])
 
-    def left(self, low: Lowering, at: list[Value], mask: Value | None) -> Value:
-        _, k, e = self.stashed
+    def left(self, stashed, low: Lowering, at: list[Value], mask: Value | None) -> Value:
+        _, k, e = stashed
         if self.room is None:
             return self.frame.load(low, k, at[k], self.strides[k][2 if self.along else 0], mask)
         return self.f.load(low.type(e.dtype), at[-1], ITEMSIZE[e.dtype])
@@ -477,7 +472,7 @@ class RowSchedule:
             if stashed:
                 e = stashed[2]
                 leaves[e] = low.values([e], leaves)[0]
-                self.leave(low, at, mask, leaves[e])
+                self.leave(stashed, low, at, mask, leaves[e])
             new = together.combined(low, carried, low.values(together.elements, leaves))
             if mask is not None and self.along:
                 new = [low.select(mask, a, b) for a, b in zip(new, carried)]
@@ -591,10 +586,10 @@ class RowSchedule:
                 leaves[e] = low.splat(v) if self.along else v
             lane = 2 if self.along else 0
             needed = everything
-            if self.room is not None:
+            if self.room is not None and self.stashed is not None:
                 at.append(f.gep(REGISTER[self.stashed[2].dtype], self.room, f.add(row, i)))
             if stashed is not None:
-                leaves[stashed[2]] = self.left(low, at, mask)
+                leaves[stashed[2]] = self.left(stashed, low, at, mask)
                 needed = list(walk_until(roots, leaves))
             for e in needed:
                 if e.op == "input" and e not in leaves:

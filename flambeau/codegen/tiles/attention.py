@@ -324,7 +324,7 @@ def _turn(f: Function, dtype: str) -> None:
         at = f.gep("i8", Value("ptr", "%from"), f.mul(k, i64(n * size)))
         to = f.gep("i8", Value("ptr", "%to"), f.mul(f.mul(k, i64(n)), to_row))
         block = []
-        for _ in range(n):
+        for _line in range(n):
             block.append(f.load(vector, at, size))
             at = f.gep("i8", at, from_row)
         distance = 1

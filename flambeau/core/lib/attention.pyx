@@ -70,7 +70,8 @@ cdef struct Call:
     int masked                                # 1: numbers that are added, 2: bools
     int64_t diagonal
     double scale
-    Operand query, key, value, out, lse, mask
+    Operand query, key, value, out, mask
+    Operand lse                               # no data: nobody asks for them
     Operand grad, delta, to_query, to_key, to_value
     int64_t to_key_chunk, to_value_chunk
     bint failed
@@ -202,7 +203,7 @@ cdef int64_t pitch_of(const Call* c) noexcept nogil:
 cdef int64_t laid(const Call* c, Buffers* b, char* memory, bint backward) noexcept nogil:
     """The buffers of a thread in one piece of memory; how long it is."""
     cdef char* at = memory
-    cdef int64_t keys = whole(c.keys, c.panel), queries = QUERIES + c.rows
+    cdef int64_t keys = whole(c.keys, c.panel), queries = min(<int64_t>QUERIES, whole(c.queries, c.rows)) + c.rows
     b.keys = cut(&at, keys * c.width * c.size)
     b.query = cut(&at, queries * c.wide * c.size)
     b.scores = cut(&at, queries * pitch_of(c))
@@ -228,7 +229,6 @@ cdef bint begun(Call* c, Buffers* b, bint backward) noexcept nogil:
     if b.memory == NULL:
         c.failed = True
         return False
-    memset(b.memory, 0, bytes)
     laid(c, b, <char*>whole(<int64_t><uintptr_t>b.memory, LINE), backward)
     return True
 
@@ -292,7 +292,8 @@ cdef void forward_tiles(const Call* c, const Buffers* b, const char* values, int
     for i in range(rows):
         total = number(c, b.sum + i * c.size)
         inverse = 1.0 / total if total != 0.0 else 0.0
-        put_number(c, <char*>spot(&c.lse, batch, head, q0 + i), number(c, b.top + i * c.size) + log(total))
+        if c.lse.data != NULL:
+            put_number(c, <char*>spot(&c.lse, batch, head, q0 + i), number(c, b.top + i * c.size) + log(total))
         to = <char*>spot(&c.out, batch, head, q0 + i)
         if c.size == 4:
             singles, single = <float*>(b.out + i * out_pitch), <float>inverse
@@ -448,15 +449,17 @@ cdef double nanoseconds(const Call* c, int products) noexcept nogil:
     return 0.02 * products * c.groups * c.chunk * c.keys * (c.width + c.depth)
 
 
-def forward(TensorBase query, TensorBase key, TensorBase value, mask, diagonal, double scale, dropping, TensorBase out, TensorBase lse):
-    """Fill the output (B, heads, L, Ev) and the logarithms of the sums (B, heads, L, 1) of checked operands: four dimensions, of one
+def forward(TensorBase query, TensorBase key, TensorBase value, mask, diagonal, double scale, dropping, TensorBase out, lse):
+    """Fill the output (B, heads, L, Ev) and, if given, the logarithms of the sums (B, heads, L, 1) of checked operands: four dimensions, of one
     dtype, the last dimension's elements side by side; a mask has the sizes of the scores or 1, but for the last.
     """
     cdef Call c
     cdef int64_t tasks
     read_call(&c, query, key, value, mask, diagonal, scale, dropping)
     read_operand(&c.out, out, 0)
-    read_operand(&c.lse, lse, 0)
+    c.lse.data = NULL
+    if lse is not None:
+        read_operand(&c.lse, lse, 0)
     tasks = max(1, TASKS * num_threads() // (c.batches * c.heads))
     c.chunk = whole(max(<int64_t>LEAST_QUERIES, (c.queries + tasks - 1) // tasks), QUERIES)
     c.chunks = (c.queries + c.chunk - 1) // c.chunk

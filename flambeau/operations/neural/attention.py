@@ -77,6 +77,15 @@ def scaled_dot_product_attention(
     if attn_mask is not None:
         _allowed(name, attn_mask, query)
     factor = 1.0 / math.sqrt(query.shape[-1] or 1) if scale is None else scale
+    if (
+        query.ndim == key.ndim == value.ndim == 3
+        and not state.chosen
+        and (attn_mask is None or attn_mask.ndim < 4)
+    ):
+        q, k, v = (x.unsqueeze(0) for x in (query, key, value))  # the batch in place of heads
+        if _taken(q, k, v, attn_mask, dropout_p, diagonal, enable_gqa) is not SDPBackend.MATH:
+            found = _in_blocks(name, q, k, v, attn_mask, dropout_p, diagonal, factor, enable_gqa)
+            return found.squeeze(0)
     if _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) is SDPBackend.MATH:
         return _whole(query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa)
     return _in_blocks(name, query, key, value, attn_mask, dropout_p, diagonal, factor, enable_gqa)
@@ -165,8 +174,9 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
     """The backend that computes a call; RuntimeError where none of those that are on can."""
     scores = query.numel() // (query.shape[-1] or 1) * key.shape[-2]
     if not state.chosen:
+        plain = attn_mask is None and diagonal is None and not dropout_p
         if (
-            scores < FEW_SCORES
+            scores < (FEW_SCORES if plain else FEW_SCORES // 8)
             or not query.is_cpu
             or _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) is not None
         ):

@@ -48,13 +48,13 @@ def _mask(mask: TensorBase | None, query: TensorBase, keys: int, dtype) -> Tenso
     return _laid(mask, mask.dtype if mask.dtype.name == "bool" else dtype)
 
 
-def _forward(query, key, value, mask, diagonal, factor, dropping):
-    """The output, in the memory order (B, L, heads, Ev) as PyTorch's, and the logarithms of the sums."""
+def _forward(query, key, value, mask, diagonal, factor, dropping, recorded: bool):
+    """The output, in the memory order (B, L, heads, Ev) as PyTorch's, and, where backward will ask, the logarithms of the sums."""
     batches, heads, queries = query.shape[:3]
     working = by_name[compute_dtype(query.dtype.name)]
     out = empty((batches, queries, heads, value.shape[-1]), dtype=working, device=query.device)
     out = out.transpose(1, 2)
-    lse = empty((batches, heads, queries, 1), dtype=working, device=query.device)
+    lse = empty((batches, heads, queries, 1), dtype=working, device=query.device) if recorded else None
     if not query.is_meta:
         seen = _mask(mask, query, key.shape[2], working)
         given = (_laid(x, working) for x in (query, key, value))
@@ -76,10 +76,11 @@ def attend(
     multiplied by.
     """
     dropping = _drawn(query, key, dropout_p) if dropout_p else None
-    with unrecorded():
-        out, lse = _forward(query, key, value, mask, diagonal, factor, dropping)
     inputs = (query, key, value)
-    if tape.recording(*inputs):
+    recorded = tape.recording(*inputs)
+    with unrecorded():
+        out, lse = _forward(query, key, value, mask, diagonal, factor, dropping, recorded)
+    if recorded:
         wanted = tuple(tape.recording(x) for x in inputs)
         extra = (lse, mask, diagonal, factor, dropping, again, wanted)
         label = "ScaledDotProductFlashAttentionForCpuBackward0"

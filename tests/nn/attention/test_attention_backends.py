@@ -99,7 +99,11 @@ def test_forward_mode_in_blocks(options):
 
 REFUSED = {
     "dimensions": ((Q[0], K[0], V[0]), {}, "4 dimensions, got 3, 3 and 3"),
-    "dropout": ((Q, K, V), {"dropout_p": 0.5, "attn_mask": draw(37, 53)}, "dropout_p is 0.5"),  # a mask with a gradient
+    "dropout": (
+        (Q, K, V),
+        {"dropout_p": 0.5, "attn_mask": draw(37, 53)},
+        "dropout_p is 0.5",
+    ),  # a mask with a gradient
     "heads": ((Q, K[:, :1], V[:, :1]), {}, "as many heads"),
     "batches": ((Q, K[:1], V[:1]), {}, "equal batches"),
     "mask": ((Q, K, V, flambeau.ones(1, 2, 4, 37, 53, dtype=flambeau.bool)), {}, "broadcasts to"),
@@ -168,6 +172,21 @@ def test_what_is_taken_by_default(monkeypatch):
         F.scaled_dot_product_attention(x, x, x) for x in (flambeau.ones(1, 4, n, 4) for n in (3, 300))
     ]
     assert taken(monkeypatch, call) == ["_whole", "_in_blocks"]
+
+
+@pytest.mark.parametrize("mask", [None, (40, 50), (600, 40, 50), (600, 1, 50)])
+def test_three_dimensions_are_heads_of_one_example(mask):
+    """(N, L, E) as (1, N, L, E): the same numbers, and never all scores."""
+    q, k, v = (flambeau.randn(600, n, 8, requires_grad=True) for n in (40, 50, 50))
+    given = None if mask is None else flambeau.rand(mask) > 0.3
+    found = F.scaled_dot_product_attention(q, k, v, given)
+    grads = flambeau.autograd.grad(found.sin().sum(), (q, k, v))
+    with sdpa_kernel(MATH):
+        wanted = F.scaled_dot_product_attention(q, k, v, given)
+        others = flambeau.autograd.grad(wanted.sin().sum(), (q, k, v))
+    assert found.shape == wanted.shape
+    for a, b in zip((found, *grads), (wanted, *others)):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), atol=1e-5)
 
 
 def test_many_scores_are_not_held(monkeypatch):
