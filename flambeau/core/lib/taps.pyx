@@ -129,11 +129,16 @@ cdef class Taps:
                 self.divisor32[j] = <float>self.divisor[j]
         return <const char*>self.divisor32
 
+    @property
+    def shares(self) -> list | None:
+        """The divisors, where they differ: `turned` leaves them out, and gradients are divided by them before."""
+        cdef int64_t j
+        return None if uniform(self) else [self.divisor[j] for j in range(self.out)]
+
     def turned(self) -> Taps:
-        """The transposed table, which the gradient is made by."""
+        """The transposed table, without `shares`, which the gradient is made by."""
         if self.other is None:
             self.other = transposed(self)
-            self.other.other = self
         return self.other
 
     def rows_of(self) -> list:
@@ -146,14 +151,20 @@ cdef class Taps:
         return found
 
 
-cdef Taps transposed(Taps given):
-    cdef int64_t j, t, k, place
-    cdef bint uniform = True
+cdef bint uniform(Taps given) noexcept:
+    """Whether all sums are divided by one number, or by none."""
+    cdef int64_t j
     if given.divisor != NULL:
         for j in range(given.out):
-            uniform = uniform and given.divisor[j] == given.divisor[0]
-    cdef bint weighted = given.weight != NULL or not uniform
-    cdef Taps found = Taps(max(given.out, 1), given.size, weighted, given.divisor != NULL and uniform)
+            if given.divisor[j] != given.divisor[0]:
+                return False
+    return True
+
+
+cdef Taps transposed(Taps given):
+    cdef int64_t j, t, k, place
+    cdef bint weighted = given.weight != NULL
+    cdef Taps found = Taps(max(given.out, 1), given.size, weighted, given.divisor != NULL and uniform(given))
     found.reserve(given.first[given.out] + 1, weighted)
     memset(found.first, 0, (given.size + 1) * sizeof(int64_t))
     for t in range(given.first[given.out]):
@@ -170,9 +181,7 @@ cdef Taps transposed(Taps given):
             found.first[given.at[t]] += 1
             found.at[place] = j
             if weighted:
-                found.weight[place] = (1.0 if given.weight == NULL else given.weight[t])
-                if not uniform:
-                    found.weight[place] /= given.divisor[j]
+                found.weight[place] = given.weight[t]
     for k in range(given.size, 0, -1):
         found.first[k] = found.first[k - 1]
     found.first[0] = 0
