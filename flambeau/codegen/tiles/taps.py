@@ -162,15 +162,16 @@ def rows(symbol: str, kind: str, weighted: bool, divided: bool) -> str:
 
 
 _LINE = (
-    "ptr noalias %to, i64 %to_step, ptr noalias %from, i64 %from_step, i64 %lines, ptr noalias %factor, i64 %size, i64 %out, "
-    "ptr noalias %first, ptr noalias %at, ptr noalias %lane, ptr noalias %mask, ptr noalias %weight, ptr noalias %divisor"
+    "ptr noalias %to, i64 %to_step, ptr noalias %from, i64 %from_step, i64 %lines, ptr noalias %which, ptr noalias %factor, "
+    "i64 %size, i64 %out, ptr noalias %first, ptr noalias %at, ptr noalias %lane, ptr noalias %mask, ptr noalias %weight, "
+    "ptr noalias %divisor"
 )
 
 
 def line(
     symbol: str, kind: str, weighted: bool, divided: bool, turns: int, wide: bool, short: bool, partial: bool
 ) -> str:
-    """Every line of the result from the same line of the source, by slots: those of vector b are first[b] to first[b + 1], or `turns`
+    """Every line r of the result from line which[r] of the source, by slots: those of vector b are first[b] to first[b + 1], or `turns`
     each where that is not 0.  Slot s begins at element at[s]; lane l takes its element lane[s, l], where bit l of mask[s] is set
     (`partial`), times weight[s, l].  `wide`: windows are two vectors.  `short`: lines are shorter than a window.
     """
@@ -221,7 +222,9 @@ def line(
         return w.added(f, total, x, weight)
 
     def line_of(r: Value, _) -> list[Value]:
-        source = f.gep(w.scalar, Value("ptr", "%from"), f.mul(r, Value("i64", "%from_step")))
+        source = f.gep(
+            w.scalar, Value("ptr", "%from"), f.mul(w.number(f, "%which", r), Value("i64", "%from_step"))
+        )
         result = f.gep(w.scalar, Value("ptr", "%to"), f.mul(r, Value("i64", "%to_step")))
         own = w.splat(f, w.element(f, "%factor", r)) if divided else None
 
@@ -258,7 +261,9 @@ def plain_line(symbol: str, kind: str, weighted: bool, divided: bool) -> str:
     f = w.function(symbol, _LINE)
 
     def one(r: Value, _) -> list[Value]:
-        source = f.gep(w.scalar, Value("ptr", "%from"), f.mul(r, Value("i64", "%from_step")))
+        source = f.gep(
+            w.scalar, Value("ptr", "%from"), f.mul(w.number(f, "%which", r), Value("i64", "%from_step"))
+        )
         target_at = f.gep(w.scalar, Value("ptr", "%to"), f.mul(r, Value("i64", "%to_step")))
 
         def place(j: Value, _) -> list[Value]:

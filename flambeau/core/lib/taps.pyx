@@ -25,8 +25,8 @@ from ..views.strided cimport compact
 ctypedef void (*rows_t)(char* to, int64_t to_step, const char* source, int64_t from_step, const int64_t* first, const int64_t* at,
                         const char* weight, const char* divisor, const char* factor, int64_t j0, int64_t j1,
                         int64_t length) noexcept nogil
-ctypedef void (*line_t)(char* to, int64_t to_step, const char* source, int64_t from_step, int64_t lines, const char* factor,
-                        int64_t size, int64_t out, const int64_t* first, const int64_t* at, const uint8_t* lane,
+ctypedef void (*line_t)(char* to, int64_t to_step, const char* source, int64_t from_step, int64_t lines, const int64_t* which,
+                        const char* factor, int64_t size, int64_t out, const int64_t* first, const int64_t* at, const uint8_t* lane,
                         const int64_t* mask, const char* weight, const char* divisor) noexcept nogil
 
 cdef enum:
@@ -38,9 +38,11 @@ cdef enum:
 
 cdef float[MOST_LINES] ones32
 cdef double[MOST_LINES] ones64
+cdef int64_t[MOST_LINES] upwards
 cdef int _k
 for _k in range(MOST_LINES):
     ones32[_k] = ones64[_k] = 1
+    upwards[_k] = _k
 
 
 # --- tables ------------------------------------------------------------------------------------------------------------------
@@ -431,6 +433,7 @@ cdef struct Work:
     const int64_t* mask
     const char* factor        # of each row of the result, or 1 over and over
     bint factors
+    const int64_t* moved      # the row of the source that each row of the result is, where rows are only moved; they are not copied
     char* to
     const char* source
     int64_t height, width, inner, new_height, new_width
@@ -461,10 +464,10 @@ cdef void make_range(void* context, int64_t begin, int64_t end) noexcept nogil:
         if w.rows != NULL:
             w.rows(to if buffer == NULL else buffer, row, source, row, w.h.first, w.h.at, w.h.weight, w.h.divisor, w.factor, j0, j1, row)
             source = buffer
-        else:
+        elif w.moved == NULL:
             source += j0 * row * w.bytes
         if w.line != NULL:
-            w.line(to, w.new_width, source, w.width, j1 - j0, factor, w.width, w.new_width, w.w.first, w.w.at, w.lane, w.mask,
+            w.line(to, w.new_width, source, w.width, j1 - j0, &upwards[0] if w.moved == NULL else w.moved + j0, factor, w.width, w.new_width, w.w.first, w.w.at, w.lane, w.mask,
                    w.w.weight, w.w.divisor)
         elif w.across != NULL:
             for j in range(j1 - j0):
@@ -544,7 +547,7 @@ def summed(TensorBase input not None, int dim, Taps first or None, Taps second o
         return out
     kind = ("u" if moves else "f") + str(x.width)
     w.rows, w.across, w.line, w.bytes, w.failed, w.factors = NULL, NULL, NULL, x.width, False, False
-    w.lane, w.mask = NULL, NULL
+    w.lane, w.mask, w.moved = NULL, NULL, NULL
     w.factor = <const char*>ones32 if x.width == 4 else <const char*>ones64
     if first is not None:
         divided = second is None and first.divisor != NULL
@@ -572,6 +575,8 @@ def summed(TensorBase input not None, int dim, Taps first or None, Taps second o
             if divided and second.divisor == NULL:
                 slots = slots_of(second, x.width)
                 w.w.divisor = slots.divisor
+    if w.line != NULL and first is not None and first.moves and first.first[first.out] == first.out:
+        w.rows, w.moved = NULL, first.at
     w.to, w.source = pointer(out), pointer(x)
     each = max(w.width * w.inner, w.new_width * w.inner)
     w.chunk = min(max(BUFFER // (each * x.width), 1), <int64_t>MOST_LINES)
