@@ -255,8 +255,8 @@ def line(
     return str(w.module)
 
 
-def plain_line(symbol: str, kind: str, weighted: bool, divided: bool) -> str:
-    """The same with a table of elements: those of place j are first[j] to first[j + 1], one after the other."""
+def plain_line(symbol: str, kind: str, weighted: bool, divided: bool, turns: int) -> str:
+    """The same with a table of elements: those of place j are first[j] to first[j + 1], or `turns` each where that is not 0."""
     w = Writer(kind, weighted, divided, 1)
     f = w.function(symbol, _LINE)
 
@@ -271,8 +271,13 @@ def plain_line(symbol: str, kind: str, weighted: bool, divided: bool) -> str:
                 x = f.load(w.scalar, f.gep(w.scalar, source, w.number(f, "%at", t)), w.bytes)
                 return [w.added(f, carried[0], x, w.element(f, "%weight", t) if weighted else None)]
 
-            begin, end = w.number(f, "%first", j), w.number(f, "%first", f.add(j, i64(1)))
-            total = f.loop(begin, end, i64(1), [w.zero()], tap)[0]
+            if turns:
+                total = w.zero()
+                for k in range(turns):
+                    total = tap(f.add(f.mul(j, i64(turns)), i64(k)), [total])[0]
+            else:
+                begin, end = w.number(f, "%first", j), w.number(f, "%first", f.add(j, i64(1)))
+                total = f.loop(begin, end, i64(1), [w.zero()], tap)[0]
             if divided:
                 share = f.binary("fmul", w.element(f, "%divisor", j), w.element(f, "%factor", r))
                 total = f.binary("fdiv", total, share)

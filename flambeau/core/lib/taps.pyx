@@ -143,6 +143,16 @@ cdef class Taps:
             self.other = transposed(self)
         return self.other
 
+    cdef int64_t each(self) noexcept:
+        """How many elements every place has; 0 where they are not as many, or many."""
+        cdef int64_t j
+        if self.out == 0 or self.first[1] > MOST_TURNS:
+            return 0
+        for j in range(1, self.out):
+            if self.first[j + 1] - self.first[j] != self.first[1]:
+                return 0
+        return self.first[1]
+
     def rows_of(self) -> list:
         """For each place, its (element, weight / divisor): for tests."""
         found = []
@@ -570,7 +580,7 @@ def summed(TensorBase input not None, int dim, Taps first or None, Taps second o
             w.w.first, w.w.at, w.w.weight, w.w.divisor = slots.first, slots.at, slots.weight, slots.divisor
             w.lane, w.mask = slots.lane, slots.mask
         else:
-            w.line = <line_t>known("plain_line", (kind, weighted, divided))
+            w.line = <line_t>known("plain_line", (kind, weighted, divided, second.each()))
             w.w = table_of(second, code)
             if divided and second.divisor == NULL:
                 slots = slots_of(second, x.width)

@@ -30,7 +30,7 @@ HALVES = ("float16", "bfloat16")
 
 
 def _kept(rule: Callable) -> Callable:
-    return functools.lru_cache(maxsize=256)(rule)
+    return functools.lru_cache(maxsize=64)(rule)
 
 
 nearest, linear, cubic, widened = map(_kept, (core.nearest, core.linear, core.cubic, core.widened))
