@@ -21,6 +21,7 @@ from ..irtext import Function, Module, Value, i64
 VECTOR = 64  # bytes: a vector of AVX-512, several of others
 UNROLLED = 4  # vectors of a row that are summed side by side
 TOGETHER = 8  # rows that are read side by side
+WRITTEN_OUT = 4  # elements of a place up to which a plain sum has no loop
 
 _MEMORY = {"u1": "i8", "u2": "i16", "u4": "i32", "u8": "i64", "f4": "float", "f8": "double"}
 _BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
@@ -255,36 +256,53 @@ def line(
     return str(w.module)
 
 
-def plain_line(symbol: str, kind: str, weighted: bool, divided: bool, turns: int) -> str:
-    """The same with a table of elements: those of place j are first[j] to first[j + 1], or `turns` each where that is not 0."""
+def plain_line(symbol: str, kind: str, weighted: bool, divided: bool) -> str:
+    """The same with a table of elements: those of place j are first[j] to first[j + 1].  Places come in `size` runs of as many elements
+    each: run k ends before place mask[2k], and has mask[2k + 1] elements a place.
+    """
     w = Writer(kind, weighted, divided, 1)
     f = w.function(symbol, _LINE)
 
     def one(r: Value, _) -> list[Value]:
-        source = f.gep(
-            w.scalar, Value("ptr", "%from"), f.mul(w.number(f, "%which", r), Value("i64", "%from_step"))
-        )
+        start = f.mul(w.number(f, "%which", r), Value("i64", "%from_step"))
+        source = f.gep(w.scalar, Value("ptr", "%from"), start)
         target_at = f.gep(w.scalar, Value("ptr", "%to"), f.mul(r, Value("i64", "%to_step")))
 
-        def place(j: Value, _) -> list[Value]:
-            def tap(t: Value, carried: list[Value]) -> list[Value]:
-                x = f.load(w.scalar, f.gep(w.scalar, source, w.number(f, "%at", t)), w.bytes)
-                return [w.added(f, carried[0], x, w.element(f, "%weight", t) if weighted else None)]
+        def tap(t: Value, total: Value) -> Value:
+            x = f.load(w.scalar, f.gep(w.scalar, source, w.number(f, "%at", t)), w.bytes)
+            return w.added(f, total, x, w.element(f, "%weight", t) if weighted else None)
 
-            if turns:
+        def places(begin: Value, end: Value, count: Value, turns: int | None) -> list[Value]:
+            """Places of one run, their sums written out where they are of `turns` elements."""
+            first = w.number(f, "%first", begin)
+
+            def place(j: Value, _) -> list[Value]:
+                t0 = f.add(first, f.mul(f.binary("sub", j, begin), count if turns is None else i64(turns)))
                 total = w.zero()
-                for k in range(turns):
-                    total = tap(f.add(f.mul(j, i64(turns)), i64(k)), [total])[0]
-            else:
-                begin, end = w.number(f, "%first", j), w.number(f, "%first", f.add(j, i64(1)))
-                total = f.loop(begin, end, i64(1), [w.zero()], tap)[0]
-            if divided:
-                share = f.binary("fmul", w.element(f, "%divisor", j), w.element(f, "%factor", r))
-                total = f.binary("fdiv", total, share)
-            f.store(total, f.gep(w.scalar, target_at, j), w.bytes)
+                if turns is None:
+                    total = f.loop(t0, f.add(t0, count), i64(1), [total], lambda t, s: [tap(t, s[0])])[0]
+                else:
+                    for k in range(turns):
+                        total = tap(f.add(t0, i64(k)), total)
+                if divided:
+                    share = f.binary("fmul", w.element(f, "%divisor", j), w.element(f, "%factor", r))
+                    total = f.binary("fdiv", total, share)
+                f.store(total, f.gep(w.scalar, target_at, j), w.bytes)
+                return []
+
+            f.loop(begin, end, i64(1), [], place)
             return []
 
-        f.loop(i64(0), Value("i64", "%out"), i64(1), [], place)
+        def run(k: Value, carried: list[Value]) -> list[Value]:
+            end = w.number(f, "%mask", f.mul(k, i64(2)))
+            count = w.number(f, "%mask", f.add(f.mul(k, i64(2)), i64(1)))
+            begin = carried[0]
+            for turns in range(WRITTEN_OUT + 1):
+                f.when(f.op("i1", f"icmp eq {count}, {turns}"), lambda t=turns: places(begin, end, count, t))
+            f.when(f.op("i1", f"icmp sgt {count}, {WRITTEN_OUT}"), lambda: places(begin, end, count, None))
+            return [end]
+
+        f.loop(i64(0), Value("i64", "%size"), i64(1), [i64(0)], run)
         return []
 
     f.loop(i64(0), Value("i64", "%lines"), i64(1), [], one)

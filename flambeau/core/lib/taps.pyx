@@ -62,6 +62,8 @@ cdef class Taps:
     cdef double* divisor
     cdef float* weight32
     cdef float* divisor32
+    cdef int64_t* runs
+    cdef int64_t number_of_runs
     cdef dict slots                  # by width of an element
     cdef Taps other                  # the transposed table
 
@@ -83,6 +85,7 @@ cdef class Taps:
         free(self.divisor)
         free(self.weight32)
         free(self.divisor32)
+        free(self.runs)
 
     cdef int reserve(self, int64_t room, bint weighted) except -1:
         cdef int64_t* at = <int64_t*>realloc(self.at, room * sizeof(int64_t))
@@ -143,15 +146,20 @@ cdef class Taps:
             self.other = transposed(self)
         return self.other
 
-    cdef int64_t each(self) noexcept:
-        """How many elements every place has; 0 where they are not as many, or many."""
-        cdef int64_t j
-        if self.out == 0 or self.first[1] > MOST_TURNS:
+    cdef int find_runs(self) except -1:
+        """Runs of places with as many elements each: where they end, and how many elements."""
+        cdef int64_t j, count, made = 0
+        if self.runs != NULL:
             return 0
-        for j in range(1, self.out):
-            if self.first[j + 1] - self.first[j] != self.first[1]:
-                return 0
-        return self.first[1]
+        self.runs = <int64_t*>scratch(2 * self.out + 2, sizeof(int64_t))
+        for j in range(self.out):
+            count = self.first[j + 1] - self.first[j]
+            if made == 0 or self.runs[2 * made - 1] != count:
+                self.runs[2 * made + 1] = count
+                made += 1
+            self.runs[2 * made - 2] = j + 1
+        self.number_of_runs = made
+        return 0
 
     def rows_of(self) -> list:
         """For each place, its (element, weight / divisor): for tests."""
@@ -440,7 +448,8 @@ cdef struct Work:
     Table h
     Table w                   # of `across`, and of a plain `line`
     const uint8_t* lane
-    const int64_t* mask
+    const int64_t* mask       # of slots, or the runs of a plain line
+    int64_t windows           # the size of a line that windows must not leave, or how many runs there are
     const char* factor        # of each row of the result, or 1 over and over
     bint factors
     const int64_t* moved      # the row of the source that each row of the result is, where rows are only moved; they are not copied
@@ -477,8 +486,8 @@ cdef void make_range(void* context, int64_t begin, int64_t end) noexcept nogil:
         elif w.moved == NULL:
             source += j0 * row * w.bytes
         if w.line != NULL:
-            w.line(to, w.new_width, source, w.width, j1 - j0, &upwards[0] if w.moved == NULL else w.moved + j0, factor, w.width, w.new_width, w.w.first, w.w.at, w.lane, w.mask,
-                   w.w.weight, w.w.divisor)
+            w.line(to, w.new_width, source, w.width, j1 - j0, &upwards[0] if w.moved == NULL else w.moved + j0, factor, w.windows,
+                   w.new_width, w.w.first, w.w.at, w.lane, w.mask, w.w.weight, w.w.divisor)
         elif w.across != NULL:
             for j in range(j1 - j0):
                 w.across(to + j * w.new_width * w.inner * w.bytes, w.inner, source + j * row * w.bytes, w.inner, w.w.first, w.w.at,
@@ -557,7 +566,7 @@ def summed(TensorBase input not None, int dim, Taps first or None, Taps second o
         return out
     kind = ("u" if moves else "f") + str(x.width)
     w.rows, w.across, w.line, w.bytes, w.failed, w.factors = NULL, NULL, NULL, x.width, False, False
-    w.lane, w.mask, w.moved = NULL, NULL, NULL
+    w.lane, w.mask, w.moved, w.windows = NULL, NULL, NULL, 0
     w.factor = <const char*>ones32 if x.width == 4 else <const char*>ones64
     if first is not None:
         divided = second is None and first.divisor != NULL
@@ -578,10 +587,12 @@ def summed(TensorBase input not None, int dim, Taps first or None, Taps second o
             slots = slots_of(second, x.width)
             w.line = <line_t>known("line", (kind, weighted, divided, slots.turns, slots.wide, slots.short, slots.partial))
             w.w.first, w.w.at, w.w.weight, w.w.divisor = slots.first, slots.at, slots.weight, slots.divisor
-            w.lane, w.mask = slots.lane, slots.mask
+            w.lane, w.mask, w.windows = slots.lane, slots.mask, w.width
         else:
-            w.line = <line_t>known("plain_line", (kind, weighted, divided, second.each()))
+            w.line = <line_t>known("plain_line", (kind, weighted, divided))
             w.w = table_of(second, code)
+            second.find_runs()
+            w.mask, w.windows = second.runs, second.number_of_runs
             if divided and second.divisor == NULL:
                 slots = slots_of(second, x.width)
                 w.w.divisor = slots.divisor
