@@ -21,6 +21,7 @@ from ..irtext import Function, Module, Value, i64
 VECTOR = 64  # bytes: a vector of AVX-512, several of others
 UNROLLED = 4  # vectors of a row that are summed side by side
 TOGETHER = 8  # rows that are read side by side
+WRITTEN_OUT = 4  # elements of a place up to which a plain sum has no loop
 
 _MEMORY = {"u1": "i8", "u2": "i16", "u4": "i32", "u8": "i64", "f4": "float", "f8": "double"}
 _BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
@@ -162,15 +163,16 @@ def rows(symbol: str, kind: str, weighted: bool, divided: bool) -> str:
 
 
 _LINE = (
-    "ptr noalias %to, i64 %to_step, ptr noalias %from, i64 %from_step, i64 %lines, ptr noalias %factor, i64 %size, i64 %out, "
-    "ptr noalias %first, ptr noalias %at, ptr noalias %lane, ptr noalias %mask, ptr noalias %weight, ptr noalias %divisor"
+    "ptr noalias %to, i64 %to_step, ptr noalias %from, i64 %from_step, i64 %lines, ptr noalias %which, ptr noalias %factor, "
+    "i64 %size, i64 %out, ptr noalias %first, ptr noalias %at, ptr noalias %lane, ptr noalias %mask, ptr noalias %weight, "
+    "ptr noalias %divisor"
 )
 
 
 def line(
     symbol: str, kind: str, weighted: bool, divided: bool, turns: int, wide: bool, short: bool, partial: bool
 ) -> str:
-    """Every line of the result from the same line of the source, by slots: those of vector b are first[b] to first[b + 1], or `turns`
+    """Every line r of the result from line which[r] of the source, by slots: those of vector b are first[b] to first[b + 1], or `turns`
     each where that is not 0.  Slot s begins at element at[s]; lane l takes its element lane[s, l], where bit l of mask[s] is set
     (`partial`), times weight[s, l].  `wide`: windows are two vectors.  `short`: lines are shorter than a window.
     """
@@ -221,7 +223,9 @@ def line(
         return w.added(f, total, x, weight)
 
     def line_of(r: Value, _) -> list[Value]:
-        source = f.gep(w.scalar, Value("ptr", "%from"), f.mul(r, Value("i64", "%from_step")))
+        source = f.gep(
+            w.scalar, Value("ptr", "%from"), f.mul(w.number(f, "%which", r), Value("i64", "%from_step"))
+        )
         result = f.gep(w.scalar, Value("ptr", "%to"), f.mul(r, Value("i64", "%to_step")))
         own = w.splat(f, w.element(f, "%factor", r)) if divided else None
 
@@ -253,28 +257,52 @@ def line(
 
 
 def plain_line(symbol: str, kind: str, weighted: bool, divided: bool) -> str:
-    """The same with a table of elements: those of place j are first[j] to first[j + 1], one after the other."""
+    """The same with a table of elements: those of place j are first[j] to first[j + 1].  Places come in `size` runs of as many elements
+    each: run k ends before place mask[2k], and has mask[2k + 1] elements a place.
+    """
     w = Writer(kind, weighted, divided, 1)
     f = w.function(symbol, _LINE)
 
     def one(r: Value, _) -> list[Value]:
-        source = f.gep(w.scalar, Value("ptr", "%from"), f.mul(r, Value("i64", "%from_step")))
+        start = f.mul(w.number(f, "%which", r), Value("i64", "%from_step"))
+        source = f.gep(w.scalar, Value("ptr", "%from"), start)
         target_at = f.gep(w.scalar, Value("ptr", "%to"), f.mul(r, Value("i64", "%to_step")))
 
-        def place(j: Value, _) -> list[Value]:
-            def tap(t: Value, carried: list[Value]) -> list[Value]:
-                x = f.load(w.scalar, f.gep(w.scalar, source, w.number(f, "%at", t)), w.bytes)
-                return [w.added(f, carried[0], x, w.element(f, "%weight", t) if weighted else None)]
+        def tap(t: Value, total: Value) -> Value:
+            x = f.load(w.scalar, f.gep(w.scalar, source, w.number(f, "%at", t)), w.bytes)
+            return w.added(f, total, x, w.element(f, "%weight", t) if weighted else None)
 
-            begin, end = w.number(f, "%first", j), w.number(f, "%first", f.add(j, i64(1)))
-            total = f.loop(begin, end, i64(1), [w.zero()], tap)[0]
-            if divided:
-                share = f.binary("fmul", w.element(f, "%divisor", j), w.element(f, "%factor", r))
-                total = f.binary("fdiv", total, share)
-            f.store(total, f.gep(w.scalar, target_at, j), w.bytes)
+        def places(begin: Value, end: Value, count: Value, turns: int | None) -> list[Value]:
+            """Places of one run, their sums written out where they are of `turns` elements."""
+            first = w.number(f, "%first", begin)
+
+            def place(j: Value, _) -> list[Value]:
+                t0 = f.add(first, f.mul(f.binary("sub", j, begin), count if turns is None else i64(turns)))
+                total = w.zero()
+                if turns is None:
+                    total = f.loop(t0, f.add(t0, count), i64(1), [total], lambda t, s: [tap(t, s[0])])[0]
+                else:
+                    for k in range(turns):
+                        total = tap(f.add(t0, i64(k)), total)
+                if divided:
+                    share = f.binary("fmul", w.element(f, "%divisor", j), w.element(f, "%factor", r))
+                    total = f.binary("fdiv", total, share)
+                f.store(total, f.gep(w.scalar, target_at, j), w.bytes)
+                return []
+
+            f.loop(begin, end, i64(1), [], place)
             return []
 
-        f.loop(i64(0), Value("i64", "%out"), i64(1), [], place)
+        def run(k: Value, carried: list[Value]) -> list[Value]:
+            end = w.number(f, "%mask", f.mul(k, i64(2)))
+            count = w.number(f, "%mask", f.add(f.mul(k, i64(2)), i64(1)))
+            begin = carried[0]
+            for turns in range(WRITTEN_OUT + 1):
+                f.when(f.op("i1", f"icmp eq {count}, {turns}"), lambda t=turns: places(begin, end, count, t))
+            f.when(f.op("i1", f"icmp sgt {count}, {WRITTEN_OUT}"), lambda: places(begin, end, count, None))
+            return [end]
+
+        f.loop(i64(0), Value("i64", "%size"), i64(1), [i64(0)], run)
         return []
 
     f.loop(i64(0), Value("i64", "%lines"), i64(1), [], one)

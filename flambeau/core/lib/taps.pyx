@@ -25,8 +25,8 @@ from ..views.strided cimport compact
 ctypedef void (*rows_t)(char* to, int64_t to_step, const char* source, int64_t from_step, const int64_t* first, const int64_t* at,
                         const char* weight, const char* divisor, const char* factor, int64_t j0, int64_t j1,
                         int64_t length) noexcept nogil
-ctypedef void (*line_t)(char* to, int64_t to_step, const char* source, int64_t from_step, int64_t lines, const char* factor,
-                        int64_t size, int64_t out, const int64_t* first, const int64_t* at, const uint8_t* lane,
+ctypedef void (*line_t)(char* to, int64_t to_step, const char* source, int64_t from_step, int64_t lines, const int64_t* which,
+                        const char* factor, int64_t size, int64_t out, const int64_t* first, const int64_t* at, const uint8_t* lane,
                         const int64_t* mask, const char* weight, const char* divisor) noexcept nogil
 
 cdef enum:
@@ -38,9 +38,11 @@ cdef enum:
 
 cdef float[MOST_LINES] ones32
 cdef double[MOST_LINES] ones64
+cdef int64_t[MOST_LINES] upwards
 cdef int _k
 for _k in range(MOST_LINES):
     ones32[_k] = ones64[_k] = 1
+    upwards[_k] = _k
 
 
 # --- tables ------------------------------------------------------------------------------------------------------------------
@@ -60,6 +62,8 @@ cdef class Taps:
     cdef double* divisor
     cdef float* weight32
     cdef float* divisor32
+    cdef int64_t* runs
+    cdef int64_t number_of_runs
     cdef dict slots                  # by width of an element
     cdef Taps other                  # the transposed table
 
@@ -81,6 +85,7 @@ cdef class Taps:
         free(self.divisor)
         free(self.weight32)
         free(self.divisor32)
+        free(self.runs)
 
     cdef int reserve(self, int64_t room, bint weighted) except -1:
         cdef int64_t* at = <int64_t*>realloc(self.at, room * sizeof(int64_t))
@@ -129,12 +134,32 @@ cdef class Taps:
                 self.divisor32[j] = <float>self.divisor[j]
         return <const char*>self.divisor32
 
+    @property
+    def shares(self) -> list | None:
+        """The divisors, where they differ: `turned` leaves them out, and gradients are divided by them before."""
+        cdef int64_t j
+        return None if uniform(self) else [self.divisor[j] for j in range(self.out)]
+
     def turned(self) -> Taps:
-        """The transposed table, which the gradient is made by."""
+        """The transposed table, without `shares`, which the gradient is made by."""
         if self.other is None:
             self.other = transposed(self)
-            self.other.other = self
         return self.other
+
+    cdef int find_runs(self) except -1:
+        """Runs of places with as many elements each: where they end, and how many elements."""
+        cdef int64_t j, count, made = 0
+        if self.runs != NULL:
+            return 0
+        self.runs = <int64_t*>scratch(2 * self.out + 2, sizeof(int64_t))
+        for j in range(self.out):
+            count = self.first[j + 1] - self.first[j]
+            if made == 0 or self.runs[2 * made - 1] != count:
+                self.runs[2 * made + 1] = count
+                made += 1
+            self.runs[2 * made - 2] = j + 1
+        self.number_of_runs = made
+        return 0
 
     def rows_of(self) -> list:
         """For each place, its (element, weight / divisor): for tests."""
@@ -146,14 +171,20 @@ cdef class Taps:
         return found
 
 
-cdef Taps transposed(Taps given):
-    cdef int64_t j, t, k, place
-    cdef bint uniform = True
+cdef bint uniform(Taps given) noexcept:
+    """Whether all sums are divided by one number, or by none."""
+    cdef int64_t j
     if given.divisor != NULL:
         for j in range(given.out):
-            uniform = uniform and given.divisor[j] == given.divisor[0]
-    cdef bint weighted = given.weight != NULL or not uniform
-    cdef Taps found = Taps(max(given.out, 1), given.size, weighted, given.divisor != NULL and uniform)
+            if given.divisor[j] != given.divisor[0]:
+                return False
+    return True
+
+
+cdef Taps transposed(Taps given):
+    cdef int64_t j, t, k, place
+    cdef bint weighted = given.weight != NULL
+    cdef Taps found = Taps(max(given.out, 1), given.size, weighted, given.divisor != NULL and uniform(given))
     found.reserve(given.first[given.out] + 1, weighted)
     memset(found.first, 0, (given.size + 1) * sizeof(int64_t))
     for t in range(given.first[given.out]):
@@ -170,9 +201,7 @@ cdef Taps transposed(Taps given):
             found.first[given.at[t]] += 1
             found.at[place] = j
             if weighted:
-                found.weight[place] = (1.0 if given.weight == NULL else given.weight[t])
-                if not uniform:
-                    found.weight[place] /= given.divisor[j]
+                found.weight[place] = given.weight[t]
     for k in range(given.size, 0, -1):
         found.first[k] = found.first[k - 1]
     found.first[0] = 0
@@ -419,9 +448,11 @@ cdef struct Work:
     Table h
     Table w                   # of `across`, and of a plain `line`
     const uint8_t* lane
-    const int64_t* mask
+    const int64_t* mask       # of slots, or the runs of a plain line
+    int64_t windows           # the size of a line that windows must not leave, or how many runs there are
     const char* factor        # of each row of the result, or 1 over and over
     bint factors
+    const int64_t* moved      # the row of the source that each row of the result is, where rows are only moved; they are not copied
     char* to
     const char* source
     int64_t height, width, inner, new_height, new_width
@@ -452,11 +483,11 @@ cdef void make_range(void* context, int64_t begin, int64_t end) noexcept nogil:
         if w.rows != NULL:
             w.rows(to if buffer == NULL else buffer, row, source, row, w.h.first, w.h.at, w.h.weight, w.h.divisor, w.factor, j0, j1, row)
             source = buffer
-        else:
+        elif w.moved == NULL:
             source += j0 * row * w.bytes
         if w.line != NULL:
-            w.line(to, w.new_width, source, w.width, j1 - j0, factor, w.width, w.new_width, w.w.first, w.w.at, w.lane, w.mask,
-                   w.w.weight, w.w.divisor)
+            w.line(to, w.new_width, source, w.width, j1 - j0, &upwards[0] if w.moved == NULL else w.moved + j0, factor, w.windows,
+                   w.new_width, w.w.first, w.w.at, w.lane, w.mask, w.w.weight, w.w.divisor)
         elif w.across != NULL:
             for j in range(j1 - j0):
                 w.across(to + j * w.new_width * w.inner * w.bytes, w.inner, source + j * row * w.bytes, w.inner, w.w.first, w.w.at,
@@ -535,7 +566,7 @@ def summed(TensorBase input not None, int dim, Taps first or None, Taps second o
         return out
     kind = ("u" if moves else "f") + str(x.width)
     w.rows, w.across, w.line, w.bytes, w.failed, w.factors = NULL, NULL, NULL, x.width, False, False
-    w.lane, w.mask = NULL, NULL
+    w.lane, w.mask, w.moved, w.windows = NULL, NULL, NULL, 0
     w.factor = <const char*>ones32 if x.width == 4 else <const char*>ones64
     if first is not None:
         divided = second is None and first.divisor != NULL
@@ -556,13 +587,17 @@ def summed(TensorBase input not None, int dim, Taps first or None, Taps second o
             slots = slots_of(second, x.width)
             w.line = <line_t>known("line", (kind, weighted, divided, slots.turns, slots.wide, slots.short, slots.partial))
             w.w.first, w.w.at, w.w.weight, w.w.divisor = slots.first, slots.at, slots.weight, slots.divisor
-            w.lane, w.mask = slots.lane, slots.mask
+            w.lane, w.mask, w.windows = slots.lane, slots.mask, w.width
         else:
             w.line = <line_t>known("plain_line", (kind, weighted, divided))
             w.w = table_of(second, code)
+            second.find_runs()
+            w.mask, w.windows = second.runs, second.number_of_runs
             if divided and second.divisor == NULL:
                 slots = slots_of(second, x.width)
                 w.w.divisor = slots.divisor
+    if w.line != NULL and first is not None and first.moves and first.first[first.out] == first.out:
+        w.rows, w.moved = NULL, first.at
     w.to, w.source = pointer(out), pointer(x)
     each = max(w.width * w.inner, w.new_width * w.inner)
     w.chunk = min(max(BUFFER // (each * x.width), 1), <int64_t>MOST_LINES)

@@ -20,6 +20,7 @@ from ...core.base.tensor import TensorBase
 from ...core.call.function import FunctionOp
 from ...core.call.watching import is_watched
 from ...core.lib import taps as core
+from ...core.make.literal import tensor
 from ...core.tape.contexts import unrecorded
 
 Tables = Sequence[core.Taps | None]
@@ -29,7 +30,7 @@ HALVES = ("float16", "bfloat16")
 
 
 def _kept(rule: Callable) -> Callable:
-    return functools.lru_cache(maxsize=256)(rule)
+    return functools.lru_cache(maxsize=64)(rule)
 
 
 nearest, linear, cubic, widened = map(_kept, (core.nearest, core.linear, core.cubic, core.widened))
@@ -73,6 +74,12 @@ def _recorded(x: TensorBase, tables: tuple, label: str) -> TensorBase:
 
 
 def _back(grad: TensorBase, tables: tuple, label: str) -> TensorBase:
+    divisor = None
+    for d, t in enumerate(tables):
+        if t is not None and (shares := t.shares) is not None:
+            own = tensor(shares, dtype=grad.dtype, device="cpu").reshape([-1] + [1] * (len(tables) - 1 - d))
+            divisor = own if divisor is None else divisor * own
+    grad = grad if divisor is None else grad / divisor
     return _recorded(grad, tuple(None if t is None else t.turned() for t in tables), label)
 
 

@@ -75,12 +75,11 @@ def _together(at, tables: Sequence, bits: int, sizes: dict) -> tuple[Expr, Expr]
     the weights.  `tables`: weights and places of each dimension.
     """
     n, k, p = at
-    index, weight, outside, count = at.number(0), None, None, at.number(1)
+    index, count, outside, weight = at.number(0), at.number(1), ex.const(False, "bool"), None
     for d, (shares, places) in enumerate(tables):
         t = (k >> (bits * (len(tables) - 1 - d))) & ((1 << bits) - 1)
         place, share = ex.cast(places[n, t, p], index.dtype), shares[n, t, p]
-        beyond = place < 0
-        outside = beyond if outside is None else outside | beyond
+        outside = outside | (place < 0)
         index, count = index * sizes[f"size{d}"] + place, count * sizes[f"size{d}"]
         weight = share if weight is None else weight * share
     return ex.cast(ex.where(outside, count, index), "int32"), ex.where(outside, 0.0, weight)
@@ -105,8 +104,11 @@ def table(
     taps, rank, (n, points, _) = TAPS[mode], len(shape), grid.shape
     along: list[TensorBase] = []
     for d, size in enumerate(shape):
-        given = {"mode": mode, "padding": padding, "aligned": aligned, "column": rank - 1 - d, "size": size}
-        along.extend(reversed(taps_along((n, taps, points), grid, **given)))
+        shape_of, column = (n, taps, points), rank - 1 - d
+        found = taps_along(
+            shape_of, grid, mode=mode, padding=padding, aligned=aligned, column=column, size=size
+        )
+        along.extend(reversed(found))
     sizes = {f"size{d}": s for d, s in enumerate(shape)}
     together = taps_of_two if rank == 2 else taps_of_three
     return together((n, taps**rank, points), *along, bits=taps.bit_length() - 1, **sizes)
