@@ -11,8 +11,8 @@ import functools
 from typing import Any, NamedTuple
 
 from ...codegen import build
-from ...codegen.tiles import kernels as vectors
 from ...codegen.tiles import recurrent as tiles
+from ...codegen.tiles import kernels as vectors
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib import recurrent as core
