@@ -396,7 +396,103 @@ def other_shapes(t) -> dict[str, Callable]:
     }
 
 
-GROUPS = (elementwise, folds, moves, images, convolutions, products, others, sequences, other_shapes)
+def decompositions(t) -> dict[str, Callable]:
+    """Large matrices, and many small ones, where a call of LAPACK for each is most of the time."""
+    L, a, tall = t.linalg, t.randn(600, 600), t.randn(2000, 50)
+    few, many, tiny = t.randn(20, 64, 64), t.randn(100, 16, 16), t.randn(1000, 4, 4)
+    positive = lambda x: x @ x.mT + x.shape[-1] * t.eye(x.shape[-1])
+    one, double, c = (
+        t.randn(100, 16, 1),
+        t.randn(128, 128, dtype=t.float64),
+        t.randn(128, 128, dtype=t.complex64),
+    )
+    p, q, r = positive(a), positive(few), positive(many)
+    return {
+        "inv, 600": lambda: L.inv(a),
+        "inv, 1000 of 4": lambda: L.inv(tiny),
+        "solve, 100 of 16, vectors": lambda: L.solve(many, one),
+        "solve, float64": lambda: L.solve(double, double),
+        "solve, complex64": lambda: L.solve(c, c),
+        "solve_triangular, 600": lambda: L.solve_triangular(p, a, upper=True),
+        "lu_factor, 600": lambda: L.lu_factor(a),
+        "slogdet, 100 of 16": lambda: L.slogdet(many),
+        "cholesky, 600": lambda: L.cholesky(p),
+        "cholesky, 20 of 64": lambda: L.cholesky(q),
+        "cholesky, 100 of 16": lambda: L.cholesky(r),
+        "qr, tall": lambda: L.qr(tall),
+        "qr, 20 of 64": lambda: L.qr(few),
+        "eigh, 20 of 64": lambda: L.eigh(q),
+        "eigvalsh, float64": lambda: L.eigvalsh(double),
+        "svd, tall": lambda: L.svd(tall, full_matrices=False),
+        "svdvals, 100 of 16": lambda: L.svdvals(many),
+        "eig, 128": lambda: L.eig(c),
+        "lstsq, tall": lambda: L.lstsq(tall, tall[:, :3]),
+        "pinv": lambda: L.pinv(double),
+        "matrix_exp, 100 of 16": lambda: t.matrix_exp(many * 0.1),
+        "matrix_exp, float64": lambda: t.matrix_exp(double * 0.1),
+    }
+
+
+def transforms(t) -> dict[str, Callable]:
+    """Fourier transforms: one signal and many, short and long, lengths of all kinds, several dimensions."""
+    F, found = t.fft, {}
+    for rows, n in ((1, 100), (1, 1024), (32, 997), (32, 2401), (100, 256), (4, 65536), (1, 1000000)):
+        x, z = t.randn(rows, n), t.randn(rows, n, dtype=t.complex64)
+        half = F.rfft(x)
+        found |= {
+            f"fft, {rows} of {n}": lambda z=z: F.fft(z),
+            f"ifft, {rows} of {n}": lambda z=z: F.ifft(z),
+            f"rfft, {rows} of {n}": lambda x=x: F.rfft(x),
+            f"irfft, {rows} of {n}": lambda half=half: F.irfft(half),
+        }
+    image, volume, double = t.randn(3, 500, 375), t.randn(64, 64, 64), t.randn(300, 360, dtype=t.float64)
+    z = t.randn(512, 512, dtype=t.complex64)
+    return found | {
+        "fft, dim 0": lambda: F.fft(z, dim=0),
+        "fft2": lambda: F.fft2(z),
+        "rfft2, 500 by 375": lambda: F.rfft2(image),
+        "irfft2, 500 by 375": lambda: F.irfft2(F.rfft2(image)),
+        "rfftn": lambda: F.rfftn(volume),
+        "fftn, float64": lambda: F.fftn(double),
+        "rfft2, both ways": both_ways(lambda x: F.rfft2(x).abs(), image),
+        "stft": lambda: t.stft(image.reshape(-1)[:160000], 512, window=t.ones(512), return_complex=True),
+    }
+
+
+def searches(t) -> dict[str, Callable]:
+    a, whole, wide = t.randn(1000, 1000), t.randint(0, 1000000, (200000,)), t.randint(0, 5000, (200000,))
+    bounds = t.linspace(-3, 3, 1000)
+    rows = a[:, :100].sort().values
+    return {
+        "searchsorted, 1000 bounds": lambda: t.searchsorted(bounds, a),
+        "searchsorted, rows": lambda: t.searchsorted(rows, a),
+        "searchsorted, int64": lambda: t.searchsorted(wide.sort().values, wide),
+        "bincount, 5000": lambda: wide.bincount(),
+        "bincount, weighted": lambda: wide.bincount(a.reshape(-1)[:200000]),
+        "unique, with counts": lambda: wide.unique(return_inverse=True, return_counts=True),
+        "unique, sparse": lambda: (whole * 1000).unique(),
+        "unique, sparse, with an inverse": lambda: (whole * 1000).unique(return_inverse=True),
+        "unique, float32": lambda: a[:200].unique(),
+        "nonzero, few": lambda: (a > 3).nonzero(),
+        "nonzero, as a tuple": lambda: (a > 0).nonzero(as_tuple=True),
+        "histc, given range": lambda: a.histc(100, -2, 2),
+    }
+
+
+GROUPS = (
+    elementwise,
+    folds,
+    moves,
+    images,
+    convolutions,
+    products,
+    others,
+    sequences,
+    other_shapes,
+    decompositions,
+    transforms,
+    searches,
+)
 
 
 def seconds(function: Callable) -> float:

@@ -461,6 +461,42 @@ def test_square_matrices_of_every_type(n, batch, dtype):
         assert flambeau.equal(L, L.triu() if upper else L.tril())
 
 
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("columns", [1, 127, 300])
+def test_right_sides_in_parts(columns, dtype):
+    """Wide right sides are shared between threads, and nothing of the result tells of it."""
+    a = stack_of(2, 130, 130, dtype=dtype) + 30 * np.eye(130, dtype=dtype)
+    b = stack_of(2, 130, columns, dtype=dtype, seed=1)
+    A, B, before = flambeau.tensor(a), flambeau.tensor(b), flambeau.get_num_threads()
+    found = []
+    for threads in (1, 3):
+        flambeau.set_num_threads(threads)
+        found.append([linalg.solve(A, B), *(linalg.solve_triangular(A, B, upper=u) for u in (False, True))])
+        found[-1] += [linalg.solve_triangular(A.mT, B, upper=u) for u in (False, True)]
+    flambeau.set_num_threads(before)
+    for x, y in zip(*found):
+        assert x.numpy().tobytes() == y.numpy().tobytes()
+    turned = a.swapaxes(-1, -2)
+    for x, matrix in zip(found[0], (a, np.tril(a), np.triu(a), np.tril(turned), np.triu(turned))):
+        holds_up(matrix @ x.numpy() / 30, b / 30, dtype)
+
+
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd"])
+@pytest.mark.parametrize("shape", [(40, 40), (60, 7), (7, 60), (3, 20, 5)])
+def test_least_squares_of_full_and_lower_rank(shape, driver):
+    """A matrix of full rank is solved by QR, one of lower rank or unclear rank by its singular values: alike."""
+    a, b = stack_of(*shape, dtype="float64"), stack_of(*shape[:-1], 2, dtype="float64", seed=1)
+    B = flambeau.tensor(b)
+    close(linalg.lstsq(flambeau.tensor(a), B, driver=driver).solution, np.linalg.pinv(a) @ b, 1e-9)
+    if driver != "gels":
+        a[..., 1] = a[..., 0]
+        found = linalg.lstsq(flambeau.tensor(a), B, driver=driver)
+        close(found.solution, np.linalg.pinv(a) @ b, 1e-9)
+        assert (found.rank == np.linalg.matrix_rank(a)).all()
+        coarse = linalg.lstsq(flambeau.tensor(a), B, 0.5, driver=driver)
+        close(coarse.solution, np.linalg.pinv(a, rcond=0.5) @ b, 1e-9)
+
+
 def test_one_matrix_for_many_right_sides():
     A, B = matrices(40, 40, requires_grad=True), matrices(5, 2, 40, 3, seed=1)
     close(linalg.solve(A, B), np.linalg.solve(A.detach().numpy(), B.numpy()))

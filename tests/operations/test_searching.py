@@ -97,6 +97,19 @@ def test_unique(dtype, most):
     same(values[inverse], pairs.numpy())
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
+def test_unique_floats(dtype):
+    """Each NaN is one of its own."""
+    a = RNG.integers(-3, 3, (4, 25)).astype("float32")
+    a[0, :2] = np.nan
+    x = flambeau.tensor(a).to(getattr(flambeau, dtype))
+    values, inverse, counts = flambeau.unique(x, return_inverse=True, return_counts=True)
+    expected = np.unique(a, return_inverse=True, return_counts=True, equal_nan=False)
+    same(values, expected[0].astype(values.numpy().dtype))
+    same(inverse, expected[1].reshape(a.shape))
+    same(counts, expected[2])
+
+
 def test_unique_of_the_ends():
     """Differences of 64-bit integers that are themselves larger than 64 bits hold."""
     ends = [-(1 << 63), (1 << 63) - 1, 0, -(1 << 63)]

@@ -24,6 +24,7 @@ from ...core.base import forks
 from ...core.base.provided import provide
 from .. import cache, target
 from ..irtext import Function, Module, Value, float_literal, i64
+from .register import width
 
 FACTORS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 16)
 SIZES = {"float": 4, "double": 8}
@@ -32,13 +33,6 @@ SIZES = {"float": 4, "double": 8}
 class Complex(NamedTuple):
     re: Value
     im: Value
-
-
-@functools.cache
-def width() -> int:
-    """Bytes of a vector register of this processor."""
-    features = target.processor()[1].split(",")
-    return 64 if "+avx512f" in features else 32 if "+avx2" in features else 16
 
 
 class _Writer:

@@ -44,7 +44,7 @@ ctypedef fused Real:
     double
 
 # What a pass costs for an element, in some unit: what the choice of factors goes by.
-cdef dict COSTS = {2: 5.0, 3: 6.0, 4: 5.5, 5: 7.5, 6: 7.5, 7: 10.0, 8: 7.0, 9: 10.0, 10: 10.0, 11: 17.0, 13: 21.0, 16: 10.5}
+cdef dict COSTS = {2: 5.0, 3: 6.0, 4: 5.5, 5: 7.5, 6: 7.0, 7: 10.0, 8: 7.5, 9: 9.0, 10: 9.0, 11: 17.0, 13: 21.0, 16: 9.0}
 
 cdef struct Functions:
     int lanes

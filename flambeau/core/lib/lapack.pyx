@@ -20,6 +20,7 @@ from .blas cimport ensure, routine
 
 cdef enum:
     KINDS = 4                  # float32, float64, complex64, complex128
+    PART = 128                 # columns of right sides that a thread takes at least
     NOT_FINITE = -4            # what LAPACK says of such a matrix
     CALL = 2000                # nanoseconds that a call takes beside its work
 
@@ -402,34 +403,54 @@ def inverse(TensorBase rows not None) -> TensorBase:
     return found
 
 
-cdef void solve_range(void* context, int64_t begin, int64_t end) noexcept nogil:
-    """x with x A' = b': first by the one triangle, then by the other, then rows are exchanged, the last first."""
-    cdef Job* j = <Job*>context
-    cdef int64_t at, row = <int64_t>j.m * j.size
-    cdef int i, other
-    cdef double[2] one
-    cdef int* pivots
-    cdef char* x
-    cdef char* lower
-    cdef char* spare = <char*>malloc(row)
-    if spare == NULL:
-        j.failed = 1
-        return
+cdef inline void unit_of(const Job* j, double* one) noexcept nogil:
+    """1 in the matrices' type."""
     one[0], one[1] = 1.0, 0.0
     if j.kind % 2 == 0:
         one[0] = 0.0
         (<float*>one)[0] = 1.0
+
+
+cdef void solve_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """x with x A' = b': first by the one triangle, then by the other, then rows are exchanged, the last first."""
+    cdef Job* j = <Job*>context
+    cdef int64_t at, matrix, row = <int64_t>j.m * j.size, length
+    cdef int i, other, columns
+    cdef double[2] one
+    cdef int* pivots
+    cdef char* x
+    cdef char* factors
+    cdef char* spare = <char*>malloc(row)
+    if spare == NULL:
+        j.failed = 1
+        return
+    unit_of(j, one)
     for at in range(begin, end):
-        lower, x, pivots = j.a + at * j.a_step, j.b + at * j.b_step, j.pivots + (at * j.n if j.a_step else 0)
-        j.routines.trsm(b"R", b"U", b"N", b"N", &j.m, &j.n, one, lower, &j.n, x, &j.m, 1, 1, 1, 1)
-        j.routines.trsm(b"R", b"L", b"N", b"U", &j.m, &j.n, one, lower, &j.n, x, &j.m, 1, 1, 1, 1)
+        matrix = at // j.k
+        factors, pivots = j.a + matrix * j.a_step, j.pivots + (matrix * j.n if j.a_step else 0)
+        x = part(j, at, &columns)
+        j.routines.trsm(b"R", b"U", b"N", b"N", &columns, &j.n, one, factors, &j.n, x, &j.m, 1, 1, 1, 1)
+        j.routines.trsm(b"R", b"L", b"N", b"U", &columns, &j.n, one, factors, &j.n, x, &j.m, 1, 1, 1, 1)
+        length = <int64_t>columns * j.size
         for i in range(j.n - 1, -1, -1):
             other = pivots[i] - 1
             if other != i:
-                memcpy(spare, x + i * row, row)
-                memcpy(x + i * row, x + other * row, row)
-                memcpy(x + other * row, spare, row)
+                memcpy(spare, x + i * row, length)
+                memcpy(x + i * row, x + other * row, length)
+                memcpy(x + other * row, spare, length)
     free(spare)
+
+
+cdef inline char* part(const Job* j, int64_t at, int* columns) noexcept nogil:
+    """Where a part of the right sides begins, and how many columns it has; parts are cut by the size alone."""
+    cdef int64_t first = at % j.k * PART
+    columns[0] = <int>(j.m - first if at % j.k == j.k - 1 else PART)
+    return j.b + at // j.k * j.b_step + first * j.size
+
+
+cdef int parts_of(Job* j) noexcept:
+    """Right sides that are worth more than one thread."""
+    return max(j.m // PART, 1) if j.n >= PART else 1
 
 
 def solve(TensorBase rows not None, TensorBase right not None) -> TensorBase:
@@ -450,21 +471,22 @@ def solve(TensorBase rows not None, TensorBase right not None) -> TensorBase:
     if count != (<TensorBase>info).count:
         j.a_step = 0
     j.b, j.b_step, j.pivots = pointer(right), <int64_t>j.n * j.m * j.size, <int*>pointer(pivots)
-    run(solve_range, &j, count, 0.06 * j.n * j.n * j.m)
+    j.k = parts_of(&j)
+    run(solve_range, &j, count * j.k, 0.06 * j.n * j.n * j.m / j.k)
     return info
 
 
 cdef void triangular_range(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef Job* j = <Job*>context
     cdef int64_t at
+    cdef int columns
+    cdef char* x
     cdef double[2] one
-    one[0], one[1] = 1.0, 0.0
-    if j.kind % 2 == 0:
-        one[0] = 0.0
-        (<float*>one)[0] = 1.0
+    unit_of(j, one)
     for at in range(begin, end):
-        j.routines.trsm(b"R", &j.triangle, &j.transposed, &j.unit, &j.m, &j.n, one, j.a + at * j.a_step, &j.n,
-                        j.b + at * j.b_step, &j.m, 1, 1, 1, 1)
+        x = part(j, at, &columns)
+        j.routines.trsm(b"R", &j.triangle, &j.transposed, &j.unit, &columns, &j.n, one, j.a + at // j.k * j.a_step, &j.n,
+                        x, &j.m, 1, 1, 1, 1)
 
 
 def triangular(TensorBase matrix not None, TensorBase right not None, bint upper, bint unit, bint turned) -> None:
@@ -482,7 +504,8 @@ def triangular(TensorBase matrix not None, TensorBase right not None, bint upper
     j.transposed = b"T" if turned else b"N"
     j.unit = b"U" if unit else b"N"
     j.b, j.b_step = pointer(right), <int64_t>j.n * j.m * j.size
-    run(triangular_range, &j, matrices(right), 0.03 * j.n * j.n * j.m)
+    j.k = parts_of(&j)
+    run(triangular_range, &j, matrices(right) * j.k, 0.03 * j.n * j.n * j.m / j.k)
 
 
 # --- Cholesky --------------------------------------------------------------------------------------------------------------------

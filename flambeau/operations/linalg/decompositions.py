@@ -43,7 +43,6 @@ svd_result = named_result("linalg_svd", "U", "S", "Vh")
 lu_result = named_result("linalg_lu", "P", "L", "U")
 lu_factor_result = named_result("linalg_lu_factor", "LU", "pivots")
 lu_factor_ex_result = named_result("linalg_lu_factor_ex", "LU", "pivots", "info")
-_NOT_FINITE = "The algorithm failed to converge because the input matrix contained non-finite values."
 ldl_factor_result = named_result("linalg_ldl_factor", "LD", "pivots")
 ldl_factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "info")
 
@@ -504,16 +503,23 @@ def _singular(a: TensorBase, full: bool, wanted: bool) -> tuple:
 
 def _no_eigenvalues(code: int) -> str:
     if code < 0:
-        return _NOT_FINITE
+        return _refused(code)
     return (
         "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated eigenvalues "
         f"(error code: {code})."
     )
 
 
+def _refused(code: int) -> str:
+    """What LAPACK has against an argument: -4 stands for the elements, any other for work space beyond 32 bits."""
+    if code == -4:
+        return "The algorithm failed to converge because the input matrix contained non-finite values."
+    return f"The matrix is too large for LAPACK (error code: {code})."
+
+
 def _not_converged(code: int) -> str:
     if code < 0:
-        return _NOT_FINITE
+        return _refused(code)
     return (
         "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated singular values "
         f"(error code: {code})."

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..._typeinfo import finfo
+from ...core import tape
+from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import matmul
 from ...core.make.create import arange
@@ -29,6 +31,7 @@ from . import decompositions as dec
 from . import lapack
 from .lapack import check_square, checked, identity, inv, record, same_batch, solve_triangular
 
+INT64 = by_name["int64"]
 lstsq_result = named_result("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 triangular_solve_result = named_result("triangular_solve", "solution", "cloned_coefficient")
 svd_result = named_result("svd", "U", "S", "V")
@@ -328,8 +331,14 @@ def lstsq(A: TensorBase, B: TensorBase, rcond: float | None = None, *, driver: s
         )
     A, right = same_batch("linalg.lstsq", A, right)
     m, n = A.shape[-2:]
-    found = matmul(_pinv(A, False, None, rcond), right)
-    rank = A.new_empty(0).long() if driver == "gels" else matrix_rank(A, rtol=rcond)
+    quick = driver in ("gels", "gelsy") and m >= n and A.numel() and not A._composed
+    found = _by_qr(A, right, rcond) if quick and not tape.recording(A, right) else None
+    if driver == "gels":
+        rank = A.new_empty(0).long()
+    else:
+        rank = matrix_rank(A, rtol=rcond) if found is None else A.new_full(A.shape[:-2], n, dtype=INT64)
+    if found is None:
+        found = matmul(_pinv(A, False, None, rcond), right)
     values = dec.svdvals(A.detach()) if driver in ("gelsd", "gelss") else real(A.new_empty(0))
     full = m > n and (driver == "gels" or holds(rank == n))
     if full and driver != "gelsy":
@@ -339,6 +348,17 @@ def lstsq(A: TensorBase, B: TensorBase, rcond: float | None = None, *, driver: s
     else:
         residuals = real(A.new_empty(0))
     return lstsq_result(found.squeeze(-1) if vector else found, residuals, rank, values)
+
+
+def _by_qr(A: TensorBase, B: TensorBase, rcond: float | None) -> TensorBase | None:
+    """R⁻¹ Qᴴ B where that is sure to be what the singular values would give: none of them counts as 0, since the quotient of the
+    largest and the least is at most |R| |R⁻¹| in Frobenius's norm.
+    """
+    Q, R = dec.qr(A)
+    inverse = solve_triangular(R, identity(A.shape[-1], A).expand(R.shape), upper=True)
+    least = finfo(A.dtype).eps * A.shape[-2] if rcond is None else rcond
+    condition = vector_norm(R, dim=(-2, -1)) * vector_norm(inverse, dim=(-2, -1))
+    return matmul(inverse, matmul(Q.mH, B)) if holds(condition * least < 1.0) else None
 
 
 # --- functions of matrices ------------------------------------------------------------------------------------------------
