@@ -429,17 +429,19 @@ def limit(case: Case, machine: peaks.Peaks) -> tuple[float, str]:
     return times[name], name
 
 
-def once(f: Callable, seconds: float, turns: int) -> float:
+def once(f: Callable, seconds: float, turns: int, clock: Callable[[], float]) -> float:
     best, stop = math.inf, time.perf_counter() + seconds
     while time.perf_counter() < stop:
-        began = time.perf_counter()
+        began = clock()
         for _ in range(turns):
             f()
-        best = min(best, (time.perf_counter() - began) / turns)
+        best = min(best, (clock() - began) / turns)
     return best
 
 
-def measure(case: Case, libraries: list[ModuleType], seconds: float, rounds: int) -> list[float]:
+def measure(
+    case: Case, libraries: list[ModuleType], seconds: float, rounds: int, clock: Callable
+) -> list[float]:
     """Least seconds of each library; they take turns, so that a slow moment of the machine hits both."""
     functions = [case.make(t) for t in libraries]
     turns = []
@@ -447,13 +449,13 @@ def measure(case: Case, libraries: list[ModuleType], seconds: float, rounds: int
         for _ in range(3):
             f()
         n = 1
-        while once(f, 0.0001, n) * n < seconds / 20 and n < 1 << 16:
+        while once(f, 0.0001, n, clock) * n < seconds / 20 and n < 1 << 16:
             n *= 2
         turns.append(n)
     best = [math.inf] * len(functions)
     for _ in range(rounds):
         for i, f in enumerate(functions):
-            best[i] = min(best[i], once(f, seconds, turns[i]))
+            best[i] = min(best[i], once(f, seconds, turns[i], clock))
     return best
 
 
@@ -475,6 +477,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0.05, help="a side's time in one round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--cpu", action="store_true", help="time on the processor, for busy machines: 1 thread"
+    )
     parser.add_argument("--bare", action="store_true", help="without PyTorch")
     o = parser.parse_args()
     names = ["flambeau"] if o.bare else ["flambeau", "torch"]
@@ -493,7 +498,9 @@ def main() -> None:
         if not re.search(o.cases, name):
             continue
         least, by = limit(case, machine)
-        times = measure(case, libraries, o.seconds, o.rounds)
+        times = measure(
+            case, libraries, o.seconds, o.rounds, time.thread_time if o.cpu else time.perf_counter
+        )
         cells = "".join(f" {shown(s)} | {least / s:.2f} |" for s in times)
         print(
             f"| {name} | {volume(case.read)} | {volume(case.written)} | {volume(case.work)} | {case.calls} | "

@@ -99,7 +99,11 @@ def test_forward_mode_in_blocks(options):
 
 REFUSED = {
     "dimensions": ((Q[0], K[0], V[0]), {}, "4 dimensions, got 3, 3 and 3"),
-    "dropout": ((Q, K, V), {"dropout_p": 0.5, "attn_mask": draw(37, 53)}, "dropout_p is 0.5"),  # a mask with a gradient
+    "dropout": (
+        (Q, K, V),
+        {"dropout_p": 0.5, "attn_mask": draw(37, 53)},
+        "dropout_p is 0.5",
+    ),  # a mask with a gradient
     "heads": ((Q, K[:, :1], V[:, :1]), {}, "as many heads"),
     "batches": ((Q, K[:1], V[:1]), {}, "equal batches"),
     "mask": ((Q, K, V, flambeau.ones(1, 2, 4, 37, 53, dtype=flambeau.bool)), {}, "broadcasts to"),
