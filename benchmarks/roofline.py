@@ -409,7 +409,46 @@ for fill in (tiny, vectors, products, convolutions, trainings):
     fill()
 
 # What keeps a case under half its limit: the first pattern that fits the whole name tells.
-CAUSES: dict[str, str] = {}
+CAUSES: dict[str, str] = {
+    r"overhead\.(backward|mlp_.*)": "five to forty operations inside the calls that the program makes, each some 100 ns: nodes of the "
+    "tape, modules' look-ups of their parameters, the products' and losses' own work",
+    r"overhead\.(sum|mean_dim|argmax|softmax)": "0.35 to 0.5 µs: besides the call (below) dimensions are sorted into row and rest, and "
+    "a program along rows is set up",
+    r"overhead\.(cat|linear|matmul|numpy)": "the call (below), a list or shapes to check, then a routine of its own",
+    r"overhead\..*": "what a call does besides being called: arguments, dtypes, shapes, memory, a tensor, the tape: 60 to 120 ns",
+    r"pointwise\.pow_.*": "88 instructions for 16 numbers, of which 32 need a multiplier: a logarithm in two words",
+    r"pointwise\.sqrt_64Ki": "the unit for square roots takes 16 numbers in 5 cycles",
+    r"pointwise\.(clamp|to_half)_64Ki": "compared and blended with NaN in mind, or rounded: instructions, not bytes",
+    r"reduction\.(sum|mean|norm|any|sum_rows|sum_columns)_64Ki": "1.1 µs of reading beside 0.35 µs of call and a second kernel that "
+    "adds up the blocks",
+    r"reduction\.max_64Ki": "a NaN must win: compare, test and blend for each vector; then as for sums",
+    r"reduction\.(argmax|max_rows)_.*": "an index of 64 bits beside each number: a compare and three blends for 16 numbers; max_rows "
+    "folds lanes once for 256 numbers, some 50 ns",
+    r"reduction\.var_.*": "sums and squares in float64, as PyTorch's, so half the lanes and a conversion for each number",
+    r"reduction\.cumsum_.*": "running sums in float64: three steps of shuffles and adds for eight numbers, one chain "
+    "through all; a long row is read twice, for the sums of its blocks and for its own",
+    r"rows\.layer_norm_.*": "three folds one after another for each row (mean, what is left of it, squares), each ended by a fold of the "
+    "lanes: 70 ns a row of 512",
+    r"rows\.softmax_columns_4Mi": "columns lie 64 KiB apart in memory, so all of a column falls into one set of the caches",
+    r"rows\.(log_)?softmax_.*": "an exponential for each number, whose instructions without a multiplier are not counted, and two folds",
+    r"movement\.transpose_copy_.*": "one side is read or written in steps of 1 KiB and more: 16 numbers of a line at a time, one set "
+    "of the cache, many pages",
+    r"movement\.index_select_.*": "rows of 256 bytes at computed places, half of what is fetched ahead is not wanted; in cache also the "
+    "call that makes the indices",
+    r"movement\.sort_.*": "a radix sort: a pass of counting and one of moving keys and places for each digit, not one of bytes",
+    r"movement\.(rand|randn)_.*": "ten rounds of Philox for four numbers, 0.33 ns each, and for two normal ones a "
+    "logarithm, root, sine and cosine",
+    r"pointwise\..*_16Mi": "plain stores read what they write over first; the limit's stores go round the caches",
+    r"gemm\.f32_(32x32x32|64x64x64)": "the call is as long as the product",
+    r"gemm\..*": "operands are packed once for each use, which only larger products hide",
+    r"conv\.mnist1_.*": "one channel in: 9 products for each number written; the weight's gradient and the sum read 5.5 MB again",
+    r"conv\.stem_.*": "three channels in; the gradients of weights and input meet strides of 2 and few channels, so lanes stay idle",
+    r"conv\.depthwise_.*": "nine taps a number: loads and shuffles of neighbours, not bytes; training walks three times",
+    r"conv\..*_train": "the gradients of weights and input, whose sums run over images, are some way behind the forward pass",
+    r"train\.dynamic_tree": "some 170 small operations forward and as many backward, 0.4 µs each, where the limit counts the "
+    "program's calls alone",
+    r"train\..*": "many small operations beside the products; gradients and Adam's moments in passes of their own",
+}
 
 
 def limit(case: Case, machine: peaks.Peaks) -> tuple[float, str]:
@@ -429,17 +468,19 @@ def limit(case: Case, machine: peaks.Peaks) -> tuple[float, str]:
     return times[name], name
 
 
-def once(f: Callable, seconds: float, turns: int) -> float:
+def once(f: Callable, seconds: float, turns: int, clock: Callable[[], float]) -> float:
     best, stop = math.inf, time.perf_counter() + seconds
     while time.perf_counter() < stop:
-        began = time.perf_counter()
+        began = clock()
         for _ in range(turns):
             f()
-        best = min(best, (time.perf_counter() - began) / turns)
+        best = min(best, (clock() - began) / turns)
     return best
 
 
-def measure(case: Case, libraries: list[ModuleType], seconds: float, rounds: int) -> list[float]:
+def measure(
+    case: Case, libraries: list[ModuleType], seconds: float, rounds: int, clock: Callable
+) -> list[float]:
     """Least seconds of each library; they take turns, so that a slow moment of the machine hits both."""
     functions = [case.make(t) for t in libraries]
     turns = []
@@ -447,13 +488,13 @@ def measure(case: Case, libraries: list[ModuleType], seconds: float, rounds: int
         for _ in range(3):
             f()
         n = 1
-        while once(f, 0.0001, n) * n < seconds / 20 and n < 1 << 16:
+        while once(f, 0.0001, n, clock) * n < seconds / 20 and n < 1 << 16:
             n *= 2
         turns.append(n)
     best = [math.inf] * len(functions)
     for _ in range(rounds):
         for i, f in enumerate(functions):
-            best[i] = min(best[i], once(f, seconds, turns[i]))
+            best[i] = min(best[i], once(f, seconds, turns[i], clock))
     return best
 
 
@@ -475,6 +516,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0.05, help="a side's time in one round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--cpu", action="store_true", help="time on the processor, for busy machines: 1 thread"
+    )
     parser.add_argument("--bare", action="store_true", help="without PyTorch")
     o = parser.parse_args()
     names = ["flambeau"] if o.bare else ["flambeau", "torch"]
@@ -493,7 +537,9 @@ def main() -> None:
         if not re.search(o.cases, name):
             continue
         least, by = limit(case, machine)
-        times = measure(case, libraries, o.seconds, o.rounds)
+        times = measure(
+            case, libraries, o.seconds, o.rounds, time.thread_time if o.cpu else time.perf_counter
+        )
         cells = "".join(f" {shown(s)} | {least / s:.2f} |" for s in times)
         print(
             f"| {name} | {volume(case.read)} | {volume(case.written)} | {volume(case.work)} | {case.calls} | "

@@ -227,11 +227,13 @@ cdef object run(PointwiseOp op, Operand* operands, double* params, PyObject** gi
     if (codes | common) > op.highest and tensors and ((codes | common) > NO_CODE or common == F16):
         return through_others(op, operands, params, given, in_place, C32 if op.pairs and common == F16 else common)
     if given != NULL:
+        if in_place and simple and not taped and write_simple(op, operands, params, common, first, <TensorBase>given[0]):
+            return <object>given[0]
         return run_given(op, operands, params, given, in_place, common, taped)
     if first is None:
         raise TypeError(f"{op.name}(): argument '{op.names[0]}' (position 1) must be Tensor, not a number")
     if simple:
-        results = run_simple(op, operands, params, common, first)
+        results = run_simple(op, operands, params, common, first, None)
     else:
         results = run_general(op, operands, params, common, NULL)
     if taped and op.differentiable:
@@ -260,8 +262,27 @@ cdef inline int fill_scalars(PointwiseOp op, Operand* operands, double* params, 
     return count
 
 
-cdef object run_simple(PointwiseOp op, Operand* operands, double* params, int common, TensorBase first):
-    """All tensors contiguous and of one shape: one loop."""
+cdef bint write_simple(PointwiseOp op, Operand* operands, double* params, int common, TensorBase first, TensorBase out) except -1:
+    """The same in place, off the tape, where the result is of the tensor's dtype and no other operand lies in its storage; False
+    where that is not so and nothing was done."""
+    cdef int k
+    if out is not first or common != out.code or op.casts or op.outputs != 1 or out.count >= PARALLEL_FROM:
+        return False
+    for k in range(op.operands):
+        if operands[k].tensor != NULL and operands[k].tensor != <PyObject*>out and (
+                (<TensorBase>operands[k].tensor).storage is out.storage):
+            return False
+    if grad_enabled():
+        check_in_place(out, op.name)
+    check_writable(out, op.name)
+    if run_simple(op, operands, params, common, first, out) is None:
+        return False
+    wrote(out)
+    return True
+
+
+cdef object run_simple(PointwiseOp op, Operand* operands, double* params, int common, TensorBase first, TensorBase into):
+    """All tensors contiguous and of one shape: one loop.  Where the one result is to go `into` a tensor of another dtype, None."""
     cdef uint64_t key0 = 0, key1 = common
     cdef int k, n = op.operands, m = op.outputs, memory = m
     cdef uint64_t scalars[MAX_SLOTS]
@@ -280,12 +301,15 @@ cdef object run_simple(PointwiseOp op, Operand* operands, double* params, int co
     kernel = look_up(&op.table, key0, key1)
     if kernel == NULL:
         kernel = compile_kernel(op, key0, key1)
-    if count >= PARALLEL_FROM:
+    if into is not None:
+        if kernel.codes[0] != into.code:
+            return None
+    elif count >= PARALLEL_FROM:
         return run_general(op, operands, params, common, NULL)
     fill_scalars(op, operands, params, common, scalars)
     if m == 1:
-        out = new_tensor(first.rank, first.sizes, kernel.codes[0])
-        data[0] = out.storage.data
+        out = into if into is not None else new_tensor(first.rank, first.sizes, kernel.codes[0])
+        data[0] = pointer(out)
         results = out
     else:
         results = []
