@@ -8,7 +8,8 @@ import flambeau
 
 
 @pytest.mark.parametrize(
-    "shape,dim", [((256, 1100), 0), ((300, 4096), 0), ((3, 40, 64, 64), 1), ((5000, 512), 0), ((257, 8192 + 8), 0)]
+    "shape,dim",
+    [((256, 1100), 0), ((300, 4096), 0), ((3, 40, 64, 64), 1), ((5000, 512), 0), ((257, 8192 + 8), 0)],
 )
 def test_columns_give_what_rows_give(shape, dim):
     x = np.random.default_rng(0).standard_normal(shape).astype("float32")
@@ -18,7 +19,9 @@ def test_columns_give_what_rows_give(shape, dim):
     wide = x.astype("float64")
     for t in (flambeau.from_numpy(x), view):
         np.testing.assert_allclose(t.softmax(dim).numpy(), scipy.special.softmax(wide, dim), rtol=2e-6)
-        np.testing.assert_allclose(t.log_softmax(dim).numpy(), scipy.special.log_softmax(wide, dim), rtol=2e-6)
+        np.testing.assert_allclose(
+            t.log_softmax(dim).numpy(), scipy.special.log_softmax(wide, dim), rtol=2e-6
+        )
 
 
 def test_a_gradient_and_half_types():
