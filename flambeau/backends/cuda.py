@@ -86,7 +86,7 @@ def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
     >>> q = flambeau.ones(1, 1, 2, 4)
     >>> can_use_flash_attention(SDPAParams(q, q, q, None, 0.0, True, False))
     True
-    >>> can_use_flash_attention(SDPAParams(q, q, q, None, 0.5, True, False))
+    >>> can_use_flash_attention(SDPAParams(q[0], q[0], q[0], None, 0.0, True, False))
     False
     """
     if not flash_sdp_enabled():
