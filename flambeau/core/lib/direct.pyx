@@ -23,6 +23,7 @@ from ..base.tensor cimport TensorBase, pointer
 cdef enum:
     MAX_ROWS = 32             # of a tile
     MAX_VECTORS = 4
+    SET_BYTES = 4096          # pixels so far apart share one set of the nearest cache
     TURNED = 1024             # vectors of filters that are turned together: long runs of memory are read, and the cache holds them
 
 cdef double NANOSECONDS_A_PRODUCT = 0.01
@@ -255,7 +256,8 @@ cdef class Direct:
         cdef int64_t* offsets
         read_image(&w.x, x)
         read_image(&w.y, out)
-        w.in_place = w.x.last and w.left >= 0 and w.left + w.width <= w.x.width
+        w.in_place = (w.x.last and w.left >= 0 and w.left + w.width <= w.x.width
+                      and w.stride_column * w.x.pixel % SET_BYTES != 0)
         if w.in_place:
             w.pitch, w.row_pitch, w.room = w.x.pixel, w.x.row, lines(max(TURNED, w.w.taps) * w.vector)
         if w.y.last:
