@@ -298,7 +298,8 @@ def plain_line(symbol: str, kind: str, weighted: bool, divided: bool) -> str:
             count = w.number(f, "%mask", f.add(f.mul(k, i64(2)), i64(1)))
             begin = carried[0]
             for turns in range(WRITTEN_OUT + 1):
-                f.when(f.op("i1", f"icmp eq {count}, {turns}"), lambda t=turns: places(begin, end, count, t))
+                own = functools.partial(places, begin, end, count, turns)
+                f.when(f.op("i1", f"icmp eq {count}, {turns}"), own)
             f.when(f.op("i1", f"icmp sgt {count}, {WRITTEN_OUT}"), lambda: places(begin, end, count, None))
             return [end]
 

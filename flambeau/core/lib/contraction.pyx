@@ -565,9 +565,8 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
         else:
             p.tiles = NULL
     if p.tiles == NULL:
-        if possible and not (usable(a, a_form) and usable(b, b_form)):
-            return multiply(c, form, a if usable(a, a_form) else compact(a), a_form, b if usable(b, b_form) else compact(b), b_form,
-                            alpha, beta, addend)
+        if p.code != BF16 and not (readable(p.m, p.k, p.a_row, p.a_col) and readable(p.k, p.n, p.b_row, p.b_col)):
+            return multiply(c, form, compact(a), a_form, b if usable(b, b_form) else compact(b), b_form, alpha, beta, addend)
         if addend is not None:
             start_from(c, addend)
         if p.code == BF16:
