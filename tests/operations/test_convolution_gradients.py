@@ -189,6 +189,19 @@ def test_winograd_goes_block_by_block_over_many_squares():
     assert errors[0] < 8 * errors[1] and errors[0] < 2e-6 * float(exact.square().mean().sqrt())
 
 
+def test_winograd_is_left_alone_where_it_gains_nothing():
+    wins = {
+        (8, 64, 56): True,
+        (1, 64, 56): True,
+        (1, 128, 28): True,
+        (8, 256, 14): True,
+        (1, 256, 14): False,
+        (8, 512, 7): False,
+    }
+    for (images, channels, size), wanted in wins.items():
+        assert winograd.less_work(images, channels, channels, (size, size)) == wanted
+
+
 def test_the_switch_of_winograd_holds_for_weights():
     rng = np.random.default_rng(0)
     x, grad = (fb.tensor(rng.standard_normal((2, 32, 28, 28)).astype("float32")) for _ in range(2))
