@@ -347,7 +347,7 @@ cdef bint tiles_win(const Product* p, int64_t batch) noexcept nogil:
     if p.tiles.one.family.lanes * p.tiles.one.size < 64:
         return False
     if p.tiles.crossed:
-        return each >= CALL / 4
+        return each >= CALL / 64
     if dotted(p):
         return each > CALL / 32
     return p.m > 1 and p.n > 1 and (batch > 1 or each > CALL)
