@@ -38,7 +38,10 @@ CALLS = 2  # of one kernel that are recorded
 GENERAL = ("x86-64", "+sse4.2,+avx,+fma,+f16c")  # vectors of 128 bits, with fused steps
 WAYS = {  # features, and bits of an SVE register
     "neon": ("+neon", 0),
-    "sve": ("+sve", 0),  # as for a processor whose vectors' length is not known: fixed ones in NEON's registers
+    "sve": (
+        "+sve",
+        0,
+    ),  # as for a processor whose vectors' length is not known: fixed ones in NEON's registers
     "sve128": ("+sve", 128),
     "sve256": ("+sve", 256),
     "sve512": ("+sve2,+bf16,+i8mm", 512),
