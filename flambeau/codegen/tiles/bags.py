@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..irtext import Module, Value, i32, i64
 from ..lower import ITEMSIZE
-from .kernels import Vectors, module_of, sources
+from .kernels import Elements, module_of, sources
 
 AHEAD = 8  # rows before its use that one is asked for
 WIDE = 8  # vectors of columns at a time
@@ -93,7 +93,7 @@ class Drop(NamedTuple):
         return f"bags drop {tuple(self)} {sources(__file__)}"
 
     def module(self, triple: str) -> Module:
-        return module_of(triple, lambda f: _drop(Vectors(f, self.dtype, 1)))
+        return module_of(triple, lambda f: _drop(Elements(f, self.dtype, 1)))
 
 
 class _Bags:
@@ -101,8 +101,8 @@ class _Bags:
 
     def __init__(self, f, kernel) -> None:
         self.f, self.kernel, self.lanes = f, kernel, kernel.lanes
-        self.memory = Vectors(f, kernel.dtype, kernel.lanes)
-        self.t = Vectors(f, computed(kernel.dtype), kernel.lanes)
+        self.memory = Elements(f, kernel.dtype, kernel.lanes)
+        self.t = Elements(f, computed(kernel.dtype), kernel.lanes)
 
     def load(self, pointer: Value, mask: Value | None) -> Value:
         return self.t.low.cast(self.memory.load(pointer, mask), self.kernel.dtype, self.t.dtype)
@@ -111,7 +111,7 @@ class _Bags:
         """Ask for a row that is read soon, its columns from c on."""
         later = self.f.add(n, i64(AHEAD))
         later = self.t.low.select(self.f.op("i1", f"icmp slt {later}, {end.name}"), later, n)
-        own = self.memory.at(table, self.f.add(self.f.mul(self.row(numbers, later), step), c))
+        own = self.memory.element(table, self.f.add(self.f.mul(self.row(numbers, later), step), c))
         for byte in range(0, WIDE * self.lanes * self.memory.size, 64):
             place = self.f.gep("i8", own, i64(byte))
             self.f.call("void", "llvm.prefetch.p0", place, i32(0), i32(3), i32(1))
@@ -191,7 +191,7 @@ class _Bags:
         return self.t.low.splat(f.op(self.t.scalar, f"sitofp {count} to {self.t.scalar}"))
 
     def factor(self, weights: Value, n: Value) -> Value:
-        return self.t.low.splat(self.f.load(self.t.scalar, self.t.at(weights, n), self.t.size))
+        return self.t.low.splat(self.f.load(self.t.scalar, self.t.element(weights, n), self.t.size))
 
     def vectors_of(self, columns: Value) -> Value:
         return self.f.binary("sdiv", self.f.add(columns, i64(self.lanes - 1)), i64(self.lanes))
@@ -202,7 +202,7 @@ def _fold(b: _Bags, k: Fold) -> None:
     out, table, numbers, starts, weights, places, status = (t.data(n) for n in range(7))
     begin, end, columns, rows, step, padding = (t.geometry(n) for n in range(6))
     vectors, whole = b.vectors_of(columns), f"<{k.lanes} x i64>"
-    least = Value(t.type, f"splat ({t.scalar} 0xFFF0000000000000)")
+    least = Value(t.vector, f"splat ({t.scalar} 0xFFF0000000000000)")
     last_number = f.load("i64", f.gep("i64", starts, end), 8)
     nowhere = Value(whole, "splat (i64 -1)")
 
@@ -212,8 +212,8 @@ def _fold(b: _Bags, k: Fold) -> None:
 
         def some(c: Value, width: int, mask: Value | None) -> list[Value]:
             def term(n: Value, row: Value, state: list[Value]) -> list[Value]:
-                own = b.memory.at(table, f.add(f.mul(row, step), c))
-                x = [b.load(b.memory.at(own, i64(v * k.lanes)), mask) for v in range(width)]
+                own = b.memory.element(table, f.add(f.mul(row, step), c))
+                x = [b.load(b.memory.element(own, i64(v * k.lanes)), mask) for v in range(width)]
                 if width == WIDE:
                     b.ask(numbers, n, last_number, table, step, c)
                 if k.mode == "max":
@@ -221,7 +221,7 @@ def _fold(b: _Bags, k: Fold) -> None:
                 if not k.weighted:
                     return [f.binary("fadd", s, one) for s, one in zip(state, x)]
                 w = b.factor(weights, n)
-                return [f.call(t.type, f"llvm.fma.{t.spelled}", w, one, s) for s, one in zip(state, x)]
+                return [f.call(t.vector, f"llvm.fma.{t.spelled}", w, one, s) for s, one in zip(state, x)]
 
             def larger(row: Value, x: list[Value], state: list[Value]) -> list[Value]:
                 """NaN is larger than all others, and the first of equals stays."""
@@ -247,7 +247,7 @@ def _fold(b: _Bags, k: Fold) -> None:
                     none = f.op(f"<{k.lanes} x i1>", f"icmp slt {found[width + v]}, zeroinitializer")
                     value = t.low.select(none, t.zero, value)
                     _store_places(b, found[width + v], f.gep("i64", places, place), mask)
-                b.store(value, b.memory.at(out, place), mask)
+                b.store(value, b.memory.element(out, place), mask)
             return []
 
         b.columns(i64(0), vectors, columns, some)
@@ -274,20 +274,20 @@ def _spread(b: _Bags, k: Spread) -> None:
         count = b.counted(numbers, ends, rows, padding) if k.mode == "mean" else None
 
         def some(c: Value, width: int, mask: Value | None) -> list[Value]:
-            here = t.at(grad, f.add(line, c))
-            g = [t.load(t.at(here, i64(v * k.lanes)), mask) for v in range(width)]
+            here = t.element(grad, f.add(line, c))
+            g = [t.load(t.element(here, i64(v * k.lanes)), mask) for v in range(width)]
             if count is not None:
                 g = [f.binary("fdiv", one, count) for one in g]
 
             def term(n: Value, row: Value, _) -> list[Value]:
-                own = t.at(gradient, f.add(f.mul(row, step), c))
+                own = t.element(gradient, f.add(f.mul(row, step), c))
                 w = b.factor(weights, n) if k.weighted else None
                 for v in range(width):
-                    place = t.at(own, i64(v * k.lanes))
+                    place = t.element(own, i64(v * k.lanes))
                     old = t.load(place, mask)
                     new = f.binary("fadd", old, g[v])
                     if w is not None:
-                        new = f.call(t.type, f"llvm.fma.{t.spelled}", w, g[v], old)
+                        new = f.call(t.vector, f"llvm.fma.{t.spelled}", w, g[v], old)
                     t.store(new, place, mask)
                 return []
 
@@ -308,19 +308,19 @@ def _dots(b: _Bags, k: Dots) -> None:
     rest = t.first(f.binary("sub", columns, whole))
 
     def bag(which: Value, _) -> list[Value]:
-        ends, line = b.start(starts, which), t.at(grad, f.mul(which, columns))
+        ends, line = b.start(starts, which), t.element(grad, f.mul(which, columns))
 
         def term(n: Value, row: Value, _) -> list[Value]:
-            own = b.memory.at(table, f.mul(row, step))
+            own = b.memory.element(table, f.mul(row, step))
 
             def some(c: Value, sums: list[Value], mask: Value | None = None) -> list[Value]:
-                x, g = b.load(b.memory.at(own, c), mask), t.load(t.at(line, c), mask)
-                return [f.call(t.type, f"llvm.fma.{t.spelled}", x, g, sums[0])]
+                x, g = b.load(b.memory.element(own, c), mask), t.load(t.element(line, c), mask)
+                return [f.call(t.vector, f"llvm.fma.{t.spelled}", x, g, sums[0])]
 
             sums = some(whole, f.loop(i64(0), whole, i64(k.lanes), [t.zero], some), rest)
             start = Value(t.scalar, "-0.0")
             total = f.call(t.scalar, f"llvm.vector.reduce.fadd.{t.spelled}", start, sums[0])
-            f.store(total, t.at(out, n), t.size)
+            f.store(total, t.element(out, n), t.size)
             return []
 
         b.note(status, b.over(numbers, ends, rows, padding, [], term)[1])
@@ -329,7 +329,7 @@ def _dots(b: _Bags, k: Dots) -> None:
     f.loop(begin, end, i64(1), [], bag)
 
 
-def _drop(t: Vectors) -> None:
+def _drop(t: Elements) -> None:
     f = t.f
     gradient, grad, places = (t.data(n) for n in range(3))
     begin, end, columns, bags = (t.geometry(n) for n in range(4))
@@ -342,10 +342,10 @@ def _drop(t: Vectors) -> None:
             row = f.load("i64", f.gep("i64", places, at), 8)
 
             def add() -> list[Value]:
-                place = t.at(gradient, f.add(f.mul(row, columns), c))
+                place = t.element(gradient, f.add(f.mul(row, columns), c))
                 f.store(
                     f.binary(
-                        "fadd", f.load(t.scalar, place, t.size), f.load(t.scalar, t.at(grad, at), t.size)
+                        "fadd", f.load(t.scalar, place, t.size), f.load(t.scalar, t.element(grad, at), t.size)
                     ),
                     place,
                     t.size,

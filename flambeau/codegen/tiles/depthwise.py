@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from .. import target
 from ..irtext import Function, Module, Value, i64
-from .register import width
+from .register import lanes, width
 from .vectors import Vectors
 
 # Places in the struct of arguments (core/lib/strips.pyx), in words of eight bytes; steps are bytes.
@@ -110,7 +110,7 @@ class _Writer(Vectors):
     """Arguments, masks, and the walk down the rows."""
 
     def __init__(self, f: Function, kind):
-        super().__init__(f, kind.dtype)
+        super().__init__(f, kind.dtype, lanes(kind.dtype))
         self.kind = kind
         self.taps = [(r, q) for r in range(kind.kernel[0]) for q in range(kind.kernel[1])]
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from .. import target
 from ..irtext import Function, Module, Value, i64
-from ..lower import ITEMSIZE, REGISTER, Lowering
 from ..schedule_cpu import SIGNATURE
+from .vectors import Vectors
 
 
 class Shape(NamedTuple):
@@ -44,40 +44,11 @@ def module_of(triple: str, write: Callable[[Function], None]) -> Module:
     return module
 
 
-class Vectors:
-    """Instructions on vectors of one dtype."""
-
-    def __init__(self, f: Function, dtype: str, lanes: int):
-        self.f, self.lanes, self.low, self.dtype = f, lanes, Lowering(f, lanes), dtype
-        self.scalar, self.size = REGISTER[dtype], ITEMSIZE[dtype]
-        self.type = f"<{lanes} x {self.scalar}>"
-        self.spelled = self.low.suffix(dtype)
-        self.zero = Value(self.type, "zeroinitializer")
+class Elements(Vectors):
+    """Vectors in a kernel, whose operands and numbers stand where all kernels have them."""
 
     def data(self, k: int) -> Value:
         return self.f.load("ptr", self.f.gep("ptr", Value("ptr", "%data"), i64(k)), 8)
 
     def geometry(self, k: int) -> Value:
         return self.f.load("i64", self.f.gep("i64", Value("ptr", "%geometry"), i64(k)), 8)
-
-    def at(self, pointer: Value, elements: Value) -> Value:
-        return self.f.gep(self.scalar, pointer, elements)
-
-    def load(self, pointer: Value, mask: Value | None = None) -> Value:
-        if mask is None:
-            return self.f.load(self.type, pointer, self.size)
-        place = Value(f"ptr align {self.size}", pointer.name)
-        return self.f.call(self.type, f"llvm.masked.load.{self.spelled}.p0", place, mask, self.zero)
-
-    def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
-        if mask is None:
-            self.f.store(value, pointer, self.size)
-            return
-        place = Value(f"ptr align {self.size}", pointer.name)
-        self.f.call("void", f"llvm.masked.store.{self.spelled}.p0", value, place, mask)
-
-    def first(self, count: Value) -> Value:
-        """A mask of the first `count` (i64) lanes."""
-        return self.f.op(
-            f"<{self.lanes} x i1>", f"icmp sgt {self.low.splat(count)}, {self.low.iota(64).name}"
-        )

@@ -19,7 +19,7 @@ from .._math_base import poly
 from .._math_explog import near_power_of_two, reduce_by_ln2
 from ..expr import Expr
 from ..irtext import Module, Value, i64
-from .kernels import Vectors, module_of, registers, sources
+from .kernels import Elements, module_of, registers, sources
 
 GROUP = 64  # terms that a sum adds up one after another before it starts anew
 MOST_ROWS = 8
@@ -144,7 +144,7 @@ class Products(NamedTuple):
         return f"recurrent products {tuple(self)} {sources(__file__)}"
 
     def module(self, triple: str) -> Module:
-        return module_of(triple, lambda f: _products(Vectors(f, self.dtype, self.lanes), self))
+        return module_of(triple, lambda f: _products(Elements(f, self.dtype, self.lanes), self))
 
 
 class Cell(NamedTuple):
@@ -165,18 +165,18 @@ class Cell(NamedTuple):
         return f"recurrent cell {tuple(self)} {sources(__file__)}"
 
     def module(self, triple: str) -> Module:
-        return module_of(triple, lambda f: _cell(Vectors(f, self.dtype, self.lanes), self))
+        return module_of(triple, lambda f: _cell(Elements(f, self.dtype, self.lanes), self))
 
 
-def _products(t: Vectors, k: Products) -> None:
+def _products(t: Elements, k: Products) -> None:
     f = t.f
     room, state, panel = (t.data(n) for n in range(3))
     depth, step = t.geometry(0), t.geometry(1)
     places = [(i, v) for i in range(k.rows) for v in range(k.vectors)]
-    spots = [t.at(room, i64(n * k.lanes)) for n in range(len(places))]
+    spots = [t.element(room, i64(n * k.lanes)) for n in range(len(places))]
     rows = [state]
     while len(rows) < k.rows:
-        rows.append(t.at(rows[-1], step))
+        rows.append(t.element(rows[-1], step))
     for spot in spots:
         t.store(t.zero, spot)
     sets = -(-CHAINS // len(places))  # of sums, which take turns where they are few
@@ -184,19 +184,19 @@ def _products(t: Vectors, k: Products) -> None:
     pairs = f"<{2 * k.lanes} x bfloat>"
 
     def term(at: Value, sums: Sequence[Value]) -> list[Value]:
-        line = t.at(panel, f.mul(at, i64(k.vectors * k.lanes)))
-        right = [t.load(t.at(line, i64(v * k.lanes))) for v in range(k.vectors)]
+        line = t.element(panel, f.mul(at, i64(k.vectors * k.lanes)))
+        right = [t.load(t.element(line, i64(v * k.lanes))) for v in range(k.vectors)]
         if k.paired:
             right = [f.op(pairs, f"bitcast {r} to {pairs}") for r in right]
         new = []
         for n, (i, v) in enumerate(places):
             if not v:
-                left = t.low.splat(f.load(t.scalar, t.at(rows[i], at), t.size))
+                left = t.low.splat(f.load(t.scalar, t.element(rows[i], at), t.size))
                 left = f.op(pairs, f"bitcast {left} to {pairs}") if k.paired else left
             if k.paired:
-                new.append(f.call(t.type, DOT, sums[n], left, right[v]))
+                new.append(f.call(t.vector, DOT, sums[n], left, right[v]))
             else:
-                new.append(f.call(t.type, f"llvm.fma.{t.spelled}", left, right[v], sums[n]))
+                new.append(f.call(t.vector, f"llvm.fma.{t.spelled}", left, right[v], sums[n]))
         return new
 
     def several(at: Value, sums: list[Value]) -> list[Value]:
@@ -224,7 +224,7 @@ def _products(t: Vectors, k: Products) -> None:
     f.loop(i64(0), depth, i64(GROUP), [], group)
 
 
-def _cell(t: Vectors, k: Cell) -> None:
+def _cell(t: Elements, k: Cell) -> None:
     f = t.f
     formula = FORMULAS[k.formula]
     parts = [*formula.reads, *formula.writes[: k.writes]]
@@ -232,12 +232,12 @@ def _cell(t: Vectors, k: Cell) -> None:
     steps_at = 4  # in the geometry, after these: elements from row to row of each matrix
     rows, units, pitch, distance = (t.geometry(n) for n in range(steps_at))
     steps = [t.geometry(steps_at + n) for n in range(len(parts))]
-    half = Vectors(f, "bfloat16", k.lanes)
+    half = Elements(f, "bfloat16", k.lanes)
     kinds = [half if n in k.halves else t for n in range(len(parts))]
 
     def row(i: Value, _) -> list[Value]:
-        own = t.at(room, f.mul(f.mul(i, pitch), i64(formula.sums * k.lanes)))
-        lines = [kind.at(m, f.mul(i, step)) for kind, m, step in zip(kinds, matrices, steps)]
+        own = t.element(room, f.mul(f.mul(i, pitch), i64(formula.sums * k.lanes)))
+        lines = [kind.element(m, f.mul(i, step)) for kind, m, step in zip(kinds, matrices, steps)]
 
         def vector(u: Value, _) -> list[Value]:
             mask = t.first(f.binary("sub", units, u)) if k.masked else None
@@ -249,14 +249,14 @@ def _cell(t: Vectors, k: Cell) -> None:
                 return found
 
             def places(n: int) -> list[Value]:
-                here = kinds[n].at(lines[n], u)
-                return [kinds[n].at(here, f.mul(distance, i64(p))) for p in range(parts[n])]
+                here = kinds[n].element(lines[n], u)
+                return [kinds[n].element(here, f.mul(distance, i64(p))) for p in range(parts[n])]
 
             def load(n: int, place: Value) -> Value:
                 return t.low.cast(kinds[n].load(place, mask), kinds[n].dtype, t.dtype)
 
-            sums = t.at(own, f.mul(u, i64(formula.sums)))
-            given = [tuple(leaf(t.load(t.at(sums, i64(p * k.lanes)))) for p in range(formula.sums))]
+            sums = t.element(own, f.mul(u, i64(formula.sums)))
+            given = [tuple(leaf(t.load(t.element(sums, i64(p * k.lanes)))) for p in range(formula.sums))]
             for n in range(len(formula.reads)):
                 given.append(tuple(leaf(load(n, place)) for place in places(n)))
             found = formula.compute(*given)[: k.writes]

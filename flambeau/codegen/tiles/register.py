@@ -25,7 +25,8 @@ from ...core.base.provided import provide
 from .. import cache, target
 from .. import expr as ex
 from ..irtext import Function, Module, Value, i64
-from ..lower import ITEMSIZE, REGISTER, Lowering
+from ..lower import ITEMSIZE
+from .vectors import Vectors
 
 GROUP = 128  # terms that are added up one after another; a tap longer than this is cut
 
@@ -88,16 +89,12 @@ def lanes(dtype: str) -> int:
     return width() // ITEMSIZE[dtype]
 
 
-class Writer:
+class Writer(Vectors):
     """The instructions of one tile."""
 
     def __init__(self, f: Function, tile: Register):
-        self.f, self.tile, self.lanes = f, tile, lanes(tile.dtype)
-        self.low = Lowering(f, self.lanes)
-        self.scalar, self.size = REGISTER[tile.dtype], ITEMSIZE[tile.dtype]
-        self.vector = f"<{self.lanes} x {self.scalar}>"
-        self.spelled = f"v{self.lanes}{'f32' if self.size == 4 else 'f64'}"
-        self.zero = Value(self.vector, "zeroinitializer")
+        super().__init__(f, tile.dtype, lanes(tile.dtype))
+        self.tile = tile
         self.places = [(i, v) for i in range(tile.rows) for v in range(tile.vectors)]
 
     # --- arguments and memory ---
@@ -110,31 +107,9 @@ class Writer:
         own = wide if self.scalar == "double" else self.f.op(self.scalar, f"fptrunc {wide} to {self.scalar}")
         return self.low.splat(own)
 
-    def at(self, pointer: Value, offset: Value) -> Value:
-        return self.f.gep("i8", pointer, offset)
-
     def opaque(self, value: Value) -> Value:
         """The same number, of which the optimiser no longer knows how it was made: it would make it anew at each use."""
         return self.f.op(value.type, f'call {value.type} asm "", "=r,0"({value})')
-
-    def load(self, pointer: Value, mask: Value | None = None) -> Value:
-        if mask is None:
-            return self.f.load(self.vector, pointer, self.size)
-        place = Value(f"ptr align {self.size}", pointer.name)
-        return self.f.call(self.vector, f"llvm.masked.load.{self.spelled}.p0", place, mask, self.zero)
-
-    def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
-        if mask is None:
-            self.f.store(value, pointer, self.size)
-            return
-        place = Value(f"ptr align {self.size}", pointer.name)
-        self.f.call("void", f"llvm.masked.store.{self.spelled}.p0", value, place, mask)
-
-    def first(self, count: Value) -> Value:
-        """A mask of the first `count` (i64) lanes: none where it is negative."""
-        return self.f.op(
-            f"<{self.lanes} x i1>", f"icmp sgt {self.low.splat(count)}, {self.low.iota(64).name}"
-        )
 
     # --- the whole ---
     def write(self) -> None:
@@ -333,27 +308,6 @@ class Writer:
             return x
         leaf = ex.make("arg", (), self.tile.dtype, 0)
         return self.low.values([ACTIVATIONS[self.tile.epilogue.activation](leaf)], {leaf: x})[0]
-
-    def turn(self, block: list[Value]) -> list[Value]:
-        """The transpose of a square of vectors: halves are exchanged between vectors that are 1, 2, 4 … apart."""
-        n, distance = self.lanes, 1
-        while distance < n:
-            new = list(block)
-            for k in range(n):
-                if k & distance:
-                    continue
-                a, b = block[k], block[k + distance]
-                low = [j if not j & distance else n + j - distance for j in range(n)]
-                high = [j + distance if not j & distance else n + j for j in range(n)]
-                new[k], new[k + distance] = (
-                    self.f.op(
-                        self.vector,
-                        f"shufflevector {a}, {b}, <{n} x i32> <{', '.join(f'i32 {p}' for p in picks)}>",
-                    )
-                    for picks in (low, high)
-                )
-            block, distance = new, distance * 2
-        return block
 
 
 def compiled(text: Callable[[str], str]) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..irtext import Value
+from .register import lanes
 from .vectors import Vectors, argument, i64, number, text
 
 AHEAD = 512  # bytes before its use that a row is asked for: rows lie far apart, and the next row of an image follows soon
@@ -23,7 +24,7 @@ class Turn(NamedTuple):
     dtype: str
 
     def text(self, symbol: str) -> str:
-        return text(symbol, self.dtype, ARGUMENTS, _write)
+        return text(symbol, self.dtype, lanes(self.dtype), ARGUMENTS, _write)
 
 
 def _write(v: Vectors) -> None:

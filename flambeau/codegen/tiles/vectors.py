@@ -7,24 +7,28 @@ from collections.abc import Callable, Sequence
 from .. import target
 from ..irtext import Function, Module, Value, i64
 from ..lower import ITEMSIZE, REGISTER, Lowering
-from .register import lanes
 
 
 class Vectors:
-    """A function over vectors of `dtype`, as wide as the processor's registers."""
+    """A function over vectors of so many lanes of `dtype`."""
 
-    def __init__(self, f: Function, dtype: str):
-        self.f, self.lanes = f, lanes(dtype)
-        self.low = Lowering(f, self.lanes)
+    def __init__(self, f: Function, dtype: str, lanes: int):
+        self.f, self.lanes = f, lanes
+        self.low = Lowering(f, lanes)
         self.scalar, self.size = REGISTER[dtype], ITEMSIZE[dtype]
         self.bytes = self.lanes * self.size
         self.vector = f"<{self.lanes} x {self.scalar}>"
-        self.spelled = f"v{self.lanes}{'f32' if self.size == 4 else 'f64'}"
+        self.spelled = self.low.suffix(dtype)
         self.zero = Value(self.vector, "zeroinitializer")
         self.dtype = dtype
 
     def at(self, pointer: Value, offset: Value) -> Value:
+        """So many bytes further."""
         return self.f.gep("i8", pointer, offset)
+
+    def element(self, pointer: Value, count: Value) -> Value:
+        """So many elements further."""
+        return self.f.gep(self.scalar, pointer, count)
 
     def load(self, pointer: Value, mask: Value | None = None) -> Value:
         if mask is None:
@@ -115,11 +119,11 @@ class Vectors:
         return found
 
 
-def text(symbol: str, dtype: str, arguments: str, write: Callable[[Vectors], None]) -> str:
+def text(symbol: str, dtype: str, lanes: int, arguments: str, write: Callable[[Vectors], None]) -> str:
     """The module of one function without result."""
     module = Module(target.llvm().get_default_triple())
     f = Function(module, f"define void @{symbol}({arguments})")
-    write(Vectors(f, dtype))
+    write(Vectors(f, dtype, lanes))
     f.do("ret void")
     return str(module)
 

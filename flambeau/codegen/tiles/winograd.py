@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..irtext import Value
+from .register import lanes
 from .vectors import Vectors, argument, i64, number, text
 
 NEAR, FAR = 5 / 8, 3 / 2
@@ -155,4 +156,4 @@ class Transform(NamedTuple):
 
     def text(self, symbol: str) -> str:
         write, arguments = _STEPS[self.step]
-        return text(symbol, self.dtype, arguments, lambda v: write(v, self.m))
+        return text(symbol, self.dtype, lanes(self.dtype), arguments, lambda v: write(v, self.m))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ..irtext import Value
 from . import winograd
+from .register import lanes
 from .vectors import Vectors, argument, i64, number, text
 from .winograd import FAR, NEAR
 
@@ -98,4 +99,4 @@ class Adjoint(NamedTuple):
 
     def text(self, symbol: str) -> str:
         write, arguments = _STEPS[self.step]
-        return text(symbol, self.dtype, arguments, write)
+        return text(symbol, self.dtype, lanes(self.dtype), arguments, write)
