@@ -30,6 +30,7 @@ TAKEN = {
             "operations",
             "meta",
             "accuracy",
+            "computing",
             "ulp",
             "clients",
             "extending",
