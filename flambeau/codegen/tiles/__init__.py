@@ -10,11 +10,10 @@ The instruction takes denormal numbers for 0, as PyTorch's products in bfloat16 
 from __future__ import annotations
 
 import functools
-import hashlib
 
-from ...core.base import forks
 from ...core.base.provided import provide
-from .. import cache, target
+from .. import target
+from .objects import compiled
 
 ROWS = 6  # with four vectors of columns, 24 of the 32 registers hold sums
 VECTORS = 4
@@ -151,15 +150,7 @@ def possible() -> bool:
 @functools.cache
 def address(vectors: int) -> int:
     """Where the function for 1 to `VECTORS` groups stands in this process."""
-    with forks.making:
-        told = repr((target.llvm().llvm_version_info, target.processor()))
-        digest = hashlib.sha256((told + text("tile", vectors)).encode()).hexdigest()[:40]
-        symbol = "t" + digest
-        code = cache.read(digest)
-        if code is None:
-            code = target.host_object(text(symbol, vectors))
-            cache.write(digest, code)
-        return target.load(code, symbol)
+    return compiled(functools.partial(text, vectors=vectors))
 
 
 provide("tiles.possible", possible)

@@ -10,19 +10,18 @@ over the tiles; the products are those of `register.py`.
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...core.base import forks
 from ...core.base.provided import provide
-from .. import cache, philox, target
 from .. import expr as ex
+from .. import philox, target
 from .._math_base import poly
 from .._math_explog import near_power_of_two, reduce_by_ln2
 from ..irtext import Function, Module, Value, i64
 from ..lower import ITEMSIZE, REGISTER, Lowering
+from .objects import compiled
 from .register import lanes
 
 # Places in the struct of arguments, in words of eight bytes.
@@ -352,15 +351,7 @@ def _turn(f: Function, dtype: str) -> None:
 @functools.cache
 def address(kind: Pass) -> int:
     """Where the function stands in this process; compiled when it is new to this processor."""
-    with forks.making:
-        told = repr((target.llvm().llvm_version_info, target.processor()))
-        digest = hashlib.sha256((told + kind.text("tile")).encode()).hexdigest()[:40]
-        symbol = "t" + digest
-        code = cache.read(digest)
-        if code is None:
-            code = target.host_object(kind.text(symbol))
-            cache.write(digest, code)
-        return target.load(code, symbol)
+    return compiled(kind.text)
 
 
 def shape() -> tuple[int, int]:

@@ -16,6 +16,7 @@ import functools
 from .. import expr as ex
 from .. import target
 from ..irtext import Function, Module, Value, i64
+from .objects import compiled
 from .register import (
     _A,
     _B,
@@ -30,7 +31,6 @@ from .register import (
     ACTIVATIONS,
     Register,
     Writer,
-    compiled,
 )
 
 

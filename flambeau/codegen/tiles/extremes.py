@@ -11,7 +11,8 @@ import functools
 
 from ...core.base.provided import provide
 from ..irtext import Value, i64
-from .taps import Writer, compiled, permutes
+from .objects import compiled
+from .taps import Writer, permutes
 
 _KINDS = {"float32": "f4", "float64": "f8", "int32": "u4", "int64": "u8"}
 
@@ -122,7 +123,7 @@ def address(dtype: str, smallest: bool) -> int:
     """Where the function stands in this process; 0 where the processor has no such permutations, or no function is for the dtype."""
     if dtype not in _KINDS or not permutes(4):
         return 0
-    return compiled(_text, (dtype, smallest))
+    return compiled(functools.partial(_text, dtype=dtype, smallest=smallest))
 
 
 provide("extremes.address", address)

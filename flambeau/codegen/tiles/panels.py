@@ -12,7 +12,8 @@ from ...core.base.provided import provide
 from .. import target
 from ..irtext import Function, Module, Value, i64
 from . import dots
-from .register import Epilogue, Register, Writer, address, compiled, lanes, width
+from .objects import compiled
+from .register import Epilogue, Register, Writer, address, lanes, width
 
 TALLEST = (0, 14, 14, 8, 6)  # rows of a tile by its vectors, where there are 32 registers
 TALLEST_OF_FEW = (0, 6, 6)  # where there are 16

@@ -16,16 +16,15 @@ the shape alone.  `core/lib/tiles.pxd` has the arguments as a struct.
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...core.base import forks
 from ...core.base.provided import provide
-from .. import cache, target
 from .. import expr as ex
+from .. import target
 from ..irtext import Function, Module, Value, i64
 from ..lower import ITEMSIZE
+from .objects import compiled
 from .vectors import Vectors
 
 GROUP = 128  # terms that are added up one after another; a tap longer than this is cut
@@ -308,19 +307,6 @@ class Writer(Vectors):
             return x
         leaf = ex.make("arg", (), self.tile.dtype, 0)
         return self.low.values([ACTIVATIONS[self.tile.epilogue.activation](leaf)], {leaf: x})[0]
-
-
-def compiled(text: Callable[[str], str]) -> int:
-    """Where a function stands whose module `text` writes for a symbol; compiled when it is new to this processor."""
-    with forks.making:
-        told = repr((target.llvm().llvm_version_info, target.processor()))
-        digest = hashlib.sha256((told + text("tile")).encode()).hexdigest()[:40]
-        symbol = "t" + digest
-        code = cache.read(digest)
-        if code is None:
-            code = target.host_object(text(symbol))
-            cache.write(digest, code)
-        return target.load(code, symbol)
 
 
 @functools.cache

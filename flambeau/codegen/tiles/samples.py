@@ -11,7 +11,8 @@ import functools
 
 from ...core.base.provided import provide
 from ..irtext import Value, i64
-from .taps import UNROLLED, Writer, compiled
+from .objects import compiled
+from .taps import UNROLLED, Writer
 
 _ARGUMENTS = (
     "ptr noalias %rows, ptr noalias %points, ptr noalias %at, ptr noalias %weight, i64 %count, i64 %length, i64 %step, i64 %far, "
@@ -243,7 +244,8 @@ def _plane_text(symbol: str, kind: str, which: str, turns: int) -> str:
 @functools.cache
 def address(which: str, kind: str, turns: int, planes: bool) -> int:
     """Where the function stands in this process."""
-    return compiled(_plane_text if planes else _text, (kind, which, turns))
+    text = _plane_text if planes else _text
+    return compiled(functools.partial(text, kind=kind, which=which, turns=turns))
 
 
 provide("samples.address", address)

@@ -11,12 +11,12 @@ which of its elements, and their weights.  Elsewhere `line` reads one element af
 from __future__ import annotations
 
 import functools
-import hashlib
+from collections.abc import Callable
 
-from ...core.base import forks
 from ...core.base.provided import provide
-from .. import cache, target
+from .. import target
 from ..irtext import Function, Module, Value, i64
+from .objects import compiled
 
 VECTOR = 64  # bytes: a vector of AVX-512, several of others
 UNROLLED = 4  # vectors of a row that are summed side by side
@@ -351,21 +351,13 @@ def permutes(width: int) -> bool:
 @functools.cache
 def address(function: str, *given) -> int:
     """Where `rows`, `line`, `plain_line` or `mirror` with those arguments stands in this process."""
-    text = {"rows": rows, "line": line, "plain_line": plain_line, "mirror": mirror}[function]
-    return compiled(text, given)
-
-
-def compiled(text, given: tuple) -> int:
-    """Where the function that `text(symbol, *given)` writes stands in this process: from the disk, or compiled."""
-    with forks.making:
-        told = repr((target.llvm().llvm_version_info, target.processor()))
-        digest = hashlib.sha256((told + text("f", *given)).encode()).hexdigest()[:40]
-        symbol = "f" + digest
-        code = cache.read(digest)
-        if code is None:
-            code = target.host_object(text(symbol, *given))
-            cache.write(digest, code)
-        return target.load(code, symbol)
+    texts: dict[str, Callable[..., str]] = {
+        "rows": rows,
+        "line": line,
+        "plain_line": plain_line,
+        "mirror": mirror,
+    }
+    return compiled(lambda symbol: texts[function](symbol, *given))
 
 
 provide("taps.permutes", permutes)

@@ -15,15 +15,14 @@ An inverse transform is one of numbers whose real and imaginary parts change pla
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...core.base import forks
 from ...core.base.provided import provide
-from .. import cache, target
+from .. import target
 from ..irtext import Function, Module, Value, float_literal, i64
+from .objects import compiled
 from .register import width
 
 FACTORS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 16)
@@ -448,15 +447,7 @@ def text(symbol: str, name: str, scalar: str) -> str:
 @functools.cache
 def address(name: str, scalar: str) -> int:
     """Where a function stands in this process."""
-    with forks.making:
-        told = repr((target.llvm().llvm_version_info, target.processor()))
-        digest = hashlib.sha256((told + text("transform", name, scalar)).encode()).hexdigest()[:40]
-        symbol = "f" + digest
-        code = cache.read(digest)
-        if code is None:
-            code = target.host_object(text(symbol, name, scalar))
-            cache.write(digest, code)
-        return target.load(code, symbol)
+    return compiled(functools.partial(text, name=name, scalar=scalar))
 
 
 provide("transforms.width", width)
