@@ -244,7 +244,7 @@ def _weighted_rms(input, weight, dims, eps: float) -> TensorBase:
     if tape.recording(input, weight):
         wanted = tuple(tape.recording(x) for x in (input, weight))
         extra = (inverse, dims, eps, wanted)
-        tape.record("FusedRmsNormBackward0", _rms_back, (input, weight), found, (input, weight), extra)
+        tape.record("MulBackward0", _rms_back, (input, weight), found, (input, weight), extra)
     return found
 
 

@@ -54,7 +54,8 @@ def r2c(x: TensorBase, dims: tuple[int, ...], scale: float, whole: bool = False)
     rule = Result(shape, by_name[COMPLEX_OF[x.dtype.name]])
     found = _computed(rule, lambda a: fourier.real_to_complex(a, dims, scale, whole), x)
     if tape.recording(x):
-        tape.record("FftR2CBackward0", _r2c_gradient, (x,), found, (), (dims, scale, n))
+        label = "FftC2CBackward0" if whole and len(dims) > 1 else "FftR2CBackward0"  # PyTorch's names
+        tape.record(label, _r2c_gradient, (x,), found, (), (dims, scale, n))
     return found
 
 
