@@ -176,6 +176,8 @@ cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef const Halves* h = one.h
     cdef int64_t panels = panels_of(h.m), blocks = (panels + PANELS - 1) // PANELS, task
     for task in range(begin, end):
+        if panels <= PANELS:           # groups that one task alone reads are laid out right before it does
+            lay_groups(one, (task // blocks) * GROUPS, min(groups_of(h.n), (task // blocks + 1) * GROUPS))
         compute_block(one, (task % blocks) * PANELS, min(panels, (task % blocks + 1) * PANELS), (task // blocks) * GROUPS)
 
 
@@ -237,7 +239,8 @@ cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nog
     cdef int64_t i
     for i in range(begin, end):
         one_of(h, h.first + i, &one)
-        lay_groups(&one, 0, groups_of(h.n))
+        if panels_of(h.m) > PANELS:
+            lay_groups(&one, 0, groups_of(h.n))
         lay_panels(&one, 0, 1 if in_place(h) else panels_of(h.m))
         compute(&one, 0, blocks_of(h))
 
@@ -252,7 +255,8 @@ cdef int multiply_halves(Halves* h) noexcept nogil:
         h.first = 0
         one_of(h, 0, &one)
         grain = 1 + <int64_t>((1 << 18) / (each / blocks + 1500))
-        parallel_for(lay_groups, &one, groups_of(h.n), 1 + (1 << 14) // max(<int64_t>1, h.k * GROUP))
+        if panels_of(h.m) > PANELS:
+            parallel_for(lay_groups, &one, groups_of(h.n), 1 + (1 << 14) // max(<int64_t>1, h.k * GROUP))
         parallel_for(lay_panels, &one, 1 if in_place(h) else panels_of(h.m), 1 + (1 << 13) // max(<int64_t>1, h.k * ROWS))
         return INTERRUPTED if try_in_parts(compute, &one, blocks, grain, each / blocks / 128) else OK
     h.first = 0
