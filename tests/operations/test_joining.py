@@ -122,3 +122,25 @@ def test_block_diag():
 def test_errors(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize("threads", [1, 3, 64])
+def test_large_joins_are_shared_out_by_the_result(threads):
+    """Units of the result begin and end anywhere in a line, and in any tensor's run."""
+    rng, before = np.random.default_rng(threads), flambeau.get_num_threads()
+    flambeau.set_num_threads(threads)
+    try:
+        for _ in range(30):
+            rank = int(rng.integers(1, 4))
+            axis, sizes = int(rng.integers(rank)), [int(n) for n in rng.integers(1, 60, rank)]
+            parts = []
+            for _ in range(int(rng.integers(2, 6))):
+                sizes[axis] = int(rng.integers(0, 3) * rng.integers(1, 1 + 400_000 // int(np.prod(sizes))))
+                parts.append(rng.integers(-100, 100, sizes).astype(np.int16))
+                sizes[axis] = 1
+            joined = flambeau.cat([flambeau.tensor(p) for p in parts], axis)
+            np.testing.assert_array_equal(joined.numpy(), np.concatenate(parts, axis))
+            stacked = flambeau.stack([flambeau.tensor(parts[0])] * 3, axis)
+            np.testing.assert_array_equal(stacked.numpy(), np.stack([parts[0]] * 3, axis))
+    finally:
+        flambeau.set_num_threads(before)

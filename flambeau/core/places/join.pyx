@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Joining tensors along a dimension: `cat`, and `stack`, which makes the dimension.
 
-Both see the result as `outer` lines, in each of which every tensor has a run of bytes.  Small joins copy these runs; large
-ones, and tensors with other strides, take the copy that `views` has, which shares its work over the threads.
+Both see the result as `outer` lines, in each of which every tensor has a run of bytes.  Tensors in one piece are
+copied run by run, large results in shares for the threads; tensors with other strides take the copy that `views` has.
 """
 from libc.stdint cimport int64_t, uintptr_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, promoted, size_from
@@ -177,6 +178,60 @@ cdef int check(TensorBase t, TensorBase first, Py_ssize_t k, int axis, bint new,
     return 0
 
 
+cdef enum:
+    UNIT = 1 << 12            # bytes of the result: what threads share
+    UNITS_A_TASK = 32
+
+cdef struct Runs:             # tensors in one piece each: a line of the result has a run of every one
+    char* to
+    const char** sources
+    int64_t* lengths          # of a tensor's run, in bytes
+    int64_t line, total
+
+
+cdef void runs_range(void* context, int64_t begin, int64_t end) noexcept nogil:
+    """Some units of the result from its front: whatever a line's length, what is written lies in one piece."""
+    cdef Runs* r = <Runs*>context
+    cdef int64_t at = begin * UNIT, stop = min(end * UNIT, r.total), row = at // r.line, skip = at % r.line, some
+    cdef Py_ssize_t k = 0
+    while skip >= r.lengths[k]:
+        skip -= r.lengths[k]
+        k += 1
+    while at < stop:
+        some = min(r.lengths[k] - skip, stop - at)
+        memcpy(r.to + at, r.sources[k] + row * r.lengths[k] + skip, some)
+        at, skip, k = at + some, 0, k + 1
+        if at % r.line == 0:
+            k, row = 0, row + 1
+
+
+cdef bint filled_in_runs(TensorBase out, PyObject** items, Py_ssize_t n, int64_t outer, int64_t line) except -1:
+    """Copy tensors that all lie in one piece; False, with nothing done, where one does not."""
+    cdef Runs r
+    cdef TensorBase t
+    cdef Py_ssize_t k, count = 0
+    if not out.contiguous or out.storage.on is not None:
+        return False
+    for k in range(n):
+        t = <TensorBase>items[k]
+        if t.count and not t.contiguous:
+            return False
+    r.sources = <const char**>malloc(n * (sizeof(char*) + sizeof(int64_t)))
+    if r.sources == NULL:
+        raise MemoryError("no memory to join tensors")
+    r.lengths = <int64_t*>(r.sources + n)
+    for k in range(n):
+        t = <TensorBase>items[k]
+        if t.count:
+            r.sources[count], r.lengths[count] = pointer(t), t.count * t.width // outer
+            count += 1
+    r.to, r.line, r.total = out.storage.data + out.offset * out.width, line, out.count * out.width
+    with nogil:
+        parallel_for(runs_range, &r, (r.total + UNIT - 1) // UNIT, UNITS_A_TASK)
+    free(<void*>r.sources)
+    return True
+
+
 cdef int fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new) except -1:
     """Copy every tensor to its place in the result."""
     cdef TensorBase t
@@ -195,6 +250,8 @@ cdef int fill(TensorBase out, PyObject** items, Py_ssize_t n, int axis, bint new
             strides[d - (new and d > axis)] = out.strides[d]
         elif not new:
             strides[d] = out.strides[d]
+    if out.count * out.width > BY_RUNS and filled_in_runs(out, items, n, outer, line):
+        return 0
     for k in range(n):
         t = <TensorBase>items[k]
         if t.count == 0:
