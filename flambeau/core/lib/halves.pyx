@@ -143,6 +143,7 @@ cdef struct One:              # a product that is under way
     const char* b
     char* c
     char* room
+    char* right               # where groups of the right operand are laid: at the room's begin, or so that all take one place
 
 
 cdef void lay_groups(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -150,11 +151,11 @@ cdef void lay_groups(void* context, int64_t begin, int64_t end) noexcept nogil:
     cdef int64_t g = begin, whole = min(end, one.h.n // GROUP)
     if one.h.b_col == 1 and (one.h.b_row != 1 or one.h.k % 2):
         while g < whole:
-            zip_groups(one.h, one.b, one.room, g, min(g + TOGETHER, whole))
+            zip_groups(one.h, one.b, one.right, g, min(g + TOGETHER, whole))
             g += TOGETHER
         g = max(begin, whole)
     for g in range(g, end):
-        lay_group(one.h, one.b, one.room, g)
+        lay_group(one.h, one.b, one.right, g)
 
 
 cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
@@ -172,13 +173,16 @@ cdef void lay_panels(void* context, int64_t begin, int64_t end) noexcept nogil:
 # --- computing ------------------------------
 cdef void compute(void* context, int64_t begin, int64_t end) noexcept nogil:
     """Blocks of `PANELS` panels and `GROUPS` groups, counted along the rows first."""
-    cdef One* one = <One*>context
-    cdef const Halves* h = one.h
-    cdef int64_t panels = panels_of(h.m), blocks = (panels + PANELS - 1) // PANELS, task
+    cdef One own = (<One*>context)[0]
+    cdef const Halves* h = own.h
+    cdef int64_t panels = panels_of(h.m), blocks = (panels + PANELS - 1) // PANELS, task, group
+    cdef int64_t bytes = GROUPS * ((h.k + 1) // 2) * GROUP * 4
     for task in range(begin, end):
-        if panels <= PANELS:           # groups that one task alone reads are laid out right before it does
-            lay_groups(one, (task // blocks) * GROUPS, min(groups_of(h.n), (task // blocks + 1) * GROUPS))
-        compute_block(one, (task % blocks) * PANELS, min(panels, (task % blocks + 1) * PANELS), (task // blocks) * GROUPS)
+        group = (task // blocks) * GROUPS
+        if panels <= PANELS:  # groups that one task alone reads are laid out right before it does, in the place of the first
+            own.right = own.room - (task - begin) * bytes
+            lay_groups(&own, group, min(groups_of(h.n), group + GROUPS))
+        compute_block(&own, (task % blocks) * PANELS, min(panels, (task % blocks + 1) * PANELS), group)
 
 
 cdef void compute_block(One* one, int64_t from_panel, int64_t to_panel, int64_t from_group) noexcept nogil:
@@ -188,7 +192,7 @@ cdef void compute_block(One* one, int64_t from_panel, int64_t to_panel, int64_t 
     cdef int64_t pairs = (h.k + 1) // 2, groups = min(<int64_t>GROUPS, groups_of(h.n) - from_group)
     cdef int64_t columns = min(groups * GROUP, h.n - from_group * GROUP), group = pairs * GROUP * 4, begin = 0, end, panel, rows, i, mode
     cdef const char* laid = one.room + groups_of(h.n) * group
-    cdef const char* b = one.room + from_group * group
+    cdef const char* b = one.right + from_group * group
     cdef const char* a
     cdef char* c
     cdef int64_t row, pair
@@ -229,7 +233,7 @@ cdef int64_t blocks_of(const Halves* h) noexcept nogil:
 cdef void one_of(const Halves* h, int64_t number, One* one) noexcept nogil:
     one.h = h
     one.a, one.b, one.c = h.a + number * h.a_step * 2, h.b + number * h.b_step * 2, h.c + number * h.c_step * 2
-    one.room = h.room + (number - h.first) * h.size
+    one.room = one.right = h.room + (number - h.first) * h.size
 
 
 cdef void whole_products(void* context, int64_t begin, int64_t end) noexcept nogil:
