@@ -181,6 +181,7 @@ cdef int check(TensorBase t, TensorBase first, Py_ssize_t k, int axis, bint new,
 cdef enum:
     UNIT = 1 << 12            # bytes of the result: what threads share
     UNITS_A_TASK = 32
+    SHORTEST_RUN = 256        # bytes from which a run is copied by a call of its own
 
 cdef struct Runs:             # tensors in one piece each: a line of the result has a run of every one
     char* to
@@ -206,7 +207,7 @@ cdef void runs_range(void* context, int64_t begin, int64_t end) noexcept nogil:
 
 
 cdef bint filled_in_runs(TensorBase out, PyObject** items, Py_ssize_t n, int64_t outer, int64_t line) except -1:
-    """Copy tensors that all lie in one piece; False, with nothing done, where one does not."""
+    """Copy tensors that all lie in one piece; False, with nothing done, where one does not or where runs are short."""
     cdef Runs r
     cdef TensorBase t
     cdef Py_ssize_t k, count = 0
@@ -214,7 +215,7 @@ cdef bint filled_in_runs(TensorBase out, PyObject** items, Py_ssize_t n, int64_t
         return False
     for k in range(n):
         t = <TensorBase>items[k]
-        if t.count and not t.contiguous:
+        if t.count and (not t.contiguous or t.count * t.width < outer * SHORTEST_RUN):
             return False
     r.sources = <const char**>malloc(n * (sizeof(char*) + sizeof(int64_t)))
     if r.sources == NULL:
