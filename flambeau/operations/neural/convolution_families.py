@@ -4,7 +4,7 @@
 |---|---|
 | `winograd` | float32, windows of 3 × 3 at stride 1 and dilation 1, where that is the least work (`winograd_of`) |
 | `planes` | float32 and float64, windows of 1 × 1 at stride 1, pixels side by side |
-| `product` | float32 and float64, windows of 1 × 1 over images of one place |
+| `product` | float32 and float64, windows of 1 × 1 that make one place, that of the first pixel |
 | `direct` | float32 and float64 in two dimensions without groups, where vectors of filters are filled and sums are long |
 | `depthwise` | float32 and float64 in one and two dimensions, a channel of the input a group, strides of 1 and 2 |
 | `weights` | the weight's gradient in float32 and float64, but for groups of few filters; by `winograd` as forward |
@@ -216,7 +216,7 @@ def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bo
     """A convolution of x, or, `turned`, of a gradient to that of the input, in one of the first three ways."""
     filters, dtype = w.shape[1 if turned else 0], x.dtype.name
     if way == "product":
-        rows, matrix = x.reshape(x.shape[:2]), w.reshape(w.shape[:2])
+        rows, matrix = x[:, :, 0, 0], w[:, :, 0, 0]  # a stride may pass over the other pixels
         found = rows @ (matrix if turned else matrix.t())
         return (found if bias is None else found.add_(bias)).reshape(x.shape[0], filters, 1, 1)
     x = _readable(x, way == "planes")
