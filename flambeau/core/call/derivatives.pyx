@@ -38,7 +38,6 @@ cdef class Derivation:
 
 
 @cython.no_gc
-@cython.freelist(64)
 @cython.binding(False)
 cdef class PointwiseNode(Node):
     """A recorded pointwise operation."""

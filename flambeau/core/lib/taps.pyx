@@ -486,7 +486,7 @@ cdef void make_range(void* context, int64_t begin, int64_t end) noexcept nogil:
         elif w.moved == NULL:
             source += j0 * row * w.bytes
         if w.line != NULL:
-            w.line(to, w.new_width, source, w.width, j1 - j0, &upwards[0] if w.moved == NULL else w.moved + j0, factor, w.windows,
+            w.line(to, w.new_width, source, w.width, j1 - j0, <const int64_t*>&upwards[0] if w.moved == NULL else w.moved + j0, factor, w.windows,
                    w.new_width, w.w.first, w.w.at, w.lane, w.mask, w.w.weight, w.w.divisor)
         elif w.across != NULL:
             for j in range(j1 - j0):

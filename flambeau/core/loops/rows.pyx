@@ -472,7 +472,9 @@ cdef object run_stored(RowOp op, tuple tensors, int* dims, int ndims, bint keepd
         return found
     for value in (found,) if op.outputs == 1 else <tuple>found:
         t = <TensorBase>value
-        results.append(copied(t, C32 if t.code == C64 else F16, False) if t.code == C64 or t.code == F32 else t)
+        if t.code == C64 or t.code == F32:
+            t = copied(t, C32 if t.code == C64 else F16, False)
+        results.append(t)
     return results[0] if op.outputs == 1 else tuple(results)
 
 

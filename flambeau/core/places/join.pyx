@@ -38,7 +38,6 @@ cdef enum: BY_RUNS = 1 << 16         # bytes up to which copying run by run is b
 
 
 @cython.no_gc
-@cython.freelist(16)
 @cython.binding(False)
 cdef class JoinNode(GeometryNode):
     """A recorded `cat` or `stack`: every input's gradient is its part of the result's."""

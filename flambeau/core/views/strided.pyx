@@ -85,7 +85,6 @@ cdef object shown_through = FunctionOp(gradient_through, owns=False)
 
 
 @cython.no_gc
-@cython.freelist(64)
 @cython.binding(False)
 cdef class ViewNode(GeometryNode):
     """A recorded view of one tensor."""

@@ -1005,6 +1005,10 @@ cdef object call_sizes(PyObject* callable, PyObject** args, size_t flagged, PyOb
     return PyObject_Vectorcall(op.general, args, flagged, names)
 
 
+cdef TensorBase expand_checked(TensorBase input, int rank, int64_t* sizes):
+    return expanded(input, rank, sizes)
+
+
 cdef SizesOp sizes_op(object general, TensorBase (*quick)(TensorBase, int, int64_t*)):
     cdef SizesOp op = SizesOp.__new__(SizesOp)
     prepare_op(op, general.__name__, call_sizes)
@@ -1017,5 +1021,5 @@ cdef SizesOp sizes_op(object general, TensorBase (*quick)(TensorBase, int, int64
 view = sizes_op(view, view_checked)
 reshape = sizes_op(reshape, reshape_checked)
 permute = sizes_op(permute, permute_checked)
-expand = sizes_op(expand, expanded)
+expand = sizes_op(expand, expand_checked)
 make_callable(SizesOp, view)
