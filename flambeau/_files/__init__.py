@@ -132,7 +132,7 @@ def load(
         pickle_load_args: for the `Unpickler`, such as `encoding`.
 
     Raises:
-        RuntimeError: the file is damaged, or holds what there is not here, such as sparse tensors.
+        RuntimeError: the file is damaged, or holds what there is not here, such as quantised tensors.
         pickle.UnpicklingError: its pickle is damaged, or names what is not allowed.
         EOFError: the file is empty.
 

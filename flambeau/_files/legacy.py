@@ -8,24 +8,26 @@ from typing import Any
 from ..core.base.dtypes import by_name
 from ..core.base.memory import Storage
 from ..core.make.bridge import frombuffer
+from ..core.make.create import empty as new_empty
 from . import locations, rebuilding, state
 from .archive import Source
 from .errors import count, require, short
 from .locations import as_bytes
-from .reading import described_storage, unpickle
+from .reading import described_storage, scan, unpickle
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 PROTOCOL_VERSION = 1001
 
 
 class _Stream:
-    """What `persistent_load` of the stream's pickle needs: storages, which are filled when the pickle is read."""
+    """What `persistent_load` of the stream's pickle needs: the storages that follow it, read before it runs.
 
-    def __init__(self, room: int, map_location: Any) -> None:
-        self.room = room
-        self.found: dict[
-            str, tuple[Any, Any, Any]
-        ] = {}  # dtype, storage on the CPU, storage where it belongs
+    Whatever a pickle has made of a storage may look at its elements, so no storage is handed out that is not filled.
+    """
+
+    def __init__(self, hosts: dict[str, tuple[Any, Storage]], map_location: Any) -> None:
+        self.hosts = hosts  # dtype and storage on the CPU, by key
+        self._placed: dict[str, Any] = {}
         self._views: dict[Any, Any] = {}
         self._restore = locations.restorer(map_location)
 
@@ -33,19 +35,18 @@ class _Stream:
         if type(described) is tuple and described[:1] in (("module",), (b"module",)):
             require(len(described) == 4, "a module is described by something else than its class and source")
             return described[1]  # the source, which others compare, is of a program that need not be ours
+        kind, key, location, elements = _described(described)
+        require(key in self.hosts, f"there is no storage {short(key)} behind the pickle")
+        first, host = self.hosts[key]
         require(
-            type(described) is tuple and len(described) == 6, f"a storage is described by {short(described)}"
+            elements * kind.itemsize == host.nbytes(),
+            f"storage {short(key)} has {host.nbytes() // first.itemsize} elements of {first} in place of "
+            f"{elements} of {kind}",
         )
-        kind, key, location, elements = described_storage(described[:5], 5)
-        if key not in self.found:
-            nbytes = elements * kind.itemsize
-            self.room -= nbytes
-            require(self.room >= 0, f"the storages of the file are larger than it: {nbytes} bytes more")
-            host = Storage(nbytes)
-            placed = self._restore(host, location)
-            require(placed.nbytes() == nbytes, "map_location returned a storage of another size")
-            self.found[key] = (kind, host, placed)
-        placed = self.found[key][2]
+        placed = self._placed.get(key)
+        if placed is None:
+            placed = self._placed[key] = self._restore(host, location)
+            require(placed.nbytes() == host.nbytes(), "map_location returned a storage of another size")
         if described[5] is None:
             return rebuilding.typed(placed, kind)
         view = described[5]
@@ -62,6 +63,12 @@ class _Stream:
         if key not in self._views:
             self._views[key] = part_of(root, kind, offset, elements)
         return self._views[key]
+
+
+def _described(described: Any) -> tuple[Any, str, str, int]:
+    """dtype, key, place and number of elements out of what the stream's pickle says of a storage."""
+    require(type(described) is tuple and len(described) == 6, f"a storage is described by {short(described)}")
+    return described_storage(described[:5], 5)
 
 
 def part_of(root: Any, kind: Any, offset: Any, elements: Any) -> Any:
@@ -87,35 +94,43 @@ def read_stream(data: Any, source: Source, map_location: Any, options: Any) -> A
         type(version) is int and version == PROTOCOL_VERSION, f"Invalid protocol version: {short(version)}"
     )
     _, at = unpickle(data, at, _nothing, options)  # storages are little-endian, whatever this says
-    stream = _Stream(len(data) - at, map_location)
-    state.local.filled_later = True
-    try:
-        made, at = unpickle(data, at, stream.persistent_load, options)
-    finally:
-        state.local.filled_later = False
+    kinds: dict[str, Any] = {}  # of what elements the storages are, as the pickle says first
+
+    def note(described: Any) -> None:
+        if type(described) is tuple and described[:1] not in (("module",), (b"module",)):
+            kind, key, _, _ = _described(described)
+            kinds.setdefault(key, kind)
+
+    end = scan(data, at, note, options)
+    stream = _Stream(_storages(data, source, end, kinds, map_location, options), map_location)
+    return unpickle(data, at, stream.persistent_load, options)[0]
+
+
+def _storages(
+    data: Any, source: Source, at: int, kinds: dict[str, Any], map_location: Any, options: Any
+) -> dict[str, tuple[Any, Storage]]:
+    """dtype and storage of each key: after the object stand a list of the keys, and in its order lengths and bytes."""
     keys, at = unpickle(data, at, _nothing, options)
     require(type(keys) is list, f"the keys of the storages are a {type(keys).__name__}")
-    if state.local.skip_data:
-        for _, host, _ in stream.found.values():
-            memoryview(host)[:] = bytes(host.nbytes())
-        return made
-    keys = [key.decode("ascii", "replace") if type(key) is bytes else key for key in keys]
-    require(
-        sorted(map(str, keys)) == sorted(stream.found), "the storages of the file are not those that it names"
-    )
+    keys = [key.decode("ascii", "replace") if type(key) is bytes else str(key) for key in keys]
+    require(sorted(keys) == sorted(kinds), "the storages of the file are not those that it names")
+    found: dict[str, tuple[Any, Storage]] = {}
+    blank = locations.is_meta(map_location)
     for key in keys:
-        kind, host, placed = stream.found[str(key)]
-        elements = struct.unpack("<q", source.read(at, 8))[0]
-        require(
-            elements * kind.itemsize == host.nbytes(),
-            f"storage {short(key)} has {elements} elements in place of {host.nbytes() // kind.itemsize}",
-        )
-        require(host.nbytes() <= source.size - at - 8, f"unexpected EOF: storage {short(key)} is cut short")
-        source.fill(at + 8, memoryview(host), False)
-        at += 8 + host.nbytes()
-        if placed is not host and placed.device.type != "meta":
-            as_bytes(placed).copy_(as_bytes(host))
-    return made
+        elements = count(struct.unpack("<q", source.read(at, 8))[0], "a storage's length")
+        nbytes = elements * kinds[key].itemsize
+        require(nbytes <= source.size - at - 8, f"unexpected EOF: storage {short(key)} is cut short")
+        if blank:
+            host = new_empty(nbytes, dtype=by_name["uint8"], device="meta").untyped_storage()
+        elif state.local.skip_data:
+            host = Storage(nbytes)
+            memoryview(host)[:] = bytes(nbytes)
+        else:
+            host = Storage(nbytes)
+            source.fill(at + 8, memoryview(host), False)
+        found[key] = kinds[key], host
+        at += 8 + nbytes
+    return found
 
 
 def _nothing(described: Any) -> Any:

@@ -76,7 +76,9 @@ class Storages:
 
 
 def _name_of(kind: dtype) -> str:
-    return names.STORAGE_OF[str(kind).rpartition(".")[2]]
+    if kind.name not in names.STORAGE_OF:
+        raise TypeError(f"files have no class of storages of {kind}: save what its untyped() is")
+    return names.STORAGE_OF[kind.name]
 
 
 def _tensor_arguments(t: Any, storages: Storages) -> tuple:

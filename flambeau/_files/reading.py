@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -141,6 +142,58 @@ def unpickle(data: Any, position: int, loader: Callable, options: Any) -> tuple[
     reader = _reader(options.pickle_module)(stream, **options.pickle_args)
     reader.persistent_load = loader
     return reader.load(), stream.tell()
+
+
+def scan(data: Any, position: int, note: Callable, options: Any) -> int:
+    """Where a pickle ends, of which nothing is made: `note` is called with what it says of storages."""
+    if options.weights_only:
+        machine = unpickling.Unpickler(
+            data, position, encoding=options.pickle_args["encoding"], persistent_load=note
+        )
+        machine.wanted = set()
+        machine.load()
+        return machine.position
+    stream = _Stream(data, position)
+    arguments = {name: x for name, x in options.pickle_args.items() if name in _PICKLE_ARGUMENTS}
+    _Scanner(stream, note, arguments).load()
+    return stream.tell()
+
+
+_PICKLE_ARGUMENTS = ("encoding", "errors", "fix_imports", "buffers")
+
+
+class _Blank:
+    """What the scan of a pickle that may name anything has in place of whatever it names, calls or makes."""
+
+    def __new__(cls, *args: Any, **keywords: Any) -> _Blank:
+        return object.__new__(cls)
+
+    def _ignore(self, *args: Any, **keywords: Any) -> None:
+        """Nothing is kept."""
+
+    __init__ = __setstate__ = __setitem__ = append = extend = add = _ignore
+
+    def __call__(self, *args: Any, **keywords: Any) -> _Blank:
+        return self
+
+
+class _Scanner(pickle._Unpickler):  # type: ignore[name-defined]
+    """An unpickler that makes plain containers and numbers, and calls nothing of what the pickle names."""
+
+    def __init__(self, stream: Any, note: Callable, arguments: dict[str, Any]) -> None:
+        super().__init__(stream, **arguments)
+        self._note = note
+
+    def persistent_load(self, described: Any) -> Any:
+        self._note(described)
+        return _Blank
+
+    def find_class(self, module_name: str, name: str) -> Any:
+        known = allowed.ALLOWED.get(f"{module_name}.{name}")
+        return known if isinstance(known, allowed.StorageType) or known is Storage else _Blank
+
+    def get_extension(self, code: int) -> None:
+        self.append(_Blank)
 
 
 def _Stream(data: Any, position: int) -> Any:

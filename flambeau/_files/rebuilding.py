@@ -18,7 +18,6 @@ from ..core.places.join import cat
 from ..nn.parameter import Buffer, Parameter
 from ..sparse import sparse_compressed_tensor, sparse_coo_tensor
 from ..storage import TypedStorage
-from . import state
 from .errors import INT64, Damaged, count, require, short
 
 _MAX_DIMS = 64
@@ -125,7 +124,6 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
 def _rebuild_sparse_tensor(layout, data):
     known = isinstance(layout, formats.layout) and layout is not formats.strided
     require(known, f"a sparse tensor of layout {short(layout)}")
-    require(not state.local.filled_later, "a sparse tensor in the format of before 1.6, which is not read")
     compressed = layout is not formats.sparse_coo
     require(
         type(data) is tuple and len(data) in ((4,) if compressed else (3, 4)),

@@ -1,4 +1,4 @@
-"""What holds for the calls of a thread: whether `save` and `load` leave the data out, or `load` reads it later."""
+"""What holds for the calls of a thread: whether `save` and `load` leave the data out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import threading
 
 class _Local(threading.local):
     skip_data = False
-    filled_later = False  # the storages of the pickle that is being read have no data yet
 
 
 local = _Local()

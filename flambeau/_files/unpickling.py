@@ -16,9 +16,10 @@ from typing import Any
 from .._tensor import Tensor
 from ..core.base import display
 from ..core.base.dtypes import Size
+from ..core.base.memory import Storage
 from ..nn.parameter import Parameter
 from . import names, rebuilding
-from .allowed import ALLOWED, MAKERS, hashable, user_allowed
+from .allowed import ALLOWED, MAKERS, StorageType, hashable, user_allowed
 from .errors import Damaged, short
 
 _MEMO_LIMIT = 1 << 31
@@ -57,7 +58,8 @@ class Unpickler:
         self.outside = False  # in a function that users gave
         self.users = user_allowed()
         self.users_ids = {id(item) for item in self.users.values()}
-        self.wanted: set[str] | None = None  # set by `names_in`, which looks at names and calls nothing
+        # Set where names and storages are looked at and nothing is called.
+        self.wanted: set[str] | None = None
 
     def load(self) -> Any:
         """The object.  UnpicklingError says what was found that is damaged or not allowed."""
@@ -132,7 +134,7 @@ class Unpickler:
                 raise UnpicklingError("a pickle copies its parts more often than its length explains")
 
     def charge_copy(self, storage: Any) -> None:
-        self.copies += _nbytes(storage)
+        self.copies += _nbytes(getattr(storage, "_untyped_storage", storage))
         if self.copies > 8 * self.loaded:
             raise UnpicklingError("a pickle asks for many copies of one storage")
 
@@ -155,7 +157,8 @@ class Unpickler:
             module = IMPORT_MAPPING.get(module, module)
         if self.wanted is not None:
             self.wanted.add(f"{module}.{name}")
-            self.stack.append(None)
+            known = ALLOWED.get(f"{module}.{name}")
+            self.stack.append(known if isinstance(known, StorageType) or known is Storage else None)
         else:
             self.stack.append(self.find(module, name))
 
@@ -196,8 +199,7 @@ class Unpickler:
 
 
 def _nbytes(storage: Any) -> int:
-    storage = getattr(storage, "_untyped_storage", storage)
-    return storage.nbytes() if isinstance(storage, rebuilding.Storage) else 0
+    return storage.nbytes() if isinstance(storage, Storage) else 0
 
 
 def _shown(x: Any) -> str:
@@ -511,17 +513,15 @@ def _set_state(made: Any, state: Any) -> None:
 @_step(b"Q")
 def _persistent(m: Unpickler) -> None:
     described = m.stack.pop()
-    if m.wanted is not None:
-        m.stack.append(None)
-        return
     if m.persistent_load is None:
         raise UnpicklingError("unsupported persistent id encountered")
     if type(described) not in (tuple, int, str):
         raise UnpicklingError(f"persistent_load id must be tuple or int, but got {type(described).__name__}")
     storage = m.foreign(m.persistent_load, described)  # it checks all that it is given
-    if id(storage) not in m.storages:
-        m.storages[id(storage)] = storage
-        m.loaded += _nbytes(storage)
+    untyped = getattr(storage, "_untyped_storage", storage)
+    if id(untyped) not in m.storages:  # each once, however often it is named
+        m.storages[id(untyped)] = untyped
+        m.loaded += _nbytes(untyped)
     m.stack.append(storage)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._tensor import Tensor
+from ..core.base.formats import strided
 from ..core.call.watching import _disabled_torch_function_impl, watch_class
 from ..core.make.create import empty
 
@@ -20,9 +21,9 @@ __all__ = [
 
 def _own(data: Tensor, name: str) -> Tensor:
     """The data, unless it is that of other tensors."""
-    if data._composed:
+    if data._composed or data.layout is not strided:
         raise TypeError(
-            f"{name}(): masked and nested tensors cannot be one; make one of their elements (values(), get_data())"
+            f"{name}(): masked, nested and sparse tensors cannot be one; make one of their elements (values(), get_data())"
         )
     return data
 

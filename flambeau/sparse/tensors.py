@@ -111,6 +111,12 @@ class SparseTensor(Tensor):
         found = answer(*args, **kwargs)
         return found if out is None else _into(out, found, func.__name__)
 
+    def as_subclass(self, cls: type) -> Any:
+        """TypeError: its elements are of no other class; itself where it is of that class."""
+        if isinstance(self, cls):
+            return self
+        raise TypeError(f"as_subclass(): a tensor of layout {self.layout} cannot be a {cls.__name__}")
+
     # --- what it is made of ---
     def _indices(self) -> TensorBase:
         return self._expect("_indices", (formats.sparse_coo,), "coordinate").at

@@ -100,6 +100,12 @@ def nested(torch: Any) -> list[Any]:
     ]
 
 
+def lazy(torch: Any) -> list[Any]:
+    """What PyTorch writes as marks on other tensors, which are computed when they are read."""
+    x = torch.tensor([[1 + 2j, -3.5j], [0.25, 7 - 1j]])
+    return [x.conj(), x.t().conj(), getattr(torch, "_neg_view", torch.neg)(torch.tensor([[1.0, 2], [3, -4]]))]
+
+
 def filled(torch: Any, module: Any) -> Any:
     """A module whose parameters are the same in both libraries."""
     with torch.no_grad():
@@ -137,7 +143,7 @@ def training(torch: Any) -> dict[str, Any]:
 
 CONTENTS = {
     f.__name__: f
-    for f in (tensors, dtypes, parameters, containers, training, model, sparse, compressed, nested)
+    for f in (tensors, dtypes, parameters, containers, training, model, sparse, compressed, nested, lazy)
 }
 
 
