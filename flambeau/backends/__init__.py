@@ -1,7 +1,8 @@
 """What computes: which libraries and processors there are, and what programs allow them.
 
 Each answers truly for what stands here.  Switches of libraries that are not here (cuDNN) are kept as programs set them,
-and change nothing.  `fp32_precision` is such a switch: what operands of float32 may be rounded to.
+and change nothing.  `fp32_precision` is such a switch: what operands of float32 may be rounded to.  `random` chooses which
+stream of random numbers is drawn.
 
 >>> import flambeau
 >>> flambeau.backends.fp32_precision
@@ -26,6 +27,7 @@ __all__ = [
     "openmp",
     "opt_einsum",
     "quantized",
+    "random",
 ]
 
 __getattr__, __dir__ = lazily(__name__, submodules=tuple(__all__))

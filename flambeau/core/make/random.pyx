@@ -1,16 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, binding=False, embedsignature=True, embedsignature.format=clinic
-"""Random numbers: Philox streams and their generators, of which each device has one of its own.
+"""Random numbers: their generators, of which each device has one of its own.
 
 Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a key
 and a counter into four random words.  A generator is a key, its seed, and the next counter.  Whoever needs
 words reserves counters: element i of an operation that has reserved from `offset` on is word i % 4 of counter
 offset + i // 4, on every device and for any number of threads.
+
+A generator of the host may draw PyTorch's stream instead (`twister.h`, `backends.random`), whose numbers are made one after
+another by `twisted.pyx`.  Whoever reserves counters of such a one gets a Philox stream whose key is its next 64 bits.
 """
-from libc.stdlib cimport free
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 from libc.stdint cimport int64_t, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from cpython.object cimport PyObject
-from ..base import display
+from ..base import display, settings
 from ..base.dtypes cimport (
     BOOL, U8, U16, U32, U64, I8, I16, I32, I64, F16, BF16, F32, F64, CATEGORY, ITEMSIZE, dtype_of, is_stored,
 )
@@ -78,23 +81,27 @@ cdef class Generator:
         if found is not None and found.blank:
             raise RuntimeError(f"Generator(): {found.place} has no numbers to draw")
         self.place = cpu_device if found is None else found.place
-        self.key, self.offset = 67280421310721, 0
+        begin(self, twisted_stream and found is None)
+        start(self, 67280421310721)
+
+    def __dealloc__(self):
+        free(self.twister)
 
     @property
     def device(self):
-        """The device that it was made for; it draws on those of this type.  Numbers come from the seed and the counter alone:
+        """The device that it was made for; it draws on those of this type.  Philox numbers come from the seed and the counter alone:
         generators of any devices with one seed draw the same ones.
         """
         return self.place
 
     def manual_seed(self, seed) -> "Generator":
         """Start the stream of that seed; returns the generator.  RuntimeError for a seed beyond 64 bits."""
-        self.key, self.offset = read_seed(seed, "manual_seed"), 0
+        start(self, read_seed(seed, "manual_seed"))
         return self
 
     def seed(self) -> int:
         """Start a stream that nobody can foresee; returns its seed."""
-        self.key, self.offset = int.from_bytes(os.urandom(8), "little"), 0
+        start(self, int.from_bytes(os.urandom(8), "little"))
         return self.key
 
     def initial_seed(self) -> int:
@@ -102,64 +109,160 @@ cdef class Generator:
         return self.key
 
     def get_offset(self) -> int:
-        """How many counters, of four words each, have been used."""
+        """How many counters, of four words each, have been used.  RuntimeError for a generator of PyTorch's stream, which has none."""
+        self.refuse_offset("get_offset")
         return self.offset
 
     def set_offset(self, offset) -> "Generator":
-        """Continue behind that many counters; returns the generator.  RuntimeError unless it is in [0, 2**64 - 1]."""
+        """Continue behind that many counters; returns the generator.  RuntimeError unless it is in [0, 2**64 - 1], and for a
+        generator of PyTorch's stream, which has no counters.
+        """
+        self.refuse_offset("set_offset")
         given = int(offset)
         if not 0 <= given < 1 << 64:
             raise RuntimeError(f"set_offset(): offset must lie in [0, 2**64 - 1], got {given}")
         self.offset = given
         return self
 
+    cdef int refuse_offset(self, str who) except -1:
+        if self.twisted:
+            raise RuntimeError(f"{who}(): a CPU generator of PyTorch's stream does not use offset")
+        return 0
+
     def get_state(self):
-        """A uint8 tensor of 16 bytes: the seed, then the counters used, both little-endian."""
-        cdef int64_t n = 16
+        """A uint8 tensor: of 16 bytes, the seed and the counters used, both little-endian; of 5056 bytes for PyTorch's stream, laid
+        out as PyTorch does it.
+        """
+        cdef int64_t n = FLAMBEAU_TWISTER_BYTES if self.twisted else 16
         cdef TensorBase t = new_tensor(1, &n, U8)
         cdef int k
+        if self.twisted:
+            hold(self)
+            flambeau_twister_write(self.twister, t.storage.data)
+            flambeau_twister_release(self.twister)
+            return t
         for k in range(8):
             t.storage.data[k] = <char>(self.key >> 8 * k)
             t.storage.data[8 + k] = <char>(self.offset >> 8 * k)
         return t
 
     def set_state(self, new_state) -> "Generator":
-        """Continue where `get_state` was called.  TypeError unless it is a uint8 tensor, RuntimeError unless
-        it has 16 bytes.
+        """Continue where `get_state` was called, here or, for 5056 bytes, in PyTorch: the generator draws the stream that the state
+        is of.  TypeError unless it is a uint8 tensor, RuntimeError unless it is such a state.
         """
         cdef TensorBase t
         cdef uint64_t parts[2]
+        cdef char state[FLAMBEAU_TWISTER_BYTES]
         cdef int k
+        cdef bint twisted
         if not isinstance(new_state, TensorBase) or (<TensorBase>new_state).code != U8:
             given = new_state.dtype if isinstance(new_state, TensorBase) else type(new_state).__name__
             raise TypeError(f"set_state(): RNG state must be a uint8 Tensor, got {given}")
         t = <TensorBase>new_state
-        if t.count != 16 or t.rank != 1:
-            raise RuntimeError(f"set_state(): an RNG state has shape [16], got {list(t.shape)}")
+        twisted = t.count == FLAMBEAU_TWISTER_BYTES and self.place.type == "cpu"
+        if t.count != 16 and not twisted or t.rank != 1:
+            raise RuntimeError("set_state(): an RNG state has shape [16]"
+                               f"{', or [5056] for the stream of PyTorch' if self.place.type == 'cpu' else ''}, got {list(t.shape)}")
+        if twisted:
+            for k in range(FLAMBEAU_TWISTER_BYTES):
+                state[k] = pointer(t)[k * t.strides[0]]
+            self.read(state)
+            return self
         parts[0] = parts[1] = 0
         for k in range(16):
             parts[k // 8] |= <uint64_t>(<uint8_t*>pointer(t))[k * t.strides[0]] << 8 * (k % 8)
+        begin(self, False)
         self.key, self.offset = parts[0], parts[1]
         return self
 
+    cdef int read(self, const char* state) except -1:
+        """Continue PyTorch's stream; a state that is none leaves the generator as it was."""
+        cdef flambeau_twister found
+        if not flambeau_twister_read(&found, state):
+            raise RuntimeError("set_state(): Invalid mt19937 state")
+        begin(self, True)
+        hold(self)
+        flambeau_twister_read(self.twister, state)
+        flambeau_twister_release(self.twister)
+        self.key, self.offset = self.twister.seed, 0
+        return 0
+
     def clone_state(self) -> "Generator":
         """Another generator that continues the same stream."""
-        return _generator_at(self.key, self.offset, self.place)
+        return _generator_at(*self.__reduce__()[1])
 
     def __reduce__(self):
+        if self.twisted:
+            return (_generator_at, (self.key, 0, self.place, bytes(self.get_state().untyped_storage())))
         return (_generator_at, (self.key, self.offset, self.place))
 
     def __repr__(self):
+        if self.twisted:
+            return f"<{display.public('Generator')} seed={self.key} stream='pytorch'>"
         return f"<{display.public('Generator')} seed={self.key} offset={self.offset}>"
 
 
-def _generator_at(key: int, offset: int, place) -> Generator:
+cdef bint twisted_stream = False     # whether generators of the host that are made from now on draw PyTorch's stream
+flambeau_twister_prepare()
+
+
+cdef int begin(Generator g, bint twisted) except -1:
+    """Let a generator draw one stream or the other; what it draws is to be said then."""
+    if twisted and g.twister == NULL:
+        g.twister = <flambeau_twister*>calloc(1, sizeof(flambeau_twister))
+        if g.twister == NULL:
+            raise MemoryError()
+    g.twisted = twisted
+    return 0
+
+
+cdef void start(Generator g, uint64_t seed) noexcept:
+    g.key, g.offset = seed, 0
+    if g.twisted:
+        hold(g)
+        flambeau_twister_seed(g.twister, seed)
+        flambeau_twister_release(g.twister)
+
+
+cdef void hold(Generator g) noexcept:
+    """Wait until no other thread draws PyTorch's stream from it."""
+    if not flambeau_twister_try_hold(g.twister):
+        with nogil:
+            flambeau_twister_hold(g.twister)
+
+
+def _generator_at(key: int, offset: int, place, state: bytes = None) -> Generator:
     cdef Generator g = Generator(place)
-    g.key, g.offset = key, offset
+    if state is None:
+        begin(g, False)
+        g.key, g.offset = key, offset
+    elif len(state) != FLAMBEAU_TWISTER_BYTES:
+        raise RuntimeError(f"an RNG state of PyTorch's stream has {FLAMBEAU_TWISTER_BYTES} bytes, got {len(state)}")
+    else:
+        g.read(<const char*><bytes>state)
     return g
 
 
+def get_stream() -> str:
+    """"philox" or "pytorch": what generators of the host that are made now draw."""
+    return "pytorch" if twisted_stream else "philox"
+
+
+def set_stream(str name not None) -> None:
+    """Let generators of the host that are made from now on draw that stream, and the default one begin it with its seed; a generator
+    that was made before goes on with its own.  ValueError for another name.
+    """
+    global twisted_stream
+    if name not in ("philox", "pytorch"):
+        raise ValueError(f"backends.random.stream must be 'philox' or 'pytorch', got {name!r}")
+    twisted_stream = name == "pytorch"
+    if twisted_stream != the_default.twisted:
+        begin(the_default, twisted_stream)
+        start(the_default, the_default.key)
+
+
 # --- those that draw where no other is given: one of the host's, one for each device ---
+twisted_stream = settings.choice("FLAMBEAU_RANDOM", ("philox", "pytorch")) == "pytorch"
 cdef Generator the_default = Generator()
 default_generator = the_default
 default_generator.seed()
@@ -216,9 +319,15 @@ def set_device_states(states, type=None) -> None:
         default_of(device(name)).set_state(state)
 
 
-cdef uint64_t reserve(Generator g, uint64_t counters) noexcept:
-    """Take that many counters; returns the first."""
+cdef uint64_t reserve(Generator g, uint64_t counters, uint64_t* key) noexcept:
+    """Take that many counters under a key; returns the first."""
     cdef uint64_t first = g.offset
+    if g.twisted:
+        hold(g)
+        key[0] = flambeau_twister_pair(g.twister)
+        flambeau_twister_release(g.twister)
+        return 0
+    key[0] = g.key
     g.offset += counters
     return first
 
@@ -248,8 +357,9 @@ def _reserve(generator, uint64_t counters, TensorBase like=None) -> tuple:
     """Take counters of a generator, or of the default one of the device that `like` is on (None: the host): (seed, first
     counter).  RuntimeError for a generator of another type of device.
     """
-    cdef Generator g = generator_for(generator, None if like is None else like.storage.on, "_reserve")
-    return g.key, reserve(g, counters)
+    cdef uint64_t key, first = reserve(
+        generator_for(generator, None if like is None else like.storage.on, "_reserve"), counters, &key)
+    return key, first
 
 
 def manual_seed(seed) -> Generator:
@@ -311,8 +421,8 @@ def _host_uint32(generator, Py_ssize_t n) -> list:
     cdef Py_ssize_t i
     if n < 0:
         raise ValueError(f"_host_uint32(): n must be at least 0, got {n}")
-    s.key, s.used = g.key, 4
-    s.counter = reserve(g, (n + 3) // 4)
+    s.used = 4
+    s.counter = reserve(g, (n + 3) // 4, &s.key)
     return [next_word(&s) for i in range(n)]
 
 
@@ -374,7 +484,12 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
     order = <uint32_t*>t.storage.data if code == I32 else <uint32_t*>scratch(n, 4)
     s.key, s.counter, s.used = g.key, g.offset, 4
     with nogil:
-        shuffle(order, <uint32_t>n, &s)
+        if g.twisted:
+            flambeau_twister_hold(g.twister)
+            flambeau_twister_shuffle(g.twister, order, <uint32_t>n)
+            flambeau_twister_release(g.twister)
+        else:
+            shuffle(order, <uint32_t>n, &s)
         if code == I64:
             for i in range(n):
                 (<int64_t*>t.storage.data)[i] = order[i]
@@ -383,7 +498,8 @@ cdef object make_randperm(Op op, PyObject** args, Py_ssize_t nargs, PyObject* na
             for i in range(n):
                 v.whole, v.real = order[i], order[i]
                 store(t.storage.data + i * ITEMSIZE[code], code, &v)
-    g.offset = s.counter
+    if not g.twisted:
+        g.offset = s.counter
     if code != I32:
         free(order)
     return finish(t, &o, "randperm")

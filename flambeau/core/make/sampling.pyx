@@ -89,8 +89,7 @@ cdef object draw(int kind, TensorBase a, TensorBase b, TensorBase c, int results
         f.key = f.first = 0
         if kind < FLAMBEAU_GAMMA_GRADIENT:
             g = generator_for(generator, a.storage.on, who)
-            f.key = g.key
-            f.first = reserve(g, 1)
+            f.first = reserve(g, 1, &f.key)
         for x in (a, b, c):
             if x is not None:
                 x = repeated(x)
@@ -163,7 +162,7 @@ def choose(TensorBase weights not None, int64_t each, generator=None):
         return out
     g = generator_for(generator, given.storage.on, "choose")
     f.kind, f.wide, f.refused, f.nothing, f.no_memory = FLAMBEAU_CHOICE, given.code == F64, 0, 0, 0
-    f.key, f.first = g.key, reserve(g, 1)
+    f.first = reserve(g, 1, &f.key)
     f.given[0], f.period[0], f.to[0] = pointer(given), given.count, pointer(out)
     f.row, f.each = given.sizes[given.rank - 1], each
     if f.row == 0:

@@ -4,7 +4,7 @@ Numbers come in groups of 256 elements, in row-major order.  A group takes 64 co
 stream for float32 and narrower dtypes and for integers below 2^20: word w of its counter c gives element 64 w + c.  Float64
 and wider integers take two words an element: the words 2 w and 2 w + 1 of its counter c, of 128, give element 128 w + c.
 A tensor's numbers so depend on the generator's state and on its dtype alone, and shorter tensors hold the first numbers of
-longer ones.
+longer ones.  Generators of PyTorch's stream (`backends.random`) draw as PyTorch does: see `_twisted`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...codegen import philox
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
-from ...core.make import sampling
+from ...core.make import sampling, twisted
 from ...core.make.create import empty, empty_like
 from ...core.make.random import Generator, _reserve, generator_on
 from ...core.tape.contexts import unrecorded
@@ -207,6 +207,14 @@ def _fill(
     return t.copy_(drawn)
 
 
+def _twisted(t: TensorBase, who: str, own: Generator, kind: int, a: float = 0.0, b: float = 0.0, span: int = 0, low: int = 0,
+             chances: TensorBase | None = None) -> TensorBase:  # fmt: skip
+    """Overwrite a tensor by numbers of PyTorch's stream; on the tape, its history ends here."""
+    tape._check_in_place(t, who)
+    made = twisted.fill(t, own, kind, a, b, span, low, who, tape.recording(t), chances)
+    return t if made is None else t.copy_(made)
+
+
 def _floating(t: TensorBase, who: str) -> None:
     if not t.is_floating_point():
         raise NotImplementedError(f"{who}(): not implemented for {t.dtype}: a floating-point dtype is needed")
@@ -237,6 +245,8 @@ def uniform_(
         raise RuntimeError(
             f"uniform_(): expects to return a [from, to) range, but found from={low} > to={to}"
         )
+    if (own := twisted.source(generator, self)) is not None:
+        return _twisted(self, "uniform_", own, twisted.UNIFORM, low, to)
     kernel = wide_uniform_kernel if self.dtype.name == "float64" else uniform_kernel
     bits = 2.0 ** FLOAT16_BITS.get(self.dtype.name, 24)
     return _fill(self, "uniform_", lambda t: _draw(t, kernel, generator, low, to - low, bits))
@@ -256,6 +266,8 @@ def normal_(
         normal_(view_as_real(self), mean, std / math.sqrt(2), generator=generator)
         return self
     _floating(self, "normal_")
+    if (own := twisted.source(generator, self)) is not None:
+        return _twisted(self, "normal_", own, twisted.NORMAL, mean, std)
     kernel = wide_normal_kernel if self.dtype.name == "float64" else normal_kernel
     return _fill(self, "normal_", lambda t: _draw(t, kernel, generator, mean, std))
 
@@ -265,6 +277,8 @@ def exponential_(self: TensorBase, lambd: float = 1.0, *, generator: Generator |
     _floating(self, "exponential_")
     if not lambd > 0:
         raise RuntimeError(f"exponential_(): expects lambda > 0.0, but found lambda={lambd}")
+    if (own := twisted.source(generator, self)) is not None:
+        return _twisted(self, "exponential_", own, twisted.EXPONENTIAL, lambd)
     kernel = wide_exponential_kernel if self.dtype.name == "float64" else exponential_kernel
     return _fill(self, "exponential_", lambda t: _draw(t, kernel, generator, lambd))
 
@@ -286,6 +300,8 @@ def geometric_(self: TensorBase, p: float, *, generator: Generator | None = None
     """Overwrite with the number of trials up to the first success, each of probability p in (0, 1)."""
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_(): expects p to be in (0, 1), but got p={p}")
+    if (own := twisted.source(generator, self)) is not None:
+        return _twisted(self, "geometric_", own, twisted.GEOMETRIC, p)
     scale = -1.0 / math.log1p(-p)
     return _from_uniform(self, "geometric_", generator, lambda e: (e * scale).ceil().clamp(min=1.0))
 
@@ -297,6 +313,8 @@ def cauchy_(
     _floating(self, "cauchy_")
     if not sigma > 0:
         raise RuntimeError(f"cauchy_(): expects sigma > 0.0, but found sigma={sigma}")
+    if (own := twisted.source(generator, self)) is not None:
+        return _twisted(self, "cauchy_", own, twisted.CAUCHY, median, sigma)
     return _from_uniform(
         self, "cauchy_", generator, lambda e: ((-e).exp() * math.pi - 0.5 * math.pi).tan() * sigma + median
     )
@@ -309,6 +327,8 @@ def log_normal_(
     _floating(self, "log_normal_")
     if not std > 0:
         raise RuntimeError(f"log_normal_(): expects std > 0.0, but found std={std}")
+    if (own := twisted.source(generator, self)) is not None:
+        return _twisted(self, "log_normal_", own, twisted.LOG_NORMAL, mean, std)
     kernel = wide_normal_kernel if self.dtype.name == "float64" else normal_kernel
 
     def draw(t: TensorBase) -> None:
@@ -347,7 +367,9 @@ WHOLE = {
 }  # integers up to it are exact
 
 
-def _fill_integers(t: TensorBase, who: str, low: int, high: int, generator: Generator | None) -> TensorBase:
+def _fill_integers(
+    t: TensorBase, who: str, low: int, high: int, generator: Generator | None, unbounded: bool = False
+) -> TensorBase:
     name = t.dtype.name
     if not low < high:
         raise RuntimeError(f"{who} expects 'from' to be less than 'to', but got from={low} >= to={high}")
@@ -357,9 +379,13 @@ def _fill_integers(t: TensorBase, who: str, low: int, high: int, generator: Gene
     for which, value in (("from", low), ("to - 1", high - 1)):
         if not least <= value < most:
             raise RuntimeError(f"{who}(): {which} is out of bounds for {t.dtype}, got {value}")
+    if (own := twisted.source(generator, t)) is not None:
+        kind = twisted.MODULUS if unbounded and name not in UNSIGNED else twisted.RANGE
+        return _twisted(t, who, own, kind, 0.0, 0.0, (high - low) & 0xFFFFFFFFFFFFFFFF, low)
     return _fill(t, who, lambda x: _integers(x, generator, low, high), STAND_INS.get(name))
 
 
+UNSIGNED = ("uint16", "uint32", "uint64")  # whose numbers PyTorch draws between bounds alone
 _UNSAID: Any = object()
 
 
@@ -376,6 +402,7 @@ def random_(
     Without `to`, or where it is None, they go up to the dtype's largest integer that all smaller ones are exact with.
     RuntimeError where the range is empty or leaves the dtype.
     """
+    unbounded = from_ is None and to is _UNSAID and not named
     if from_ is not None and to is _UNSAID:
         from_, to = 0, from_
     low = named.pop("from", 0 if from_ is None else from_)
@@ -385,7 +412,12 @@ def random_(
     if to is None or to is _UNSAID:
         to = WHOLE[name] + 1 if name in WHOLE else LIMITS.get(name, (0, 1))[1]
     low, high = int(low), int(to)
-    return _fill_integers(self, "random_", low, high, generator)
+    return _fill_integers(self, "random_", low, high, generator, unbounded)
+
+
+def new_seed(generator: Generator | None = None) -> int:
+    """A seed drawn from a generator of the host: 63 bits."""
+    return int(random_(empty((), dtype=by_name["int64"], device="cpu"), generator=generator).item())
 
 
 def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = None) -> TensorBase:
@@ -394,7 +426,10 @@ def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = 
     RuntimeError where a number p lies outside [0, 1], or a tensor's does.
     """
     if isinstance(p, TensorBase):
-        drawn = _successes(p.detach().expand(self.shape), generator, "bernoulli_")
+        p = p.detach().expand(self.shape)
+        if (own := twisted.source(generator, self)) is not None:
+            return _twisted(self, "bernoulli_", own, twisted.BERNOULLI, chances=_chances(p, "bernoulli_"))
+        drawn = _successes(p, generator, "bernoulli_")
         tape._check_in_place(self, "bernoulli_")
         return self.copy_(drawn)
     if not 0 <= p <= 1:
@@ -402,14 +437,26 @@ def bernoulli_(self: TensorBase, p: Any = 0.5, *, generator: Generator | None = 
     limit = round(p * (1 << 32))
     if self.dtype.name not in LIMITS and self.dtype.name not in WHOLE:
         raise NotImplementedError(f"bernoulli_(): \"bernoulli_\" not implemented for '{self.dtype.name}'")
+    if (own := twisted.source(generator, self)) is not None:
+        return _twisted(self, "bernoulli_", own, twisted.BERNOULLI, p)
     return _fill(
         self, "bernoulli_", lambda t: _draw(t, bernoulli_kernel, generator, limit >> 16, limit & 0xFFFF),
         STAND_INS.get(self.dtype.name),
     )  # fmt: skip
 
 
+def _chances(p: TensorBase, who: str) -> TensorBase:
+    """Probabilities, as float32 or, for float64, in that."""
+    _floating(p, who)
+    if not p.is_meta and any_improbable(p):
+        raise RuntimeError(f"{who}(): Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    return p if p.dtype.name == "float64" else to_dtype(p, by_name["float32"])
+
+
 def _successes(p: TensorBase, generator: Generator | None, who: str) -> TensorBase:
     """1.0 with the probability that each element gives."""
+    if (own := twisted.source(generator, p)) is not None:
+        return _twisted(empty_like(p), who, own, twisted.BERNOULLI, chances=_chances(p, who))
     _floating(p, who)
     if not p.is_meta and any_improbable(p):
         raise RuntimeError(f"{who}(): Expected p_in >= 0 && p_in <= 1 to be true, but got false.")

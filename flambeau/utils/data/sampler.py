@@ -7,9 +7,10 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from ...core.base.dtypes import by_name
+from ...core.make import twisted
 from ...core.make.literal import as_tensor
 from ...core.make.random import Generator, randperm
-from ...operations.random.random import multinomial, randint
+from ...operations.random.random import multinomial, new_seed, randint
 
 _AT_ONCE = 1024  # how many draws are made at a time
 
@@ -78,6 +79,10 @@ class RandomSampler(Sampler[int]):
         else:
             for count in _parts(self.num_samples, n):
                 yield from randperm(n, generator=generator, device="cpu")[:count].tolist()
+            if self.generator is not None and self.num_samples % n == 0:
+                randperm(
+                    n, generator=generator, device="cpu"
+                )  # PyTorch's generator is one permutation further
 
     def __len__(self) -> int:
         return self.num_samples
@@ -131,6 +136,11 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
+        if twisted.source(self.generator, self.weights) is not None:  # PyTorch draws all at once
+            yield from multinomial(
+                self.weights, self.num_samples, self.replacement, generator=self.generator
+            ).tolist()
+            return
         generator = _generator(self.generator, self.weights.device)
         most = max(_AT_ONCE, len(self.weights)) if self.replacement else self.num_samples
         for count in _parts(self.num_samples, most):
@@ -182,8 +192,7 @@ def _generator(given: Any, device: Any = "cpu") -> Any:
     """The generator of one iteration: what is drawn meanwhile from the default one does not change its numbers."""
     if given is not None:
         return given
-    seed = int(randint(2**63 - 1, (), device="cpu").item())
-    return Generator(device).manual_seed(seed)
+    return Generator(device).manual_seed(new_seed())
 
 
 def _check_count(function: str, name: str, value: Any) -> None:

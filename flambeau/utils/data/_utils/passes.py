@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ....core.base.device import device_count
 from ....core.base.recorder import begin_span, end_span, is_recording
 from ....core.make.random import Generator, default_generator
-from ....operations.random.random import randint
+from ....operations.random.random import new_seed
 from .errors import ExceptionWrapper
 from .fetch import _BaseDatasetFetcher, _IterableDatasetFetcher, _MapDatasetFetcher
 from .pin_memory import Pinner, pin_memory
@@ -72,7 +72,7 @@ class _BaseDataLoaderIter:
         self._resume = loader._resume if loader._resume is not None and loader._resume.running else None
         loader._resume = None
         if self._resume is None:
-            place.base_seed = int(randint(2**63 - 1, (), generator=loader.generator, device="cpu").item())
+            place.base_seed = new_seed(loader.generator)
         else:
             place.base_seed = self._resume.base_seed
         self._sampler_iter: Iterator[Any] = iter(self._index_sampler)
