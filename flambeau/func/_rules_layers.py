@@ -120,7 +120,7 @@ def _convolved_alike_back(grad: Any, x: Any, w: Any, geometry: Any) -> tuple:
     b, sizes, kernel = grad.shape[0], tuple(x.shape[3:]), tuple(w.shape[3:])
     apart = geometry._replace(groups=b * geometry.groups)
     sent, given = _as_groups(grad), _as_groups(x)
-    if tape.is_grad_enabled():  # to be differentiated again: by the weights of each slice
+    if tape.recording(grad, x, w):  # to be differentiated again: by the weights of each slice
         of_x = convolution.convolve_input(sent, w.reshape(-1, *w.shape[2:]), apart, sizes)
         of_x = of_x.reshape(x.shape[1], b, *x.shape[2:]).movedim(1, 0)
     else:

@@ -4,15 +4,21 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 from cpython.object cimport PyObject
 from ..base.dtypes cimport CATEGORY, dtype_of, size_from
-from ..base.tensor cimport TensorBase, same_shape, late
+from ..base.tensor cimport OP_ADD, TensorBase, late, operator_for, same_shape
 from ..tape.nodes cimport Node
 from ..tape.saved cimport Slot, clear_slot, keep, kept
 from ..tape.inplace cimport after_write, before_write, rebase
 from ..tape.history cimport attach
-from .kernels cimport MAX_OPERANDS, MAX_PARAMS, Operand
+from .kernels cimport MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, Operand
 from .pointwise cimport PointwiseOp, copied, recorder, run, sum_to
 from ..base.labels import backward_name
 cimport cython
+
+
+MOST_OPERANDS, MOST_RESULTS = MAX_OPERANDS, MAX_OUTPUTS
+
+cdef enum:
+    MAX_SOURCES = MAX_OPERANDS + 2 * MAX_OUTPUTS
 
 
 cdef class Derivation:
@@ -23,14 +29,16 @@ cdef class Derivation:
 
     cdef PointwiseOp op
     cdef int count
-    cdef int kinds[MAX_OPERANDS]       # of op's operands: 0 gradient, 1 input, 2 output
-    cdef int numbers[MAX_OPERANDS]
+    cdef int kinds[MAX_SOURCES]        # of op's operands: 0 gradient, 1 input, 2 output
+    cdef int numbers[MAX_SOURCES]
     cdef int params[MAX_PARAMS]        # op's parameters: which parameter of the forward operation
     cdef tuple direct                  # for each input: the number of the gradient that it is, -1 computed, -2 none
+    cdef tuple parts                   # where one kernel does not take all operands: (operation, which of the sources its operands are,
+                                       # its parameters, the number of the computed gradient that it is a summand of)
 
-    def __cinit__(self, op, tuple sources, tuple params, tuple direct):
+    def __cinit__(self, op, tuple sources, tuple params, tuple direct, tuple parts=()):
         cdef int k
-        self.op, self.direct, self.count = op, direct, len(sources)
+        self.op, self.direct, self.count, self.parts = op, direct, len(sources), parts
         for k in range(len(sources)):
             self.kinds[k], self.numbers[k] = sources[k]
         for k in range(len(params)):
@@ -56,14 +64,14 @@ cdef class PointwiseNode(Node):
         return backward_name(self.op.name)
 
     cdef list run(self, list grads):
-        cdef Operand operands[MAX_OPERANDS]
+        cdef Operand operands[MAX_SOURCES]
         cdef double params[MAX_PARAMS]
         cdef Derivation how = self.how
         cdef list held = [], found = []
         cdef int k, slot = 0, computed = 0
         cdef TensorBase t
         cdef object results = None, g
-        if how.op is not None:
+        if how.count:
             for k in range(how.count):
                 if how.kinds[k] == 0:
                     t = <TensorBase>grads[how.numbers[k]]
@@ -78,9 +86,12 @@ cdef class PointwiseNode(Node):
                     slot += 1
                     held.append(t)
                     operands[k].tensor = <PyObject*>t
-            for k in range(how.op.params):
-                params[k] = self.params[how.params[k]]
-            results = shown(how.op, operands, params) if late.attended else run(how.op, operands, params, NULL, False)
+            if how.parts:
+                results = in_parts(how, operands, self.params)
+            else:
+                for k in range(how.op.params):
+                    params[k] = self.params[how.params[k]]
+                results = shown(how.op, operands, params) if late.attended else run(how.op, operands, params, NULL, False)
         for k in range(self.op.operands):
             number = <int>how.direct[k]
             if number == -2:
@@ -88,7 +99,7 @@ cdef class PointwiseNode(Node):
             elif number >= 0:
                 g = grads[number]
             else:
-                g = results if how.op.outputs == 1 else (<tuple>results)[computed]
+                g = results[computed] if how.parts or how.op.outputs > 1 else results
                 computed += 1
             if g is not None:
                 if self.shapes is not None and self.shapes[k] is not None:
@@ -100,19 +111,33 @@ cdef class PointwiseNode(Node):
         return found
 
     cdef object push(self, int number, list tangents, TensorBase out):
-        """By a kernel of its own where the result is of a real dtype."""
+        """By a kernel of its own where result and operands are real."""
         cdef Operand operands[MAX_OPERANDS]
         cdef double params[MAX_PARAMS]
         cdef Derivation how = self.how
         cdef PointwiseOp op
-        cdef list held = []
+        cdef list saved = [], held = []
         cdef int k, mask = 0, n = 0, slot = 0, moving = 0
+        cdef bint real = CATEGORY[out.code] == 2
         cdef TensorBase t
         for k in range(self.edges):
-            mask |= (self.targets[k] != NULL) << k
-            moving += self.targets[k] != NULL
-        if CATEGORY[out.code] != 2 or moving + how.count > MAX_OPERANDS:
-            return Node.push(self, number, tangents, out)
+            if self.targets[k] != NULL:
+                mask |= 1 << k
+                moving += 1
+                real = real and CATEGORY[self.codes[k]] == 2
+        if not real or moving + how.count > MAX_OPERANDS:
+            return None
+        for k in range(how.count):
+            if how.kinds[k] == 0:
+                continue
+            if self.numbers_ != NULL and self.numbers_[k].category >= 0:
+                real = real and self.numbers_[k].category != 3
+            else:
+                t = kept(&self.slot[len(saved)], self)
+                saved.append(t)
+                real = real and CATEGORY[t.code] != 3
+        if not real:
+            return None
         known = self.op.derivations.get((mask, number))
         if known is None:
             known = self.op.derivations[mask, number] = self.op.declaration.tangent(mask, number)
@@ -135,10 +160,8 @@ cdef class PointwiseNode(Node):
             if self.numbers_ != NULL and self.numbers_[k].category >= 0:
                 operands[n] = self.numbers_[k]
             else:
-                t = kept(&self.slot[slot], self)
+                operands[n].tensor = <PyObject*><TensorBase>saved[slot]
                 slot += 1
-                held.append(t)
-                operands[n].tensor = <PyObject*>t
             n += 1
         for k in range(op.params):
             params[k] = self.params[how.params[k]]
@@ -163,6 +186,31 @@ cdef class PointwiseNode(Node):
         self.slots = 0
         free(self.numbers_)
         free(self.params)
+
+
+cdef list in_parts(Derivation how, Operand* sources, double* given):
+    """The gradients of a derivation in parts; None where no gradient arrived for any summand."""
+    cdef Operand operands[MAX_OPERANDS]
+    cdef double params[MAX_PARAMS]
+    cdef PointwiseOp op
+    cdef list found = []
+    cdef int k, source
+    cdef bint arrived
+    for part in how.parts:
+        op, places, numbers, number = part
+        arrived = False
+        for k in range(op.operands):
+            source = places[k]
+            operands[k] = sources[source]
+            arrived = arrived or (how.kinds[source] == 0 and operands[k].tensor != NULL)
+        for k in range(op.params):
+            params[k] = given[<int>numbers[k]]
+        while len(found) <= number:
+            found.append(None)
+        if arrived:
+            term = shown(op, operands, params) if late.attended else run(op, operands, params, NULL, False)
+            found[number] = term if found[number] is None else late.binary(operator_for(OP_ADD), found[number], term)
+    return found
 
 
 cdef object shown(PointwiseOp op, Operand* operands, double* params):

@@ -402,10 +402,10 @@ def scatter_reduce_(TensorBase input not None, dim, TensorBase index not None, T
         check_in_place(input, "scatter_reduce_")
     recorded = grad_enabled() and (wants_grad(input) or wants_grad(src)) and CATEGORY[input.code] >= 2
     before = grad_enabled()
+    if recorded and reduce != "sum" and reduce != "mean":
+        old = clone(input)  # on the tape, for second derivatives
     set_grad(False)
     try:
-        if recorded and reduce != "sum" and reduce != "mean":
-            old = clone(input)
         if not include_self:
             start = {"sum": 0, "mean": 0, "prod": 1}.get(reduce)
             first = src if start is None else number_like(input, index, start, "scatter_reduce_")

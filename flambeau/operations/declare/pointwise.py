@@ -24,10 +24,11 @@ from ...codegen import expr as ex
 from ...codegen import kernels as kn
 from ...codegen.expr import Expr
 from ...core.base import dtypes
-from ...core.call.derivatives import Derivation
+from ...core.call.derivatives import MOST_OPERANDS, MOST_RESULTS, Derivation
 from ...core.call.pointwise import InPlaceOp, PointwiseOp
 from . import machine
 from .registry import register
+from .summands import KINDS, leaves_of, place_of, summands
 
 CODES = {name: d.code for name, d in dtypes.by_name.items()}
 CODE_NAMES = {code: name for name, code in CODES.items()}
@@ -254,53 +255,65 @@ class Pointwise:
         """How the tape computes the gradients of the operands in `mask`, where those in `complexes` are complex;
         see `Derivation`.
         """
-        shape = [
-            "bool" if n in self.raw else "complex64" if complexes >> k & 1 else "float32"
-            for k, n in enumerate(self.operands)
-        ]
-        symbols = self.symbols(shape, "float32")
-        exprs = self.gradients(mask, *symbols)
+        exprs = self.gradients(mask, *self.symbols(self._shape(complexes), "float32"))
         direct = tuple(-2 if e is None else e.value if e.op == "grad" else -1 for e in exprs)
-        computed = [e for e in exprs if e is not None and e.op != "grad"]
-        leaves = [e for e in ex.walk(computed) if e.op in ("grad", "operand", "out")]
-        used_params = [e.value for e in ex.walk(computed) if e.op == "parameter"]
+        computed = _computed(exprs)
         if not computed:
             return Derivation(None, (), (), direct)
-        kinds = {"grad": 0, "operand": 1, "out": 2}
-        sources = tuple((kinds[e.op], e.value) for e in leaves)
-        names = [{"grad": "grad", "operand": "x", "out": "out"}[e.op] + str(e.value) for e in leaves]
-        raw = [n for n, e in zip(names, leaves) if e.op == "operand" and self.operands[e.value] in self.raw]
-        params = [f"p{k}" for k in used_params]
+        if len(leaves_of(computed)) <= MOST_OPERANDS and len(computed) <= MOST_RESULTS:
+            op, sources, params = self._derivative_op(mask, complexes, computed, lambda found: found)
+            return Derivation(op, sources, params, direct)
+        sources = [place_of(leaf) for leaf in leaves_of(computed)]
+        parts = []
+        for number, e in enumerate(computed):
+            for k, terms in enumerate(summands(e, MOST_OPERANDS)):
+                pick = lambda found, number=number, k=k: [summands(found[number], MOST_OPERANDS)[k]]
+                op, own, params = self._derivative_op(mask, complexes, [terms], pick)
+                parts.append((op, tuple(sources.index(place) for place in own), params, number))
+        return Derivation(None, tuple(sources), (), direct, tuple(parts))
+
+    def _shape(self, complexes: int, of_raw=lambda k: "bool", real: str = "float32") -> list[str]:
+        """A dtype for each operand."""
+        whole = "complex64" if real == "float32" else "complex128"
+        return [
+            of_raw(k) if n in self.raw else whole if complexes >> k & 1 else real
+            for k, n in enumerate(self.operands)
+        ]
+
+    def _derivative_op(self, mask: int, complexes: int, exprs: list[Expr], pick: Callable):
+        """The operation that computes these of the gradients, which `pick` finds among all, what its operands stand for, and
+        which parameters it has.
+        """
+        sources = [place_of(leaf) for leaf in leaves_of(exprs)]
+        used_params = [e.value for e in ex.walk(exprs) if e.op == "parameter"]
+        names = [("grad", "x", "out")[kind] + str(k) for kind, k in sources]
+        raw = [
+            n
+            for n, (kind, k) in zip(names, sources)
+            if KINDS[kind] == "operand" and self.operands[k] in self.raw
+        ]
 
         def body(*given: Expr, **scalars: Expr):
             dtype = ex.part(next(g.dtype for g, (kind, _) in zip(given, sources) if kind == 0))
-            whole = "complex64" if dtype == "float32" else "complex128"
             at = dict(zip(sources, given))
-            shape = [
-                (at[1, k].dtype if (1, k) in at else "bool")
-                if n in self.raw
-                else whole
-                if complexes >> k & 1
-                else dtype
-                for k, n in enumerate(self.operands)
-            ]
+            shape = self._shape(complexes, lambda k: at[1, k].dtype if (1, k) in at else "bool", dtype)
             grads, operands, outs, parameters = self.symbols(shape, dtype)
-            found = self.gradients(mask, grads, operands, outs, parameters)
+            found = _computed(self.gradients(mask, grads, operands, outs, parameters))
             leaves = {place: (grads, operands, outs)[place[0]][place[1]] for place in at}
             replace = {leaf: ex.cast(at[place], leaf.dtype) for place, leaf in leaves.items()}
             replace.update({parameters[k]: scalars[f"p{k}"] for k in used_params})
-            return tuple(ex.substitute([e for e in found if e is not None and e.op != "grad"], replace))
+            return tuple(ex.substitute(pick(found), replace))
 
         made = Pointwise(
             f"{self.name}_backward",
             body,
             names,
-            params,
-            results=len(computed),
+            [f"p{k}" for k in used_params],
+            results=len(exprs),
             raw=raw,
             dtypes=self.dtypes | COMPLEX if self.dtypes & FLOATING else self.dtypes,
         )
-        return Derivation(made.make_op(), sources, tuple(used_params), direct)
+        return made.make_op(), tuple(sources), tuple(used_params)
 
     def tangent(self, mask: int, number: int) -> tuple[PointwiseOp | None, tuple[int, ...]]:
         """The operation that computes the tangent of result `number` from those of the operands in `mask` that have a
@@ -360,6 +373,11 @@ class Pointwise:
             self.pairs,
         )
         return self.op
+
+
+def _computed(exprs: list) -> list[Expr]:
+    """The gradients that are not just one that arrives."""
+    return [e for e in exprs if e is not None and e.op != "grad"]
 
 
 def _reaching(g: Expr, operand: Expr) -> Expr:

@@ -118,7 +118,7 @@ def _class_entropy(input, target, ignore_index: int, how: str):
 
 
 def _class_entropy_back(grad, input, column, top, total, kept, ignore_index, how):
-    again = tape.is_grad_enabled()
+    again = tape.recording(grad, input)
     if how == "mean":  # where no class counts, the derivative of 0 / 0 would be NaN in places that are masked
         grad = grad / (kept.clamp(min=1.0) if again else kept)
     elif how == "none":

@@ -148,7 +148,7 @@ def layer_norm(
 
 def _affine_back(grad, input, weight, mean, inverse, dims, eps, wanted):
     lead = tuple(range(input.ndim - len(dims)))
-    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
+    if tape.recording(grad, input, weight):  # differentiated again: out of recorded operations
         mean = input.mean(dims, True)
         inverse = ((input - mean).square().mean(dims, True) + eps).rsqrt()
         y, scaled_grad = (input - mean) * inverse, grad * weight
@@ -180,7 +180,7 @@ def _normalized(input: TensorBase, dims: tuple[int, ...], eps: float, rows=norma
 
 
 def _normalized_back(grad, input, mean, inverse, dims, eps, constant_too):
-    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
+    if tape.recording(grad, input):  # differentiated again: out of recorded operations
         mean = input.mean(dims, True)
         spread = (input - mean).square().mean(dims, True) + eps
         if constant_too:
@@ -250,7 +250,7 @@ def _weighted_rms(input, weight, dims, eps: float) -> TensorBase:
 
 def _rms_back(grad, input, weight, inverse, dims, eps, wanted):
     lead = tuple(range(input.ndim - len(dims)))
-    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
+    if tape.recording(grad, input, weight):  # differentiated again: out of recorded operations
         inverse = (input.square().mean(dims, True) + eps).rsqrt()
         y, scaled_grad = input * inverse, grad * weight
         to_weight = grad * y
@@ -391,7 +391,7 @@ def _affine(weight, bias, ndim: int):
 def _batch_gradients(grad, input, mean, inverse, *rest):
     *given, dims, eps, sums = rest
     w = _channel(given[0], input.ndim) if given else 1.0
-    again = tape.is_grad_enabled()  # differentiated again: out of recorded operations
+    again = tape.recording(grad, input, *given)  # differentiated again: out of recorded operations
     of_grad = of_product = None
     if again:
         if eps is not None:
@@ -533,7 +533,7 @@ def _inverse(var, eps: float) -> TensorBase:
 
 def _grouped_back(grad, input, weight, mean, inverse, eps):
     n = input.shape[2] * input.shape[3]
-    if tape.is_grad_enabled():  # differentiated again: out of recorded operations
+    if tape.recording(grad, input, weight):  # differentiated again: out of recorded operations
         mean = input.mean((2, 3), True)
         inverse = _inverse((input - mean).square().mean((2, 3), True), eps)
         y = (input - mean) * inverse

@@ -8,6 +8,7 @@ import warnings
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...codegen._math_explog import LIFT
+from ...core import tape
 from ...core.base.dtypes import dtype
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import result_type
@@ -127,6 +128,8 @@ def log_sum_exp(input):
 @log_sum_exp.derivative
 def _(grad, input, out, sizes, dims, keepdim):
     g, none = restore(grad, sizes, dims, keepdim), restore(out, sizes, dims, keepdim) == -math.inf
+    if tape.recording(grad, input):  # to be differentiated again: a NaN would come back from behind the mask
+        input = input.masked_fill(none, 0.0)
     share = softmax_of.over((input,), dims)  # exp(input - out) loses the digits that a large out has not
     return (g * share.masked_fill(none, 0.0),)
 

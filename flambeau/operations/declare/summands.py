@@ -1,0 +1,52 @@
+"""A gradient of more operands than a kernel takes, as a sum of expressions of fewer."""
+
+from __future__ import annotations
+
+from ...codegen import expr as ex
+from ...codegen.expr import Expr
+
+KINDS = ("grad", "operand", "out")  # the leaves of a gradient, by the numbers that `Derivation` gives them
+
+
+def leaves_of(exprs: list[Expr]) -> list[Expr]:
+    return [e for e in ex.walk(exprs) if e.op in KINDS]
+
+
+def place_of(leaf: Expr) -> tuple[int, object]:
+    return KINDS.index(leaf.op), leaf.value
+
+
+def summands(e: Expr, most: int) -> list[Expr]:
+    """Expressions that add up to this one, of no more than `most` leaves where sums and products allow that."""
+    if len(leaves_of([e])) <= most:
+        return [e]
+    found: list[Expr] = []
+    for part in _halves(e) or ():
+        for term in summands(part, most):
+            joined = ex.add(found[-1], term) if found else term
+            if found and len(leaves_of([joined])) <= most:
+                found[-1] = joined
+            else:
+                found.append(term)
+    return found or [e]
+
+
+def _halves(e: Expr) -> list[Expr] | None:
+    """Expressions that add up to this one, none where it is no sum and no product of sums."""
+    if e.op == "add":
+        return list(e.args)
+    if e.op == "sub":
+        return [e.args[0], ex.neg(e.args[1])]
+    if e.op == "fma":
+        return [ex.mul(*e.args[:2]), e.args[2]]
+    if e.op == "select":
+        condition, a, b = e.args
+        zero = ex.const(0.0, e.dtype)
+        known = a is zero or b is zero
+        return None if known else [ex.where(condition, a, zero), ex.where(condition, zero, b)]
+    if e.op in ("neg", "real", "imag", "mul", "div"):
+        for k, a in enumerate(e.args[:1] if e.op == "div" else e.args):
+            halves = _halves(a)
+            if halves:
+                return [ex.remade(e, (*e.args[:k], h, *e.args[k + 1 :])) for h in halves]
+    return None
