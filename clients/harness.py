@@ -26,12 +26,13 @@ import zlib
 
 import numpy as np
 
-SAMPLES = 48  # of an array with more elements, so many are kept, evenly spaced
+SAMPLES = 48  # of an array with more elements, so many are kept, evenly spaced; a client may ask for fewer
 
 
 class Client:
-    def __init__(self, *distributions):
+    def __init__(self, *distributions, samples=SAMPLES):
         self.distributions = distributions
+        self.samples = samples
         self.suites = {}
         self.cases = {}
         self.causes = []
@@ -115,7 +116,7 @@ def run_cases(client, chosen):
             continue
         start = time.perf_counter()
         try:
-            answer = {"value": digest(function())}
+            answer = {"value": digest(function(), client.samples)}
         except (Exception, SystemExit) as error:
             traceback.print_exc()
             answer = {"error": shortly(error)}
@@ -174,20 +175,20 @@ def versions(distributions):
 # Numbers that can be kept and compared ---------------------------------------------------------------------------------------
 
 
-def digest(value):
+def digest(value, samples=SAMPLES):
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (int, float, complex, np.generic, np.ndarray)) or hasattr(value, "detach"):
-        return digest_array(value)
+        return digest_array(value, samples)
     if isinstance(value, dict):
-        return {str(key): digest(item) for key, item in value.items()}
+        return {str(key): digest(item, samples) for key, item in value.items()}
     value = list(value)
     if len(value) > 1 and all(type(item) in (int, float) for item in value):
-        return digest_array(value)
-    return [digest(item) for item in value]
+        return digest_array(value, samples)
+    return [digest(item, samples) for item in value]
 
 
-def digest_array(value):
+def digest_array(value, samples=SAMPLES):
     if hasattr(value, "detach"):
         dtype = str(value.dtype).rpartition(".")[2]
         value = value.detach().cpu()
@@ -198,7 +199,7 @@ def digest_array(value):
     if array.dtype.kind == "c":
         array = np.stack([array.real, array.imag], -1)
     flat = np.asarray(array.reshape(-1), np.float64)
-    kept = flat if flat.size <= SAMPLES else flat[np.linspace(0, flat.size - 1, SAMPLES).astype(int)]
+    kept = flat if flat.size <= samples else flat[np.linspace(0, flat.size - 1, samples).astype(int)]
     return {
         "dtype": dtype,
         "shape": list(array.shape),
