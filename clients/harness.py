@@ -286,8 +286,13 @@ def integers(high, *shape, seed=0):
 
 
 @contextlib.contextmanager
-def draws(seed=0):
-    """Within it, the functions of `torch` that draw numbers draw them from NumPy, the same in both libraries."""
+def draws(seed=0, in_place=False):
+    """Within it, the functions of `torch` that draw numbers draw them from NumPy, the same in both libraries.
+
+    With `in_place` so do `uniform_`, `normal_`, `exponential_` and `bernoulli_` of tensors, and Python's `random` is seeded.
+    """
+    import random
+
     import torch
 
     stream = np.random.default_rng(seed)
@@ -342,6 +347,28 @@ def draws(seed=0):
         shape = self._extended_shape(torch.Size(sample_shape))
         return made(stream.poisson(self.rate.detach().numpy(), shape), dtype=self.rate.dtype)
 
+    def written(draw):
+        def method(self, *arguments, generator=None, **options):
+            numbers = draw(tuple(self.shape), *arguments, **options)
+            with torch.no_grad():
+                return self.copy_(torch.from_numpy(np.asarray(numbers, np.float64)))
+
+        return method
+
+    methods = (
+        {
+            "uniform_": written(
+                lambda shape, low=0.0, high=1.0, **named: stream.uniform(
+                    named.get("from", low), named.get("to", high), shape
+                )
+            ),
+            "normal_": written(lambda shape, mean=0.0, std=1.0: mean + std * stream.standard_normal(shape)),
+            "exponential_": written(lambda shape, lambd=1.0: stream.exponential(1 / lambd, shape)),
+            "bernoulli_": written(lambda shape, p=0.5: stream.random(shape) < np.asarray(p)),
+        }
+        if in_place
+        else {}
+    )
     ours = {
         "rand": rand,
         "randn": randn,
@@ -354,11 +381,17 @@ def draws(seed=0):
         "multinomial": multinomial,
     }
     theirs = {name: getattr(torch, name) for name in ours}
+    their_methods = {name: getattr(torch.Tensor, name) for name in methods}
     sampling = {torch.distributions.Categorical: categories, torch.distributions.Poisson: poisson}
     their_sampling = {kind: kind.sample for kind in sampling}
     global_state = np.random.get_state()
     np.random.seed(seed)
+    python_state = random.getstate()
+    if in_place:
+        random.seed(seed)
     try:
+        for name, method in methods.items():
+            setattr(torch.Tensor, name, method)
         for name, function in ours.items():
             setattr(torch, name, function)
         for kind, sample in sampling.items():
@@ -367,8 +400,11 @@ def draws(seed=0):
     finally:
         for name, function in theirs.items():
             setattr(torch, name, function)
+        for name, method in their_methods.items():
+            setattr(torch.Tensor, name, method)
         for kind, sample in their_sampling.items():
             kind.sample = sample
+        random.setstate(python_state)
         np.random.set_state(global_state)
 
 

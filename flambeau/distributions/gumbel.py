@@ -15,7 +15,7 @@ from .distribution import Distribution
 from .transformed_distribution import TransformedDistribution
 from .transforms import AffineTransform, ExpTransform
 from .uniform import Uniform
-from .utils import broadcast_all, euler_constant, lazy_property
+from .utils import broadcast_all, euler_constant, settled_property
 
 __all__ = ["Gumbel"]
 
@@ -65,14 +65,14 @@ class Gumbel(TransformedDistribution):
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         return self._expanded(Gumbel, batch_shape, _instance, "loc", "scale")
 
-    @lazy_property
+    @settled_property
     def base_dist(self) -> Any:
         limits = finfo(self.loc.dtype)
         return Uniform(
             full_like(self.loc, limits.tiny), full_like(self.loc, 1 - limits.eps), validate_args=False
         )
 
-    @lazy_property
+    @settled_property
     def transforms(self) -> Any:
         return [
             ExpTransform().inv,

@@ -15,9 +15,11 @@ from .cauchy import Cauchy
 from .distribution import Distribution
 from .transformed_distribution import TransformedDistribution
 from .transforms import AbsTransform
-from .utils import broadcast_all, lazy_property
 
 __all__ = ["HalfCauchy"]
+
+
+_TRANSFORM = AbsTransform()
 
 
 @fused
@@ -55,19 +57,15 @@ class HalfCauchy(TransformedDistribution):
     has_rsample = True  # type: ignore[assignment]
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        (self.scale,) = broadcast_all(scale)
-        Distribution.__init__(self, self.scale.shape, validate_args=validate_args)
+        self._over(Cauchy(0, scale, validate_args=False), _TRANSFORM, validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        return self._expanded(HalfCauchy, batch_shape, _instance, "scale")
+        return self._expanded_over(HalfCauchy, batch_shape, _instance)
 
-    @lazy_property
-    def base_dist(self) -> Any:
-        return Cauchy(zeros_like(self.scale), self.scale, validate_args=False)
-
-    @lazy_property
-    def transforms(self) -> Any:
-        return [AbsTransform()]
+    @property
+    def scale(self) -> Any:
+        """The Cauchy distribution's scale."""
+        return self.base_dist.scale
 
     def _infinite(self) -> Any:
         return full(self._extended_shape(), math.inf, dtype=self.scale.dtype, device=self.scale.device)

@@ -14,9 +14,11 @@ from .distribution import Distribution
 from .normal import Normal
 from .transformed_distribution import TransformedDistribution
 from .transforms import AbsTransform
-from .utils import broadcast_all, lazy_property
 
 __all__ = ["HalfNormal"]
+
+
+_TRANSFORM = AbsTransform()
 
 
 @fused
@@ -59,19 +61,15 @@ class HalfNormal(TransformedDistribution):
     has_rsample = True  # type: ignore[assignment]
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        (self.scale,) = broadcast_all(scale)
-        Distribution.__init__(self, self.scale.shape, validate_args=validate_args)
+        self._over(Normal(0, scale, validate_args=False), _TRANSFORM, validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        return self._expanded(HalfNormal, batch_shape, _instance, "scale")
+        return self._expanded_over(HalfNormal, batch_shape, _instance)
 
-    @lazy_property
-    def base_dist(self) -> Any:
-        return Normal(zeros_like(self.scale), self.scale, validate_args=False)
-
-    @lazy_property
-    def transforms(self) -> Any:
-        return [AbsTransform()]
+    @property
+    def scale(self) -> Any:
+        """The normal distribution's scale."""
+        return self.base_dist.scale
 
     @property
     def mean(self) -> Any:

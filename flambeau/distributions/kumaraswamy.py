@@ -14,7 +14,7 @@ from .distribution import Distribution
 from .transformed_distribution import TransformedDistribution
 from .transforms import AffineTransform, PowerTransform
 from .uniform import Uniform
-from .utils import broadcast_all, euler_constant, lazy_property
+from .utils import broadcast_all, euler_constant, settled_property
 
 __all__ = ["Kumaraswamy"]
 
@@ -91,12 +91,12 @@ class Kumaraswamy(TransformedDistribution):
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         return self._expanded(Kumaraswamy, batch_shape, _instance, "concentration1", "concentration0")
 
-    @lazy_property
+    @settled_property
     def base_dist(self) -> Any:
         like = self.concentration0
         return Uniform(zeros_like(like), ones_like(like), validate_args=False)
 
-    @lazy_property
+    @settled_property
     def transforms(self) -> Any:
         return [
             PowerTransform(self.concentration0.reciprocal()),

@@ -14,11 +14,13 @@ from .distribution import Distribution
 from .normal import Normal
 from .transformed_distribution import TransformedDistribution
 from .transforms import ExpTransform
-from .utils import broadcast_all, lazy_property
 
 __all__ = ["LogNormal"]
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+_TRANSFORM = ExpTransform()
 
 
 @fused
@@ -67,19 +69,20 @@ class LogNormal(TransformedDistribution):
     has_rsample = True  # type: ignore[assignment]
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.loc, self.scale = broadcast_all(loc, scale)
-        Distribution.__init__(self, self.loc.shape, validate_args=validate_args)
+        self._over(Normal(loc, scale, validate_args=False), _TRANSFORM, validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        return self._expanded(LogNormal, batch_shape, _instance, "loc", "scale")
+        return self._expanded_over(LogNormal, batch_shape, _instance)
 
-    @lazy_property
-    def base_dist(self) -> Any:
-        return Normal(self.loc, self.scale, validate_args=False)
+    @property
+    def loc(self) -> Any:
+        """The mean of the logarithm, which is the base's."""
+        return self.base_dist.loc
 
-    @lazy_property
-    def transforms(self) -> Any:
-        return [ExpTransform()]
+    @property
+    def scale(self) -> Any:
+        """The standard deviation of the logarithm, which is the base's."""
+        return self.base_dist.scale
 
     @property
     def mean(self) -> Any:

@@ -13,7 +13,7 @@ from .distribution import Distribution
 from .exponential import Exponential
 from .transformed_distribution import TransformedDistribution
 from .transforms import AffineTransform, ExpTransform
-from .utils import broadcast_all, lazy_property
+from .utils import broadcast_all, settled_property
 
 __all__ = ["Pareto"]
 
@@ -72,11 +72,11 @@ class Pareto(TransformedDistribution):
     def support(self) -> Any:
         return constraints.greater_than_eq(self.scale)
 
-    @lazy_property
+    @settled_property
     def base_dist(self) -> Any:
         return Exponential(self.alpha, validate_args=False)
 
-    @lazy_property
+    @settled_property
     def transforms(self) -> Any:
         return [ExpTransform(), AffineTransform(0, self.scale)]
 

@@ -76,6 +76,19 @@ class TransformedDistribution(Distribution):
         new._validate_args = self._validate_args
         return new
 
+    def _over(self, base: Distribution, transform: Transform, validate_args: bool | None) -> None:
+        """What `__init__` does where the transform takes single numbers: the shapes are the base's."""
+        self.base_dist = base
+        self.transforms = [transform]
+        Distribution.__init__(self, base._batch_shape, validate_args=validate_args)
+
+    def _expanded_over(self, cls: type, batch_shape: Sequence[int], _instance: Any) -> Any:
+        """What `expand` of `cls` returns where all parameters are the base's and `_over` made the instance."""
+        new = self._get_checked_instance(cls, _instance)
+        new.base_dist = self.base_dist.expand(batch_shape)
+        new.transforms = self.transforms
+        return self._settled(new, Size(batch_shape))
+
     @constraints.dependent_property(is_discrete=False)
     def support(self) -> Any:  # type: ignore[override]
         if not self.transforms:

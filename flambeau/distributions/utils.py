@@ -151,6 +151,18 @@ class lazy_property:
         return value
 
 
+class settled_property(lazy_property):
+    """A lazy property that is kept past `__setattr__`: elsewhere it is an attribute that `__init__` sets, so classes that look at
+    writes (`hasattr` before each, say) may take it for one."""
+
+    def __get__(self, instance: Any, obj_type: Any = None) -> Any:
+        if instance is None:
+            return _lazy_property_and_property(self.wrapped)
+        with enable_grad():
+            value = instance.__dict__[self.wrapped.__name__] = self.wrapped(instance)
+        return value
+
+
 class _lazy_property_and_property(lazy_property, property):  # type: ignore[misc]
     """What the class shows: a property to those who document it, a lazy property to those who look for one."""
 

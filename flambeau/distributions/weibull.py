@@ -13,7 +13,7 @@ from .distribution import Distribution
 from .exponential import Exponential
 from .transformed_distribution import TransformedDistribution
 from .transforms import AffineTransform, PowerTransform
-from .utils import broadcast_all, euler_constant, lazy_property
+from .utils import broadcast_all, euler_constant, settled_property
 
 __all__ = ["Weibull"]
 
@@ -73,16 +73,16 @@ class Weibull(TransformedDistribution):
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         return self._expanded(Weibull, batch_shape, _instance, "scale", "concentration")
 
-    @lazy_property
+    @settled_property
     def concentration_reciprocal(self) -> Any:
         """1 / concentration."""
         return self.concentration.reciprocal()
 
-    @lazy_property
+    @settled_property
     def base_dist(self) -> Any:
         return Exponential(ones_like(self.scale), validate_args=False)
 
-    @lazy_property
+    @settled_property
     def transforms(self) -> Any:
         return [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)]
 
