@@ -36,11 +36,7 @@ WHOLE = ("model", "containers")  # what `weights_only=True` does not read
 
 def formats(name: str) -> list[tuple[str, dict[str, Any]]]:
     """The formats that a content is kept in: PyTorch does not read nested tensors and dtypes of after 1.6 from the one of before."""
-    return [
-        item
-        for item in FORMATS.items()
-        if item[0] != "legacy" or name not in ("nested", "dtypes")
-    ]
+    return [item for item in FORMATS.items() if item[0] != "legacy" or name not in ("nested", "dtypes")]
 
 
 def as_1_6(content: bytes) -> bytes:

@@ -12,7 +12,6 @@ from ..core.make.create import empty as new_empty
 from . import locations, rebuilding, state
 from .archive import Source
 from .errors import count, require, short
-from .locations import as_bytes
 from .reading import described_storage, scan, unpickle
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
