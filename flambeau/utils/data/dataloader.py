@@ -14,6 +14,7 @@ from ._utils.collate import default_collate, default_convert
 from ._utils.errors import ExceptionWrapper
 from ._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 from ._utils.passes import (
+    Place,
     Resume,
     _BaseDataLoaderIter,
     _MultiProcessingDataLoaderIter,
@@ -178,7 +179,7 @@ class DataLoader(Generic[T_co]):
             collate_fn = default_convert if batch_sampler is None else default_collate
         self.collate_fn = collate_fn
         self._dataset_kind = _DatasetKind.Iterable if iterable else _DatasetKind.Map
-        self._promised: int | None = None  # the number of batches by what an IterableDataset said
+        self._IterableDataset_len_called: int | None = None  # the batches by what an IterableDataset said
         self._iterator: Any = None  # of persistent workers
         self._place: Any = None  # of the latest iteration
         self._resume: Resume | None = None  # where the next one begins
@@ -261,7 +262,7 @@ class DataLoader(Generic[T_co]):
         n = len(self.dataset)
         if self.batch_size is not None:
             n = n // self.batch_size if self.drop_last else -(-n // self.batch_size)
-        self._promised = n
+        self._IterableDataset_len_called = n
         return n
 
     def check_worker_number_rationality(self) -> None:
@@ -275,6 +276,12 @@ class DataLoader(Generic[T_co]):
             )
 
     # --- going on where a program was ---
+
+    def _begin(self, iterator: _BaseDataLoaderIter) -> Resume | None:
+        """Where the pass of an iterator goes on, if it does; from now on this loader's state is that of this pass."""
+        iterator._place = self._place = Place(self._generators())
+        resume, self._resume = self._resume, None
+        return resume
 
     def state_dict(self) -> dict[str, Any]:
         """Where the latest iteration is, as numbers, bytes, tuples and small tensors, which `save` takes.

@@ -53,33 +53,49 @@ class Resume(NamedTuple):
 
 
 class _BaseDataLoaderIter:
-    """The batches of one pass over the data of `loader`."""
+    """The batches of one pass over the data of `loader`: a DataLoader, or any object that has the attributes which PyTorch's
+    iterators read.  These are `dataset`, `_dataset_kind`, `_index_sampler`, `_auto_collation`, `_IterableDataset_len_called`,
+    `collate_fn`, `drop_last`, `num_workers`, `timeout`, `pin_memory`, `pin_memory_device`, `persistent_workers` and
+    `generator`; with workers also `prefetch_factor`, `in_order`, `worker_init_fn` and `multiprocessing_context`.
+    """
 
     def __init__(self, loader: Any) -> None:
         self._dataset = loader.dataset
-        self._iterable = loader._iterable
+        self._dataset_kind = loader._dataset_kind
+        self._iterable = self._dataset_kind == 1
         self._auto_collation = loader._auto_collation
         self._drop_last = loader.drop_last
         self._collate_fn = loader.collate_fn
         self._index_sampler = loader._index_sampler
-        self._promised = loader._promised
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
         self._timeout = loader.timeout
         self._num_workers = loader.num_workers
+        self._persistent_workers = loader.persistent_workers
         self._num_yielded = 0
         self._pin_memory = loader.pin_memory and _can_pin(loader.pin_memory_device)
-        place = self._place = loader._place = Place(loader._generators())
-        self._workers_from: Resume | None = loader._resume
-        self._resume = loader._resume if loader._resume is not None and loader._resume.running else None
-        loader._resume = None
+        self._profile_name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
+        self._place = Place([])
+        self._workers_from: Resume | None = None
+        begin = getattr(loader, "_begin", None)  # of a DataLoader, which may go on where another was
+        if begin is not None:
+            self._workers_from = begin(self)
+        running = self._workers_from is not None and self._workers_from.running
+        self._resume = self._workers_from if running else None
+        place = self._place
         if self._resume is None:
             place.base_seed = new_seed(loader.generator)
         else:
             place.base_seed = self._resume.base_seed
+        self._base_seed = place.base_seed
         self._sampler_iter: Iterator[Any] = iter(self._index_sampler)
         if self._resume is not None:
             self._go_past(self._resume)
         else:
             place.remember()
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """Begins another pass over the data of `loader`."""
+        type(self).__init__(self, loader)
 
     def _go_past(self, resume: Resume) -> None:
         """Takes what the samplers gave before, and the next one, which is drawn from the same states.  The default generator,
@@ -121,7 +137,7 @@ class _BaseDataLoaderIter:
         raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
 
     def __next__(self) -> Any:
-        entry = begin_span(f"enumerate(DataLoader)#{type(self).__name__}.__next__") if is_recording() else -1
+        entry = begin_span(self._profile_name) if is_recording() else -1
         try:
             data = self._next_data()
         except StopIteration:
@@ -130,7 +146,8 @@ class _BaseDataLoaderIter:
         finally:
             end_span(entry)
         self._num_yielded += 1
-        if self._promised is not None and self._num_yielded > self._promised:
+        promised = self._IterableDataset_len_called
+        if promised is not None and self._iterable and self._num_yielded > promised:
             self._warn_of_length()
         return data
 
@@ -150,7 +167,7 @@ class _BaseDataLoaderIter:
             else ""
         )
         warnings.warn(
-            f"Length of IterableDataset {self._dataset} was reported as {self._promised} batches, but {self._num_yielded} "
+            f"Length of IterableDataset {self._dataset} was reported as {self._IterableDataset_len_called} batches, but {self._num_yielded} "
             f"have been fetched{more}",
             stacklevel=3,
         )
@@ -163,6 +180,10 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         if loader.timeout != 0:
             raise AssertionError(
                 f"DataLoader: timeout is for num_workers > 0 only, got timeout={loader.timeout}"
+            )
+        if loader.num_workers != 0:
+            raise AssertionError(
+                f"DataLoader: batches are made in this process for num_workers=0 only, got {loader.num_workers}"
             )
         super().__init__(loader)
         if self._iterable:
@@ -195,9 +216,10 @@ class _WorkersIter(_BaseDataLoaderIter):
     """
 
     def __init__(self, loader: Any, pool: Any = None) -> None:
+        if loader.num_workers <= 0:
+            raise AssertionError(f"DataLoader: workers need num_workers > 0, got {loader.num_workers}")
         super().__init__(loader)
         self._in_order = loader.in_order
-        self._persistent_workers = loader.persistent_workers
         self._sent = self._received = 0  # tasks given out; the number of the batch that comes next
         self._tasks: dict[int, int] = {}  # those under way, each with its worker
         self._arrived: dict[int, tuple[int, Answer]] = {}
@@ -223,6 +245,14 @@ class _WorkersIter(_BaseDataLoaderIter):
         for _ in range(max(1, loader.prefetch_factor * self._num_workers)):
             self._try_put_index()
         self._read_again(self._skip)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """Begins another pass over the data of `loader`, by the same workers where they are still there."""
+        pool = self._pool
+        if not (self._persistent_workers and pool.usable):
+            self._shutdown_workers()
+            pool = None
+        type(self).__init__(self, loader, pool)
 
     @property
     def _workers(self) -> list[Any]:
