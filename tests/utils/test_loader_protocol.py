@@ -22,7 +22,7 @@ from flambeau.utils.data.dataloader import (
 
 READ = {
     *("dataset", "_dataset_kind", "_index_sampler", "_auto_collation", "_IterableDataset_len_called"),
-    *("collate_fn", "drop_last", "num_workers", "timeout", "pin_memory", "pin_memory_device"),
+    *("collate_fn", "drop_last", "num_workers", "timeout", "pin_memory"),
     *("persistent_workers", "generator"),
 }
 READ_WITH_WORKERS = {*READ, "prefetch_factor", "in_order", "worker_init_fn"}
@@ -150,12 +150,12 @@ def test_a_loader_that_is_its_own_dataset(kind, pin, persistent):
     )
     made = ITERATORS[kind]
     for _ in range(2):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", "'pin_memory' argument is set as true but no accelerator is found"
+            )
             found = list(made(loader))
         assert sorted(x.tolist() for x, _ in found) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
-        said = [str(w.message) for w in caught if "pin" in str(w.message)]
-        assert len(said) == (1 if pin and not flambeau.accelerator.is_available() else 0)
         pids = {who[0] for _, who in found}
         assert len(pids) == (2 if kind == "process" else 1) and (os.getpid() in pids) == (kind == "none")
 

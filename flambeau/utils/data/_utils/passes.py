@@ -167,8 +167,8 @@ class _BaseDataLoaderIter:
             else ""
         )
         warnings.warn(
-            f"Length of IterableDataset {self._dataset} was reported as {self._IterableDataset_len_called} batches, but {self._num_yielded} "
-            f"have been fetched{more}",
+            f"Length of IterableDataset {self._dataset} was reported as {self._IterableDataset_len_called} batches, but "
+            f"{self._num_yielded} have been fetched{more}",
             stacklevel=3,
         )
 
