@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from ._tensor import Tensor
-from .core.call.operation import Op
+from .core.call.operation import Op, behind
 from .core.call.pointwise import PointwiseOp
+from .core.call.watching import today
 from .operations.declare.registry import REGISTRY
 
 OTHER_SPELLINGS = {
@@ -72,6 +73,7 @@ class Composed(Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        func, (args, kwargs) = behind(func), today(func, args, kwargs or {})
         answer = cls.answers.get(func.__name__)
         if kwargs and isinstance(func, PointwiseOp) and isinstance(kwargs.get("out"), tuple):
             return _step(func, args, kwargs)

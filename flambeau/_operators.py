@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 from .core.base.tensor import set_operator
-from .core.call.operation import rename
+from .core.call.operation import Op, rename
 from .core.call.pointwise import InPlaceOp
-from .operations.declare.registry import REGISTRY
+from .operations.declare.registry import REGISTRY, published
 from .operations.moving import shaping
 from .operations.pointwise import arithmetic as a
 from .operations.pointwise import elementary as functions
 from .operations.rows import moments, norms, softmax
+
+_methods = published("Tensor.")
+# Operations behind a Python function: what users call it.
+for _op, _name in {
+    a.true_divide: "div",
+    a.power: "pow",
+    a.rounded: "round",
+    a.floor_quotient: "floor_divide",
+    a.remainder_of: "remainder",
+    a.fmod_of: "fmod",
+    a.clamp_both: "clamp",
+    a.where_of: "where",
+    a.masked_value: "masked_fill",
+    a.identity: "copy",
+    a.close_to: "isclose",
+    functions.numbers_only: "nan_to_num",
+    functions.log_odds: "logit",
+    moments.variance: "var",
+    moments.deviation: "std",
+    moments.variance_and_mean: "var_mean",
+    softmax.log_sum_exp: "logsumexp",
+    norms.norm2: "linalg_vector_norm",
+    shaping.lower_part: "tril",
+    shaping.upper_part: "triu",
+}.items():
+    rename(_op, _name)
 
 for _name, _op in {
     "add": a.add,
@@ -38,6 +64,8 @@ for _name, _op in {
     "imod": a.remainder_,
     "ipow": a.pow_,
 }.items():
+    if isinstance(_op, Op):
+        _op.method = _methods.get(_op.name)  # what modes and classes are shown of an operator
     set_operator(_name, _op)
 for _name, _op in {
     "iadd": a.add,
@@ -50,7 +78,9 @@ for _name, _op in {
     "ilshift": a.bitwise_left_shift,
     "irshift": a.bitwise_right_shift,
 }.items():
-    set_operator(_name, InPlaceOp(_op, _op.name + "_"))
+    _written = InPlaceOp(_op, _op.name + "_")
+    _written.method = _methods[_op.name + "_"]
+    set_operator(_name, _written)
 
 
 def _reversed_divide(self, other):
@@ -70,28 +100,3 @@ set_operator("rrshift", lambda self, other: a.bitwise_right_shift(other, self))
 if "matmul" in REGISTRY:
     set_operator("matmul", REGISTRY["matmul"].function)
     set_operator("rmatmul", lambda self, other: REGISTRY["matmul"].function(other, self))
-
-# Operations behind a Python function: what users call it.
-for _op, _name in {
-    a.true_divide: "div",
-    a.power: "pow",
-    a.rounded: "round",
-    a.floor_quotient: "floor_divide",
-    a.remainder_of: "remainder",
-    a.fmod_of: "fmod",
-    a.clamp_both: "clamp",
-    a.where_of: "where",
-    a.masked_value: "masked_fill",
-    a.identity: "copy",
-    a.close_to: "isclose",
-    functions.numbers_only: "nan_to_num",
-    functions.log_odds: "logit",
-    moments.variance: "var",
-    moments.deviation: "std",
-    moments.variance_and_mean: "var_mean",
-    softmax.log_sum_exp: "logsumexp",
-    norms.norm2: "linalg_vector_norm",
-    shaping.lower_part: "tril",
-    shaping.upper_part: "triu",
-}.items():
-    rename(_op, _name)

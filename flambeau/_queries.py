@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._tensor import Tensor
 from .core.base.dtypes import dtype
+from .core.call.function import BuiltIn
 
 
 def is_tensor(obj: object) -> bool:
@@ -11,41 +12,49 @@ def is_tensor(obj: object) -> bool:
     return isinstance(obj, Tensor)
 
 
+@BuiltIn
 def numel(input: Tensor) -> int:
     """How many elements a tensor has."""
     return input.numel()
 
 
+@BuiltIn
 def is_floating_point(input: Tensor) -> bool:
     """Whether a tensor's dtype is a floating-point one."""
     return input.is_floating_point()
 
 
+@BuiltIn
 def is_complex(input: Tensor) -> bool:
     """Whether a tensor's dtype is a complex one."""
     return input.is_complex()
 
 
+@BuiltIn
 def is_conj(input: Tensor) -> bool:
     """Whether a tensor is a lazy conjugate: False, `conj` computes."""
     return input.is_conj()
 
 
+@BuiltIn
 def is_neg(input: Tensor) -> bool:
     """Whether a tensor is a lazy negative: False, `neg` computes."""
     return input.is_neg()
 
 
+@BuiltIn
 def is_inference(input: Tensor) -> bool:
     """Whether a tensor was made in inference mode."""
     return input.is_inference()
 
 
+@BuiltIn
 def is_distributed(input: Tensor) -> bool:
     """Whether a tensor's elements lie in several processes: False."""
     return input.is_distributed()
 
 
+@BuiltIn
 def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether type promotion may put values of one dtype into a tensor of the other: categories never go down."""
     order = {"bool": 0}
@@ -56,6 +65,7 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     return rank(from_) <= rank(to)
 
 
+@BuiltIn
 def get_device(input: Tensor) -> int:
     """The number of a tensor's device; -1 on the CPU.
 

@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any
 
 from ._tensor import Tensor
-from .core.call.operation import Op
+from .core.call.operation import Form, Op
 from .core.call.watching import Mode, handed_on, is_plain, modes_on, set_plain
 from .core.call.watching import _disabled_torch_function_impl as _disabled
 from .operations.declare.registry import REGISTRY, published
@@ -140,13 +140,17 @@ def is_tensor_like(inp: Any) -> bool:
 
 
 def is_tensor_method_or_property(func: Callable) -> bool:
-    """Whether a function that `__torch_function__` was given is public as a method of Tensor only."""
+    """Whether a function that `__torch_function__` was given is a method of Tensor, or public as one only."""
+    if isinstance(func, Form):
+        return func.place.startswith("Tensor.")
     places = [p for entry in REGISTRY.values() if entry.function is func for p in entry.places]
     return bool(places) and all(p.startswith("Tensor.") for p in places)
 
 
 def resolve_name(f: Callable) -> str | None:
     """The dotted name under which an operation is public, None for what is none."""
+    if isinstance(f, Form):
+        return f"{__name__.partition('.')[0]}.{f.place}"
     for entry in REGISTRY.values():
         if entry.function is f:
             return f"{__name__.partition('.')[0]}.{entry.places[0]}"

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+from flambeau.core.call.operation import behind
+
 import flambeau
 from flambeau.operations.declare.registry import REGISTRY, Entry, published
 
@@ -202,6 +204,7 @@ def result(function: Callable, name: str) -> str:
 
 
 def definition(name: str, function: Callable, method: bool = False) -> str:
+    function = behind(function)
     if isinstance(function, type):
         return f"{name}: {aliased('Any')}"
     if name == "default_generator":

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 from .._composed import Composed
 from .._tensor import Tensor
 from ..core.base.tensor import TensorBase
-from ..core.call.watching import Mode, modes_on, set_plain, watch_class
+from ..core.call.operation import behind
+from ..core.call.watching import Mode, modes_on, set_plain, today, watch_class
 from ..core.make.create import empty
 from ..core.tape import current_pass
 from ..operations.declare.registry import REGISTRY
@@ -198,6 +199,7 @@ Rule = Callable[[Level, Any, list, dict, "Running | None"], Any]
 
 def answer(op: Any, args: tuple, kwargs: dict, running: Running | None) -> Any:
     """An operation with batched arguments, by the rule for it at the innermost of their levels."""
+    op, (args, kwargs) = behind(op), today(op, args, kwargs)
     level = innermost(args)
     if kwargs:
         other = innermost(kwargs.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._tensor import Tensor
+from ..operations.declare.forms import form_at
 from ..operations.declare.registry import as_operation, call_as
 from ..operations.neural.convolution import (
     Geometry,
@@ -190,5 +191,6 @@ def conv3d_weight(
 
 # Operations, as those that they are the gradients of: modes and classes of tensors are asked.
 for _name in __all__:
-    globals()[_name] = as_operation(globals()[_name], owns=True)
-    call_as(globals()[_name], f"nn.grad.{_name}")
+    _op = as_operation(globals()[_name], owns=True)
+    call_as(_op, [f"nn.grad.{_name}"])
+    globals()[_name] = form_at(_op, f"nn.grad.{_name}")

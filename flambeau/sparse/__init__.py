@@ -12,6 +12,7 @@ from .._lazily import lazily
 from ..core.base import formats
 from ..core.base.provided import provide
 from ..core.base.tensor import TensorBase
+from ..core.call.function import BuiltIn
 
 __all__ = [
     "addmm",
@@ -34,6 +35,7 @@ __getattr__, __dir__ = lazily(
 
 
 # --- made of parts ------------------------------
+@BuiltIn
 def sparse_coo_tensor(
     indices: Any = None,
     values: Any = None,
@@ -69,6 +71,7 @@ def sparse_coo_tensor(
     return in_coordinates(indices, values, size, dtype, device, requires_grad, check_invariants, is_coalesced)
 
 
+@BuiltIn
 def sparse_compressed_tensor(
     compressed_indices: Any,
     plain_indices: Any,
@@ -102,6 +105,7 @@ def sparse_compressed_tensor(
     )
 
 
+@BuiltIn
 def sparse_csr_tensor(
     crow_indices: Any,
     col_indices: Any,
@@ -130,6 +134,7 @@ def sparse_csr_tensor(
     return compressed("sparse_csr_tensor", formats.sparse_csr, *parts, *options)
 
 
+@BuiltIn
 def sparse_csc_tensor(
     ccol_indices: Any,
     row_indices: Any,
@@ -158,6 +163,7 @@ def sparse_csc_tensor(
     return compressed("sparse_csc_tensor", formats.sparse_csc, *parts, *options)
 
 
+@BuiltIn
 def sparse_bsr_tensor(
     crow_indices: Any,
     col_indices: Any,
@@ -186,6 +192,7 @@ def sparse_bsr_tensor(
     return compressed("sparse_bsr_tensor", formats.sparse_bsr, *parts, *options)
 
 
+@BuiltIn
 def sparse_bsc_tensor(
     ccol_indices: Any,
     row_indices: Any,
@@ -302,11 +309,12 @@ METHODS: dict[str, Any] = {
     "dense_dim": _named(lambda self: self.ndim, "dense_dim"),
     "is_sparse_csr": property(lambda self: False),
 }
-COPIES: dict[str, Any] = {f"{name}_copy": _copied(name) for name in _MAKES}
+COPIES: dict[str, Any] = {f"{name}_copy": BuiltIn(_copied(name)) for name in _MAKES}
 globals().update(COPIES)
 
 
 # --- functions of the flat namespace ------------------------------
+@BuiltIn
 def smm(input: TensorBase, mat: TensorBase) -> TensorBase:
     """A sparse matrix in coordinates times a dense one, in coordinates.
 
@@ -319,6 +327,7 @@ def smm(input: TensorBase, mat: TensorBase) -> TensorBase:
     return products.smm(input, mat)
 
 
+@BuiltIn
 def sspaddmm(
     input: TensorBase, mat1: TensorBase, mat2: TensorBase, *, beta: Any = 1, alpha: Any = 1
 ) -> TensorBase:
@@ -335,6 +344,10 @@ def sspaddmm(
     return products.sspaddmm(input, mat1, mat2, beta=beta, alpha=alpha)
 
 
+sspaddmm.orders = (("beta", "input", "alpha", "mat1", "mat2"), ("beta", "input", "mat1", "mat2"))
+
+
+@BuiltIn
 def hspmm(mat1: TensorBase, mat2: TensorBase) -> TensorBase:
     """A sparse matrix in coordinates times a dense one, as the rows of the product that are not all zero: sparse_dim is 1.
 
@@ -347,6 +360,7 @@ def hspmm(mat1: TensorBase, mat2: TensorBase) -> TensorBase:
     return products.hspmm(mat1, mat2)
 
 
+@BuiltIn
 def native_norm(input: TensorBase, p: Any = 2) -> TensorBase:
     """The p-norm of all elements of a sparse tensor.
 
@@ -359,6 +373,7 @@ def native_norm(input: TensorBase, p: Any = 2) -> TensorBase:
     return reductions.native_norm(input, p)
 
 
+@BuiltIn
 def resize_as_sparse_(input: TensorBase, the_template: TensorBase) -> TensorBase:
     """Give a tensor in coordinates the size and kinds of dimensions of another.
 

@@ -15,6 +15,8 @@ from ..core import tape
 from ..core.base import formats
 from ..core.base.device import OutOfMemoryError
 from ..core.base.tensor import TensorBase
+from ..core.call.operation import behind
+from ..core.call.watching import today
 from ..core.make.create import empty
 from ..operations.declare.registry import published
 from .patterns import BLOCK_LAYOUTS, COLUMN_LAYOUTS, COMPRESSED, ROW_LAYOUTS, Compressed, Coordinates
@@ -95,6 +97,7 @@ class SparseTensor(Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        func, (args, kwargs) = behind(func), today(func, args, kwargs or {})
         found = ANSWERS.get(func.__name__)
         if func.__module__.endswith(".masked"):  # of the same names as others
             raise refusal(f"masked.{func.__name__}", (*args, *(kwargs or {}).values()))

@@ -11,19 +11,11 @@ from ..base.dtypes cimport device, dtype
 from ..base.tensor cimport TensorBase, wrote
 from ..tape.history cimport lies_in, own
 from ..tape.modes cimport grad_enabled, set_grad, wants_grad
-from .operation cimport PARTS, Op, prepare_op
+from .operation cimport PARTS, Op, make_callable, prepare_op
 cimport cython
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
-    PyObject* PyVectorcall_Call(PyObject* callable, PyObject* args, PyObject* kwargs)
-    ctypedef struct RawType "PyTypeObject":
-        Py_ssize_t tp_vectorcall_offset
-        unsigned long tp_flags
-        void* tp_call
-    unsigned long Py_TPFLAGS_HAVE_VECTORCALL
-    unsigned long Py_TPFLAGS_METHOD_DESCRIPTOR
-    void PyType_Modified(PyTypeObject* t)
     bint PyBool_Check(object o)
     bint PyFloat_Check(object o)
     bint PyList_CheckExact(object o)
@@ -167,9 +159,6 @@ cdef class CustomOp(Op):
         self.written = tuple([key for _, key in written])
         self.written_at = tuple([at for at, _ in written])
 
-    def __get__(self, instance, owner):
-        return self               # no method of a class that holds it
-
     def _compute(self, tuple given, named, bint recorded=False):
         """The kernel's result, held to the schema; `recorded`: by the operations that the kernel is made of."""
         return compute(self, given, <dict?>named if named is not None else None, recorded)
@@ -282,15 +271,6 @@ cdef object call_custom(PyObject* callable, PyObject** args, size_t flagged, PyO
     if grad_enabled() and (wanted(given) or (named is not None and wanted(named.values()))):
         return (<object>op)._recorded(given, named) if op.taped else (<object>op)._unrecorded(given, named)
     return compute(op, given, named, False)
-
-
-cdef void make_callable(type cls, CustomOp example) noexcept:
-    """Let instances be called through their `call` field; they are no methods."""
-    cdef RawType* raw = <RawType*>cls
-    raw.tp_vectorcall_offset = <char*>&example.call - <char*><void*>example
-    raw.tp_call = <void*>PyVectorcall_Call
-    raw.tp_flags = (raw.tp_flags | Py_TPFLAGS_HAVE_VECTORCALL) & ~Py_TPFLAGS_METHOD_DESCRIPTOR
-    PyType_Modified(<PyTypeObject*>cls)
 
 
 make_callable(CustomOp, CustomOp("custom"))

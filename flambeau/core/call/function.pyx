@@ -11,8 +11,12 @@ from ..tape.history cimport lies_in
 from ..tape.formulas import set_shown
 from .errors import ascribe
 from .out import into
-from .operation cimport Op, make_callable, prepare_op
+from .operation cimport Op, door, make_callable, prepare_op
 from .signature cimport Signature, signature_of
+from .watching cimport ask_objects, has_askable
+import inspect
+from types import FunctionType
+cimport cython
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
@@ -26,10 +30,12 @@ cdef class FunctionOp(Op):
     cdef bint learned               # its signature is known: read when first needed, for an import asks for none
     cdef bint owns                  # its results are views of its arguments at most
     cdef bint has_out               # takes `out=`, which the function itself does not know
+    cdef public bint loose          # takes objects as they come, as functions of Python do
 
     def __cinit__(self, function, str name=None, bint owns=True, bint out=False):
         prepare_op(self, name or function.__name__, call_function)
         self.function, self.owns, self.has_out = function, owns, out
+        self.loose = isinstance(function, FunctionType)
         vars(self).update(getattr(function, "__dict__", {}))
         setattr(self, "__module__", getattr(function, "__module__", None))
         setattr(self, "__doc__", function.__doc__)
@@ -80,6 +86,8 @@ cdef object call_function(PyObject* callable, PyObject** args, size_t flagged, P
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged)
     cdef object found, keywords
     cdef PyObject* result
+    if op.loose and has_askable(args, nargs + (0 if names == NULL else len(<tuple>names))):
+        raise TypeError(f"{own_name(op)}(): an argument is of a class with __torch_function__, which is asked")
     if not op.learned:
         op.learn()
     signature = op.signature
@@ -153,3 +161,44 @@ def on_host(tuple args not None, dict kwargs not None) -> bool:
         elif isinstance(x, (tuple, list)) and not on_host(tuple(x), {}):
             return False
     return not kwargs or on_host(tuple(kwargs.values()), {})
+
+
+@cython.binding(False)
+cdef class BuiltIn(Op):
+    """A function of Python that no class binds, as PyTorch's built-in functions; modes are not shown its calls.
+
+    An argument with `__torch_function__` that is no tensor is asked, as by an operation.
+    """
+
+    cdef readonly object __wrapped__
+
+    def __cinit__(self, function):
+        prepare_op(self, function.__name__, call_built_in)
+        self.call, self.__wrapped__ = call_built_in, function
+        vars(self).update(vars(function))
+        setattr(self, "__module__", function.__module__)
+        setattr(self, "__doc__", function.__doc__)
+
+    @property
+    def __signature__(self):
+        """What `inspect.signature` and `help` show."""
+        return inspect.signature(self.__wrapped__)
+
+    @property
+    def old_orders(self):
+        return vars(self).get("orders", ())
+
+
+cdef object call_built_in(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    cdef PyObject* found
+    if has_askable(args, PyVectorcall_NARGS(flagged) + (0 if names == NULL else len(<tuple>names))):
+        return ask_objects(<object>callable, args, flagged, names)
+    found = vectorcall((<BuiltIn>callable).__wrapped__, args, flagged, names)
+    if found == NULL:
+        return door.after(callable, args, flagged, names)
+    result = <object>found
+    Py_DECREF(result)
+    return result
+
+
+make_callable(BuiltIn, BuiltIn(lambda: None))

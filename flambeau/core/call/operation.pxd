@@ -3,6 +3,7 @@ from cpython.object cimport PyObject
 from .signature cimport Signature
 
 ctypedef object (*vectorcall_t)(PyObject* callable, PyObject** args, size_t nargs, PyObject* names)
+ctypedef PyObject* (*raw_t)(PyObject* callable, PyObject** args, size_t nargs, PyObject* names) noexcept   # the same, its errors left alone
 
 cdef enum:                    # what autocast does with an operation (core/call/casting.pyx)
     WHOLE                     # nothing; what it is made of is not cast either
@@ -22,15 +23,22 @@ cdef class Op:
     cdef readonly str name
     cdef readonly Signature signature
     cdef public object declaration
+    cdef public object method # the form that is a method of Tensor, which operators show
     cdef public unsigned char on_host     # what autocast does with it on the CPU
     cdef public unsigned char elsewhere   # and on accelerators
     cdef dict __dict__        # __doc__, __module__, public_name
     cdef object __weakref__
 
+cdef class Form(Op):
+    """An operation under a public name that a class binds."""
+    cdef readonly Op op
+    cdef readonly str place   # the dotted public name
+
 cdef struct Door:
     vectorcall_t watch        # the way in while somebody watches, which `watching` supplies
     vectorcall_t cast         # the way on where autocast is on, which `casting` supplies
     vectorcall_t past         # the way on from there: modes of the lower level, then the operation
+    vectorcall_t after        # the way after an error
 
 cdef Door door
 

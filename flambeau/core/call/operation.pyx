@@ -22,8 +22,7 @@ cdef extern from "Python.h":
 cdef class Op:
     """What every operation has: a name, a signature, a compiled call.
 
-    An operation is a function and, as an attribute of Tensor, a method: `__get__` binds it, and CPython skips
-    even that for types flagged as method descriptors.
+    As PyTorch's built-in functions, it is no method of a class that holds it; a `Form` is.
     """
 
     @property
@@ -40,6 +39,11 @@ cdef class Op:
         if self.signature is None:
             raise AttributeError(f"the parameters of {self.name} are not known")
         return self.signature.told()
+
+    @property
+    def old_orders(self):
+        """Orders of parameters, by name, that PyTorch still takes with a warning."""
+        return () if self.signature is None else self.signature.old
 
     # What programs with dispatch modes ask of PyTorch's operations.
     @property
@@ -70,14 +74,71 @@ cdef class Op:
         """What is known of the operation beside its schema, as `Tag`s."""
         return provided["told_of_aten"](self, "tags")
 
-    def __get__(self, instance, owner):
-        return self if instance is None else PyMethod_New(self, instance)
-
     def __repr__(self):
         return f"<{display.NAME} operation {self.name}>"
 
     def __reduce__(self):
-        return getattr(self, "public_name", self.name)
+        form = getattr(self, "form", None)       # where it is public only as that
+        return getattr(self, "public_name", self.name) if form is None else (behind, (form,))
+
+
+@cython.binding(False)
+cdef class Form(Op):
+    """An operation under a public name that a class binds: a method of Tensor, or what is a function of Python in PyTorch.
+
+    Upper modes and classes of tensors are given the form that was called, as in PyTorch; everybody behind them the operation.  A form
+    equals its operation and every other form of it.  CPython binds types flagged as method descriptors without a bound method.
+    """
+
+    def __cinit__(self, Op op, str place):
+        cdef str home, last
+        home, _, last = place.rpartition(".")
+        prepare_op(self, op.name, run_form)
+        self.call = <vectorcall_t>enter_form
+        self.op, self.place, self.signature, self.declaration = op, place, op.signature, op.declaration
+        setattr(self, "__module__", display.NAME if home in ("", "Tensor") else display.public(home))
+        setattr(self, "__doc__", op.__doc__)
+        setattr(self, "public_name", place if home == "Tensor" else last)
+
+    def __getattr__(self, name):
+        return getattr(self.op, name)
+
+    def __get__(self, instance, owner):
+        return self if instance is None else PyMethod_New(self, instance)
+
+    def __eq__(self, other):
+        return behind(other) is self.op
+
+    def __ne__(self, other):
+        return behind(other) is not self.op
+
+    def __hash__(self):
+        return hash(self.op)
+
+    def __reduce__(self):
+        return self.public_name
+
+    @property
+    def __name__(self):
+        return self.op.name
+
+    @property
+    def __qualname__(self):
+        return self.public_name
+
+    @property
+    def old_orders(self):
+        return self.op.old_orders
+
+    @property
+    def __signature__(self):
+        """What `inspect.signature` and `help` show."""
+        return self.op.__signature__
+
+
+def behind(op):
+    """The operation of which this is a form; anything else as it is."""
+    return (<Form>op).op if isinstance(op, Form) else op
 
 
 cdef void make_callable(type cls, Op example) noexcept:
@@ -85,20 +146,41 @@ cdef void make_callable(type cls, Op example) noexcept:
     cdef RawType* raw = <RawType*>cls
     raw.tp_vectorcall_offset = <char*>&example.call - <char*><void*>example
     raw.tp_call = <void*>PyVectorcall_Call
-    raw.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR
+    raw.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL
+    if cls is Form:
+        raw.tp_flags |= Py_TPFLAGS_METHOD_DESCRIPTOR
     PyType_Modified(<PyTypeObject*>cls)
 
 
 cdef void prepare_op(Op op, str name, vectorcall_t run):
-    op.name, op.call, op.run = name, enter, run
+    op.name, op.call, op.run = name, <vectorcall_t>enter, run
     setattr(op, "__module__", display.NAME)
 
 
-cdef object enter(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+cdef PyObject* enter(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
     """The door: where somebody watches, they are asked first."""
+    cdef PyObject* found
     if late.attended:
-        return door.watch(callable, args, flagged, names)
-    return (<Op>callable).run(callable, args, flagged, names)
+        return (<raw_t>door.watch)(callable, args, flagged, names)
+    found = (<raw_t>(<Op>callable).run)(callable, args, flagged, names)
+    return found if found != NULL else (<raw_t>door.after)(callable, args, flagged, names)
+
+
+cdef PyObject* enter_form(PyObject* callable, PyObject** args, size_t flagged, PyObject* names) noexcept:
+    cdef PyObject* op = <PyObject*>(<Form>callable).op
+    cdef PyObject* found
+    if late.attended:
+        return (<raw_t>door.watch)(callable, args, flagged, names)
+    found = (<raw_t>(<Op>op).run)(op, args, flagged, names)
+    return found if found != NULL else (<raw_t>door.after)(callable, args, flagged, names)
+
+
+cdef object run_form(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    cdef PyObject* op = <PyObject*>(<Form>callable).op
+    return (<Op>op).run(op, args, flagged, names)
+
+
+make_callable(Form, Form.__new__(Form, Op.__new__(Op), ""))
 
 
 def rename(Op op, str name) -> None:

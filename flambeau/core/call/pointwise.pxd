@@ -8,6 +8,7 @@ from .operation cimport Op
 cdef class PointwiseOp(Op):
     cdef int operands, params, outputs
     cdef readonly tuple names       # of operands, then of params
+    cdef public tuple old           # orders of before: see Signature
     cdef double defaults[MAX_PARAMS]
     cdef int required               # how many of names have no default
     cdef readonly bint differentiable

@@ -26,6 +26,7 @@ from .kernels cimport (
 from .layout cimport broadcast, fit_out, fits, launch_plan, layout, make_plan, new_geometry
 from .operands cimport bring_scalars, common_code, pack, read_operand
 from .operation cimport Op, make_callable, prepare_op
+from .watching cimport of_objects
 from .watching import nobody_asked
 from .signature cimport MAX_BOUND, TENSOR, NUMBER as NUMBER_KIND, Signature, mistaken
 from .overlap cimport check_overlap, meet, same_steps, shares
@@ -55,7 +56,7 @@ cdef class PointwiseOp(Op):
         self.differentiable = differentiable
         self.raw, self.widens, self.pairs = raw, widens, pairs
         self.highest = F16 - 1 if pairs else NO_CODE
-        self.derivations = {}
+        self.derivations, self.old = {}, ()
         self.let_numbers(operands)
 
     def let_numbers(self, tuple which) -> None:
@@ -68,7 +69,9 @@ cdef class PointwiseOp(Op):
             self.strict |= (self.names[k] not in which) << k
         shown = {self.names[self.required + k]: self.defaults[self.required - self.operands + k]
                  for k in range(len(self.names) - self.required)}
-        self.signature = Signature(self.names + ("out",), self.operands + self.params, self.required, tuple(kinds), defaults=shown)
+        self.signature = Signature(self.names + ("out",), self.operands + (0 if self.old else self.params), self.required, tuple(kinds),
+                                   defaults=shown)
+        self.signature.old = self.old
 
     def foreach(self, list inputs, *, list out, **params):
         """The operation over lists of tensors of equal length: `inputs` holds a list for each operand, `out`
@@ -139,6 +142,10 @@ cdef class InPlaceOp(Op):
         whole = self.op.signature.told()
         return whole.replace(parameters=[p for name, p in whole.parameters.items() if name != "out"])
 
+    @property
+    def old_orders(self):
+        return self.op.old
+
 
 cdef object call_pointwise(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     return parse(<PointwiseOp>callable, args, PyVectorcall_NARGS(flagged), names, False, (<PointwiseOp>callable).name)
@@ -168,7 +175,7 @@ cdef object parse(PointwiseOp op, PyObject** args, Py_ssize_t nargs, PyObject* n
             raise RuntimeError(f"{who}(): For integral input tensors, argument alpha must not be a floating point number, got {value}")
         try:
             params[k] = value
-        except TypeError:
+        except (TypeError, ValueError):
             raise TypeError(f"{who}(): argument '{op.names[op.operands + k]}' must be Number, not "
                             f"{type(value).__name__}") from None
     if in_place:
@@ -740,24 +747,26 @@ cdef object binary_operator(object op, object a, object b):
     cdef PointwiseOp pointwise
     cdef int k
     if late.attended:
-        return op(a, b) if read_operand(a, &operands[0]) and read_operand(b, &operands[1]) else NotImplemented
+        if read_operand(a, &operands[0]) and read_operand(b, &operands[1]):
+            return op(a, b) if not isinstance(op, Op) or (<Op>op).method is None else (<Op>op).method(a, b)
+        return of_objects(op, a, b)
     if isinstance(op, PointwiseOp):
         pointwise = <PointwiseOp>op
         if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
-            return NotImplemented
+            return of_objects(op, a, b)
         for k in range(pointwise.params):
             params[k] = pointwise.defaults[k]
         return run(pointwise, operands, params, NULL, False)
     if isinstance(op, InPlaceOp):
         pointwise = (<InPlaceOp>op).op
         if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
-            return NotImplemented
+            return of_objects(op, a, b)
         for k in range(pointwise.params):
             params[k] = pointwise.defaults[k]
         given[0] = <PyObject*>a
         return run(pointwise, operands, params, given, True)
     if not read_operand(a, &operands[0]) or not read_operand(b, &operands[1]):
-        return NotImplemented
+        return of_objects(op, a, b)
     return op(a, b)
 
 
@@ -766,7 +775,7 @@ cdef object unary_operator(object op, object a):
     if isinstance(op, PointwiseOp) and not late.attended:
         operand.tensor = <PyObject*>a
         return run(<PointwiseOp>op, &operand, (<PointwiseOp>op).defaults, NULL, False)
-    return op(a)
+    return op(a) if not isinstance(op, Op) or (<Op>op).method is None else (<Op>op).method(a)
 
 
 cdef object sum_to_function = None

@@ -18,6 +18,7 @@ cdef enum:                        # kinds of arguments; a parameter takes any of
 cdef class Signature:
     cdef readonly tuple names
     cdef readonly dict defaults   # what is shown of them
+    cdef public tuple old         # orders of before, which are still taken: tuples of names
     cdef object whole             # inspect.Signature, where a function has told it
     cdef int total
     cdef int positional           # so many may be given by position

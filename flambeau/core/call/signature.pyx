@@ -6,6 +6,7 @@ NumPy's `axis` and `keepdims`, and the array API's `x`, `x1`, `x2`.
 """
 from cpython.object cimport PyObject, PyTypeObject
 from ..base.dtypes cimport dtype
+from ..base.once import warn_once
 from ..base.tensor cimport TENSOR as TENSOR_CLASS, TensorBase
 import inspect
 
@@ -58,7 +59,7 @@ cdef class Signature:
             raise ValueError(f"an operation has at most {MAX_BOUND} parameters, got {names}")
         self.names, self.positional, self.required, self.open = names, positional, required, open
         self.total = <int>len(names)
-        self.spellings, self.defaults, self.whole = {}, defaults or {}, whole
+        self.spellings, self.defaults, self.whole, self.old = {}, defaults or {}, whole, ()
         for k in range(self.total):
             self.kinds[k] = kinds[k] if k < len(kinds) else 0
             self.checks = self.checks or self.kinds[k] != 0
@@ -256,3 +257,48 @@ cdef Signature signature_of(object function):
         if p.default is p.empty:
             required = len(names)
     return Signature(tuple(names), positional, required, tuple(kinds), open, whole=found)
+
+
+# --- orders of before ------------------------------
+SCALARS = ("alpha", "beta", "value")     # what stands among the tensors in those orders
+
+
+def in_order(str who, orders, tuple args, dict named, bint method=False):
+    """A call in one of those orders as arguments of today, after a warning that is said once; None where it is in none of them.
+
+    As a method (`x.addmm(beta, alpha, mat1, mat2)`) the tensor itself stands first in each.
+    """
+    cdef tuple order, shown
+    for order in orders:
+        shown = order
+        if method:
+            order = ("input",) + tuple([name for name in order if name != "input"])
+        if len(args) > len(order) or any([name in named for name in order[:len(args)]]):
+            continue
+        given = dict(zip(order, args), **named)
+        if set(given) - {"out"} != set(order) or not all([fits_old(name, given[name]) for name in order]):
+            continue
+        if method:
+            shown = order[1:]
+        warn_once(f"This overload of {who} is deprecated:\n\t{told_old(who, shown, shown, method)}\nConsider using one of the following "
+                  "signatures instead:\n\t" + told_old(who, shown, tuple([name for name in shown if name not in SCALARS]), method),
+                  stacklevel=1)
+        return tuple([given.pop(name) for name in order if name not in SCALARS]), given
+    return None
+
+
+cdef bint fits_old(str name, object value):
+    """Whether a scalar, or a tensor, is given where one stands; the last operand of sums may be a number, too."""
+    if name in SCALARS:
+        if isinstance(value, TensorBase):
+            return (<TensorBase>value).rank == 0 and not (<TensorBase>value).requires
+        return is_kind(NUMBER, value)
+    return isinstance(value, TensorBase) or (name == "other" and is_kind(NUMBER, value))
+
+
+cdef str told_old(str who, tuple order, tuple positional, bint method):
+    cdef list parts = [f"{'Number' if name in SCALARS else 'Tensor'} {name}" for name in positional]
+    cdef list later = [f"Number {name} = 1" for name in order if name not in positional]
+    if not (method or who.endswith("_")):
+        later.append("Tensor out = None")
+    return f"{who}({', '.join(parts + (['*'] if later else []) + later)})"

@@ -1,3 +1,7 @@
 """Who is asked before an operation runs."""
+from cpython.object cimport PyObject
 
 cdef bint lower_on() noexcept      # a mode of the lower level is on in this thread
+cdef object of_objects(object op, object a, object b)   # what an operator makes of an operand that is neither tensor nor number
+cdef bint has_askable(PyObject** args, Py_ssize_t n)    # whether an argument that is no tensor wants to be asked
+cdef object ask_objects(object function, PyObject** args, size_t flagged, PyObject* names)

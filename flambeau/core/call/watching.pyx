@@ -10,12 +10,14 @@ do; those of the lower one come last, and see also what a backward pass calls.  
 and classes see operands as the program gives them, the lower level sees them cast.
 """
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int64_t
 from ..base.recorder cimport OPERATION, begin, end, recording, remark
 from ..base.tensor cimport TensorBase, late
 from ..tape.engine import current_pass
 from ..tape.modes cimport casting
-from .operation cimport Op, door
+from .operation cimport Form, Op, door, raw_t
+from .signature import in_order
 import threading
 import weakref
 
@@ -23,6 +25,11 @@ cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
     bint PyTuple_Check(object o)
     bint PyList_Check(object o)
+    bint PyTuple_CheckExact(object o)
+    bint PyList_CheckExact(object o)
+    unsigned long Py_TPFLAGS_HEAPTYPE
+    ctypedef struct RawType "PyTypeObject":
+        unsigned long tp_flags
 
 cdef extern from *:
     """
@@ -195,6 +202,35 @@ cdef bint anybody(PyObject** args, Py_ssize_t n):
     return False
 
 
+cdef inline bint may_ask(PyObject* x) noexcept:
+    """Whether it may be of a class that a program has written; those of this library, of C and of Python are static, or tensors."""
+    return (<RawType*>x.ob_type).tp_flags & Py_TPFLAGS_HEAPTYPE != 0 and not isinstance(<object>x, TensorBase)
+
+
+cdef bint has_askable(PyObject** args, Py_ssize_t n):
+    """Whether an argument that is no tensor, or an element of a list of them, wants to be asked."""
+    cdef Py_ssize_t k
+    if flambeau_plain:
+        return False
+    for k in range(n):
+        if may_ask(args[k]):
+            if asks(type(<object>args[k])):
+                return True
+        elif PyTuple_CheckExact(<object>args[k]) or PyList_CheckExact(<object>args[k]):
+            for y in <object>args[k]:
+                if may_ask(<PyObject*>y) and asks(type(y)):
+                    return True
+    return False
+
+
+cdef object of_objects(object op, object a, object b):
+    """What an operator makes of an operand that is neither tensor nor number: its own answer, or NotImplemented."""
+    cdef PyObject* operand = <PyObject*>b
+    if not has_askable(&operand, 1):
+        return NotImplemented
+    return op(a, b) if not isinstance(op, Op) or (<Op>op).method is None else (<Op>op).method(a, b)
+
+
 def nobody_asked(list lists) -> bool:
     """Whether no mode is on in this thread, and no tensor in these lists is of a class that is asked."""
     cdef object plain = plain_tensor
@@ -287,6 +323,74 @@ cdef object recorded(Op op, PyObject** args, size_t flagged, PyObject* names):
         end(entry)
 
 
+cdef int pending() except -1:
+    """Raise what the interpreter has pending."""
+    return -1
+
+
+cdef object after(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
+    """What comes of a call that has raised an error.
+
+    An argument that is no tensor, and wants to be asked, is asked now: where there is none, calls pay nothing.  So are parameters in an
+    order of before put right.
+    """
+    cdef Op op = <Op>callable
+    cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
+    cdef Py_ssize_t given = nargs + (0 if names == NULL else len(<tuple>names))
+    cdef bint asked
+    try:
+        pending()
+    except Exception as error:
+        asked = has_askable(args, given)
+        if not asked and not (isinstance(error, TypeError) and op.old_orders):
+            raise
+        all_args = tuple([<object>args[k] for k in range(nargs)])
+        named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(given - nargs)}
+        found = None
+        if not asked:
+            found = in_order(op.__name__, op.old_orders, all_args, named, isinstance(op, Form) and (<Form>op).place.startswith("Tensor."))
+            if found is None:
+                raise
+    if asked:
+        return answered(op, to_ask(all_args, named), all_args, named)
+    return op(*found[0], **found[1])
+
+
+cdef object ask_objects(object function, PyObject** args, size_t flagged, PyObject* names):
+    """The answer of arguments that want to be asked to a call of any function."""
+    cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
+    all_args = tuple([<object>args[k] for k in range(nargs)])
+    named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))}
+    return answered(function, to_ask(all_args, named), all_args, named)
+
+
+def today(op, tuple args, dict named):
+    """Arguments of a call as parameters stand today, which may be in an order of before."""
+    found = None
+    if len(args) > 1 and op.old_orders:
+        found = in_order(op.__name__, op.old_orders, args, named)
+        if found is None:
+            found = in_order(op.__name__, op.old_orders, args, named, True)
+    return (args, named) if found is None else found
+
+
+cdef object plainly(Op op, PyObject** args, size_t flagged, PyObject* names):
+    """Autocast and lower modes; then the operation runs."""
+    cdef PyObject* callable = <PyObject*>op
+    cdef PyObject* found
+    if type(op) is Form:
+        callable = <PyObject*>(<Form>op).op
+    if casting():
+        found = (<raw_t>door.cast)(callable, args, flagged, names)
+    else:
+        found = (<raw_t>past)(callable, args, flagged, names)
+    if found == NULL:
+        return after(<PyObject*>op, args, flagged, names)
+    result = <object>found
+    Py_DECREF(result)
+    return result
+
+
 cdef object watch(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """Upper modes, classes, lower modes, in this order; then the operation runs."""
     cdef Op op = <Op>callable
@@ -295,7 +399,7 @@ cdef object watch(PyObject* callable, PyObject** args, size_t flagged, PyObject*
     cdef bint above = flambeau_upper and current_pass() is None
     cdef bint classes = asking and not flambeau_plain and anybody(args, given)
     if not (above or classes):
-        return door.cast(callable, args, flagged, names) if casting() else past(callable, args, flagged, names)
+        return plainly(op, args, flagged, names)
     all_args = tuple([<object>args[k] for k in range(nargs)])
     named = {} if names == NULL else {(<tuple>names)[k]: <object>args[nargs + k] for k in range(given - nargs)}
     if above:
@@ -315,7 +419,7 @@ cdef object past(PyObject* callable, PyObject** args, size_t flagged, PyObject* 
     return shown(False, <object>callable, all_args, named)
 
 
-door.watch, door.past = watch, past
+door.watch, door.past, door.after = watch, past, after
 
 
 # --- for classes in Python ------------------------------

@@ -604,7 +604,11 @@ cdef tuple both(str name, handler_t handle, tuple names):
     """An operation and its in-place form, which overwrites `input`."""
     doc = f"{name}_({', '.join(names)}, *, beta=1, alpha=1) -> input\n\n    `{name}` with its result written to input, which " \
         "must have the result's shape."
-    return made(name, handle, names, 3, name + ADDED[name], True), made(name + "_", handle, names, 3, doc, True, True)
+    cdef tuple ops = (made(name, handle, names, 3, name + ADDED[name], True),
+                      made(name + "_", handle, names, 3, doc, True, True))
+    for op in ops:
+        (<Op>op).signature.old = (("beta", "input", "alpha") + names[1:], ("beta",) + names)
+    return ops
 
 
 addmm, addmm_ = both("addmm", do_addmm, ("input", "mat1", "mat2"))

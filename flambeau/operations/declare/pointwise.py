@@ -404,6 +404,7 @@ def pointwise(
     pairs: bool = False,
     in_place: bool = True,
     differentiable: bool = True,
+    scalar_second: bool = False,
     name: str | None = None,
     **details,
 ) -> Callable[[Callable], PointwiseOp]:
@@ -415,8 +416,10 @@ def pointwise(
     become the default dtype.  `rounded`: numbers and tensors of other dtypes are rounded to the common dtype first, so that
     a float16 0.1 equals the number 0.1; else half types are computed in float32 with what was given.  `alike`: operands
     whose dtypes must agree; others are promoted.  `widens`: takes float8, too, computed in float32 and rounded.
-    `pairs`: makes complex32 of float16.  `refused`: dtypes that no operand may have, with their errors.  `places` are the
-    dotted public names (default: the flat namespace and a method), `also` adds to them.
+    `pairs`: makes complex32 of float16.
+    `scalar_second`: calls of before have the parameter after the first operand.  `refused`: dtypes that
+    no operand may have, with their errors.  `places` are the dotted public names (default: the flat
+    namespace and a method), `also` adds to them.
     """
 
     def make(body: Callable) -> PointwiseOp:
@@ -449,6 +452,8 @@ def pointwise(
         op = declared.make_op(defaults, differentiable)
         op.__doc__ = body.__doc__
         op.derivative = declared.derivative
+        if scalar_second:
+            op.old = ((operands[0], *params, *operands[1:]),)
         written = None
         spots = tuple(places) if places is not None else (own, f"Tensor.{own}")
         spots += tuple(also)

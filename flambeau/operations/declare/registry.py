@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import math
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ...core.base import display
@@ -17,6 +17,7 @@ from ...core.call.copies import clone as copied_by
 from ...core.call.function import FunctionOp, on_host
 from ...core.call.operation import Op
 from ...core.make.random import Generator, generator_on
+from .forms import form_at
 
 
 class Entry(NamedTuple):
@@ -153,10 +154,8 @@ def register(
     function, in_place = as_operation(function, owns, out), as_operation(in_place, False)
     if kind == "composite" and not details.get("whole") and isinstance(function, FunctionOp):
         function.composite = function.function  # what a mode may ask for instead
-    for place in places[:1]:
-        call_as(function, place)
-    for place in [p for p in places if p.rpartition(".")[0] in _IN_PLACE][:1]:
-        call_as(in_place, place + "_")
+    call_as(function, places)
+    call_as(in_place, [p + "_" for p in places if p.rpartition(".")[0] in _IN_PLACE])
     REGISTRY[name] = Entry(
         name, kind, function, places, in_place, body, reference, domain, differentiable, details
     )
@@ -175,10 +174,18 @@ def operation(function: Callable) -> Any:
     return as_operation(function, True)
 
 
-def call_as(function: Callable | None, place: str) -> None:
-    """Name an operation by where users find it, and so does pickle."""
+def call_as(function: Callable | None, places: Sequence[str]) -> None:
+    """Name an operation by the first place where users find it, and so does pickle: itself, not a form of it, where there is such a
+    place.
+    """
+    if not places or not isinstance(function, (types.FunctionType, Op)):
+        return
+    bare = [place for place in places if form_at(function, place) is function]
+    if not bare:
+        function.form = form_at(function, places[0])
+    place = (bare or places)[0]
     head, _, name = place.rpartition(".")
-    if name.startswith("_") or not isinstance(function, (types.FunctionType, Op)):
+    if name.startswith("_"):
         return
     function.__module__ = display.NAME if head in ("", "Tensor") else display.public(head)
     public = place if head == "Tensor" else name
@@ -199,7 +206,7 @@ def library(kind: str, *places: str, **details: Any) -> Callable[[Callable], Cal
 
 
 def published(prefix: str) -> dict[str, Callable]:
-    """The operations public at `prefix` ("" the flat namespace, "Tensor.", "nn.functional."), in-place forms
+    """What is public of operations at `prefix` ("" the flat namespace, "Tensor.", "nn.functional."), those that write in place
     included.
     """
     found: dict[str, Callable] = {}
@@ -208,7 +215,7 @@ def published(prefix: str) -> dict[str, Callable]:
             head, _, name = place.rpartition(".")
             if head != prefix.rstrip(".") or (name.startswith("_") and not name.startswith("__")):
                 continue
-            found[name] = entry.function
+            found[name] = form_at(entry.function, place)
             if entry.in_place is not None and head in _IN_PLACE:
-                found[name + "_"] = entry.in_place
+                found[name + "_"] = form_at(entry.in_place, place + "_")
     return found

@@ -9,7 +9,7 @@ from ...core.base.tensor import TensorBase
 from ...core.call.function import FunctionOp
 from ...core.places import indexing, scatter
 from ...core.views import views
-from ..declare.registry import library, register
+from ..declare.registry import REGISTRY, library, published, register
 
 _BOTH = """
     reshape flatten ravel unflatten squeeze unsqueeze transpose swapaxes swapdims t permute movedim moveaxis adjoint narrow
@@ -49,20 +49,11 @@ for _module, _names in ((indexing, _INDEXING), (scatter, _SCATTER)):
 
 for _name in ("T", "mT", "H", "mH"):
     setattr(Tensor, _name, property(FunctionOp(getattr(views, f"get_{_name}"), _name, owns=False)))
-indexing.set_operations(
-    register(
-        "__getitem__",
-        "indexing",
-        FunctionOp(indexing.read_at, "__getitem__", owns=False),
-        places=("Tensor.__getitem__",),
-    ),
-    register(
-        "__setitem__",
-        "indexing",
-        FunctionOp(indexing.write_at, "__setitem__", owns=False),
-        places=("Tensor.__setitem__",),
-    ),
-)
+for _name in ("scatter", "scatter_reduce"):  # their values may be tensors or numbers
+    REGISTRY[_name].function.loose = REGISTRY[_name].in_place.loose = True
+for _name, _function in (("__getitem__", indexing.read_at), ("__setitem__", indexing.write_at)):
+    register(_name, "indexing", FunctionOp(_function, _name, owns=False), places=(f"Tensor.{_name}",))
+indexing.set_operations(published("Tensor.")["__getitem__"], published("Tensor.")["__setitem__"])
 for _name in ("item", "tolist"):
     register(
         _name,

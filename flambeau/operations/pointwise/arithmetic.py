@@ -18,7 +18,7 @@ from ..declare.results import into
 SPECIAL = ("special.", "Tensor.")
 
 
-@pointwise(rounded=True, reference="numpy.add", dtypes=EVERY, numbers=("input", "other"))
+@pointwise(rounded=True, reference="numpy.add", dtypes=EVERY, numbers=("input", "other"), scalar_second=True)
 def add(input, other, *, alpha=1):
     """input + alpha · other, element by element.
 
@@ -48,6 +48,7 @@ _NO_BOOLS = [
     also=("subtract", "Tensor.subtract"),
     refused=_NO_BOOLS,
     numbers=("input", "other"),
+    scalar_second=True,
 )
 def sub(input, other, *, alpha=1):
     """input - alpha · other, element by element."""
@@ -633,13 +634,13 @@ def identity(input):
 
 
 # --- several operands ------------------------------
-@pointwise(dtypes=NUMBERS)
+@pointwise(dtypes=NUMBERS, scalar_second=True)
 def addcmul(input, tensor1, tensor2, *, value=1):
     """input + value · tensor1 · tensor2."""
     return input + value * (tensor1 * tensor2)
 
 
-@pointwise(dtypes=FLOATING | COMPLEX)
+@pointwise(dtypes=FLOATING | COMPLEX, scalar_second=True)
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """input + value · tensor1 / tensor2."""
     return input + value * (tensor1 / tensor2)
