@@ -132,6 +132,11 @@ def laid_out(x: flambeau.Tensor, layout: str) -> flambeau.Tensor:
         return x.transpose(0, -1).clone(memory_format=flambeau.contiguous_format).transpose(0, -1)
     if layout == "sliced" and x.ndim:
         return flambeau.stack([x, x], -1)[..., 0]
+    if layout == "last" and x.ndim > 2:
+        return x.movedim(1, -1).clone(memory_format=flambeau.contiguous_format).movedim(-1, 1)
+    if layout == "expanded" and x.ndim:  # the same elements again and again
+        wide = max(range(x.ndim), key=lambda d: (x.shape[d] > 1, -d))
+        return x.narrow(wide, 0, 1).expand(x.shape)
     return x
 
 

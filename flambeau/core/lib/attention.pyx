@@ -370,7 +370,7 @@ cdef void backward_tiles(const Call* c, const Buffers* b, const char* keys, int6
         product(c, True, b.arriving, c.size, pitch, b.query, wide, c.panel * c.size, b.to_key + k0 * wide, wide, tall_keys, c.wide, rows,
                 EVERYTHING)
         product(c, k0 > 0, b.arriving, pitch, c.size, keys + k0 * key_row, key_row, c.panel * c.size, b.out, wide, tall, c.wide, columns, limit)
-    scaled(c, b.out, wide, rows, c.width, <char*>spot(&c.to_query, batch, head, q0), c.to_query.row, c.scale)
+    scaled(c, b.out, wide, rows, c.width, <char*>spot(&c.to_query, batch, head, q0), c.width * c.size, c.scale)  # contiguous
 
 
 cdef void backward_range(void* context, int64_t begin, int64_t end) noexcept nogil:

@@ -549,7 +549,7 @@ cdef int multiply(TensorBase c, int form, TensorBase a, int a_form, TensorBase b
         clear(&tiled.one, F32 if p.code == C64 else F64 if p.code == C128 else p.code, (SCALED if alpha.real != 1 or beta.real != 1 and beta.real != 0 else 0) | (ADDED if beta.real != 0 else 0))
         p.tiles = &tiled
         if p.rank == 1 and not sums and p.b_step[0] == 0 and p.c_step[0] == p.m * p.c_row and (
-                p.m == 1 or p.a_step[0] == p.m * p.a_row):
+                p.a_step[0] != 0 if p.m == 1 else p.a_step[0] == p.m * p.a_row):
             if p.m == 1:
                 p.a_row = p.a_step[0]
             p.m, p.rank, batch = p.m * batch, 0, 1    # products with one matrix are one long product

@@ -446,6 +446,9 @@ cdef object do_addr(ProductOp op, PyObject** found):
     if beta.real != 0 or beta.imag != 0:
         scaled = c if logical or beta.real == 1 and beta.imag == 0 else late.binary(operator_for(OP_MUL), c, <object>found[3])
         result = late.binary(operator_for(OP_ADD), scaled, result)
+    elif grad_enabled() and wants_grad(c):  # whose gradient is 0, whatever it holds
+        nothing = (<object>c).masked_fill((<object>c).detach().new_ones((), dtype=dtype_of(BOOL)), 0)
+        result = late.binary(operator_for(OP_ADD), nothing, result)
     if half:
         result = copied(<TensorBase>result, input.code, False)
     if op.in_place:

@@ -19,7 +19,7 @@ from ..base.memory cimport scratch
 from ..base.parallel cimport parallel_in_parts
 from ..base.provided import provided
 from ..base.sizes cimport mul_overflow
-from ..base.tensor cimport MAX_DIMS, TensorBase, new_tensor, pointer, wrote
+from ..base.tensor cimport MAX_DIMS, TensorBase, new_tensor_on, pointer, wrote
 from ..views.strided cimport compact
 
 ctypedef void (*rows_t)(char* to, int64_t to_step, const char* source, int64_t from_step, const int64_t* first, const int64_t* at,
@@ -519,7 +519,7 @@ cdef uintptr_t known(str name, tuple given) except 0:
 def takes(TensorBase x not None, list tables) -> bool:
     """Whether `summed` takes such a tensor: any dtype of up to 8 bytes where elements are only moved, else float32 and float64."""
     cdef bint moves = True
-    if x.storage.on is not None:
+    if x.storage.on is not None and not x.storage.on.blank:
         return False
     for taps in tables:
         moves = moves and (taps is None or (<Taps?>taps).moves)
@@ -529,7 +529,8 @@ def takes(TensorBase x not None, list tables) -> bool:
 def summed(TensorBase input not None, int dim, Taps first or None, Taps second or None):
     """The input, (planes…, height, width, inner…), its dimensions `dim` and dim + 1 summed by the tables.  Either may be None: nothing
     is done there.  Where only the first is given, there need be no second dimension.  Not recorded."""
-    cdef TensorBase x = compact(input), out
+    cdef bint blank = input.storage.on is not None     # `takes` has no other device
+    cdef TensorBase x = input if blank else compact(input), out
     cdef int64_t sizes[MAX_DIMS]
     cdef int64_t planes = 1, units, each, steps
     cdef Work w
@@ -561,8 +562,8 @@ def summed(TensorBase input not None, int dim, Taps first or None, Taps second o
         raise ValueError(f"a table for another size than that of dimensions {dim} and {dim + 1} of {list(x.shape)}")
     if not (code == F32 or code == F64 or (moves and x.width <= 8)):
         raise TypeError(f"sums of {x.dtype}")
-    out = new_tensor(x.rank, sizes, code)
-    if out.count == 0:
+    out = new_tensor_on(x.storage.on, x.rank, sizes, code)
+    if blank or out.count == 0:
         return out
     kind = ("u" if moves else "f") + str(x.width)
     w.rows, w.across, w.line, w.bytes, w.failed, w.factors = NULL, NULL, NULL, x.width, False, False

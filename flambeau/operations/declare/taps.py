@@ -56,7 +56,7 @@ def taken(x: TensorBase, tables: Tables, label: str) -> TensorBase | None:
     """The input, its last dimensions summed by the tables, recorded under that label; None where it is not one for tables: on another
     device, or of a dtype that they do not take.
     """
-    if x._composed or x.is_meta:
+    if x._composed:
         return None
     if x.dtype.name in HALVES and not core.takes(x, [*tables]):
         found = taken(x.to(by_name["float32"]), tables, label)
@@ -77,7 +77,9 @@ def _back(grad: TensorBase, tables: tuple, label: str) -> TensorBase:
     divisor = None
     for d, t in enumerate(tables):
         if t is not None and (shares := t.shares) is not None:
-            own = tensor(shares, dtype=grad.dtype, device="cpu").reshape([-1] + [1] * (len(tables) - 1 - d))
+            own = tensor(shares, dtype=grad.dtype, device=grad.device).reshape(
+                [-1] + [1] * (len(tables) - 1 - d)
+            )
             divisor = own if divisor is None else divisor * own
     grad = grad if divisor is None else grad / divisor
     return _recorded(grad, tuple(None if t is None else t.turned() for t in tables), label)

@@ -12,7 +12,8 @@
 | `lifted` | one and three dimensions, by those above |
 | `grid` | other groups, few filters, short sums; what it refuses goes an element at a time |
 
-`winograd`, `planes` and `direct` read and write images as they lie, pixels or channels side by side; a result has the layout of its input.
+`winograd`, `planes` and `direct` read and write images as they lie, pixels or channels side by side.  Whichever way it took, and without
+data too, the result of two dimensions has the layout of its input; those of one and of three have their places side by side.
 """
 
 from __future__ import annotations
@@ -55,10 +56,11 @@ MOST_BYTES = 1 << 25  # that the values of a row of squares may take, and the su
 PACKED = 20  # for each element of filters that are packed for a direct sum
 
 
-def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
+def forward(x, w, bias, g: Geometry, out: tuple[int, ...], line: bool = False):
+    """`line`: one row of pixels stands for a convolution of one dimension."""
     way = "grid" if x.device.type != "cpu" else _way(*_told(x, w, g, out), False, allowed["winograd"])
     if way == "grid":
-        return convolution_grid.forward(x, w, bias, g, out)
+        return _laid_as(x, convolution_grid.forward(x, w, bias, g, out), line)
     if way == "depthwise":
         return _laid_as(x, convolution_depthwise.forward(x, w, bias, g, out))
     if way == "strips":
@@ -71,13 +73,13 @@ def forward(x, w, bias, g: Geometry, out: tuple[int, ...]):
         return _laid_as(x, by_one)
     if way == "lifted":
         return convolution_lifted.forward(forward, x, w, bias, g, out)
-    return computed(way, x, w, bias, g, out, False)
+    return computed(way, x, w, bias, g, out, False, line)
 
 
-def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
+def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...], line: bool = False):
     way = "grid" if grad.device.type != "cpu" else _way(*_told(grad, w, g, sizes), True, allowed["winograd"])
     if way == "grid":
-        return convolution_grid.input_gradient(grad, w, g, sizes)
+        return _laid_as(grad, convolution_grid.input_gradient(grad, w, g, sizes), line)
     if way == "depthwise":
         return _laid_as(grad, convolution_depthwise.input_gradient(grad, w, g, sizes))
     if way == "strips":
@@ -90,7 +92,7 @@ def input_gradient(grad, w, g: Geometry, sizes: tuple[int, ...]):
         return _laid_as(grad, by_one)
     if way == "lifted":
         return convolution_lifted.input_gradient(input_gradient, grad, w, g, sizes)
-    return computed(way, grad, w, None, g, sizes, True)
+    return computed(way, grad, w, None, g, sizes, True, line)
 
 
 def weight_gradient(grad, x, g: Geometry, kernel: tuple[int, ...]):
@@ -212,15 +214,16 @@ def winograd_of(images: int, channels: int, filters: int, out: tuple[int, int]) 
     return min(costs, key=costs.__getitem__)
 
 
-def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bool):
+def computed(way: str, x, w, bias, g: Geometry, out: tuple[int, ...], turned: bool, line: bool = False):
     """A convolution of x, or, `turned`, of a gradient to that of the input, in one of the first three ways."""
     filters, dtype = w.shape[1 if turned else 0], x.dtype.name
     if way == "product":
         rows, matrix = x[:, :, 0, 0], w[:, :, 0, 0]  # a stride may pass over the other pixels
         found = rows @ (matrix if turned else matrix.t())
-        return (found if bias is None else found.add_(bias)).reshape(x.shape[0], filters, 1, 1)
+        found = found if bias is None else found.add_(bias)
+        return _laid_as(x, found.reshape(x.shape[0], filters, 1, 1), line)
     x = _readable(x, way == "planes")
-    found, shape = _room(x, filters, out), tuple(x.shape)
+    found, shape = _room(x, filters, out, line), tuple(x.shape)
     if way == "planes":
         terms = _zeros(dtype, filters) if bias is None else bias.contiguous()
         convolution_planes.plan(dtype, shape, filters).run(x, w.contiguous(), terms, found, turned)
@@ -261,17 +264,17 @@ def channels_last(x) -> bool:
     return True
 
 
-def _laid_as(x, found):
+def _laid_as(x, found, line: bool = False):
     """A result that has its pixels side by side, in the layout of x."""
-    if found.ndim != 4 or not channels_last(x):
+    if found.ndim != 4 or line or not channels_last(x):
         return found
     return _room(x, found.shape[1], tuple(found.shape[2:])).copy_(found)
 
 
-def _room(x, filters: int, out: tuple[int, ...]):
+def _room(x, filters: int, out: tuple[int, ...], line: bool = False):
     """An empty result in the layout of x."""
     shape = (x.shape[0], filters, *out)
-    if not channels_last(x):
+    if line or not channels_last(x):
         return x.new_empty(shape)
     down, across = out
     return x.new_empty_strided(shape, (down * across * filters, 1, across * filters, filters))

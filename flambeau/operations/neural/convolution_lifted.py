@@ -26,7 +26,7 @@ def takes(dtype: str, filters: int, kernel: tuple[int, ...], g: Geometry) -> boo
 
 def forward(of_images: Callable, x: TensorBase, w: TensorBase, bias, g: Geometry, out: tuple[int, ...]):
     if len(out) == 1:
-        return of_images(x.unsqueeze(2), w.unsqueeze(2), bias, _of_line(g), (1, *out)).squeeze(2)
+        return of_images(x.unsqueeze(2), w.unsqueeze(2), bias, _of_line(g), (1, *out), True).squeeze(2)
     reach, step, before, depth = w.shape[2], g.stride[0], g.before[0], out[0]
     laid = _planes(x, before, (depth - 1) * step + reach)
     own = w.permute(0, 2, 1, 3, 4).reshape(w.shape[0], -1, *w.shape[3:])
@@ -39,7 +39,7 @@ def forward(of_images: Callable, x: TensorBase, w: TensorBase, bias, g: Geometry
 
 def input_gradient(of_images: Callable, grad: TensorBase, w: TensorBase, g: Geometry, sizes: tuple[int, ...]):
     if len(sizes) == 1:
-        return of_images(grad.unsqueeze(2), w.unsqueeze(2), _of_line(g), (1, *sizes)).squeeze(2)
+        return of_images(grad.unsqueeze(2), w.unsqueeze(2), _of_line(g), (1, *sizes), True).squeeze(2)
     step, before, depth = g.stride[0], g.before[0], sizes[0]
     parts = []  # planes f, f + step, … of the input: their taps, the first plane of the gradient for f, how many there are
     for f in range(min(step, depth)):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 
 from ...codegen.tiles import register
 from ...codegen.tiles.register import Epilogue, Register
@@ -35,8 +36,12 @@ def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[
         return x.new_zeros(shape)
     along = channels < FEWEST_ROWS and kernel[-1] > channels
     before = g.before
-    if along and any(before):
-        x, before = _padded(x, g, kernel, tuple(grad.shape[2:])), (0,) * len(kernel)
+    if along:
+        reach = [
+            (o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(grad.shape[2:], g.stride, kernel, g.dilation)
+        ]
+        if any(before) or any(r > size for r, size in zip(reach, x.shape[2:])):  # "same" may pad behind alone
+            x, before = _padded(x, before, reach), (0,) * len(kernel)
     missing = 3 - len(kernel)
     ones, zeros = (1,) * missing, (0,) * missing
     x = x.reshape(*x.shape[:2], *ones, *x.shape[2:])
@@ -51,14 +56,13 @@ def weight_gradient(grad: TensorBase, x: TensorBase, g: Geometry, kernel: tuple[
     return sums.reshape(g.groups, -1, sums.shape[3]).narrow(2, 0, filters).transpose(1, 2).reshape(shape)
 
 
-def _padded(x: TensorBase, g: Geometry, kernel: tuple[int, ...], out: tuple[int, ...]) -> TensorBase:
+def _padded(x: TensorBase, before: Sequence[int], reach: Sequence[int]) -> TensorBase:
     """The input with all places that windows reach."""
-    reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, g.stride, kernel, g.dilation)]
     wide = x.new_zeros((*x.shape[:2], *reach))
     own, given = wide, x
-    for d, (r, b) in enumerate(zip(reach, g.before), 2):
-        count = min(r - b, x.shape[d])
-        own, given = own.narrow(d, b, count), given.narrow(d, 0, count)
+    for d, (r, b) in enumerate(zip(reach, before), 2):
+        count = max(min(r - b, x.shape[d]), 0)  # a window may see padding alone
+        own, given = own.narrow(d, min(b, r), count), given.narrow(d, 0, count)
     own.copy_(given)
     return wide
 

@@ -453,7 +453,10 @@ def _mean_by_tables(x, plan: Plan, include: bool, divisor: int | None, label: st
             return None
         tables.append(taps.windows(size, out, k, s, p, include, divisor is None))
     found = taps.taken(x, tables, label)
-    return found if found is None or divisor is None else found / divisor
+    if found is None:
+        return None
+    found = found.contiguous() if len(tables) == 3 else found  # as PyTorch lays volumes
+    return found if divisor is None else found / divisor
 
 
 def _mean(x, shape, label: str, given) -> TensorBase:
@@ -554,7 +557,7 @@ def _adaptive_mean(n: int, input, output_size) -> TensorBase:
         tables = [None if s == p else taps.parts(s, p) for s, p in zip(sizes, wanted)]
         found = taps.taken(input, tables, f"AdaptiveAvgPool{n}DBackward0")
     if found is not None:
-        return found
+        return found.contiguous() if n == 3 else found
     if _equal(sizes, wanted):
         split = [m for s, p in zip(sizes, wanted) for m in (p, s // p)]
         found = input.reshape(count, *split).mean([2 + 2 * d for d in range(n)])
