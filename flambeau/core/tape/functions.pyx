@@ -20,6 +20,7 @@ cdef class FunctionNode(Node):
     cdef object function, context
     cdef list places          # of the tensors among the arguments
     cdef list sizes           # theirs
+    cdef list categories      # and of what kind their elements are
     cdef list shapes          # of the outputs, dtypes and devices: for zeros where no gradient arrived
     cdef int slots
     cdef Slot* slot
@@ -79,15 +80,37 @@ cdef class FunctionNode(Node):
         finally:
             set_casting(cast)
             self.context._node = None  # node -> context -> node would be a cycle
-        found = list(found) if isinstance(found, (tuple, list)) else [found]
-        arguments = self.context.needs_input_grad
-        if len(found) > len(arguments) and all([g is None for g in found[len(arguments):]]):
-            found = found[:len(arguments)]
-        if len(found) != len(arguments):
-            raise RuntimeError(f"function {self.name()} returned an incorrect number of gradients (expected {len(arguments)}, got "
+        return self.due(found if isinstance(found, tuple) else (found,))
+
+    cdef list due(self, tuple found):
+        """What `backward` returned, as the gradients of the tensors among the arguments.  That of one that wants none is not looked
+        at, whatever its shape, but it is a tensor or None."""
+        cdef int k, edge = 0
+        cdef list wanted = []
+        cdef int arguments = len(self.context.needs_input_grad)
+        if len(found) > arguments and all([g is None for g in found[arguments:]]):
+            found = found[:arguments]
+        if len(found) != arguments:
+            raise RuntimeError(f"function {self.name()} returned an incorrect number of gradients (expected {arguments}, got "
                                f"{len(found)})")
-        return [found[k] if not isinstance(found[k], TensorBase) else summed(<TensorBase>found[k], sizes, self.name(), k)
-                for k, sizes in zip(self.places, self.sizes)]
+        for k in range(arguments):
+            given = found[k]
+            if edge == self.edges or <int>self.places[edge] != k:
+                if given is not None:
+                    raise RuntimeError(f"function {self.name()} returned a gradient different than None at position {k + 1}, but "
+                                       "the corresponding forward input was not a Variable")
+                continue
+            if given is not None:
+                if not isinstance(given, TensorBase):
+                    raise RuntimeError(f"expected Variable or None (got {type(given).__name__}): {self.name()}, gradient "
+                                       f"{k + 1}")
+                given = summed(<TensorBase>given, self.sizes[edge], self.name(), edge) if self.targets[edge] != NULL else None
+                if given is not None and CATEGORY[(<TensorBase>given).code] > 2 >= <int>self.categories[edge]:
+                    raise RuntimeError(f"Function {self.name()} returned an invalid gradient at index {edge} - got "
+                                       f"{dtype_of((<TensorBase>given).code)} for an input whose elements are real")
+            wanted.append(given)
+            edge += 1
+        return wanted
 
     cdef void drop(self):
         cdef int k
@@ -111,6 +134,7 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
     node.function, node.context = function, context
     node.places = [k for k in range(len(arguments)) if isinstance(arguments[k], TensorBase)]
     node.sizes = [arguments[k].shape for k in node.places]
+    node.categories = [CATEGORY[(<TensorBase>arguments[k]).code] for k in node.places]
     node.outputs = len(outputs)
     node.shapes = []
     node.set_edges(len(node.places))
