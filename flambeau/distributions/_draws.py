@@ -1,16 +1,36 @@
-"""Draws of categories: where uniform numbers fall among the cumulative weights of a row."""
+"""Draws of categories: where uniform numbers fall among the cumulative weights of a row.  And what PyTorch's stream draws otherwise."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..core.base.dtypes import by_name
-from ..core.make.create import empty
+from ..core.make import twisted
+from ..core.make.create import empty, zeros
 from ..operations.declare.indexed import indexed
+from ..operations.random.random import multinomial
 from ._fused import fn, fused
 
 _INT64, _FLOAT32 = by_name["int64"], by_name["float32"]
 FEW = 64  # up to so many categories, counting by passes over the draws costs less than a written place for each draw
+
+
+def in_turn(like: Any) -> bool:
+    """Whether numbers like these are drawn from PyTorch's stream, one after another."""
+    return twisted.source(None, like) is not None
+
+
+def exponential_noise(shape: Any, like: Any, least: float = 0.0, most: float = 1.0) -> Any:
+    """Exponential numbers of rate 1; in PyTorch's stream, where its distributions take uniform numbers, their negative logarithms."""
+    noise = empty(shape, dtype=like.dtype, device=like.device)
+    if not in_turn(noise):
+        return noise.exponential_()
+    return noise.uniform_().clamp_(least, most).log_().neg_()
+
+
+def cauchy_noise(shape: Any, like: Any) -> Any:
+    """Cauchy numbers."""
+    return empty(shape, dtype=like.dtype, device=like.device).cauchy_()
 
 
 def _below(noise: Any, total: Any) -> Any:
@@ -68,6 +88,9 @@ def _noise(bounds: Any, *shape: int) -> Any:
 
 def categories(probs: Any, count: int) -> Any:
     """Indices, (count, rows), or (count,) for one row, each drawn by the weights of its row."""
+    if in_turn(probs):
+        drawn = multinomial(probs.detach().reshape(-1, probs.shape[-1]), count, True).T
+        return drawn[:, 0] if drawn.shape[1] == 1 else drawn
     bounds = _bounds(probs)
     rows = bounds.shape[0]
     noise = _noise(bounds, count, rows) if rows != 1 else _noise(bounds, count)
@@ -76,6 +99,9 @@ def categories(probs: Any, count: int) -> Any:
 
 def one_hot_categories(probs: Any, count: int) -> Any:
     """One-hot rows, (count, rows, categories), each drawn by the weights of its row."""
+    if in_turn(probs):
+        drawn = categories(probs, count).view(count, -1, 1)
+        return zeros((count, drawn.shape[1], probs.shape[-1]), dtype=probs.dtype).scatter_(-1, drawn, 1.0)
     bounds = _bounds(probs)
     low = bounds.roll(1, -1)
     low[:, 0] = 0.0

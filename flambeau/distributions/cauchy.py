@@ -10,6 +10,7 @@ from ..core.base.dtypes import Size
 from ..core.make.create import full
 from ..operations.random.random import rand
 from . import constraints
+from ._draws import cauchy_noise, in_turn
 from ._fused import fn, fused, made_of
 from .distribution import Distribution
 from .utils import broadcast_all
@@ -73,6 +74,8 @@ class Cauchy(Distribution):
         return self._filled(math.inf)
 
     def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+        if in_turn(self.loc):
+            return self.loc + cauchy_noise(self._extended_shape(sample_shape), self.loc) * self.scale
         noise = rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return made_of(_cauchy_icdf, noise, self.loc, self.scale)
 

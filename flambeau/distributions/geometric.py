@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._typeinfo import finfo
 from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
-from ..core.make.create import empty, zeros_like
+from ..core.make.create import zeros_like
 from . import constraints
+from ._draws import exponential_noise
 from ._fused import fn, fused, made_of, xlog1py
 from ._probs import ByProbsOrLogits
 from .bernoulli import bernoulli_log_prob
@@ -73,10 +75,9 @@ class Geometric(ByProbsOrLogits):
 
     def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
         with no_grad():
-            noise = empty(
-                self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device
-            )
-            return made_of(_failures, noise.exponential_(), self.probs)
+            least = finfo(self.probs.dtype).tiny
+            noise = exponential_noise(self._extended_shape(sample_shape), self.probs, least)
+            return made_of(_failures, noise, self.probs)
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:

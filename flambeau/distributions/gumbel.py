@@ -10,6 +10,7 @@ from .._typeinfo import finfo
 from ..core.base.dtypes import Size
 from ..core.make.create import empty, full_like, ones_like
 from . import constraints
+from ._draws import in_turn
 from ._fused import fn, fused, made_of
 from .distribution import Distribution
 from .transformed_distribution import TransformedDistribution
@@ -98,8 +99,13 @@ class Gumbel(TransformedDistribution):
         return self.stddev.square()
 
     def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
-        noise = empty(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
-        return made_of(_gumbel_of_exponential, noise.exponential_(), self.loc, self.scale)
+        shape = self._extended_shape(sample_shape)
+        if in_turn(self.loc):
+            info = finfo(self.loc.dtype)
+            noise = empty(shape, dtype=self.loc.dtype).uniform_(info.tiny, 1 - info.eps).log_().neg_()
+        else:
+            noise = empty(shape, dtype=self.loc.dtype, device=self.loc.device).exponential_()
+        return made_of(_gumbel_of_exponential, noise, self.loc, self.scale)
 
     sample = Distribution.sample
 

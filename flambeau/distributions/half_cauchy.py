@@ -10,6 +10,7 @@ from ..core.base.dtypes import Size
 from ..core.make.create import full, zeros_like
 from ..operations.random.random import rand
 from . import constraints
+from ._draws import cauchy_noise, in_turn
 from ._fused import fn, fused, made_of
 from .cauchy import Cauchy
 from .distribution import Distribution
@@ -83,6 +84,8 @@ class HalfCauchy(TransformedDistribution):
         return self._infinite()
 
     def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+        if in_turn(self.scale):
+            return (cauchy_noise(self._extended_shape(sample_shape), self.scale) * self.scale).abs()
         noise = rand(self._extended_shape(sample_shape), dtype=self.scale.dtype, device=self.scale.device)
         return made_of(_half_cauchy_icdf, noise, self.scale)
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.base.dtypes import Size
-from ..core.make.create import empty, ones_like, zeros_like
+from ..core.make.create import ones_like, zeros_like
 from . import constraints
+from ._draws import exponential_noise
 from ._fused import fn, fused, made_of, xlog1py, xlogy
 from .distribution import Distribution
 from .transformed_distribution import TransformedDistribution
@@ -118,10 +119,8 @@ class Kumaraswamy(TransformedDistribution):
 
     def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
         like = self.concentration1
-        noise = empty(self._extended_shape(sample_shape), dtype=like.dtype, device=like.device)
-        return made_of(
-            _kumaraswamy_of_exponential, noise.exponential_(), self.concentration1, self.concentration0
-        )
+        noise = exponential_noise(self._extended_shape(sample_shape), like)
+        return made_of(_kumaraswamy_of_exponential, noise, self.concentration1, self.concentration0)
 
     sample = Distribution.sample
 

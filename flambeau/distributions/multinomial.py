@@ -10,7 +10,7 @@ from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
 from ..core.make.create import arange, ones_like, zeros
 from . import constraints
-from ._draws import FEW, counts
+from ._draws import FEW, counts, in_turn
 from ._fused import fn, fused, xlogy
 from ._over_categorical import OverCategorical
 
@@ -77,6 +77,10 @@ class Multinomial(OverCategorical):
         sample_shape = Size(sample_shape)
         shape = self._extended_shape(sample_shape)
         with no_grad():
+            if in_turn(self.probs):  # all first trials, then all second ones
+                drawn = self._categorical.sample((self.total_count, *sample_shape)).movedim(0, -1)
+                empty = zeros(shape, dtype=drawn.dtype, device=drawn.device)
+                return empty.scatter_add_(-1, drawn, ones_like(drawn)).to(self.probs)
             if shape[-1] <= FEW:
                 return (
                     counts(self.probs, sample_shape.numel(), self.total_count)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._typeinfo import finfo
 from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
-from ..operations.random.sampled import negative_binomial
+from ..operations.random.sampled import negative_binomial, poisson, standard_gamma
 from . import constraints
+from ._draws import in_turn
 from ._fused import fn, fused, softplus
 from .binomial import CountedTrials
 
@@ -68,6 +70,9 @@ class NegativeBinomial(CountedTrials):
         """Poisson numbers whose rates are gamma numbers."""
         shape = self._extended_shape(sample_shape)
         with no_grad():
+            if in_turn(self.logits):
+                rates = standard_gamma(self.total_count.expand(shape)) / (-self.logits).exp()
+                return poisson(rates.clamp(min=finfo(rates.dtype).tiny))
             return negative_binomial(self.total_count.expand(shape), self.logits.exp().expand(shape))
 
     def log_prob(self, value: Any) -> Any:

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._typeinfo import finfo
 from ..core.base.dtypes import Size
-from ..core.make.create import empty
 from ..operations.rows.softmax import log_softmax
 from . import constraints
+from ._draws import exponential_noise
 from ._fused import fn, fused
 from ._over_categorical import OverCategorical
 from .transformed_distribution import TransformedDistribution
@@ -56,8 +57,9 @@ class ExpRelaxedCategorical(OverCategorical):
     def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
         logits = self.logits
         temperature = _as_tensor(self.temperature, logits)
-        noise = empty(self._extended_shape(sample_shape), dtype=logits.dtype, device=logits.device)
-        return log_softmax(_score(noise.exponential_(), logits, temperature), -1)
+        eps = finfo(logits.dtype).eps
+        noise = exponential_noise(self._extended_shape(sample_shape), logits, eps, 1 - eps)
+        return log_softmax(_score(noise, logits, temperature), -1)
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:

@@ -12,8 +12,11 @@ from typing import Any
 
 from .._tensor import Tensor
 from ..autograd.grad_mode import no_grad
+from ..core.make import twisted
 from ..core.make.bridge import from_numpy
+from ..core.make.create import empty_like
 from ..core.make.random import randperm
+from ..operations.pointwise.arithmetic import where
 
 __all__ = [
     "calculate_gain",
@@ -119,10 +122,39 @@ def trunc_normal_(
         return math.erf((x - mean) / (std * math.sqrt(2.0)))
 
     with no_grad():
+        if twisted.source(generator, tensor) is not None:
+            return _truncated(tensor, mean, std, a, b, erf_at(b) - erf_at(a) > 0.6, generator)
         # erf(z / sqrt 2) of the result is uniform between its values at the two ends.
         tensor.uniform_(erf_at(a), erf_at(b), generator=generator)
         tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean)
         return tensor.clamp_(min=a, max=b)
+
+
+def _truncated(
+    tensor: Tensor, mean: float, std: float, a: float, b: float, wide: bool, generator: Any
+) -> Tensor:
+    """The same from PyTorch's stream, by rejection: of normal numbers outside of [a, b] where few are, else of uniform ones by the
+    density there.
+    """
+    if wide:
+        low, high = (tensor.new_tensor(x, device="cpu").item() for x in (a, b))
+        found = tensor.normal_(mean, std, generator=generator)
+        while (outside := (found < low) | (found > high)).any():
+            found = where(outside, empty_like(found).normal_(mean, std, generator=generator), found)
+        return tensor.copy_(found) if found is not tensor else tensor
+    most = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+
+    def refused(drawn: Tensor) -> Tensor:
+        height = drawn.sub(mean).div_(std).pow_(2).mul_(-0.5).sub_(most)
+        return empty_like(drawn).uniform_(generator=generator).log_().gt(height)
+
+    found = tensor.uniform_(a, b, generator=generator)
+    pending = refused(found)
+    while pending.any():
+        drawn = empty_like(found).uniform_(a, b, generator=generator)
+        found = where(pending, drawn, found)
+        pending = where(pending, refused(drawn), pending)
+    return tensor.copy_(found) if found is not tensor else tensor
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:

@@ -3,7 +3,8 @@
 how gamma and beta numbers move with their parameters.
 
 The loops are in `draws.c`.  A call takes one counter of the generator; each element has a stream of its own under it, so bits
-depend neither on the number of threads nor on what other elements do.
+depend neither on the number of threads nor on what other elements do.  Generators of PyTorch's stream draw one element after another
+(`twister_rejection.c`), as PyTorch does.
 """
 from libc.stdint cimport int64_t, uint64_t
 from ..base.dtypes cimport F32, F64, I64, dtype_of
@@ -13,6 +14,11 @@ from ..base.parallel cimport parallel_in_parts
 from ..base.tensor cimport TensorBase, MAX_DIMS, alias, new_tensor_on, pointer, same_shape
 from ..views.views cimport compact
 from .random cimport Generator, generator_for, reserve
+from .twisted cimport (
+    FLAMBEAU_TWISTER_BETA, FLAMBEAU_TWISTER_BINOMIAL, FLAMBEAU_TWISTER_CHOICE, FLAMBEAU_TWISTER_DIRICHLET,
+    FLAMBEAU_TWISTER_GAMMA, FLAMBEAU_TWISTER_NO_MEMORY, FLAMBEAU_TWISTER_NOTHING, FLAMBEAU_TWISTER_POISSON,
+    FLAMBEAU_TWISTER_REFUSED, flambeau_rejection, reject,
+)
 
 
 cdef extern from "draws.h" nogil:
@@ -67,6 +73,29 @@ cdef TensorBase repeated(TensorBase x):
     return compact(alias(x, x.rank - first, sizes, strides, x.offset))
 
 
+cdef int in_turn(int kind) noexcept:
+    """What PyTorch's stream calls such numbers; -1 for those that it does not have."""
+    return (FLAMBEAU_TWISTER_GAMMA if kind == FLAMBEAU_GAMMA else FLAMBEAU_TWISTER_BETA if kind == FLAMBEAU_BETA else
+            FLAMBEAU_TWISTER_DIRICHLET if kind == FLAMBEAU_DIRICHLET else
+            FLAMBEAU_TWISTER_POISSON if kind == FLAMBEAU_POISSON else
+            FLAMBEAU_TWISTER_BINOMIAL if kind == FLAMBEAU_BINOMIAL else -1)
+
+
+cdef object draw_in_turn(Generator g, const flambeau_draws* f, int64_t n, TensorBase one, TensorBase two):
+    """The same from PyTorch's stream."""
+    cdef flambeau_rejection r
+    cdef int k, found
+    r.kind, r.wide, r.n, r.row = in_turn(f.kind), f.wide, n, f.row
+    for k in range(2):
+        r.given[k], r.period[k], r.to[k] = f.given[k], f.period[k], f.to[k]
+    found = reject(g, &r)
+    if found == FLAMBEAU_TWISTER_NO_MEMORY:
+        raise OutOfMemoryError(refusal(f.row * 8))
+    if found == FLAMBEAU_TWISTER_REFUSED:
+        return None
+    return one if two is None else (one, two)
+
+
 cdef object draw(int kind, TensorBase a, TensorBase b, TensorBase c, int results, str who, generator):
     """New contiguous tensors in the shape of `a`, which b and c, where they are not None, have, too."""
     cdef flambeau_draws f
@@ -75,7 +104,7 @@ cdef object draw(int kind, TensorBase a, TensorBase b, TensorBase c, int results
     cdef TensorBase x
     cdef int k = 0
     cdef int64_t n = a.count, rows
-    cdef Generator g
+    cdef Generator g = None
     if a.code != F32 and a.code != F64:
         raise NotImplementedError(f"{who}(): not implemented for {dtype_of(a.code)}")
     for x in (a, b, c):
@@ -89,7 +118,8 @@ cdef object draw(int kind, TensorBase a, TensorBase b, TensorBase c, int results
         f.key = f.first = 0
         if kind < FLAMBEAU_GAMMA_GRADIENT:
             g = generator_for(generator, a.storage.on, who)
-            f.first = reserve(g, 1, &f.key)
+            if not g.twisted or in_turn(kind) < 0:
+                f.first = reserve(g, 1, &f.key)
         for x in (a, b, c):
             if x is not None:
                 x = repeated(x)
@@ -100,6 +130,8 @@ cdef object draw(int kind, TensorBase a, TensorBase b, TensorBase c, int results
         f.to[1] = NULL if two is None else pointer(two)
         f.row = a.sizes[a.rank - 1] if kind == FLAMBEAU_DIRICHLET else 1
         rows = n // f.row
+        if g is not None and g.twisted and in_turn(kind) >= 0:
+            return draw_in_turn(g, &f, n, one, two)
         with nogil:
             parallel_in_parts(flambeau_draw, &f, rows, GRAIN // f.row + 1, <double>NANOSECONDS_EACH * f.row)
         if f.no_memory:
@@ -155,12 +187,21 @@ def choose(TensorBase weights not None, int64_t each, generator=None):
     cdef TensorBase given = compact(weights), out
     cdef int64_t sizes[2]
     cdef Generator g
+    cdef flambeau_rejection r
+    cdef int found
     sizes[0] = given.sizes[0] if given.rank == 2 else each
     sizes[1] = each
     out = new_tensor_on(given.storage.on, given.rank, sizes, I64)
     if out.count == 0 or (given.storage.on is not None and given.storage.on.blank):
         return out
     g = generator_for(generator, given.storage.on, "choose")
+    if g.twisted and given.sizes[given.rank - 1] > 0:
+        r.kind, r.wide, r.row, r.each = FLAMBEAU_TWISTER_CHOICE, given.code == F64, given.sizes[given.rank - 1], each
+        r.given[0], r.to[0], r.n = pointer(given), pointer(out), given.count // r.row
+        found = reject(g, &r)
+        if found == FLAMBEAU_TWISTER_NO_MEMORY:
+            raise OutOfMemoryError(refusal(r.row * 8))
+        return "weight" if found == FLAMBEAU_TWISTER_REFUSED else "sum" if found == FLAMBEAU_TWISTER_NOTHING else out
     f.kind, f.wide, f.refused, f.nothing, f.no_memory = FLAMBEAU_CHOICE, given.code == F64, 0, 0, 0
     f.first = reserve(g, 1, &f.key)
     f.given[0], f.period[0], f.to[0] = pointer(given), given.count, pointer(out)

@@ -12,7 +12,7 @@ from ..base.dtypes cimport (
 from ..base.tensor cimport MAX_DIMS, TensorBase, alias, check_apart, check_writable, new_tensor, pointer, wrote
 from ..views.views cimport compact
 from .random cimport (
-    Generator, flambeau_twister, flambeau_twister_release, generator_for, hold,
+    Generator, flambeau_twister, flambeau_twister_hold, flambeau_twister_release, generator_for, hold,
 )
 
 
@@ -48,6 +48,7 @@ cdef extern from "twister.h" nogil:
         const char* chances
         int wide
     void flambeau_twister_fill(flambeau_twister* t, const flambeau_twisted* what, char* to, int64_t n)
+    int flambeau_twister_reject(flambeau_twister* t, const flambeau_rejection* r)
 
 UNIFORM, NORMAL, LOG_NORMAL = FLAMBEAU_TWISTED_UNIFORM, FLAMBEAU_TWISTED_NORMAL, FLAMBEAU_TWISTED_LOG_NORMAL
 EXPONENTIAL, GEOMETRIC, CAUCHY = FLAMBEAU_TWISTED_EXPONENTIAL, FLAMBEAU_TWISTED_GEOMETRIC, FLAMBEAU_TWISTED_CAUCHY
@@ -155,3 +156,13 @@ def fill(TensorBase t not None, Generator g not None, int kind, double a, double
     made = new_tensor(at.rank, at.sizes, t.code)
     run(g, &what, made)
     return made if t.contiguous else turned_back(made, t, order)
+
+
+cdef int reject(Generator g, const flambeau_rejection* r) except -1:
+    """Draw numbers by rejection; returns how it went."""
+    cdef int found
+    with nogil:
+        flambeau_twister_hold(g.twister)
+        found = flambeau_twister_reject(g.twister, r)
+        flambeau_twister_release(g.twister)
+    return found

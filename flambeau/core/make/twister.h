@@ -69,4 +69,32 @@ double flambeau_twister_normal(flambeau_twister *t);
 void flambeau_twister_fill(flambeau_twister *t, const flambeau_twisted *what, char *to, int64_t n);
 void flambeau_twister_shuffle(flambeau_twister *t, uint32_t *order, uint32_t n);
 
+/* Numbers by rejection (`twister_rejection.c`): element i has the parameters i % period. */
+typedef struct {
+    int kind;
+    int wide;                /* doubles, not floats */
+    const char *given[2];
+    int64_t period[2];
+    char *to[2];
+    int64_t n;
+    int64_t row;             /* elements of a row */
+    int64_t each;            /* choices for each row */
+} flambeau_rejection;
+
+enum {
+    FLAMBEAU_TWISTER_GAMMA,
+    FLAMBEAU_TWISTER_BETA,               /* two results: the number and what it lacks to 1 */
+    FLAMBEAU_TWISTER_DIRICHLET,          /* rows */
+    FLAMBEAU_TWISTER_POISSON,
+    FLAMBEAU_TWISTER_BINOMIAL,
+    FLAMBEAU_TWISTER_CHOICE              /* places in rows of weights, int64, with replacement */
+};
+enum {                                   /* how it went */
+    FLAMBEAU_TWISTER_DONE,
+    FLAMBEAU_TWISTER_REFUSED,            /* an operand lies outside of what can be drawn from */
+    FLAMBEAU_TWISTER_NOTHING,            /* a row's weights are all 0 */
+    FLAMBEAU_TWISTER_NO_MEMORY
+};
+int flambeau_twister_reject(flambeau_twister *t, const flambeau_rejection *r);
+
 #endif

@@ -8,9 +8,11 @@ import math
 from collections.abc import Callable
 
 from ...codegen import functions as fn
+from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.call.operation import rename
 from ...core.call.pointwise import InPlaceOp
+from ...core.make import twisted
 from ...core.make.elements import check_number
 from ..declare import checks
 from ..declare.pointwise import BOOL, COMPLEX, EVERY, FLOATING, NUMERIC, pointwise
@@ -453,6 +455,15 @@ def rrelu_(
     return rrelu(input, lower, upper, training, inplace=True)
 
 
+def _slopes(input: TensorBase, lower: float, upper: float) -> TensorBase:
+    """Uniform numbers; in PyTorch's stream they are drawn as float64, and for elements that are not above 0 alone."""
+    if twisted.source(None, input) is None:
+        return input.new_empty(input.shape).uniform_(lower, upper)
+    below = input <= 0
+    drawn = input.new_empty((int(below.sum()),), dtype=by_name["float64"]).uniform_() * (upper - lower)
+    return input.new_ones(input.shape).masked_scatter_(below, (drawn + lower).to(input.dtype))
+
+
 @library("random", "nn.functional.rrelu", "rrelu", in_place=rrelu_)
 def rrelu(
     input: TensorBase,
@@ -467,6 +478,6 @@ def rrelu(
     if lower > upper:
         raise RuntimeError(f"rrelu(): lower must be at most upper, got {lower} and {upper}")
     checks.floating("rrelu", input=input)
-    slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
+    slope = _slopes(input.detach(), lower, upper) if training else (lower + upper) / 2
     found = where(input > 0, input, input * slope)
     return input.copy_(found) if inplace else found

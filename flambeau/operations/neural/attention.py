@@ -8,6 +8,7 @@ from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
 from ...core.lib.products import linear
+from ...core.make import twisted
 from ...core.make.create import full, ones, zeros
 from ..declare import checks
 from ..declare.half_types import HALF_TYPES, in_float32
@@ -178,6 +179,9 @@ def _taken(query, key, value, attn_mask, dropout_p, diagonal, enable_gqa) -> SDP
         if (
             scores < (FEW_SCORES if plain else FEW_SCORES // 8)
             or not query.is_cpu
+            or (
+                dropout_p and twisted.source(None, query) is not None
+            )  # what PyTorch drops are elements of all scores
             or _refusal(query, key, value, attn_mask, dropout_p, enable_gqa) is not None
         ):
             return SDPBackend.MATH
@@ -344,7 +348,12 @@ def multi_head_attention_forward(
             is_causal = False
         mask = mask if mask is None or mask.dtype is q.dtype else mask.to(q.dtype)
         found = scaled_dot_product_attention(q, k, v, mask, dropout_p if training else 0.0, is_causal)
-        output = linear(found.permute(2, 0, 1, 3).reshape(length, n, width), out_proj_weight, out_proj_bias)
+        joined = found.permute(2, 0, 1, 3).reshape(length, n, width)
+        if training and twisted.source(None, joined) is not None:
+            joined = (
+                joined.contiguous()
+            )  # so PyTorch's result lies in memory, and so a dropout after it is drawn
+        output = linear(joined, out_proj_weight, out_proj_bias)
         return output if batched else output.squeeze(1), None
     scores = (q * (1.0 / math.sqrt(head))) @ k.transpose(2, 3)
     if mask is not None:

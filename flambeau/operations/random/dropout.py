@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 from ...core.base.tensor import TensorBase
+from ...core.make.create import empty_like
 from ..declare import checks
 from ..declare.registry import library, register
 
@@ -12,7 +14,7 @@ from ..declare.registry import library, register
 def _mask(name: str, input: TensorBase, p: float, lead: int | None) -> TensorBase:
     """Zeros with chance p, else ones: for each element, or for each slice that the first `lead` indices choose."""
     if lead is None:
-        return input.new_empty(input.shape).bernoulli_(1.0 - p)
+        return empty_like(input.detach()).bernoulli_(1.0 - p)  # laid out as the input is
     if input.ndim < lead:
         raise RuntimeError(
             f"{name}(): Feature dropout requires at least 2 dimensions in the input, got {input.ndim}"
@@ -98,10 +100,11 @@ def _alpha(
         return input
     if p == 1.0:
         return input.mul_(0.0) if inplace else input * 0.0
-    low = -1.7580993408473766
-    scale = (1.0 / ((1.0 - p) * (1.0 + p * low * low))) ** 0.5
+    alpha = 1.7580993408473766
+    scale = 1.0 / math.sqrt((alpha * alpha * p + 1.0) * (1.0 - p))
     mask = _mask(name, input, p, lead)
-    found = input * (mask * scale) + ((1.0 - mask) * (low * scale) - scale * low * p)
+    shift = (mask - 1.0) * (alpha * scale) + alpha * scale * p
+    found = input * (mask * scale) + shift
     return input.copy_(found) if inplace else found
 
 

@@ -381,7 +381,10 @@ def _fill_integers(
             raise RuntimeError(f"{who}(): {which} is out of bounds for {t.dtype}, got {value}")
     if (own := twisted.source(generator, t)) is not None:
         kind = twisted.MODULUS if unbounded and name not in UNSIGNED else twisted.RANGE
-        return _twisted(t, who, own, kind, 0.0, 0.0, (high - low) & 0xFFFFFFFFFFFFFFFF, low)
+        span = (high - low) % (1 << 64)
+        return _twisted(
+            t, who, own, kind, span=span, low=low if span else 0
+        )  # all of 2^64 are the words as they are
     return _fill(t, who, lambda x: _integers(x, generator, low, high), STAND_INS.get(name))
 
 
@@ -408,10 +411,12 @@ def random_(
     low = named.pop("from", 0 if from_ is None else from_)
     if named:
         raise TypeError(f"random_() got an unexpected keyword argument '{next(iter(named))}'")
-    name = self.dtype.name
+    name, beyond = self.dtype.name, to is None
     if to is None or to is _UNSAID:
         to = WHOLE[name] + 1 if name in WHOLE else LIMITS.get(name, (0, 1))[1]
     low, high = int(low), int(to)
+    if low == -(1 << 63) and beyond and (own := twisted.source(generator, self)) is not None:
+        return _twisted(self, "random_", own, twisted.RANGE)  # words of 64 bits, as they are
     return _fill_integers(self, "random_", low, high, generator, unbounded)
 
 
@@ -634,10 +639,11 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
         with unrecorded():
             shape = mean + std * 0 if isinstance(mean, TensorBase) else std * 0 + mean
             _floating(shape, "normal")
-            made = (
-                normal_(empty(shape.shape, dtype=shape.dtype, device=shape.device), generator=generator) * std
-                + mean
-            )
+            made = empty(shape.shape, dtype=shape.dtype, device=shape.device)
+            if isinstance(std, TensorBase):
+                made = normal_(made, generator=generator) * std + mean
+            else:
+                made = normal_(made, 0.0, std, generator=generator) + mean
     else:
         if size is None:
             raise TypeError('normal() missing 1 required positional arguments: "size"')
@@ -693,6 +699,9 @@ def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, 
     weights = to_dtype(
         input.detach(), by_name["float64"] if input.dtype.name == "float64" else by_name["float32"]
     )
+    if twisted.source(generator, input) is not None:
+        replacement = replacement and num_samples > 1  # one sample is drawn as without replacement
+        weights = weights if replacement else input.detach()
     if replacement and not (weights.is_cpu or weights.is_meta):
         own = generator_on(generator, weights.device, "multinomial")  # whose numbers are drawn on the host
         there = Generator().set_state(own.get_state())
