@@ -419,7 +419,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
     if given is not None:
         for k in range(m):
             results[k].copy_(temporary[k])
-    elif taped and op.formula is not None:
+    elif taped:
         record_rows(op, tensors, results, dims, ndims, keepdim, params, size_from(rank, sizes))
     if m == 1:
         return results[0]
@@ -661,6 +661,14 @@ cdef int64_t count_of(t, int kept):
     return n
 
 
+cdef object underived(str name):
+    """What stands for a derivative that nobody declared: backward is told, not left without a gradient."""
+    def formula(*arrived):
+        raise NotImplementedError(f"the derivative for '{name}' is not implemented: declare it with @{name}.derivative, or call "
+                                  f"{name} under no_grad")
+    return formula
+
+
 cdef int record_rows(RowOp op, tuple tensors, list results, int* dims, int ndims, bint keepdim, double* params, object sizes) except -1:
     """`formula(grad, *saved, sizes, dims, keepdim, *params)` gives the inputs' gradients."""
     cdef FormulaNode node = FormulaNode.__new__(FormulaNode)
@@ -672,7 +680,7 @@ cdef int record_rows(RowOp op, tuple tensors, list results, int* dims, int ndims
     if not any_float:
         return 0
     node.label = backward_name(op.name, not keepdim and (sizes is None or ndims == len(sizes)))
-    node.formula = op.formula
+    node.formula = op.formula if op.formula is not None else underived(op.name)
     node.extra = (sizes, tuple([dims[k] for k in range(ndims)]), keepdim) + tuple([params[k] for k in range(op.params)])
     node.outputs = op.outputs
     node.set_edges(op.inputs)

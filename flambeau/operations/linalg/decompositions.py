@@ -12,6 +12,7 @@ from ..declare import checks, host
 from ..declare.host import Result, holds
 from ..declare.registry import library
 from ..declare.results import accepts_out, into, named_result
+from ..declare.underived import underived
 from ..moving.joining import cat
 from ..moving.viewing import real
 from ..pointwise.arithmetic import where
@@ -126,6 +127,7 @@ def _square_qr_gradient(to_Q: Any, to_R: Any, Q: TensorBase, R: TensorBase) -> T
 
 @library("lapack", "geqrf", "Tensor.geqrf", differentiable=False)
 @accepts_out
+@underived("GeqrfBackward0")
 def geqrf(input: TensorBase) -> tuple:
     """QR decomposition in LAPACK's compact form: `a` holds R and, below its diagonal, the vectors of the reflections whose
     scales are `tau`; `linalg.householder_product` makes Q of both.

@@ -21,6 +21,7 @@ from ..declare import checks
 from ..declare.host import Result, array, computed, needs_data, without_data
 from ..declare.registry import library
 from ..declare.results import accepts_out, into
+from ..declare.underived import underived
 from ..pointwise.copying import to_dtype
 
 
@@ -53,6 +54,7 @@ def _whole(x: TensorBase) -> TensorBase:
 
 
 @library("search", "unique", "Tensor.unique", differentiable=False)
+@underived("Unique2Backward0")
 def unique(
     input: TensorBase,
     sorted: bool = True,
@@ -134,6 +136,7 @@ def _wanted(input: TensorBase, values, others: Sequence) -> Any:
 
 
 @library("search", "unique_consecutive", "Tensor.unique_consecutive", differentiable=False)
+@underived("UniqueConsecutiveBackward0")
 def unique_consecutive(
     input: TensorBase, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -165,6 +168,7 @@ def unique_consecutive(
 
 
 @library("search", "bincount", "Tensor.bincount", differentiable=False)
+@underived("NotImplemented")
 def bincount(input: TensorBase, weights: TensorBase | None = None, minlength: int = 0) -> TensorBase:
     """How often each non-negative integer occurs in a 1-dim tensor, or the sum of the weights where it does.
 

@@ -12,6 +12,7 @@ from ..declare import checks
 from ..declare.host import Result, computed
 from ..declare.registry import library
 from ..declare.results import accepts_out, named_result
+from ..declare.underived import underived
 
 histogram_result = named_result("histogram", "hist", "bin_edges")
 histogramdd_result = named_result("histogramdd", "hist", "bin_edges")
@@ -90,6 +91,7 @@ def _counted(points: Any, edges: list, weights: Any) -> Any:
 
 
 @library("search", "histogramdd", differentiable=False)
+@underived("NotImplemented")
 def histogramdd(
     input: TensorBase,
     bins: Any,
@@ -142,6 +144,7 @@ def histogramdd(
 
 @library("search", "histogram", "Tensor.histogram", differentiable=False)
 @accepts_out
+@underived("NotImplemented")
 def histogram(
     input: TensorBase,
     bins: Any,
