@@ -38,7 +38,7 @@ def folded(spatial: int, *tensors: str) -> Rule:
         many = spatial < 0 or rank == spatial + 2
         for n in names:
             x = level.spread(bound[n])
-            bound[n] = x.reshape(-1, *x.shape[2:]) if many else x
+            bound[n] = x.flatten(0, 1) if many else x
         found = parameters(op).call(op, bound)
         if many:
             found = mapped(found, lambda t: t.reshape(level.size, -1 if level.size else 0, *t.shape[1:]))
@@ -99,7 +99,7 @@ def _convolved_alike(name: str, n: int, x: Any, w: Any, bound: dict) -> Any:
     stride, dilation = (convolution.spread(name, k, bound.get(k, 1), n) for k in ("stride", "dilation"))
     kernel = tuple(w.shape[3:])
     found = operation(name)(
-        x.detach().reshape(-1, *x.shape[2:]),
+        x.detach().flatten(0, 1),
         w.detach()[0],
         None,
         stride,
@@ -121,18 +121,16 @@ def _convolved_alike_back(grad: Any, x: Any, w: Any, geometry: Any) -> tuple:
     apart = geometry._replace(groups=b * geometry.groups)
     sent, given = _as_groups(grad), _as_groups(x)
     if tape.recording(grad, x, w):  # to be differentiated again: by the weights of each slice
-        of_x = convolution.convolve_input(sent, w.reshape(-1, *w.shape[2:]), apart, sizes)
+        of_x = convolution.convolve_input(sent, w.flatten(0, 1), apart, sizes)
         of_x = of_x.reshape(x.shape[1], b, *x.shape[2:]).movedim(1, 0)
     else:
-        of_x = convolution.convolve_input(grad.reshape(-1, *grad.shape[2:]), w[0], geometry, sizes).reshape(
-            x.shape
-        )
+        of_x = convolution.convolve_input(grad.flatten(0, 1), w[0], geometry, sizes).reshape(x.shape)
     return of_x, convolution.convolve_weight(sent, given, apart, kernel).reshape(w.shape)
 
 
 def _as_groups(x: Any) -> Any:
     """(B, N, C, …) as (N, B C, …)."""
-    return x.movedim(0, 1).reshape(x.shape[1], -1, *x.shape[3:])
+    return x.movedim(0, 1).flatten(1, 2)
 
 
 def _convolution(n: int, transposed: bool) -> None:
@@ -150,7 +148,7 @@ def _convolution(n: int, transposed: bool) -> None:
         inside, weights = level.inside(x), level.inside(w)
         if weights is None:
             own = bias if bias is None or level.inside(bias) is None else None
-            found = known.call(op, {**bound, "input": inside.reshape(-1, *x.shape[1:]), "bias": own})
+            found = known.call(op, {**bound, "input": inside.flatten(0, 1), "bias": own})
             found = level.tensor(found.reshape(b, x.shape[0], *found.shape[1:]))
             bias = None if own is bias else bias
         elif inside is not None and shared(weights) and not transposed and _real(x, w):
@@ -163,12 +161,12 @@ def _convolution(n: int, transposed: bool) -> None:
                 {
                     **bound,
                     "input": flat,
-                    "weight": weights.reshape(-1, *w.shape[1:]),
+                    "weight": weights.flatten(0, 1),
                     "groups": b * groups,
                     "bias": None,
                 },
             )
-            found = level.tensor(made.reshape(x.shape[0], b, -1, *made.shape[2:]).movedim(1, 0))
+            found = level.tensor(made.unflatten(1, (b, made.shape[1] // b)).movedim(1, 0))
         if bias is not None:
             found = found + bias.reshape(-1, *(1,) * n)
         return found.squeeze(0) if single else found
@@ -187,7 +185,7 @@ def _spectrum(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     if level.inside(window) is not None:
         return looped(level, op, args, kwargs, running)
     elements = level.inside(x)
-    found = parameters(op).call(op, {**bound, "input": elements.reshape(-1, x.shape[-1])})
+    found = parameters(op).call(op, {**bound, "input": elements.flatten(0, -2)})
     return level.tensor(found.reshape(level.size, *x.shape[:-1], *found.shape[1:]))
 
 

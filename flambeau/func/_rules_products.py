@@ -75,7 +75,8 @@ def _times_shared_back(grad: Any, x: Any, matrix: Any) -> tuple:
     if grad.is_complex():
         x, matrix = x.conj(), matrix.conj()
     b = grad.shape[0]
-    rows, sent = x.reshape(b, -1, x.shape[-1]), grad.reshape(b, -1, grad.shape[-1])
+    n = math.prod(x.shape[1:-1])
+    rows, sent = x.reshape(b, n, x.shape[-1]), grad.reshape(b, n, grad.shape[-1])
     return timesshared(grad, matrix.mT), rows.mT @ sent
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..core import tape
 from ..core.base.tensor import TensorBase
 from ._batched import Level, Running, no_item
 from ._rules import (
@@ -182,16 +183,28 @@ for _rank in (1, 2, 3):
 @rule("as_strided")
 def _strided(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)
-    elements = level.inside(bound["input"])
+    elements, size, stride = level.inside(bound["input"]), tuple(bound["size"]), tuple(bound["stride"])
     offset = bound.get("storage_offset")
-    return level.wrapped(
-        op(
-            elements,
-            (level.size, *bound["size"]),
-            (elements.stride(0), *bound["stride"]),
-            elements.storage_offset() if offset is None else offset,
-        )
-    )
+    offset = elements.storage_offset() if offset is None else offset
+    if elements.stride(0) == 0 and level.size > 1 and tape.recording(elements):
+        elements, offset = _apart(op, elements, size, stride, offset)
+    return level.wrapped(op(elements, (level.size, *size), (elements.stride(0), *stride), offset))
+
+
+def _apart(op: Any, elements: Any, size: tuple, stride: tuple, offset: int) -> tuple[Any, int]:
+    """The elements of slices that lie in one memory, which have derivatives each, in memory of their own: with what lies around
+    them there in reach of a view, and where that view begins.
+    """
+    reach = lambda sizes, strides: 1 + sum((n - 1) * s for n, s in zip(sizes, strides) if n)
+    begin, steps = elements.storage_offset(), elements.stride()[1:]
+    low = min(begin, offset)
+    length = max(begin + reach(elements.shape[1:], steps), offset + reach(size, stride)) - low
+    for k, step in enumerate(steps):
+        if not step:  # one element, seen several times
+            elements = elements.narrow(k + 1, 0, min(elements.shape[k + 1], 1))
+    around = op(elements.detach(), (elements.shape[0], length), (0, 1), low).clone()
+    op(around, elements.shape, (length, *steps), begin - low).copy_(elements)
+    return around, offset - low
 
 
 @made("broadcast_tensors")

@@ -13,7 +13,7 @@ from ..autograd import Function, backward, enable_grad
 from ..autograd.graph import saved_tensors_hooks
 from ..core.base.tensor import TensorBase
 from ..core.make.random import device_states, get_rng_state, set_device_states, set_rng_state
-from ..core.tape import current_pass, is_grad_enabled
+from ..core.tape import current_pass, is_forward_open, is_grad_enabled
 
 __all__ = [
     "CheckpointError",
@@ -246,7 +246,7 @@ def checkpoint(
             warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
     first, second = context_fn()
-    if not is_grad_enabled():
+    if not is_grad_enabled() or is_forward_open():  # tangents are computed now, from what is there
         with first:
             return function(*args, **kwargs)
     region = _Region(

@@ -4,7 +4,7 @@ from libc.stdlib cimport calloc, free
 from ..base.dtypes cimport dtype_of, CATEGORY, size_from
 from ..base.provided import provided
 from ..base.tensor cimport IN_FUNCTION, TensorBase, alias
-from .modes cimport FORWARD, autocast_on, casting, grad_enabled, set_casting, wants_grad
+from .modes cimport autocast_on, casting, set_casting, wants_grad
 from .nodes cimport Node
 from .gradients cimport summed
 from .history cimport attach, own
@@ -26,7 +26,7 @@ cdef class FunctionNode(Node):
     cdef Slot* slot
     cdef list absent          # which saved entries were None
     cdef object pushed        # the outputs' tangents, while the call is being recorded
-    cdef list zeros           # for each tensor among the arguments, zeros like it: made only in forward mode
+    cdef list kinds           # dtypes and devices of the tensors among the arguments: for tangents that are zero
 
     def name(self) -> str:
         return self.function.__name__ + "Backward"
@@ -39,7 +39,8 @@ cdef class FunctionNode(Node):
             for k in range(self.edges):
                 given[self.places[k]] = tangents[k]
                 if tangents[k] is None and context._materialize:
-                    given[self.places[k]] = self.zeros[k]
+                    dtype, device = self.kinds[k]
+                    given[self.places[k]] = provided["zeros"](self.sizes[k], dtype=dtype, device=device)
             found = self.function.jvp(context, *given)
             self.pushed = found if isinstance(found, (tuple, list)) else (found,)
         if len(self.pushed) != self.outputs:
@@ -135,6 +136,7 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
     node.places = [k for k in range(len(arguments)) if isinstance(arguments[k], TensorBase)]
     node.sizes = [arguments[k].shape for k in node.places]
     node.categories = [CATEGORY[(<TensorBase>arguments[k]).code] for k in node.places]
+    node.kinds = [(arguments[k].dtype, arguments[k].device) for k in node.places]
     node.outputs = len(outputs)
     node.shapes = []
     node.set_edges(len(node.places))
@@ -172,8 +174,6 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
         keep(&node.slot[node.slots], <TensorBase>s, number)
         node.slots += 1
     context._to_save = ()
-    if grad_enabled() & FORWARD:
-        node.zeros = [arguments[k].new_zeros(arguments[k].shape) for k in node.places]
     for k in range(node.outputs):
         if isinstance(made[k], TensorBase) and id(outputs[k]) not in constant and CATEGORY[(<TensorBase>made[k]).code] >= 2:
             if id(outputs[k]) in dirty:
@@ -181,6 +181,6 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
             else:
                 own(<TensorBase>made[k], arguments)
                 attach(<TensorBase>made[k], node, k)
-    node.pushed = node.zeros = None
+    node.pushed = None
     context._forward = ()
     return tuple(made)

@@ -44,6 +44,13 @@ def _halves(e: Expr) -> list[Expr] | None:
         zero = ex.const(0.0, e.dtype)
         known = a is zero or b is zero
         return None if known else [ex.where(condition, a, zero), ex.where(condition, zero, b)]
+    if e.op == "pair":
+        a, b = e.args
+        zero = ex.const(0.0, a.dtype)
+        if a is not zero and b is not zero:
+            return [ex.pair(a, zero), ex.pair(zero, b)]
+        halves = _halves(a if b is zero else b)
+        return halves and [ex.pair(h, zero) if b is zero else ex.pair(zero, h) for h in halves]
     if e.op in ("neg", "real", "imag", "mul", "div"):
         for k, a in enumerate(e.args[:1] if e.op == "div" else e.args):
             halves = _halves(a)

@@ -196,6 +196,11 @@ def _logcumsumexp_gradient(grad: TensorBase, x: TensorBase, out: TensorBase, dim
     if x.ndim == 0:
         return grad
     if x.is_complex():
+        if tape.recording(grad, x):  # linear in grad, at 0 too
+            top = x.real.detach().amax(dim, True)
+            top = top.masked_fill(top.abs() == math.inf, 0.0)
+            weighted = grad * (top - out).exp().conj()
+            return (x - top).exp().conj() * weighted.flip(dim).cumsum(dim).flip(dim)
         logs = grad.conj().log() - out
         return (logcumsumexp(logs.flip(dim), dim).flip(dim) + x).exp().conj()
     out = out.masked_fill(out == -math.inf, 0.0)
