@@ -85,7 +85,10 @@ def _generated(level: Level, cls: Any, args: tuple, kwargs: dict) -> Any:
         def jvp(ctx: Any, *tangents: Any) -> Any:
             saved = wrapped(ctx.saved_tensors, getattr(ctx, "ahead", ctx.kept))
             ctx.own._forward = tuple(saved)
-            found = cls.jvp(ctx.own, *wrapped(tangents, batched))
+            try:
+                found = cls.jvp(ctx.own, *wrapped(tangents, batched))
+            finally:
+                ctx.own._forward = ()
             many = isinstance(found, (tuple, list))
             spread = [
                 None if t is None else level.spread(t) if b else t
