@@ -6,8 +6,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .distribution import Distribution
-
 _KL_REGISTRY: dict[tuple[type, type], Callable] = {}  # what was registered
 _KL_MEMOIZE: dict[
     tuple[type, type], Callable | None
@@ -18,7 +16,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Callable], Callable]:
     """Decorate the function of (p, q) that computes KL(p ‖ q) for instances of these classes and of their subclasses.
 
     The most specific pair wins; where the first and the second argument disagree which it is, the first does, with a
-    RuntimeWarning.  TypeError for what is no class of distributions.
+    RuntimeWarning.  Classes need not be of distributions, as in PyTorch; TypeError for what is no class.
 
     >>> import flambeau
     >>> from flambeau.distributions import Normal, kl_divergence, register_kl
@@ -33,8 +31,8 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Callable], Callable]:
     tensor(0.)
     """
     for name, given in (("type_p", type_p), ("type_q", type_q)):
-        if not (isinstance(given, type) and issubclass(given, Distribution)):
-            raise TypeError(f"Expected {name} to be a Distribution subclass but got {given}")
+        if not isinstance(given, type):
+            raise TypeError(f"Expected {name} to be a class but got {given}")
 
     def decorator(fun: Callable) -> Callable:
         _KL_REGISTRY[type_p, type_q] = fun
@@ -80,7 +78,7 @@ def _dispatch_kl(type_p: type, type_q: type) -> Callable | None:
     return found
 
 
-def kl_divergence(p: Distribution, q: Distribution) -> Any:
+def kl_divergence(p: Any, q: Any) -> Any:
     """The Kullback-Leibler divergence KL(p ‖ q) = ∫ p(x) log(p(x) / q(x)) dx in nats, of the shape of the broadcast batches.
 
     NotImplementedError for pairs of classes that were not registered (`register_kl`).

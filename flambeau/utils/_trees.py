@@ -1,6 +1,6 @@
 """Trees of Python's containers: taken apart into a list of leaves and a description, and put together again.
 
-A tree is a list, tuple, dict, namedtuple, OrderedDict, defaultdict, deque, named result of an operation, or an object of a
+A tree is a list, tuple, Size, dict, namedtuple, OrderedDict, defaultdict, deque, named result of an operation, or an object of a
 registered class, whose parts are trees; everything else, None too, is a leaf.
 
 >>> from flambeau.utils._pytree import tree_flatten, tree_map, tree_unflatten
@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import dataclasses
 import types
+import warnings
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
+
+from ..core.base.dtypes import Size
 
 PyTree: TypeAlias = Any
 Context: TypeAlias = Any
@@ -140,6 +143,15 @@ def key_get(obj: Any, kp: Iterable[Any]) -> Any:
 
 
 # --- kinds of nodes -----------------------------------------------------------
+class NodeDef(NamedTuple):
+    """How nodes of one class are taken apart and made again."""
+
+    type: Any
+    flatten_fn: Callable[[Any], tuple[list[Any], Any]]
+    unflatten_fn: Callable[[Any, Any], Any]
+    flatten_with_keys_fn: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None
+
+
 class _Node(NamedTuple):
     """How nodes of one class are taken apart: `flatten` gives (keys, children, context)."""
 
@@ -148,6 +160,10 @@ class _Node(NamedTuple):
     name: str | None = None  # in files of descriptions
     dump: ToDumpableContextFn | None = None  # a context as what JSON holds; None for text in JSON
     load: FromDumpableContextFn | None = None
+    keyed: Callable[[Any], tuple[Iterable[Any], Iterable[Any], Context]] | None = (
+        None  # with keys that are no numbers
+    )
+    definition: NodeDef | None = None  # as it was registered
 
 
 def _of_sequence(x: Any) -> tuple[Iterable[Any], Iterable[Any], Context]:
@@ -162,12 +178,8 @@ def _of_namedtuple(x: Any) -> tuple[Iterable[Any], Iterable[Any], Context]:
     return map(GetAttrKey, type(x)._fields), x, type(x)
 
 
-def _of_structseq(x: Any) -> tuple[Iterable[Any], Iterable[Any], Context]:
-    return map(SequenceKey, range(len(x))), x, type(x)
-
-
-# Classes of a kind share one way; these stand for the kind.
-NAMEDTUPLE, STRUCTSEQ = type("namedtuple", (), {}), type("structseq", (), {})
+# Classes of namedtuples share one way; this stands for them.
+NAMEDTUPLE = type("namedtuple", (), {})
 _NODES: dict[Any, _Node] = {
     list: _Node(_of_sequence, lambda children, _: list(children), "builtins.list"),
     tuple: _Node(_of_sequence, lambda children, _: tuple(children), "builtins.tuple"),
@@ -190,8 +202,10 @@ _NODES: dict[Any, _Node] = {
         lambda children, cls: cls(*children),
         "collections.namedtuple",
     ),
-    STRUCTSEQ: _Node(_of_structseq, lambda children, cls: cls(list(children))),
+    Size: _Node(_of_sequence, lambda children, _: Size(children), "torch.Size"),
 }
+# Classes by their names in files: of two that gave the same, the later one has it.
+_BY_NAME: dict[str, Any] = {node.name: kind for kind, node in _NODES.items() if node.name is not None}
 _CONSTANTS: set[type] = set()
 _NAMED_TUPLES: dict[type, str] = {}  # their names in files
 _DICTS = (dict, OrderedDict, defaultdict)
@@ -246,25 +260,24 @@ def _kind(tree: Any) -> Any:
     cls = type(tree)
     if cls in _NODES:
         return cls
-    return NAMEDTUPLE if is_namedtuple_class(cls) else STRUCTSEQ if is_structseq_class(cls) else None
-
-
-def _claim(name: str | None) -> None:
-    """ValueError where another class has the name in files."""
-    if name is not None and name in {*(node.name for node in _NODES.values()), *_NAMED_TUPLES.values()}:
-        raise ValueError(f"serialized_type_name {name!r} is taken by another class")
+    return NAMEDTUPLE if is_namedtuple_class(cls) else None
 
 
 def _deregister_pytree_node(cls: type) -> None:
     """Makes objects of a class leaves again.  KeyError for one that is not registered."""
-    del _NODES[cls]
+    known = _NODES.pop(cls, None)
+    name = _NAMED_TUPLES.pop(cls, None) if known is None else known.name
+    if known is None and name is None:
+        raise KeyError(cls)
+    if _BY_NAME.get(name) is cls:
+        del _BY_NAME[name]
     _CONSTANTS.discard(cls)
 
 
 def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
     """Gives a class of namedtuples, which are nodes without that, a name in files of descriptions."""
-    _claim(serialized_type_name)
     _NAMED_TUPLES[cls] = serialized_type_name
+    _BY_NAME[serialized_type_name] = cls
 
 
 def register_pytree_node(
@@ -282,7 +295,8 @@ def register_pytree_node(
     `flatten_fn(x)` gives the children and a context, which `unflatten_fn(children, context)` makes an object of again;
     contexts are compared by ==.  `flatten_with_keys_fn` gives pairs of a key and a child; else children are numbered.
     `serialized_type_name` is its name in files of descriptions (`treespec_dumps`), for which contexts are written as JSON, or as
-    `to_dumpable_context` and `from_dumpable_context` say.
+    `to_dumpable_context` and `from_dumpable_context` say.  Where another class has given the same name, the later one is made of
+    such files, as in PyTorch.
 
     Raises ValueError for a class that is registered already, or one of those functions without the other.
 
@@ -300,28 +314,48 @@ def register_pytree_node(
         raise ValueError(
             f"Both to_dumpable_context and from_dumpable_context for {cls} must be None or registered."
         )
-    _claim(serialized_type_name)
+    definition = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
+    _enter(definition, serialized_type_name, to_dumpable_context, from_dumpable_context)
+
+
+def _enter(
+    definition: NodeDef,
+    name: str | None = None,
+    dump: ToDumpableContextFn | None = None,
+    load: FromDumpableContextFn | None = None,
+) -> None:
+    """Makes objects of a class nodes, in place of what was said of it before."""
+    cls, flatten_fn, unflatten_fn, flatten_with_keys_fn = definition
 
     def flatten(x: Any) -> tuple[Iterable[Any], Iterable[Any], Context]:
-        if flatten_with_keys_fn is not None:
-            pairs, context = flatten_with_keys_fn(x)
-            pairs = list(pairs)
-            return [key for key, _ in pairs], [child for _, child in pairs], context
         children, context = flatten_fn(x)
         children = list(children)
         return map(SequenceKey, range(len(children))), children, context
 
-    _NODES[cls] = _Node(
-        flatten, unflatten_fn, serialized_type_name, to_dumpable_context, from_dumpable_context
-    )
+    def keyed(x: Any) -> tuple[Iterable[Any], Iterable[Any], Context]:
+        pairs, context = flatten_with_keys_fn(x)  # type: ignore[misc]
+        pairs = list(pairs)
+        return [key for key, _ in pairs], [child for _, child in pairs], context
+
+    with_keys = None if flatten_with_keys_fn is None else keyed
+    _NODES[cls] = _Node(flatten, unflatten_fn, name, dump, load, with_keys, definition)
+    if name is not None:
+        _BY_NAME[name] = cls
 
 
 def register_dataclass(
-    cls: type, *, field_names: list[str] | None = None, drop_field_names: list[str] | None = None
+    cls: type,
+    *,
+    field_names: list[str] | None = None,
+    drop_field_names: list[str] | None = None,
+    serialized_type_name: str | None = None,
 ) -> None:
-    """Makes objects of a dataclass nodes, whose children are its fields that `__init__` takes, without those dropped.
+    """Makes objects of a dataclass nodes, whose children are its fields that `__init__` takes and that are not None.
 
-    Raises ValueError for a class that is no dataclass (unless `field_names` says the fields) or is registered already.
+    `field_names` says which, and `drop_field_names` which fields of a dataclass these may leave out; a class that is no dataclass
+    is made with them as keywords.  A class that is registered already is registered anew, with a UserWarning.
+
+    Raises ValueError for a class that is no dataclass without `field_names`, and for names that are not those of its fields.
 
     >>> import dataclasses
     >>> from flambeau.utils._pytree import register_dataclass, tree_leaves
@@ -333,27 +367,52 @@ def register_dataclass(
     >>> tree_leaves([Point(1.0, 2.0)])
     [1.0, 2.0]
     """
-    dropped = set(drop_field_names or ())
-    if dataclasses.is_dataclass(cls):
-        known = [field.name for field in dataclasses.fields(cls) if field.init and field.name not in dropped]
-        if field_names is not None and set(field_names) != set(known):
+    if not dataclasses.is_dataclass(cls):
+        if field_names is None:
             raise ValueError(
-                f"register_dataclass: field_names are {field_names}, and {cls.__name__} is made of {known}"
+                f"field_names must be specified with a list of all fields used to initialize {cls}, as it is not a dataclass."
             )
     elif field_names is None:
-        raise ValueError(f"register_dataclass: field_names must be given for {cls}, which is no dataclass")
-    names = list(field_names) if field_names is not None else known
+        field_names = [field.name for field in dataclasses.fields(cls) if field.init]
+    else:
+        known = {field.name for field in dataclasses.fields(cls) if field.init} - set(drop_field_names or ())
+        if known != set(field_names):
+            raise ValueError(
+                f"field_names does not include all dataclass fields: {cls.__name__} is made of {sorted(known)}, and "
+                f"field_names are {sorted(field_names)}; what is left out belongs to drop_field_names"
+            )
+    names = list(field_names)
 
     def flatten(x: Any) -> tuple[list[tuple[Any, Any]], Context]:
-        present = [name for name in names if hasattr(x, name)]
-        return [(GetAttrKey(name), getattr(x, name)) for name in present], present
+        values = [(name, getattr(x, name)) for name in names]
+        present = [(GetAttrKey(name), value) for name, value in values if value is not None]
+        context = [
+            [name for name, value in values if value is not None],
+            [name for name, value in values if value is None],
+        ]
+        return present, context
 
-    register_pytree_node(
-        cls,
-        lambda x: ([child for _, child in flatten(x)[0]], flatten(x)[1]),
-        lambda children, present: cls(**dict(zip(present, children))),
-        flatten_with_keys_fn=flatten,
-    )
+    def without_keys(x: Any) -> tuple[list[Any], Context]:
+        present, context = flatten(x)
+        return [child for _, child in present], context
+
+    def unflatten(children: Iterable[Any], context: Context) -> Any:
+        present, absent = context
+        return cls(**dict(zip(present, children, strict=True)), **dict.fromkeys(absent))
+
+    if cls in _NODES:
+        warnings.warn(
+            f"{cls} is already registered as pytree node. Overwriting the previous registration.",
+            stacklevel=2,
+        )
+    _enter(NodeDef(cls, without_keys, unflatten, flatten), serialized_type_name)
+
+
+@dataclasses.dataclass(frozen=True)
+class ConstantNode:
+    """What the description of a constant keeps of it."""
+
+    value: Any
 
 
 def register_constant(cls: type) -> None:
@@ -367,13 +426,29 @@ def register_constant(cls: type) -> None:
         )
     if cls.__hash__ is None:
         raise TypeError(f"register_constant(cls) expects `cls` to have a `__hash__`, got {cls}")
-    register_pytree_node(cls, lambda x: ((), x), lambda children, x: x)
+
+    def flatten(x: Any) -> tuple[list[Any], Context]:
+        return [], ConstantNode(x)
+
+    register_pytree_node(cls, flatten, lambda children, held: held.value, flatten_with_keys_fn=flatten)
     _CONSTANTS.add(cls)
 
 
 def is_constant_class(cls: type) -> bool:
     """Whether `register_constant` was called with it."""
-    return cls in _CONSTANTS
+    return isinstance(cls, type) and cls in _CONSTANTS
+
+
+def _is_constant_holder(spec: TreeSpec) -> bool:
+    """Whether a description is that of a constant."""
+    return isinstance(spec.context, ConstantNode)
+
+
+def _retrieve_constant(spec: TreeSpec) -> Any:
+    """The constant that a description holds.  AssertionError for another description."""
+    if not _is_constant_holder(spec):
+        raise AssertionError("spec does not correspond to a registered constant pytree")
+    return spec.unflatten([])
 
 
 # --- descriptions -------------------------------------------------------------
@@ -391,6 +466,11 @@ class TreeSpec:
     def num_children(self) -> int:
         """How many parts the node has."""
         return len(self._children)
+
+    @property
+    def children_specs(self) -> list[TreeSpec]:
+        """The descriptions of the parts."""
+        return list(self._children)
 
     def is_leaf(self) -> bool:
         """Whether it describes a leaf."""
@@ -435,7 +515,8 @@ class TreeSpec:
             raise ValueError(
                 f"Type mismatch{at}: expected {self._type_name()}, but got {type(tree).__name__}."
             )
-        keys, children, context = map(_listed, _NODES[kind].flatten(tree))
+        node = _NODES[kind]
+        keys, children, context = map(_listed, (node.keyed or node.flatten)(tree))
         if len(children) != self.num_children:
             raise ValueError(
                 f"Node arity mismatch{at}: expected {self.num_children}, but got {len(children)}."
@@ -489,13 +570,17 @@ def _keys_of(kind: Any, context: Context) -> list[Any]:
     return context[1] if kind is defaultdict else context
 
 
-LEAF = TreeSpec(None, None, [])
-PyTreeSpec = TreeSpec
-
-
-def LeafSpec() -> TreeSpec:
+class LeafSpec(TreeSpec):
     """The description of a leaf."""
-    return LEAF
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(None, None, [])
+
+
+LEAF = LeafSpec()
+PyTreeSpec = TreeSpec
 
 
 def treespec_leaf() -> TreeSpec:
@@ -510,7 +595,7 @@ def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
     >>> treespec_tuple([treespec_leaf()]).unflatten([3])
     (3,)
     """
-    return TreeSpec(tuple, None, [_spec(child, "treespec_tuple") for child in iterable])
+    return TreeSpec(tuple, None, _specs(iterable, "treespec_tuple"))
 
 
 def treespec_dict(mapping: Any = (), /, **kwargs: TreeSpec) -> TreeSpec:
@@ -521,7 +606,15 @@ def treespec_dict(mapping: Any = (), /, **kwargs: TreeSpec) -> TreeSpec:
     {'a': 3}
     """
     parts = dict(mapping, **kwargs)
-    return TreeSpec(dict, list(parts), [_spec(child, "treespec_dict") for child in parts.values()])
+    return TreeSpec(dict, list(parts), _specs(parts.values(), "treespec_dict"))
+
+
+def _specs(values: Iterable[Any], who: str) -> list[TreeSpec]:
+    found = list(values)
+    for value in found:
+        if not isinstance(value, TreeSpec):
+            raise ValueError(f"{who}(): TreeSpecs expected, got {value!r}")
+    return found
 
 
 def _spec(value: Any, who: str) -> TreeSpec:
@@ -551,7 +644,8 @@ def _paths(tree: PyTree, is_leaf: IsLeaf, path: tuple) -> Iterator[tuple]:
     if tree_is_leaf(tree, is_leaf):
         yield path
         return
-    keys, children, _ = _NODES[_kind(tree)].flatten(tree)
+    node = _NODES[_kind(tree)]
+    keys, children, _ = (node.keyed or node.flatten)(tree)
     for key, child in zip(keys, children):
         yield from _paths(child, is_leaf, (*path, key))
 

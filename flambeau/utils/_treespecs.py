@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from enum import Enum
 from typing import Any
 
-from ._trees import _DICTS, _NAMED_TUPLES, _NODES, LEAF, NAMEDTUPLE, Context, TreeSpec, _spec
+from ._trees import _BY_NAME, _DICTS, _NAMED_TUPLES, _NODES, LEAF, NAMEDTUPLE, Context, TreeSpec, _spec
 
 __all__ = ["treespec_dumps", "treespec_loads", "treespec_pprint"]
 
@@ -54,7 +55,9 @@ def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
                 "`serialized_type_name`."
             )
         try:
-            context = json.dumps(spec.context) if node.dump is None else node.dump(spec.context)
+            context = (
+                json.dumps(spec.context, default=_enum) if node.dump is None else node.dump(spec.context)
+            )
         except TypeError as error:
             raise TypeError(
                 f"Unable to serialize context {spec.context!r} of {spec.type}. Give register_pytree_node a "
@@ -82,7 +85,6 @@ def treespec_loads(serialized: str) -> TreeSpec:
         raise ValueError("treespec_loads(): a pair of a protocol and a description expected")
     if found[0] != PROTOCOL:
         raise ValueError(f"Unknown protocol {found[0]}. Available protocols: [{PROTOCOL}]")
-    kinds = {node.name: kind for kind, node in _NODES.items() if node.name is not None}
 
     def loaded(entry: Any) -> TreeSpec:
         if not isinstance(entry, dict) or set(entry) != {"type", "context", "children_spec"}:
@@ -92,16 +94,42 @@ def treespec_loads(serialized: str) -> TreeSpec:
             if children or entry["context"] is not None:
                 raise ValueError(f"treespec_loads(): a leaf has no context and no children, got {entry!r}")
             return LEAF
-        if entry["type"] not in kinds:
+        kind = _BY_NAME.get(entry["type"])
+        if kind not in _NODES:
             raise NotImplementedError(f"Deserializing {entry['type']} in pytree is not registered.")
-        node = _NODES[kinds[entry["type"]]]
-        context = json.loads(entry["context"]) if node.load is None else node.load(entry["context"])
-        keys = context[1] if entry["type"] == "collections.defaultdict" else context
-        if kinds[entry["type"]] in _DICTS and (not isinstance(keys, list) or len(keys) != len(children)):
+        node = _NODES[kind]
+        if node.load is None:
+            context = json.loads(entry["context"], object_hook=enum_object_hook)
+        else:
+            context = node.load(entry["context"])
+        keys = context[1] if kind is defaultdict else context
+        if kind in _DICTS and (not isinstance(keys, list) or len(keys) != len(children)):
             raise ValueError(f"treespec_loads(): {len(children)} children of the keys {keys!r}")
-        return TreeSpec(kinds[entry["type"]], context, children)
+        return TreeSpec(kind, context, children)
 
     return loaded(found[1])
+
+
+def _enum(x: Any) -> dict[str, Any]:
+    """A member of an enumeration as JSON, which holds others as they are."""
+    if not isinstance(x, Enum):
+        raise TypeError(f"Object of type {type(x).__name__} is not JSON serializable")
+    return {"__enum__": True, "fqn": f"{type(x).__module__}:{type(x).__qualname__}", "name": x.name}
+
+
+def enum_object_hook(obj: dict[str, Any]) -> Any:
+    """The member of an enumeration that a text names, in a module that the program has imported; other dictionaries as they are."""
+    if "__enum__" not in obj:
+        return obj
+    module, _, path = str(obj.get("fqn")).partition(":")
+    found: Any = sys.modules.get(module)
+    for name in path.split("."):
+        found = None if found is None else vars(found).get(name)
+    if not (isinstance(found, type) and issubclass(found, Enum)):
+        raise NotImplementedError(
+            f"Deserializing {obj.get('fqn')!r}, which is no enumeration in an imported module"
+        )
+    return found[str(obj.get("name"))]
 
 
 def _dumped_namedtuple(cls: type) -> str:

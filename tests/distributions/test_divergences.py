@@ -195,6 +195,37 @@ def test_refusals():
         kl_divergence(D.Cauchy(0.0, 1.0), D.Normal(0.0, 1.0))
     with pytest.raises(NotImplementedError, match="different exponential families.*Normal and Bernoulli"):
         kl_divergence(D.Normal(0.0, 1.0), D.Bernoulli(0.5))
-    for wrong in ((int, D.Normal), (D.Normal, 3)):
-        with pytest.raises(TypeError, match="to be a Distribution subclass"):
+    for name, wrong in (("type_p", ("Normal", D.Normal)), ("type_q", (D.Normal, 3))):
+        with pytest.raises(TypeError, match=f"Expected {name} to be a class but got"):
             register_kl(*wrong)
+
+
+class Histogram:
+    """A law of a program's own, which is no Distribution."""
+
+    def __init__(self, *weights):
+        self.weights = flambeau.tensor(weights)
+
+
+class Counted(Histogram):
+    pass
+
+
+def test_classes_that_are_no_distributions():
+    """PyTorch takes any; the rule of subclasses holds for them."""
+    pairs = [(Histogram, Histogram), (Histogram, D.Categorical), (object, Counted)]
+    try:
+        register_kl(*pairs[0])(lambda p, q: (p.weights * (p.weights / q.weights).log()).sum())
+        register_kl(*pairs[1])(lambda p, q: "mixed")
+        assert kl_divergence(Histogram(0.5, 0.5), Counted(0.25, 0.75)).item() == pytest.approx(
+            stats.entropy([0.5, 0.5], [0.25, 0.75])
+        )
+        assert kl_divergence(Counted(1.0), D.Categorical(flambeau.ones(2))) == "mixed"
+        with pytest.raises(NotImplementedError, match="p type Categorical and q type Histogram"):
+            kl_divergence(D.Categorical(flambeau.ones(2)), Histogram(1.0))
+        register_kl(*pairs[2])(lambda p, q: "any")
+        assert kl_divergence(3, Counted(1.0)) == "any"
+    finally:
+        for pair in pairs:
+            _KL_REGISTRY.pop(pair, None)
+        flambeau.distributions.kl._KL_MEMOIZE.clear()

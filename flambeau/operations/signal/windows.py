@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,32 @@ from ..declare.registry import library
 from ..pointwise.special import i0
 
 DOUBLE = by_name["float64"]
+
+
+def _length(who: str, name: str, n: Any) -> int:
+    """A number of elements: an integer, or a tensor that is one."""
+    if isinstance(n, TensorBase):
+        whole = n.dim() == 0 and not (n.is_floating_point() or n.is_complex())
+        if whole:
+            return int(n.item())
+    elif hasattr(n, "__index__"):
+        return operator.index(n)
+    raise TypeError(f"{who}(): argument '{name}' (position 1) must be int, not {type(n).__name__}")
+
+
+def _number(who: str, name: str, x: Any, dims: int = 0) -> float:
+    """A real parameter: a number, or a tensor of one element with at most so many dimensions, whose gradient is not asked for
+    (PyTorch's windows have none either).
+    """
+    if isinstance(x, TensorBase):
+        if x.numel() != 1 or x.dim() > dims:
+            raise RuntimeError(
+                f"{who}(): argument '{name}' must be a number or a 0-dimensional tensor, got shape {x.shape}"
+            )
+        x = x.item()
+    if isinstance(x, complex) or not hasattr(x, "__float__"):
+        raise TypeError(f"{who}(): argument '{name}' must be a real number, not {type(x).__name__}")
+    return float(x)
 
 
 def _made(
@@ -34,8 +61,7 @@ def _made(
 
     ValueError for a negative M, another layout than `strided`, or where the dtype is not one of `kinds`.
     """
-    if not isinstance(M, int):
-        raise TypeError(f"{who}(): argument 'M' (position 1) must be int, not {type(M).__name__}")
+    M = _length(who, "M", M)
     if M < 0:
         raise ValueError(f"{who}(): requires non-negative window length, got M={M}")
     dtype = get_default_dtype() if dtype is None else dtype
@@ -62,6 +88,9 @@ def _window(
         if unknown:
             raise TypeError(f"{name}() got an unexpected keyword argument '{sorted(unknown)[0]}'")
         values = {**given, **options}
+        for key, value in values.items():
+            if value is not None or given[key] is not None:
+                values[key] = _number(name, key, value)
         if check is not None:
             check(sym, **values)
         return _made(name, M, sym, lambda k, n: shape(k, n, **values), dtype, layout, device, requires_grad)
@@ -142,6 +171,7 @@ def general_cosine(
         raise TypeError("general_cosine(): Coefficients must be a list/tuple")
     if not a:
         raise ValueError("general_cosine(): Coefficients cannot be empty")
+    a = [_number("general_cosine", "a", weight, 64) for weight in a]
     return _made(
         "general_cosine", M, sym, lambda k, n: _cosines(k, n, a), dtype, layout, device, requires_grad
     )
@@ -159,6 +189,7 @@ def general_hamming(
     requires_grad: bool = False,
 ) -> TensorBase:
     """alpha - (1 - alpha) cos(2πk/n)."""
+    alpha = _number("general_hamming", "alpha", alpha, 64)
     weights = (alpha, 1.0 - alpha)
     return _made(
         "general_hamming", M, sym, lambda k, n: _cosines(k, n, weights), dtype, layout, device, requires_grad
@@ -186,6 +217,8 @@ def _old(name: str, what: str, shape: Callable, *parameters: tuple[str, float]) 
                 f"{name}() got unexpected arguments {[*sorted(unknown), *values[len(parameters) :]]}"
             )
         given.update(named)
+        given = {key: _number(name, key, value) for key, value in given.items()}
+        window_length = _length(name, "window_length", window_length)
         if window_length < 0:
             raise RuntimeError(
                 f"{name}(): requires non-negative window_length, got window_length={window_length}"
