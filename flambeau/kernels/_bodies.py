@@ -16,8 +16,10 @@ from ..codegen import indexed as ix
 from ..codegen.expr import Expr
 from ..core.call.operation import Op
 from ..core.call.watching import Mode
+from ..operations.declare.indexed import At
 from ..operations.declare.pointwise import Pointwise
 from ..operations.declare.registry import REGISTRY
+from ._traces import Trace
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
@@ -92,6 +94,9 @@ class Body:
     def __call__(self, *operands: Any, **numbers: Any) -> tuple:
         """The traced results."""
         self.check_numbers()
+        trace = Trace(self.where)
+        operands = tuple(self.entered(trace, x) for x in operands)
+        numbers = {n: trace.given(x) for n, x in numbers.items()}
         try:
             with Lifted():
                 found = self.function(*operands, **numbers)
@@ -101,12 +106,15 @@ class Body:
         results = tuple(self.result(r, operands) for r in (found if several else (found,)))
         if not results:
             raise TypeError(f"{self.where} must return traced values, and returns none")
-        roots = [
-            e
+        parts = [(r.value, *r.at) if isinstance(r, ix.Store) else (r,) for r in results]
+        roots = trace.returned([e for part in parts for e in part])
+        left = iter(roots)
+        results = tuple(
+            r._replace(value=next(left), at=tuple(next(left) for _ in r.at))
+            if isinstance(r, ix.Store)
+            else next(left)
             for r in results
-            for e in ((r.value, *r.at) if isinstance(r, ix.Store) else (r,))
-            if isinstance(e, Expr)
-        ]
+        )
         for e in ex.walk(roots):
             if e.op in _ALONG and self.kind not in _ALONG[e.op]:
                 raise TypeError(
@@ -114,6 +122,17 @@ class Body:
                     f"`{_ALONG[e.op][0]}`"
                 )
         return results
+
+    @staticmethod
+    def entered(trace: Trace, operand: Any) -> Any:
+        """What the function gets for an operand: a traced value, coordinates, or an array as it is."""
+        if hasattr(operand, "belongs_to"):
+            return operand.belongs_to(trace)
+        if not isinstance(operand, At):
+            return trace.given(operand)
+        at = At(map(trace.given, operand))
+        at.integer = operand.integer
+        return at
 
     def result(self, r: Any, operands: Sequence[Any]) -> Any:
         """One result as an expression; a number is one for every element."""

@@ -19,6 +19,7 @@ from ._bodies import Body
 from ._functions import Derivative, called, numbers_of
 from ._pointwise import publish
 from ._sites import Sites
+from ._traces import Trace
 
 
 class Array:
@@ -26,6 +27,12 @@ class Array:
 
     def __init__(self, at: At, operand: Operand):
         self._at, self._operand = at, operand
+        self._trace = Trace(operand.dtype)
+
+    def belongs_to(self, trace: Trace) -> Array:
+        """The array as one trace of the body sees it."""
+        self._trace = trace
+        return self
 
     @property
     def ndim(self) -> int:
@@ -33,34 +40,34 @@ class Array:
 
     def size(self, d: int) -> Expr:
         """How long a dimension is."""
-        return self._operand.size(d)
+        return self._trace.given(self._operand.size(d))
 
-    def __getitem__(self, place: Any) -> Expr:
+    def _place(self, place: Any) -> list[Expr]:
+        """Coordinates that are known by what they stand for: one of the place itself needs no check."""
         place = tuple(place) if isinstance(place, (tuple, list)) else (place,)
         if len(place) != self.ndim:
             raise TypeError(f"{len(place)} coordinates for an operand of {self.ndim} dimensions")
-        inside = [
-            self._at.checked(i if isinstance(i, Expr) else self._at.number(i), self.size(d))
-            for d, i in enumerate(place)
-        ]
-        return self._operand.load(inside)
+        return [self._trace.plain(i) if isinstance(i, Expr) else self._at.number(i) for i in place]
+
+    def _read(self, element: Expr) -> Expr:
+        return self._trace.given(self._trace.returned([element])[0])
+
+    def _inside(self, place: Any) -> list[Expr]:
+        return [self._at.checked(i, self._operand.size(d)) for d, i in enumerate(self._place(place))]
+
+    def __getitem__(self, place: Any) -> Expr:
+        return self._read(self._operand.load(self._inside(place)))
 
     def get(self, place: Sequence[Any], outside: Any) -> Expr:
         """The element, or `outside` where a coordinate is not within the bounds."""
-        if len(place) != self.ndim:
-            raise TypeError(f"{len(place)} coordinates for an operand of {self.ndim} dimensions")
-        return self._operand.get([i if isinstance(i, Expr) else self._at.number(i) for i in place], outside)
+        return self._read(self._operand.get(self._place(place), outside))
 
     def store(self, place: Sequence[Any], value: Any, how: str = "set") -> Any:
         """What a scatter does at a place: "set", "add", "mul", "min" or "max", checked."""
         if how not in ("set", "add", "mul", "min", "max"):
             raise ValueError(f"store: how must be set, add, mul, min or max, got {how!r}")
-        inside = [
-            self._at.checked(i if isinstance(i, Expr) else self._at.number(i), self.size(d))
-            for d, i in enumerate(place)
-        ]
         value = value if isinstance(value, Expr) else ex.const(value, self._operand.dtype)
-        return self._operand.store(inside, value, how)
+        return self._operand.store(self._inside(place), value, how)
 
 
 class _Traced:

@@ -12,6 +12,7 @@ from ..core.base.dtypes import by_name, dtype
 from ..operations.declare.pointwise import FLOATING, Pointwise, compute_dtype
 from ._bodies import Body, Lifted
 from ._functions import check_shadows
+from ._traces import Trace
 
 
 class Declared(Pointwise):
@@ -157,15 +158,17 @@ def _derivative(declared: Declared, formula: Callable) -> Callable:
 
     @functools.wraps(formula)
     def checked(**given: Any) -> tuple:
+        trace = Trace(body.where)
         try:
             with Lifted():
-                found = formula(**given)
+                found = formula(**{n: trace.given(x) for n, x in given.items()})
         except Exception as error:
             raise body.told(error) from error
         parts = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         check_count(body, formula, parts, len(declared.operands))
         grad = next(v if n == "grad" else v[0] for n, v in _with_grad(given, declared).items())
-        return tuple(g if g is None else ex.like(grad, g) for g in parts)
+        own = iter(trace.returned([ex.like(grad, g) for g in parts if g is not None]))
+        return tuple(g if g is None else next(own) for g in parts)
 
     return declared.derivative(checked)
 

@@ -18,6 +18,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.dtypes import device as device_of
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import common_dtype
+from ...core.call.operation import Form
 from ...core.call.watching import Mode, _disabled_torch_function_impl
 from ...core.make.create import empty
 from ...operations.declare.pointwise import CODES, Pointwise, compute_dtype
@@ -63,6 +64,7 @@ class Part(Tensor):
 
     whole: TensorBase
     at: tuple[Expr, ...]
+    tracer: Tracer
 
 
 def _declarations() -> dict[int, tuple[str, Pointwise]]:
@@ -84,6 +86,14 @@ class Tracer(Mode):
         if not Tracer.declarations:
             Tracer.declarations = _declarations()
             Tracer.kinds = {id(e.function): e.kind for e in REGISTRY.values()}
+
+    def check_own(self, x: Traced | Part) -> None:
+        """RuntimeError for what another trace has left behind."""
+        if x.tracer is not self:
+            raise RuntimeError(
+                f"{self.name}: a traced value of another call ({x.tracer.name}) is used, which means something only while its own "
+                "function is traced"
+            )
 
     # --- values ---
     def value(self, expr: Expr, dtype: str) -> Traced:
@@ -123,11 +133,15 @@ class Tracer(Mode):
 
     # --- calls ---
     def handle(self, operation: Any, types: tuple, args: tuple, kwargs: dict) -> Any:
+        operation = operation.op if isinstance(operation, Form) else operation
         name = getattr(operation, "__name__", str(operation))
         given = [*args, *kwargs.values()]
         flat = [y for x in given for y in (x if isinstance(x, (tuple, list)) else (x,))]
-        if not any(isinstance(x, (Traced, Part)) for x in flat):
+        traced = [x for x in flat if isinstance(x, (Traced, Part))]
+        if not traced:
             return self.untraced(operation, args, kwargs, flat)
+        for x in traced:
+            self.check_own(x)
         if name == "__getitem__":
             return self.indexed(*args)
         if name.endswith("_") and not name.startswith("_") and name[:-1] in REGISTRY:
@@ -290,7 +304,7 @@ class Tracer(Mode):
         if len(at) == whole.ndim:
             return self.captured(whole, at)
         made = empty(whole.shape[len(at) :], dtype=whole.dtype, device="meta").as_subclass(Part)
-        made.whole, made.at = whole, tuple(at)
+        made.whole, made.at, made.tracer = whole, tuple(at), self
         return made
 
 
@@ -337,6 +351,7 @@ def _called(
             else type(found).__name__
         )
         raise RuntimeError(f"{name} returned {got}: expected a 0-dim tensor")
+    tracer.check_own(found)
     if working is None and found.dtype.name != "bool":
         raise RuntimeError(f"{name} returned {found.dtype}: expected a tensor of dtype bool")
     return found
