@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from ..core.base.tensor import TensorBase
+from ..core.places.indexing import key_of
 from ._batched import Level, Running
 from ._rules import (
     along,
@@ -99,7 +100,7 @@ def _at(level: Level, x: Any, indices: list[tuple[int, Any]]) -> tuple[Any, tupl
 
 @rule("__getitem__")
 def _got(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
-    x, key = args
+    x, key = args[0], key_of(args[1])
     _no_masks(level, op, key)
     plain, indices = _split_key(x, key)
     inside = level.inside(x)
@@ -122,7 +123,7 @@ def _no_masks(level: Level, op: Any, key: Any) -> None:
 
 @rule("__setitem__")
 def _set(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
-    x, key, value = args
+    x, key, value = args[0], key_of(args[1]), args[2]
     written(level, op, args)
     masks = [
         i for i in (key if type(key) is tuple else (key,)) if isinstance(i, TensorBase) and i.dtype == _bool()

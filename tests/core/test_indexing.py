@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 
 import numpy as np
 import pytest
@@ -55,7 +56,7 @@ BASIC = [
 ADVANCED = [
     [0, 1, 1],
     [-1],
-    [[0, 1], [1, 0]],
+    np.array([[0, 1], [1, 0]]),
     T([1, 0, 1]),
     T([[1], [0]]),
     (slice(None), T([2, 0])),
@@ -88,6 +89,39 @@ def test_get(key, order):
     a = np.arange(24.0).reshape(2, 3, 4) if order == (0, 1, 2) else np.arange(24.0).reshape(2, 4, 3)
     x, a = flambeau.from_numpy(a).permute(order), a.transpose(order)
     same(x[key], a[for_numpy(key)])
+
+
+SEVERAL = [k for k in BASIC + ADVANCED if isinstance(k, tuple) and len(k) > 1]
+
+
+@pytest.mark.parametrize(
+    "key", [*SEVERAL, ([0], [1]), ([0, 1], 1), ((0, 1), (1, 1)), ([True, False], 0)], ids=str
+)
+def test_sequences_that_stand_for_tuples(key):
+    """A short list with a sequence, a slice, None or ... in it is a tuple, as NumPy had it and PyTorch has it, and warns."""
+    x, expected = make(2, 3, 4), make(2, 3, 4)[key]
+    if not any(k is None or isinstance(k, (slice, list, tuple, flambeau.Tensor)) or k is ... for k in key):
+        return  # a list of numbers
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        same(x[list(key)], expected)
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        x[list(key)] = -1.0
+    same(x[key], -flambeau.ones_like(expected))
+    assert (x == -1).sum() <= expected.numel()
+    if "bool" not in str([getattr(k, "dtype", k) for k in key]) and "True" not in str(key):
+        many = make(5, 2, 3, 4)
+        with pytest.warns(UserWarning, match="non-tuple sequence"):
+            found = flambeau.func.vmap(lambda t: t[list(key)])(many)
+        same(found, flambeau.stack([t[key] for t in many]))
+
+
+def test_sequences_that_are_index_tensors():
+    x = make(2, 3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert x[[0, 1, 1]].shape == (3, 3, 4) and x[range(2)].shape == (2, 3, 4)
+        assert x[np.array([[0, 1], [1, 1]])].shape == (2, 2, 3, 4) and x[[]].shape == (0, 3, 4)
+        assert x[[np.int64(1)]].shape == (1, 3, 4) and x[[[0, 1]] * 32].shape == (32, 2, 3, 4)
 
 
 @pytest.mark.parametrize("key", BASIC, ids=str)

@@ -29,6 +29,7 @@ cdef extern from "Python.h":
     bint PySlice_Check(object o)
     bint PyTuple_CheckExact(object o)
     bint PyTuple_Check(object o)
+    bint PySequence_Check(object o)
     int PySlice_Unpack(object slice, Py_ssize_t* start, Py_ssize_t* stop, Py_ssize_t* step) except -1
     Py_ssize_t PySlice_AdjustIndices(Py_ssize_t length, Py_ssize_t* start, Py_ssize_t* stop, Py_ssize_t step)
 
@@ -123,6 +124,28 @@ cdef bint is_basic(tuple key, int* dims) noexcept:
         elif item is not None and item is not Ellipsis:
             return False
     return True
+
+
+def key_of(key):
+    """The key, as a tuple where it is another sequence that stands for one.
+
+    PyTorch keeps NumPy's old rule and warns: fewer than 32 items, of which one is a sequence, a tensor, a slice, None or an Ellipsis.
+    """
+    if (PyTuple_Check(key) or isinstance(key, (TensorBase, str, bytes)) or not PySequence_Check(key)
+            or hasattr(key, "__array__")):
+        return key
+    try:
+        items = tuple(key) if len(key) < 32 else ()
+    except Exception:
+        return key
+    for item in items:
+        if item is None or item is Ellipsis or PySlice_Check(item) or PySequence_Check(item):
+            warnings.warn(
+                "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use "
+                "x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], "
+                "which will result either in an error or a different result", UserWarning, stacklevel=1)
+            return items
+    return key
 
 
 cdef int too_many(TensorBase t, int dims) except -1:
@@ -280,6 +303,8 @@ cdef object getitem(TensorBase t, object key):
         v = finish_view(t, &r)
         return turn(v, r.turned) if r.turned else v
     if not PyTuple_Check(key):
+        key = key_of(key)
+    if not PyTuple_Check(key):
         if isinstance(key, TensorBase) and (<TensorBase>key).code == BOOL and (<TensorBase>key).rank:
             key, t = positions(t, <TensorBase>key)
         key = (key,)
@@ -320,6 +345,8 @@ cdef int setitem(TensorBase t, object key, object value) except -1:
     cdef int dims, d
     cdef uint64_t turned = 0
     cdef list indices = None
+    if not PyTuple_Check(key) and not PyLong_CheckExact(key):
+        key = key_of(key)
     if PySlice_Check(key) and t.rank:
         v = read_basic(t, (key,), 1, &turned)
     elif PyTuple_Check(key) and is_basic(<tuple>key, &dims):
