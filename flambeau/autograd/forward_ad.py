@@ -13,6 +13,8 @@ declaration as their gradient, the others by the adjoint of their gradient, whic
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ..core import tape as _tape
@@ -29,8 +31,6 @@ __all__ = [
     "unpack_dual",
 ]
 
-_level = -1
-
 
 class UnpackedDualTensor(NamedTuple):
     """A dual tensor's parts; `tangent` is None for a tensor that is not dual."""
@@ -39,24 +39,37 @@ class UnpackedDualTensor(NamedTuple):
     tangent: TensorBase | None
 
 
+_entered: list = []  # the level that `enter_dual_level` opened
+
+
 def enter_dual_level() -> int:
-    """Open a level, in which dual tensors exist; RuntimeError where one is open: levels do not nest."""
-    global _level
-    _tape.open_forward_level()
-    _level = 0
-    return _level
+    """Open a level, in which dual tensors exist; RuntimeError where one is open: levels that are entered do not nest, transforms
+    of `func` do.
+    """
+    if _entered:
+        raise RuntimeError("Nested forward mode AD is not supported at the moment")
+    _entered.append(_tape.open_forward_level())
+    return 0
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
     """Close the level: tangents are dropped, dual tensors stay as plain ones."""
-    global _level
-    if _level < 0 or (level is not None and level != _level):
+    if not _entered or level not in (None, 0):
         raise RuntimeError(
             "exit_dual_level(): Trying to exit a forward AD level that was not the last one that was created. This is not "
             "supported."
         )
-    _tape.close_forward_level()
-    _level = -1
+    _tape.close_forward_level(_entered.pop())
+
+
+@contextmanager
+def inner_level() -> Iterator[Any]:
+    """A level inside of those that are open."""
+    level = _tape.open_forward_level()
+    try:
+        yield level
+    finally:
+        _tape.close_forward_level(level)
 
 
 class dual_level:
@@ -75,13 +88,28 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> TensorB
     RuntimeError outside of a level and for another shape, ValueError for dtypes that have no derivative,
     TypeError for a tangent of another dtype.
     """
-    if _level < 0 if level is None else level < 0:
+    levels = _tape.open_levels()
+    if not levels or (level is not None and level < 0):
         raise RuntimeError(
             "make_dual(): Trying to create a dual Tensor for forward AD but no level exists, make sure to "
             "enter_dual_level() first."
         )
+    return dual(tensor, tangent, levels[-1])
+
+
+def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
+    """A dual tensor's primal and tangent; the tensor itself and None for any other."""
+    levels = _tape.open_levels()
+    if not levels or (level is not None and level < 0):
+        return UnpackedDualTensor(tensor, None)
+    return UnpackedDualTensor(*parts(tensor, levels[-1]))
+
+
+# --- in a level of those that are open ------------------------------
+def dual(tensor: TensorBase, tangent: TensorBase, level: Any) -> TensorBase:
+    """A view of `tensor` with that tangent."""
     if is_watched() and (tensor._in_slices or tangent._in_slices):
-        return provided["dual tensor of slices"](tensor, tangent)
+        return provided["dual tensor of slices"](tensor, tangent, level)
     for name, t in (("primal", tensor), ("tangent", tangent)):
         if not (t.is_floating_point() or t.is_complex()):
             raise ValueError(
@@ -96,13 +124,28 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> TensorB
         raise TypeError(
             f"make_dual(): Expected tangent to have the dtype of the primal, {tensor.dtype}, but got {tangent.dtype}"
         )
-    return _tape.make_dual(tensor, tangent)
+    return _tape.make_dual(tensor, tangent, level)
 
 
-def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
-    """A dual tensor's primal and tangent; the tensor itself and None for any other."""
-    if _level < 0 if level is None else level < 0:
-        return UnpackedDualTensor(tensor, None)
+def parts(tensor: TensorBase, level: Any) -> tuple[TensorBase, TensorBase | None]:
+    """The tensor without its tangent, and the tangent."""
     if is_watched() and tensor._in_slices:
-        return UnpackedDualTensor(*provided["parts of a dual tensor of slices"](tensor))
-    return UnpackedDualTensor(*_tape.unpack_dual(tensor))
+        return provided["parts of a dual tensor of slices"](tensor, level)
+    return _tape.unpack_dual(tensor, level)
+
+
+def renewed(
+    x: TensorBase, change: Callable, of_tangent: Callable = lambda t: t, levels: list | None = None
+) -> TensorBase:
+    """`change` of a tensor that has no tangents any more, with x's tangents, or what `of_tangent` makes of them."""
+    levels = _tape.open_levels() if levels is None else levels
+    for n in reversed(range(len(levels))):
+        primal, tangent = parts(x, levels[n])
+        if tangent is not None:
+            return dual(renewed(primal, change, of_tangent, levels[:n]), of_tangent(tangent), levels[n])
+    return change(x)
+
+
+def leaf_under(x: TensorBase) -> TensorBase:
+    """A leaf with x's elements that requires grad, with x's tangents."""
+    return renewed(x, lambda primal: primal.detach().requires_grad_())

@@ -190,7 +190,7 @@ def _columns(func: Callable, xs: tuple) -> tuple[bool, tuple]:
         for k in range(x.numel()):
             direction = x.new_zeros(x.numel())
             direction[k] = 1
-            with forward_ad.dual_level():
+            with forward_ad.inner_level():
                 given = list(xs)
                 given[j] = forward_ad.make_dual(x, direction.reshape(x.shape))
                 several, outputs = _tuple(func(*given), "jacobian", "outputs of the user-provided function")
@@ -258,13 +258,8 @@ def _forward_safe_gradient(scalar: Callable) -> Callable:
 
     def gradient(*xs: Any) -> tuple:
         with enable_grad():
-            parts = [forward_ad.unpack_dual(x) for x in xs]
-            leaves = tuple(p.primal.detach().requires_grad_() for p in parts)
-            duals = [
-                leaf if p.tangent is None else forward_ad.make_dual(leaf, p.tangent)
-                for leaf, p in zip(leaves, parts)
-            ]
-            found = _gradients((scalar(*duals),), leaves, None, False)
+            leaves = tuple(forward_ad.leaf_under(x) for x in xs)
+            found = _gradients((scalar(*leaves),), leaves, None, False)
         return _zeros_where_none(found, leaves, False, "hessian")
 
     return gradient

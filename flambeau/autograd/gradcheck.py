@@ -297,6 +297,4 @@ def _restarted(x: TensorBase) -> TensorBase:
     """x as it is where it requires grad; a dual tensor that does not gets a leaf under it."""
     if x.requires_grad:
         return x
-    primal, tangent = fwAD.unpack_dual(x)
-    leaf = primal.detach().requires_grad_()
-    return leaf if tangent is None else fwAD.make_dual(leaf, tangent)
+    return fwAD.leaf_under(x)

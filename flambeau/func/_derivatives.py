@@ -105,14 +105,14 @@ def _seed(level: Level, output: Any, seed: Any) -> TensorBase:
     return level.spread(seed)
 
 
-def _make_dual(primal: Any, tangent: Any) -> TensorBase:
+def _make_dual(primal: Any, tangent: Any, of: Any) -> TensorBase:
     level = innermost((primal, tangent))
     assert level is not None
-    return level.tensor(forward_ad.make_dual(level.spread(primal), level.spread(tangent)))
+    return level.tensor(forward_ad.dual(level.spread(primal), level.spread(tangent), of))
 
 
-def _unpack_dual(x: Any) -> tuple:
-    primal, tangent = forward_ad.unpack_dual(x._elements)
+def _unpack_dual(x: Any, of: Any) -> tuple:
+    primal, tangent = forward_ad.parts(x._elements, of)
     return x._with(primal), None if tangent is None else x._with(tangent)
 
 

@@ -50,6 +50,8 @@ def _generated(level: Level, cls: Any, args: tuple, kwargs: dict) -> Any:
         return [level.tensor(v) if b and isinstance(v, TensorBase) else v for v, b in zip(values, flags)]
 
     class OfElements(Function):
+        generate_vmap_rule = True  # its elements may be slices of a mapped function around
+
         @staticmethod
         def forward(ctx: Any, *elements: Any) -> Any:
             ctx.own = own = FunctionCtx()

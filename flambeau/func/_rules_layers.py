@@ -7,6 +7,7 @@ from typing import Any
 from ..autograd import forward_ad
 from ..core import tape
 from ..core.base.tensor import TensorBase
+from ..core.call.function import shown_derivative
 from ..operations.neural import convolution
 from ._batched import Level, Rule, Running
 from ._rules import (
@@ -117,6 +118,8 @@ def _convolved_alike(name: str, n: int, x: Any, w: Any, bound: dict) -> Any:
 
 
 def _convolved_alike_back(grad: Any, x: Any, w: Any, geometry: Any) -> tuple:
+    if any(t._in_slices for t in (grad, x, w)):  # of a mapped function around: what follows reads memory
+        return shown_derivative("ConvolutionBackward0", _convolved_alike_back, grad, x, w, geometry)
     b, sizes, kernel = grad.shape[0], tuple(x.shape[3:]), tuple(w.shape[3:])
     apart = geometry._replace(groups=b * geometry.groups)
     sent, given = _as_groups(grad), _as_groups(x)
@@ -244,8 +247,7 @@ def _embedded(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     if padding is None:
         return found
     constant = (index == padding % weight.shape[0]).unsqueeze(-1)
-    primal, tangent = forward_ad.unpack_dual(found)
-    kept = primal.detach() if tangent is None else forward_ad.make_dual(primal.detach(), tangent)
+    kept = forward_ad.renewed(found, lambda primal: primal.detach())
     return operation("where")(constant, kept, found)
 
 

@@ -16,7 +16,7 @@ from ..core.base.provided import provided
 from ..core.base.tensor import TensorBase
 from ..core.call.watching import is_watched
 from ..core.places.join import cat, stack
-from ..core.tape import depends_beyond, is_forward_open
+from ..core.tape import depends_beyond
 from ._refusals import NotForAllSlices
 from ._vmap import vmap
 
@@ -85,9 +85,7 @@ def _tracked(x: TensorBase) -> TensorBase:
         x = provided["tensor of all slices"](x) if "tensor of all slices" in provided else x
     if x.requires_grad:
         return x.view_as(x)
-    primal, tangent = forward_ad.unpack_dual(x)
-    leaf = primal.detach().requires_grad_()
-    return leaf if tangent is None else forward_ad.make_dual(leaf, tangent)
+    return forward_ad.leaf_under(x)
 
 
 def _on_tape(tensors: list[Any]) -> list[TensorBase]:
@@ -102,8 +100,7 @@ def _released(x: Any, keep: bool) -> Any:
     """A result without the history inside of the transform, unless an outer one needs it."""
     if keep or not isinstance(x, TensorBase) or not x.requires_grad:
         return x
-    primal, tangent = forward_ad.unpack_dual(x)
-    return x.detach() if tangent is None else forward_ad.make_dual(primal.detach(), tangent.detach())
+    return forward_ad.renewed(x, lambda primal: primal.detach(), lambda tangent: _released(tangent, False))
 
 
 class _Pass:
@@ -217,8 +214,6 @@ def jvp(
 ) -> tuple:
     """The output of `func(*primals)`, and its derivative along `tangents`.
 
-    Within another forward transform the derivative is the adjoint of `vjp`, as forward mode has one level.
-
     >>> import flambeau
     >>> flambeau.func.jvp(lambda t: t * t, (flambeau.tensor(3.),), (flambeau.tensor(1.),))
     (tensor(9.), tensor(6.))
@@ -238,13 +233,12 @@ def jvp(
             result, aux = result
         return tuple(_tensors(result, "jvp", "the output of the function"))
 
-    if is_forward_open():
-        values, moved = _adjoint_jvp(flat, xs, vs)
-    else:
-        with forward_ad.dual_level():
-            parts = [forward_ad.unpack_dual(o) for o in flat(*map(forward_ad.make_dual, xs, vs))]
-            aux = _like(aux, [_plain(leaf) for leaf in _leaves(aux)])
-        values, moved = [p.primal for p in parts], [p.tangent for p in parts]
+    with forward_ad.inner_level() as level:
+        parts = [
+            forward_ad.parts(o, level) for o in flat(*(forward_ad.dual(x, v, level) for x, v in zip(xs, vs)))
+        ]
+        aux = _like(aux, [_plain(leaf, level) for leaf in _leaves(aux)])
+    values, moved = [p[0] for p in parts], [p[1] for p in parts]
     if strict and any(t is None for t in moved):
         raise RuntimeError("jvp(): the output of the function is independent of the primals (strict=True)")
     found = [v.new_zeros(v.shape) if t is None else t for v, t in zip(values, moved)]
@@ -284,14 +278,6 @@ class _Adjoint:
         return [_released(t, keep) for t in found]
 
 
-def _adjoint_jvp(flat: Callable, xs: list, vs: list) -> tuple[list, list]:
-    """Outputs and tangents of one call."""
-    call = _Pass(lambda new: flat(*new), tuple(xs), False, "jvp")
-    keep = call.keep or any(v.requires_grad for v in vs)
-    tangents = _Adjoint(call).along(vs)
-    return [_released(o, keep) for o in call.outputs], tangents
-
-
 def linearize(func: Callable, *primals: Any) -> tuple:
     """The output of `func(*primals)`, and a function that gives the derivative there along any tangents.
 
@@ -320,8 +306,8 @@ def linearize(func: Callable, *primals: Any) -> tuple:
     return out, along
 
 
-def _plain(leaf: Any) -> Any:
-    return forward_ad.unpack_dual(leaf).primal if isinstance(leaf, TensorBase) else leaf
+def _plain(leaf: Any, level: Any) -> Any:
+    return forward_ad.parts(leaf, level)[0] if isinstance(leaf, TensorBase) else leaf
 
 
 # --- Jacobians ---

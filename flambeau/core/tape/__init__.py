@@ -13,7 +13,7 @@ from .nodes import AccumulateGrad, Node
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from .anomaly import is_watching, set_watchers, set_watching
 from .engine import current_pass, depends_beyond, run_backward, set_backward, tensor_backward, will_reach
-from .forward import close_forward_level, make_dual, open_forward_level, unpack_dual
+from .forward import close_forward_level, make_dual, open_forward_level, open_levels, unpack_dual
 from .saved import pop_saved_hooks, push_saved_hooks, refuse_saved_hooks
 from .inplace import _check_in_place, count_write
 from .formulas import record
@@ -34,6 +34,7 @@ __all__ = [
     "is_watching",
     "make_dual",
     "open_forward_level",
+    "open_levels",
     "pop_saved_hooks",
     "push_saved_hooks",
     "record",

@@ -3,10 +3,11 @@
 from libc.stdlib cimport calloc, free
 from ..base.dtypes cimport dtype_of, CATEGORY, size_from
 from ..base.provided import provided
-from ..base.tensor cimport IN_FUNCTION, TensorBase, alias
+from ..base.tensor cimport IN_FUNCTION, TensorBase, alias, late
 from .modes cimport autocast_on, casting, set_casting, wants_grad
 from .nodes cimport Node
 from .gradients cimport summed
+from .forward cimport pushed_level
 from .history cimport attach, own
 from .saved cimport Slot, clear_slot, keep, kept
 from .inplace cimport rebase
@@ -24,8 +25,11 @@ cdef class FunctionNode(Node):
     cdef list shapes          # of the outputs, dtypes and devices: for zeros where no gradient arrived
     cdef int slots
     cdef Slot* slot
-    cdef list absent          # which saved entries were None
-    cdef object pushed        # the outputs' tangents, while the call is being recorded
+    cdef list absent          # which saved entries were None: for backward, and after them for jvp
+    cdef int ahead            # where those for jvp begin among these
+    cdef bint fresh           # the call is being recorded: meanwhile
+    cdef object pushed        # the outputs' tangents
+    cdef int pushed_in        # and in which level
     cdef list kinds           # dtypes and devices of the tensors among the arguments: for tangents that are zero
 
     def name(self) -> str:
@@ -34,18 +38,27 @@ cdef class FunctionNode(Node):
     cdef object push(self, int number, list tangents, TensorBase out):
         cdef int k
         context = self.context
-        if self.pushed is None:
+        if self.pushed is None or self.pushed_in != pushed_level():
             given = [None] * len(context.needs_input_grad)
             for k in range(self.edges):
                 given[self.places[k]] = tangents[k]
                 if tangents[k] is None and context._materialize:
                     dtype, device = self.kinds[k]
                     given[self.places[k]] = provided["zeros"](self.sizes[k], dtype=dtype, device=device)
-            found = self.function.jvp(context, *given)
-            self.pushed = found if isinstance(found, (tuple, list)) else (found,)
-        if len(self.pushed) != self.outputs:
-            raise RuntimeError(f"{self.name()}: jvp returned {len(self.pushed)} tangents for {self.outputs} outputs")
-        found = self.pushed[number]
+            node, context._node = context._node, None
+            context._forward = self.held(self.ahead, len(self.absent)) or self.saved()
+            try:
+                found = self.function.jvp(context, *given)
+            finally:
+                context._node, context._forward = node, ()
+            found = found if isinstance(found, (tuple, list)) else (found,)
+            if self.fresh:
+                self.pushed, self.pushed_in = found, pushed_level()
+        else:
+            found = self.pushed
+        if len(found) != self.outputs:
+            raise RuntimeError(f"{self.name()}: jvp returned {len(found)} tangents for {self.outputs} outputs")
+        found = found[number]
         return (<object>out).new_zeros((<object>out).shape) if found is None else found
 
     @property
@@ -57,9 +70,13 @@ cdef class FunctionNode(Node):
         return getattr(self.context, key)
 
     def saved(self) -> tuple:
-        cdef int k, position = 0
+        return self.held(0, self.ahead)
+
+    cdef tuple held(self, int first, int last):
+        """The saved entries with these numbers."""
+        cdef int k, position = first - sum(self.absent[:first])
         found = []
-        for k in range(len(self.absent)):
+        for k in range(first, last):
             if self.absent[k]:
                 found.append(None)
             else:
@@ -162,6 +179,9 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
         node.shapes.append((size_from(t.rank, t.sizes), dtype_of(t.code), (<object>t).device))
         made.append(t)
     saved = context._to_save
+    node.ahead, node.fresh = len(saved), True
+    if late.forward and context._forward is not saved:
+        saved = (*saved, *context._forward)
     node.absent = [s is None for s in saved]
     node.slot = <Slot*>calloc(len(saved) + 1, sizeof(Slot))
     for s in saved:
@@ -181,6 +201,6 @@ def record_function(function, context, tuple arguments, tuple outputs) -> tuple:
             else:
                 own(<TensorBase>made[k], arguments)
                 attach(<TensorBase>made[k], node, k)
-    node.pushed = None
+    node.fresh, node.pushed = False, None
     context._forward = ()
     return tuple(made)
