@@ -181,6 +181,16 @@ for _n in (1, 2, 3):
 
 
 # --- transforms and solvers --------------------------
+@rule("istft")
+def _signal(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = parameters(op).bind(args, kwargs)
+    if level.inside(bound.get("window")) is not None:
+        return looped(level, op, args, kwargs, running)
+    elements = level.spread(bound["input"])
+    found = parameters(op).call(op, {**bound, "input": elements.flatten(0, -3)})
+    return level.wrapped(found.unflatten(0, elements.shape[:-2]))
+
+
 @rule("stft")
 def _spectrum(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
     bound = parameters(op).bind(args, kwargs)

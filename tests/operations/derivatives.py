@@ -71,9 +71,14 @@ class Derivatives:
         recorded = [k for k, r in enumerate(found) if r.requires_grad]
         self.weights = [random_like(found[k], rng) for k in recorded]
 
+        endless = [~found[k].detach().isfinite() for k in recorded]
+
         def chosen(*xs):
             results = differentiable(function(*xs))
-            return tuple(results[k] for k in recorded)
+            return tuple(
+                results[k].masked_fill(mask, 0) if mask.any() else results[k]
+                for k, mask in zip(recorded, endless)
+            )
 
         self.function = chosen
 

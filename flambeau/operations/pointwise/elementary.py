@@ -161,9 +161,14 @@ def logaddexp(input, other):
     return fn.where(input == other, input + math.log(2.0), larger + fn.log1p(fn.exp(-difference)))
 
 
+def _difference(a, b):
+    """a - b; 0 where both are the same infinity."""
+    return fn.where((a == b) & (fn.absolute(fn.real(a)) == math.inf), fn.like(a, 0.0), a - b)
+
+
 @logaddexp.derivative
 def _(grad, input, other):
-    first = fn.where(input == other, fn.like(grad, 0.5), fn.sigmoid(input - other))
+    first = fn.sigmoid(_difference(input, other))
     return grad * first, grad * (1.0 - first)
 
 
@@ -178,7 +183,7 @@ def logaddexp2(input, other):
 
 @logaddexp2.derivative
 def _(grad, input, other):
-    first = fn.where(input == other, fn.like(grad, 0.5), fn.sigmoid((input - other) * math.log(2.0)))
+    first = fn.sigmoid(_difference(input, other) * math.log(2.0))
     return grad * first, grad * (1.0 - first)
 
 
