@@ -20,6 +20,7 @@ from . import _absent, _pickles, torch_version, version
 from .core.base import display
 from .core.base.naming import name_type
 from .core.call.operation import Op
+from .core.make.random import set_stream
 
 OWN = __name__.partition(".")[0]
 SHOWN = "torch"
@@ -37,8 +38,9 @@ def as_torch() -> ModuleType:
 
     To be called before anything imports torch. `torch.x.y` is the very object `flambeau.x.y`; `torch.__version__` and
     `importlib.metadata.version("torch")` are those of the release whose interface it is, and reprs, messages and
-    `__module__` say torch. A second call changes nothing. `python -m flambeau.torch script.py` does the same for a
-    program that is left as it is; `pip install ./dropin` for a whole environment.
+    `__module__` say torch; generators of the host draw PyTorch's numbers (`backends.random`). A second call changes nothing.
+    `python -m flambeau.torch script.py` does the same for a program that is left as it is; `pip install ./dropin` for a whole
+    environment.
 
     ImportError where PyTorch itself is imported already, or installed: one process has one torch.
 
@@ -60,6 +62,8 @@ def as_torch() -> ModuleType:
         _rename(kind)
     sys.meta_path.insert(0, _Finder())
     _pickles.register()
+    if not os.environ.get("FLAMBEAU_RANDOM", "").strip():
+        set_stream("pytorch")
     if SHIM not in sys.path:
         sys.path.append(SHIM)  # spawned processes get this path
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)

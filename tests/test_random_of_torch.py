@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import zlib
 from pathlib import Path
@@ -45,6 +47,44 @@ def pytorch_stream():
 def array(made) -> np.ndarray:
     made = made.detach().contiguous()
     return (made.float() if made.dtype is flambeau.bfloat16 else made).numpy().reshape(-1)
+
+
+class Own:
+    """A dataset of what its workers draw, which travels to another process."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> float:
+        return float(flambeau.rand(()))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_draw_the_loaders_stream(method):
+    flambeau.manual_seed(5)
+    loader = flambeau.utils.data.DataLoader(Own(), num_workers=1, multiprocessing_context=method)
+    drawn = [float(x) for x in loader]
+    flambeau.manual_seed(5)
+    seed = flambeau.empty((), dtype=flambeau.int64).random_().item()
+    g = flambeau.Generator().manual_seed(seed)
+    assert drawn == [float(flambeau.rand((), generator=g)) for _ in range(4)]
+
+
+DROPIN = """
+import torch
+torch.manual_seed(0)
+print(torch.backends.random.stream, torch.rand(2).tolist(), len(torch.get_rng_state()))
+"""
+
+
+@pytest.mark.parametrize(("chosen", "stream", "bytes_"), [("", "pytorch", 5056), ("philox", "philox", 16)])
+def test_import_torch_draws_pytorchs_stream(chosen, stream, bytes_, tmp_path):
+    (tmp_path / "program.py").write_text(DROPIN)
+    environment = {**os.environ, "FLAMBEAU_RANDOM": chosen}
+    command = [sys.executable, "-m", "flambeau.torch", str(tmp_path / "program.py")]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert said.startswith(stream) and said.strip().endswith(str(bytes_))
+    assert (said == f"pytorch {[0.49625658988952637, 0.7682217955589294]} 5056\n") == (stream == "pytorch")
 
 
 @pytest.mark.filterwarnings("ignore")

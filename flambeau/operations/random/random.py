@@ -420,6 +420,11 @@ def random_(
     return _fill_integers(self, "random_", low, high, generator, unbounded)
 
 
+def in_turn(generator: Generator | None = None) -> bool:
+    """Whether a generator of the host draws PyTorch's stream."""
+    return twisted.source(generator, empty(0, device="cpu")) is not None
+
+
 def new_seed(generator: Generator | None = None) -> int:
     """A seed drawn from a generator of the host: 63 bits."""
     return int(random_(empty((), dtype=by_name["int64"], device="cpu"), generator=generator).item())

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from ....core.base.device import device_count
 from ....core.base.recorder import begin_span, end_span, is_recording
-from ....core.make.random import Generator, default_generator
-from ....operations.random.random import new_seed
+from ....core.make.random import Generator, default_generator, get_stream
+from ....operations.random.random import in_turn, new_seed
 from .errors import ExceptionWrapper
 from .fetch import _BaseDatasetFetcher, _IterableDatasetFetcher, _MapDatasetFetcher
 from .pin_memory import Pinner, pin_memory
@@ -59,7 +59,7 @@ class _BaseDataLoaderIter:
     `generator`; with workers also `prefetch_factor`, `in_order`, `worker_init_fn` and `multiprocessing_context`.
     """
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, pool: Any = None) -> None:
         self._dataset = loader.dataset
         self._dataset_kind = loader._dataset_kind
         self._iterable = self._dataset_kind == 1
@@ -82,7 +82,9 @@ class _BaseDataLoaderIter:
         running = self._workers_from is not None and self._workers_from.running
         self._resume = self._workers_from if running else None
         place = self._place
-        if self._resume is None:
+        if self._resume is None and pool is not None and in_turn(loader.generator):
+            place.base_seed = pool.base_seed  # PyTorch draws none for workers that stay
+        elif self._resume is None:
             place.base_seed = new_seed(loader.generator)
         else:
             place.base_seed = self._resume.base_seed
@@ -218,7 +220,7 @@ class _WorkersIter(_BaseDataLoaderIter):
     def __init__(self, loader: Any, pool: Any = None) -> None:
         if loader.num_workers <= 0:
             raise AssertionError(f"DataLoader: workers need num_workers > 0, got {loader.num_workers}")
-        super().__init__(loader)
+        super().__init__(loader, pool)
         self._in_order = loader.in_order
         self._sent = self._received = 0  # tasks given out; the number of the batch that comes next
         self._tasks: dict[int, int] = {}  # those under way, each with its worker
@@ -271,6 +273,7 @@ class _WorkersIter(_BaseDataLoaderIter):
             loader.worker_init_fn,
             self._num_workers,
             *self._streams_to_begin_with(),
+            get_stream(),
         )
 
     def _streams_to_begin_with(self) -> tuple[int, dict[int, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ....core.make.random import set_stream
 from .errors import ExceptionWrapper
 from .fetch import _BaseDatasetFetcher, _IterableDatasetFetcher, _MapDatasetFetcher
 from .worker import ProcessStreams, ThreadStreams, WorkerInfo, become
@@ -62,6 +63,7 @@ class Job(NamedTuple):
     num_workers: int
     base_seed: int
     streams: dict[int, Any]  # to go on with, by worker, in place of streams from the seed
+    stream: str  # which one a process's default generator draws
 
 
 class Worker:
@@ -73,6 +75,8 @@ class Worker:
         self._fetcher: _BaseDatasetFetcher | None = None
         self._failed: ExceptionWrapper | None = None  # before any task
         self._ended = False
+        if method != "thread":
+            set_stream(job.stream)
         kind = ThreadStreams if method == "thread" else ProcessStreams
         self._streams: Any = kind(job.base_seed, number)
         seed = job.base_seed + number
