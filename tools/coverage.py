@@ -120,7 +120,6 @@ reason(
     "parts of the profiler's own making",
     r"autograd\.profiler(_util)?\.(EnforceUnique|Kineto.*|Mem.*|EventMetadata|StringTable)",
 )
-reason("what a checkpoint keeps cannot be chosen by operation yet", r"utils\.checkpoint\..*")
 reason("parts of PyTorch's own making", r"utils\.(benchmark|collect_env|tensorboard|weak|show_pickle|file_baton|debug_log|cpp_backtrace|"
        r"dlpack|set_module|swap_tensors)(\..*)?", r"autograd\.(function\.(Backward|Function)|gradcheck\.get_|graph\.set_warn).*",
        r"overrides\..*", r"optim\.swap_in.*", r"nn\.(factory_kwargs|functional\.assert_.*)", r"Tensor\.(index|module_load)",

@@ -11,16 +11,43 @@ from typing import Any
 from ..amp._state import Carried
 from ..autograd import Function, backward, enable_grad
 from ..autograd.graph import saved_tensors_hooks
+from ..core.base.device import device_count
+from ..core.base.dtypes import device as Device
 from ..core.base.tensor import TensorBase
-from ..core.make.random import device_states, get_rng_state, set_device_states, set_rng_state
+from ..core.make.random import generator_on
 from ..core.tape import current_pass, is_forward_open, is_grad_enabled
+from ._python_dispatch import TorchDispatchMode
+from ._selective import (  # noqa: F401
+    SAC_IGNORED_OPS,
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    _CachedTorchDispatchMode,
+    _CachingTorchDispatchMode,
+    create_selective_checkpoint_contexts,
+    current,
+    random_states,
+    set_random_states,
+)
+from ._trees import tree_leaves
 
 __all__ = [
+    "SAC_IGNORED_OPS",
     "CheckpointError",
+    "CheckpointFunction",
+    "CheckpointPolicy",
+    "DefaultDeviceType",
+    "GraphExecGroup",
+    "SelectiveCheckpointContext",
+    "check_backward_validity",
     "checkpoint",
     "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
+    "detach_variable",
+    "get_device_states",
     "noop_context_fn",
+    "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
+    "set_device_states",
 ]
 
 
@@ -49,32 +76,150 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
         _early_stop = before
 
 
+_debug: bool | None = None
+
+
+@contextlib.contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+    """Inside, whether a CheckpointError lists operations, whatever `checkpoint` was told; None leaves it to `checkpoint`.
+
+    >>> from flambeau.utils.checkpoint import set_checkpoint_debug_enabled
+    >>> with set_checkpoint_debug_enabled(True):
+    ...     pass
+    """
+    global _debug
+    before, _debug = _debug, enabled
+    try:
+        yield
+    finally:
+        _debug = before
+
+
+_group: GraphExecGroup | None = None
+
+
+class GraphExecGroup:
+    """Inside, several backward passes compute a checkpointed region again at most once.
+
+    They must not need the same part of the graph.  RuntimeError inside of another one.
+
+    >>> from flambeau.utils.checkpoint import GraphExecGroup
+    >>> with GraphExecGroup() as group:
+    ...     pass
+    """
+
+    def __enter__(self) -> GraphExecGroup:
+        global _group
+        if _group is not None:
+            raise RuntimeError(f"GraphExecGroup contexts cannot be nested. Already inside group {_group}")
+        _group = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        global _group
+        _group = None
+
+
+class DefaultDeviceType:
+    """Of what type the device is whose generators count where arguments tell none: an accelerator's, where there is one.
+
+    >>> from flambeau.utils.checkpoint import DefaultDeviceType
+    >>> before = DefaultDeviceType.get_device_type()
+    >>> DefaultDeviceType.set_device_type("cpu")
+    >>> DefaultDeviceType.get_device_type()
+    'cpu'
+    >>> DefaultDeviceType.set_device_type(before)
+    """
+
+    _default_device_type: str | None = None
+
+    @staticmethod
+    def set_device_type(device: str = "cuda") -> None:
+        """From now on it is this one."""
+        DefaultDeviceType._default_device_type = device
+
+    @staticmethod
+    def get_device_type() -> str:
+        """Which it is."""
+        if DefaultDeviceType._default_device_type is None:
+            DefaultDeviceType._default_device_type = "cuda" if device_count("cuda") else "cpu"
+        return DefaultDeviceType._default_device_type
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[TensorBase]]:
+    """The numbers of the devices where the tensors among the arguments are, the host and `meta` left out, and the states of their
+    generators.
+
+    >>> import flambeau
+    >>> flambeau.utils.checkpoint.get_device_states(flambeau.ones(2), 3)
+    ([], [])
+    """
+    found = [
+        x.device
+        for x in tree_leaves(args)
+        if isinstance(x, TensorBase) and x.device.type not in ("cpu", "meta")
+    ]
+    return [d.index or 0 for d in found], [
+        generator_on(None, d, "get_device_states").get_state() for d in found
+    ]
+
+
+def set_device_states(devices: Any, states: Any, *, device_type: str | None = None) -> None:
+    """Put the generators of the devices with these numbers where they were.
+
+    >>> import flambeau
+    >>> flambeau.utils.checkpoint.set_device_states([], [])
+    """
+    kind = DefaultDeviceType.get_device_type() if device_type is None else device_type
+    if kind == "meta":
+        return
+    for number, state in zip(devices, states):
+        generator_on(None, Device(kind, number), "set_device_states").set_state(state)
+
+
+def detach_variable(inputs: tuple) -> tuple:
+    """The arguments without their histories: tensors that need a gradient are leaves that do.  RuntimeError for no tuple.
+
+    >>> import flambeau
+    >>> flambeau.utils.checkpoint.detach_variable((flambeau.ones(1, requires_grad=True) * 2, 3))
+    (tensor([2.], requires_grad=True), 3)
+    """
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(
+            f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}"
+        )
+    return tuple(
+        x.detach().requires_grad_(x.requires_grad) if isinstance(x, TensorBase) else x for x in inputs
+    )
+
+
+def check_backward_validity(inputs: Any) -> None:
+    """UserWarning where no tensor among them requires a gradient.
+
+    >>> import flambeau
+    >>> flambeau.utils.checkpoint.check_backward_validity([flambeau.ones(1, requires_grad=True)])
+    """
+    if not any(x.requires_grad for x in inputs if isinstance(x, TensorBase)):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+
+
 class _Random:
     """The states of the default generators, the host's and the devices', to come back to for the length of a block."""
 
     def __init__(self, preserve: bool) -> None:
-        self.states = _random_states() if preserve else None
+        self.states = random_states() if preserve else None
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
         if self.states is None:
             yield
             return
-        now = _random_states()
-        _set_random_states(self.states)
+        now = random_states()
+        set_random_states(self.states)
         try:
             yield
         finally:
-            _set_random_states(now)
-
-
-def _random_states() -> tuple[TensorBase, dict[str, TensorBase]]:
-    return get_rng_state(), device_states()
-
-
-def _set_random_states(states: tuple[TensorBase, dict[str, TensorBase]]) -> None:
-    set_rng_state(states[0])
-    set_device_states(states[1])
+            set_random_states(now)
 
 
 class _Stop(Exception):
@@ -102,23 +247,47 @@ class _Region:
             options["check"],
             options["context"],
         )
+        self.debug, self.trace = options["debug"], _Operations()
         self.random, self.autocast = _Random(options["preserve"]), Carried()
         self.versions = [_version(a) for a in args]
         self.expected: list[tuple] = []
         self.holders: list[weakref.ref[_Holder]] = []
         self.values: dict[int, TensorBase] = {}
         self.computed_in: Any = None
+        self.watching: list[TensorBase] | None = (
+            None  # gets what the tape saves of the operation that runs now
+        )
+        self.keep: Callable[[TensorBase], None] | None = None  # while it is computed again
+
+    def note(self, t: TensorBase) -> None:
+        """The tape would save this tensor of an operation that does not run, for its result is known."""
+        if self.keep is None:
+            self.pack(t)
+        else:
+            self.keep(t)
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Inside, this is the region that is computed in this thread."""
+        before, current.region = current.region, self
+        try:
+            yield
+        finally:
+            current.region = before
 
     def pack(self, t: TensorBase) -> _Holder:
         holder = _Holder(self, len(self.expected))
         self.expected.append(_described(t))
         self.holders.append(weakref.ref(holder))
+        if self.watching is not None:
+            self.watching.append(t)
         return holder
 
     def unpack(self, holder: _Holder) -> TensorBase:
-        if self.computed_in != current_pass() or holder.number not in self.values:
+        now = current_pass() if _group is None else _group
+        if self.computed_in != now or holder.number not in self.values:
             self.recompute()
-            self.computed_in = current_pass()
+            self.computed_in = now
         return self.values.pop(holder.number)
 
     def recompute(self) -> None:
@@ -149,22 +318,51 @@ class _Region:
                 "checkpoint(): backward inside of a checkpointed function that is computed again"
             )
 
-        with (
-            self.random.again(),
-            enable_grad(),
-            self.autocast.again(),
-            self.context,
-            saved_tensors_hooks(keep, refuse),
-        ):
-            try:
-                self.function(*self.args, **self.kwargs)
-            except _Stop:
-                return
-        if found != len(self.expected):
-            raise CheckpointError(
-                f"checkpoint(): A different number of tensors was saved during the original forward and recomputation: "
-                f"{len(self.expected)}, then {found}"
-            )
+        trace = _Operations() if self.debug else contextlib.nullcontext()
+        try:
+            self.keep = keep
+            with (
+                self.random.again(),
+                enable_grad(),
+                self.autocast.again(),
+                self.at_work(),
+                self.context,
+                saved_tensors_hooks(keep, refuse),
+                trace,
+            ):
+                try:
+                    self.function(*self.args, **self.kwargs)
+                except _Stop:
+                    return
+            if found != len(self.expected):
+                raise CheckpointError(
+                    f"checkpoint(): A different number of tensors was saved during the original forward and recomputation: "
+                    f"{len(self.expected)}, then {found}"
+                )
+        except CheckpointError as error:
+            if not self.debug:
+                raise
+            raise CheckpointError(f"{error}\n{self.told(trace)}") from error
+        finally:
+            self.keep = None  # which refers to this region
+
+    def told(self, trace: Any) -> str:
+        """The operations of both computations."""
+        first, second = "\n".join(self.trace.lines), "\n".join(trace.lines)
+        return f"Operations of the forward computation:\n{first}\n\nOperations of the computation in backward:\n{second}"
+
+
+class _Operations(TorchDispatchMode):
+    """The operations that run, a line for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        shapes = [list(x.shape) for x in tree_leaves((args, kwargs or {})) if isinstance(x, TensorBase)]
+        self.lines.append(f"    {func.__name__}({', '.join(map(str, shapes))})")
+        return func(*args, **(kwargs or {}))
 
 
 def _version(value: Any) -> int | None:
@@ -207,6 +405,7 @@ def checkpoint(
     use_reentrant: bool | None = None,
     context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
     determinism_check: str = "default",
+    debug: bool = False,
     early_stop: bool = True,
     preserve_rng_state: bool = True,
     **kwargs: Any,
@@ -217,7 +416,8 @@ def checkpoint(
     lets `autograd.grad`, keyword arguments and nesting work; True runs a backward pass within backward, and
     gives gradients only where an argument requires them.  `context_fn` makes two contexts, for the first and
     the second computation.  CheckpointError where the second computation saves tensors of other shapes
-    (`determinism_check="none"` looks only at their number).
+    (`determinism_check="none"` looks only at their number); with `debug` it lists the operations of both.
+    `create_selective_checkpoint_contexts` makes contexts by which some operations are not computed again.
 
     >>> import flambeau
     >>> x = flambeau.tensor([1., 2.], requires_grad=True)
@@ -240,8 +440,10 @@ def checkpoint(
     if use_reentrant:
         if kwargs:
             raise ValueError(f"checkpoint(): Unexpected keyword arguments: {','.join(kwargs)}")
-        if context_fn is not noop_context_fn:
-            raise ValueError("checkpoint(): passing context_fn is only supported when use_reentrant=False")
+        if context_fn is not noop_context_fn or debug:
+            raise ValueError(
+                "checkpoint(): passing context_fn or debug is only supported when use_reentrant=False"
+            )
         if is_grad_enabled() and not any(isinstance(a, TensorBase) and a.requires_grad for a in args):
             warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
@@ -257,8 +459,10 @@ def checkpoint(
         check=determinism_check == "default",
         context=second,
         preserve=preserve_rng_state,
+        debug=debug if _debug is None else _debug,
     )
-    with first, saved_tensors_hooks(region.pack, region.unpack):
+    trace = region.trace if region.debug else contextlib.nullcontext()
+    with first, region.at_work(), saved_tensors_hooks(region.pack, region.unpack), trace:
         return function(*args, **kwargs)
 
 
