@@ -56,7 +56,7 @@ LAYERS: dict[str, tuple[Callable, tuple[int, ...]]] = {
     "PReLU": (lambda: nn.PReLU(3), (4, 3)),
     "MaxPool2d": (lambda: nn.MaxPool2d(2, padding=1), (1, 2, 4, 4)),
     "AvgPool2d": (lambda: nn.AvgPool2d(2, stride=1), (1, 2, 4, 4)),
-    "LPPool2d": (lambda: nn.LPPool2d(3, 2), (1, 2, 4, 4)),
+    "LPPool2d": (lambda: nn.LPPool2d(2, 2), (1, 2, 4, 4)),
     "Upsample": (lambda: nn.Upsample(scale_factor=2, mode="bicubic"), (1, 1, 3, 3)),
     "Softmax": (lambda: nn.Softmax(1), (3, 4)),
     "LogSoftmax": (lambda: nn.LogSoftmax(1), (3, 4)),
