@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 from ..core.base.provided import provided
@@ -59,6 +60,23 @@ class FunctionCtx:
         freed.
         """
         return (self._forward or self._to_save) if self._node is None else self._node.saved()
+
+    @property
+    def saved_variables(self) -> tuple:
+        """`saved_tensors` under its name of before 0.4, with a DeprecationWarning."""
+        warnings.warn(
+            "'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2
+        )
+        return self.saved_tensors
+
+    def mark_shared_storage(self, *pairs: tuple) -> None:
+        """Nothing is left to do, as the FutureWarning says: tensors know what they share."""
+        warnings.warn(
+            "`mark_shared_storage` is deprecated. Tensors with shared storages are automatically tracked. Note "
+            "that calls to `set_()` are not tracked",
+            FutureWarning,
+            stacklevel=2,
+        )
 
     def mark_dirty(self, *tensors: TensorBase) -> None:
         """Say which inputs `forward` has overwritten."""

@@ -114,3 +114,26 @@ def test_a_real_tensor_has_no_complex_gradient():
     z = flambeau.ones(2, dtype=flambeau.complex64, requires_grad=True)
     returning(lambda g: (g.real, None))(z, None).sum().abs().backward()
     assert z.grad.tolist() == [1, 1]
+
+
+def test_old_names_of_the_context():
+    """Functions written before 0.4 read `saved_variables` and name what shares a storage."""
+
+    class Square(flambeau.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            with pytest.warns(FutureWarning, match="mark_shared_storage"):
+                ctx.mark_shared_storage((x, x))
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            with pytest.warns(DeprecationWarning, match="use 'saved_tensors'"):
+                (x,) = ctx.saved_variables
+            assert x is ctx.saved_tensors[0] or flambeau.equal(x, ctx.saved_tensors[0])
+            return 2 * x * grad
+
+    x = flambeau.tensor([1.0, -3.0], requires_grad=True)
+    Square.apply(x).sum().backward()
+    assert x.grad.tolist() == [2.0, -6.0]

@@ -728,9 +728,12 @@ cdef class TensorBase:
     def as_subclass(self, cls):
         """The same elements as an instance of `cls`, a subclass of Tensor; TypeError for another class."""
         cdef TensorBase t = of_class(cls, "as_subclass")
-        t._take(self)
-        t.requires, t.fn, t.output_number, t.base = self.requires, self.fn, self.output_number, self.base
-        t.fn_version, t.made = self.fn_version, self.made
+        cdef TensorBase source = self
+        if self.requires:   # a leaf's gradients are its own, not those of its other name
+            source = provided["shared"](self)
+        t._take(source)
+        t.requires, t.fn, t.output_number, t.base = source.requires, source.fn, source.output_number, source.base
+        t.fn_version, t.made = source.fn_version, source.made
         return t
 
     # Python's protocols

@@ -18,6 +18,7 @@ from ..call.operation cimport Op, make_callable, prepare_op
 from ..base.sizes cimport add_overflow, mul_overflow, product_of, row_major, scaled, span_of
 from .geometry cimport compact_strides, diagonal_cut, load, unfold_cut
 from ..base import display
+from ..base.provided import provide
 from ..base.formats import channels_last_3d, contiguous_format, memory_format as Format, preserve_format
 from .strided cimport GeometryNode, copy_as, permuted, read_dim, same_elements, strided, swapped, taped, view_of
 from ..tape.formulas import record
@@ -729,6 +730,20 @@ def detach(TensorBase input not None):
     False
     """
     return alias(input, input.rank, input.sizes, input.strides, input.offset)
+
+
+def renamed(TensorBase input not None):
+    """A view of the whole under another name, as legacy constructors give it."""
+    return viewed(input, input.rank, input.sizes, "AliasBackward0")
+
+
+def shared(TensorBase input not None):
+    """What an instance of another class shares with it: its place on the tape; that of a view of it, where it is a leaf or none is made."""
+    return input if input.fn is not None and grad_enabled() else renamed(input)
+
+
+provide("shared", shared)
+provide("alias", renamed)
 
 
 # --- at least so many dimensions ---------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,108 @@
+"""Tensors under another class and from legacy constructors: other names of the same elements, with gradients of their own tensor."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau import autograd
+
+
+class Named(flambeau.Tensor):
+    pass
+
+
+class Made(flambeau.Tensor):
+    """As libraries write it, with arguments of its own."""
+
+    def __new__(cls, x, **options):
+        made = x.as_subclass(cls)
+        made.options = options
+        return made
+
+
+WAYS = {
+    "as_subclass": lambda x: x.as_subclass(Named),
+    "constructor": Named,
+    "own constructor": lambda x: Made(x, unit="m"),
+    "Tensor": flambeau.Tensor,
+    "new": lambda x: x.new(x),
+    "twice": lambda x: Made(x.as_subclass(Named)),
+}
+TENSORS = {
+    "numbers": lambda: flambeau.tensor([1.0, 2.0, 3.0]),
+    "one": lambda: flambeau.tensor(2.0),
+    "none": lambda: flambeau.empty(0, 3),
+    "turned": lambda: flambeau.arange(6.0).reshape(2, 3).t(),
+    "gaps": lambda: flambeau.arange(8.0)[::2],
+    "expanded": lambda: flambeau.tensor([1.0, 2.0]).expand(3, 2),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", TENSORS)
+def test_gradients_arrive_at_the_tensor(way, kind):
+    for leaf in (True, False):
+        x = TENSORS[kind]().requires_grad_()
+        inner = x if leaf else x * 1
+        y = WAYS[way](inner)
+        assert (
+            y.requires_grad and not y.is_leaf and y.grad_fn is not None and y.data_ptr() == inner.data_ptr()
+        )
+        assert y.shape == x.shape and y.stride() == inner.stride()
+        (y * y).sum().backward()
+        np.testing.assert_array_equal(x.grad.numpy(), 2 * x.detach().numpy())
+        assert x.grad.shape == x.shape and (way in ("Tensor", "new") or isinstance(y, Named | Made))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_names_of_a_leaf(way):
+    x = flambeau.tensor([1.0, 2.0], requires_grad=True)
+    y = WAYS[way](x)
+    assert y.grad_fn.name() == "AliasBackward0" and y._is_view() and y._base is x
+    with pytest.raises(RuntimeError, match="leaf"):
+        y.mul_(2)
+    with flambeau.no_grad():
+        z = WAYS[way](x)
+        assert z.grad_fn is None and z._is_view() and z.requires_grad  # as any view that is made there
+        z.mul_(2)
+    assert x.tolist() == [2.0, 4.0]
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        w = WAYS[way](x * 1)
+        out = (w * w).sum()
+        w.mul_(3)
+        out.backward()
+    plain = WAYS[way](flambeau.ones(2))
+    assert plain.is_leaf and not plain.requires_grad and plain.requires_grad_().requires_grad
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_derivatives_of_every_kind(way):
+    def f(x):
+        return (WAYS[way](x) ** 3).sum()
+
+    x = flambeau.tensor([1.0, -2.0], requires_grad=True)
+    (once,) = autograd.grad(f(x), x, create_graph=True)
+    assert once.tolist() == [3.0, 12.0]
+    (twice,) = autograd.grad(once.sum(), x)
+    assert twice.tolist() == [6.0, -12.0]
+    with autograd.forward_ad.dual_level():
+        dual = autograd.forward_ad.make_dual(x.detach(), flambeau.ones(2))
+        assert autograd.forward_ad.unpack_dual(f(dual)).tangent.item() == 15.0
+
+
+def test_parameters_and_hooks():
+    """What a module trains is reached through its other names, and hooks of either are called."""
+    layer = flambeau.nn.Linear(2, 1, bias=False)
+    seen = []
+    layer.weight.register_hook(lambda grad: seen.append("leaf"))
+    name = layer.weight.as_subclass(Named)
+    name.register_hook(lambda grad: seen.append("name"))
+    name.retain_grad()
+    (name.sum() + layer(flambeau.ones(1, 2)).sum()).backward()
+    assert (
+        seen == ["name", "leaf"]
+        and layer.weight.grad.tolist() == [[2.0, 2.0]]
+        and name.grad.tolist() == [[1.0, 1.0]]
+    )
