@@ -9,6 +9,9 @@ runs people's code: tensors, a tape, neural networks, optimisers, data loading. 
 from __future__ import annotations
 
 from . import _interpreter  # noqa: F401  first of all
+from . import _absent
+
+_absent.take_imports()
 from .torch_version import __version__
 from .core.base import dtypes as _dtypes
 from .core.base.device import get_default_device, set_default_device
@@ -31,6 +34,7 @@ from .core.base.formats import (
     legacy_contiguous_format,
     memory_format,
     preserve_format,
+    qscheme,
     sparse_bsc,
     sparse_bsr,
     sparse_coo,
@@ -51,10 +55,15 @@ for _kind, _name in (
     (UntypedStorage, "storage.UntypedStorage"),
 ):
     _name_type(_kind, _display.public(_name))
-for _kind in (Size, layout, memory_format):
+for _kind in (Size, layout, memory_format, qscheme):
     _kind.__module__ = _display.NAME
 newaxis = None
+globals().update(qscheme.__members__)
 globals().update(_dtypes.by_name)
+globals().update(_dtypes.without_tensors)
+globals().update(
+    {_name: _absent.unmakeable(_name) for _name in (f"{_kind}Type" for _kind in _absent.TYPES.split())}
+)
 globals().update(_legacy_storages)
 Storage = _legacy_storages["FloatStorage"]
 float, double, half = _dtypes.by_name["float32"], _dtypes.by_name["float64"], _dtypes.by_name["float16"]

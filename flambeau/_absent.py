@@ -1,16 +1,32 @@
 """What is not here, said by name: the rooms of PyTorch that are missing or only answer questions, and why.
 
-A room that programs look into before they work is a module with true answers ("is it available", "is a graph being traced") and
-nothing else; every other name of it is an AttributeError that says why. `docs/coverage.md` is written from the same table.
+A room that programs look into before they work is a module with true answers ("is it available", "is a graph being traced"). Its
+other names say why they are absent: by an AttributeError, a ModuleNotFoundError, or an ImportError where they are imported.
+What libraries only mention while they are imported (annotations, base classes, `isinstance`) stands in `_absent_names.NAMES` and is
+made when it is looked up: classes without instances, enumerations, errors, and functions whose call is a NotImplementedError.
+`docs/coverage.md` is written from the same tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+import builtins
+import dis
+import enum
+import functools
+import re
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
+from ._absent_names import NAMES
+from ._absent_reasons import ABSENT
 from .core.base import display
 
+OWN = __name__.partition(".")[0]
 NO_GROUP = "Default process group has not been initialized, please make sure to call init_process_group."
 PAGE = "docs/coverage.md lists what is here"
 
@@ -22,10 +38,7 @@ ROOMS = {
     "nn.intrinsic": "there is no quantised dtype",
     "nn.qat": "there is no quantised dtype",
     "nn.quantizable": "there is no quantised dtype",
-    "nn.quantized.dynamic": "there is no quantised dtype",
-    "nn.quantized.modules": "there is no quantised dtype",
-    "nn.quantized.functional": "there is no quantised dtype",
-    "nn.quantized._reference": "there is no quantised dtype",
+    "nn.quantized": "there is no quantised dtype",
     "nn.cpp": "it holds modules written in C++ with LibTorch, which is not here",
     "utils.data.datapipes": "PyTorch deprecated it",
     "utils.hipify": "it rewrites CUDA sources, and no CUDA sources are compiled here",
@@ -56,16 +69,43 @@ ROOMS = {
     "_functorch": "`func` has what is public of it",
     "_subclasses": "there are no fake tensors; device 'meta' knows shapes and dtypes",
     "_prims": "operations are declared otherwise here",
+    "_prims_common": "operations are declared otherwise here",
+    "_decomp": "operations are declared otherwise here, and not made of others",
+    "_jit_internal": "there are no graphs yet",
+    "_ops.HigherOrderOperator": "there are no graphs in which an operation could take functions",
+    "profiler._memory_profiler": "memory is not told by what it is used for",
+    "utils._sympy": "there are no graphs yet, and sizes are numbers",
+    "utils.data.IterDataPipe": "PyTorch deprecated it",
+    "utils.data.MapDataPipe": "PyTorch deprecated it",
+    "utils.data.functional_datapipe": "PyTorch deprecated it",
+    "utils.data.graph_settings": "PyTorch deprecated it",
 }
+# Types of TorchScript and its dispatcher, which nothing has: for `isinstance` and annotations.
+TYPES = (
+    "Any Await Bool Class Complex DeviceObj Dict Enum Float Future Inferred Int Interface List None Number Optional PyObject RRef "
+    "StreamObj String SymBool SymInt Tensor Tuple Union"
+)
+ROOMS |= dict.fromkeys((f"{kind}Type" for kind in TYPES.split()), ROOMS["jit"])
 
 
 def why(module: str) -> str | None:
-    """The reason for which a module such as "fx.passes" is absent; None for one that no room of the table holds."""
+    """The reason for which a module or a name such as "fx.passes" is absent; None for one that no table holds."""
     parts = module.split(".")
     for count in range(len(parts), 0, -1):
         if (reason := ROOMS.get(".".join(parts[:count]))) is not None:
             return reason
-    return None
+    return _listed().get(module)
+
+
+@functools.cache
+def _listed() -> dict[str, str]:
+    """Why single public names of modules that are here are absent."""
+    return {
+        f"{module}.{name}".lstrip("."): reason
+        for module, groups in ABSENT.items()
+        for reason, names in groups.items()
+        for name in names.split()
+    }
 
 
 def message(name: str, called: str | None = None) -> str:
@@ -79,14 +119,28 @@ def message(name: str, called: str | None = None) -> str:
 
 
 def refusing(room: str) -> Callable[[str], Any]:
-    """`__getattr__` of a room: an AttributeError with the reason."""
+    """`__getattr__` of a module: what `_absent_names` has of it, else an error with the reason."""
 
     def absent(name: str) -> Any:
-        if name.startswith("__"):  # what Python asks of any module
+        dotted = f"{room}.{name}"
+        if is_module(dotted):
+            return import_module(f"{OWN}.{dotted}")
+        if (word := _words(room).get(name)) is not None:
+            value = vars(sys.modules[f"{OWN}.{room}"])[name] = _made(room, word)
+            return value
+        if (
+            name.startswith("__") or why(dotted) is None
+        ):  # what Python asks of any module, and what PyTorch has not
             raise AttributeError(f"module {display.public(room)!r} has no attribute {name!r}")
-        raise AttributeError(message(f"{room}.{name}"))
+        asking = sys._getframe(1)
+        if asking.f_code.co_code[asking.f_lasti] == _IMPORT_FROM:  # which would drop the reason
+            raise ImportError(f"cannot import name {name!r} from {display.public(room)!r}: {message(dotted)}")
+        raise AttributeError(message(dotted))
 
     return absent
+
+
+_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
 
 def unmakeable(name: str, bases: tuple[type, ...] = ()) -> type:
@@ -106,3 +160,129 @@ def unmakeable(name: str, bases: tuple[type, ...] = ()) -> type:
     False
     """
     return type(short, bases, {"__init__": refuse, "__module__": display.public(module), "__doc__": document})
+
+
+def _uncallable(name: str) -> Callable[..., Any]:
+    """A function such as "fx.symbolic_trace", which libraries import: to call it is a NotImplementedError with the reason."""
+
+    def refuse(*args: Any, **options: Any) -> Any:
+        raise NotImplementedError(message(name))
+
+    module, _, refuse.__name__ = name.rpartition(".")
+    refuse.__qualname__, refuse.__module__ = refuse.__name__, display.public(module)
+    refuse.__doc__ = f"To call it is a NotImplementedError: {why(name)}."
+    return refuse
+
+
+# --- names that are only mentioned ------------------------------
+_WORD = re.compile(r"(\w+)(?:\((.*)\)|\[(.*)\]|=(.*))?")
+
+
+@functools.cache
+def _words(room: str) -> dict[str, str]:
+    """The words of `_absent_names` for a module, by the names that they define."""
+    return {_WORD.match(word)[1]: word for word in NAMES.get(room, "").split()}  # type: ignore[index]
+
+
+def _made(room: str, word: str) -> Any:
+    """What a word of the table stands for."""
+    name, base, members, elsewhere = _WORD.fullmatch(word).groups()  # type: ignore[union-attr]
+    dotted = f"{room}.{name}"
+    if elsewhere is not None:
+        return _reach(elsewhere)
+    if members is not None:
+        values = [(n, ast.literal_eval(v)) for n, _, v in (m.partition("=") for m in members.split(","))]
+        return enum.Enum(name, values, module=display.public(room))
+    if base is None:
+        return _uncallable(dotted)
+    if issubclass(kind := getattr(builtins, base, object), BaseException):
+        return type(
+            name, (kind,), {"__module__": display.public(room), "__doc__": f"PyTorch's error {name}."}
+        )
+    return unmakeable(dotted, (_reach(base),) if base else ())
+
+
+def _reach(dotted: str) -> Any:
+    module, _, name = dotted.rpartition(".")
+    return getattr(import_module(f"{OWN}.{module}".rstrip(".")), name)
+
+
+# --- modules that are only mentioned ------------------------------
+@functools.cache
+def _modules() -> frozenset[str]:
+    """The modules that `_absent_names` has words of, and the packages that they stand in."""
+    parts = [name.split(".") for name in NAMES]
+    return frozenset(".".join(each[:k]) for each in parts for k in range(1, len(each) + 1))
+
+
+def is_module(name: str) -> bool:
+    """Whether a module such as "distributed.fsdp" is made from the table."""
+    return name in _modules()
+
+
+def spec_of(name: str) -> ModuleSpec | None:
+    """How a module of the table is loaded, by its whole name; None for another."""
+    rest = name.partition(".")[2]
+    return ModuleSpec(name, _Maker(rest), is_package=True) if is_module(rest) else None  # type: ignore[arg-type]
+
+
+class _Finder:
+    """The last that Python's import asks: makes modules of the table, and says why others are absent."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        top, _, rest = name.partition(".")
+        if top != OWN or not rest:
+            return None
+        if (found := spec_of(name)) is None:
+            refuse_import(name, rest)
+        return found
+
+
+class _Maker:
+    """Loads a module of the table."""
+
+    def __init__(self, room: str) -> None:
+        self.room = self.name = room
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__doc__ = f"Names that libraries mention: {why(self.room)}."
+        module.__getattr__ = refusing(self.room)  # type: ignore[method-assign]
+        module.__dir__ = lambda: sorted({*vars(module), *_words(self.room)})  # type: ignore[method-assign]
+
+
+def refuse_import(name: str, rest: str) -> None:
+    """The error for the import of a module that is absent, or of an absent name of a package; nothing where none is imported.
+
+    `importlib.util.find_spec` only asks, and gets None.
+    """
+    reason, frame = why(rest), sys._getframe(1)
+    if reason is None:
+        return
+    importing, named = False, False
+    while frame is not None and frame.f_code.co_filename.startswith(
+        ("<frozen importlib", __file__, _AS_TORCH)
+    ):
+        importing |= frame.f_code.co_name == "_find_and_load_unlocked"
+        named |= frame.f_code.co_name == "_handle_fromlist"
+        frame = frame.f_back  # type: ignore[assignment]
+    if not importing:
+        return
+    package, _, last = name.rpartition(".")
+    if (
+        named and rest == last
+    ):  # `from torch import X`: the package itself has no `__getattr__` that would say it
+        raise ImportError(f"cannot import name {last!r} from {package!r}: {message(rest)}", name=package)
+    raise ModuleNotFoundError(f"No module named {name!r}: {reason} ({PAGE})", name=name)
+
+
+_AS_TORCH = __file__.replace("_absent.py", "_as_torch.py")
+
+
+def take_imports() -> None:
+    """Let imports of absent modules come here, after everything else was tried."""
+    sys.meta_path.append(_Finder())  # type: ignore[arg-type]

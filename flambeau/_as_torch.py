@@ -150,15 +150,13 @@ class _Finder:
     ) -> ModuleSpec | None:
         if name.startswith(SHOWN + "."):
             own = OWN + name[len(SHOWN) :]
-            if own in sys.modules or PathFinder.find_spec(own, path) is not None:
+            rest = name[len(SHOWN) + 1 :]
+            if own in sys.modules or _absent.is_module(rest) or PathFinder.find_spec(own, path) is not None:
                 return ModuleSpec(name, _Alias(own))  # type: ignore[arg-type]
-            reason = _absent.why(name[len(SHOWN) + 1 :])
-            if reason and sys._getframe(1).f_back.f_code.co_name == "_find_and_load_unlocked":  # type: ignore[union-attr]
-                # an import, which ends here; `importlib.util.find_spec` only asks
-                raise ModuleNotFoundError(f"No module named {name!r}: {reason} ({_absent.PAGE})", name=name)
+            _absent.refuse_import(name, rest)
             return None
         if name.startswith(OWN + "."):
-            found = PathFinder.find_spec(name, path, target)
+            found = PathFinder.find_spec(name, path, target) or _absent.spec_of(name)
             if found is not None and found.loader is not None:
                 found.loader.exec_module = partial(_run_shown, found.loader.exec_module)  # type: ignore[method-assign]
             return found

@@ -61,7 +61,7 @@ provide("told_of_aten", _told_of_aten)
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module 'ops' has no attribute {name!r}")
-    from .library import _aten
+    from .library import _aten, _aten_steps  # noqa: F401  which defines its operations
 
     found = globals()[name] = _aten.namespace_of(name)
     return found

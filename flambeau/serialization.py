@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from . import storage
 from ._files import load, save
 from ._lazily import lazily
+from .core.base.dtypes import device
 from .utils.serialization import config
 
 __all__ = [
@@ -39,6 +40,11 @@ __all__ = [
     "storage_to_tensor_type",
     "validate_cuda_device",
 ]
+
+# What `load` takes for `map_location`.
+MAP_LOCATION = (
+    Callable[[storage.UntypedStorage, str], storage.UntypedStorage] | device | str | dict[str, str] | None
+)
 
 DEFAULT_PROTOCOL = 2
 

@@ -198,37 +198,46 @@ def listed(names: list[str]) -> str:
     )
 
 
-def page() -> str:
+def gathered() -> dict[str, tuple[list[str], dict[str, list[str]]]]:
+    """By public module of PyTorch: the names that are here, and those that are not by the reason why."""
     import torch
 
-    parts, unexplained, total, here_total = [], [], 0, 0
-    rows = []
+    found, unexplained = {}, []
     for name, module in sorted(modules(torch).items()):
         names = public(name, module)  # type: ignore[arg-type]
-        if not names:
-            continue
         place = ours(name)
         here = [n for n in names if place is not None and hasattr(place, n)]
-        absent = [n for n in names if n not in here]
-        total, here_total = total + len(names), here_total + len(here)
-        label = f"torch.{name}" if name else "torch"
-        rows.append(f"| [`{label}`](#{label.replace('.', '').lower()}) | {len(here)} | {len(absent)} |")
         groups: dict[str, list[str]] = {}
-        for n in absent:
+        for n in names:
+            if n in here:
+                continue
             dotted = f"{name}.{n}" if name else n
             text = why(dotted)
             if text is None:
                 unexplained.append(dotted)
             else:
                 groups.setdefault(text, []).append(n)
+        if names:
+            found[name] = here, groups
+    if unexplained:
+        raise SystemExit("no reason is given for\n" + "\n".join(unexplained))
+    return found
+
+
+def page() -> str:
+    parts, total, here_total = [], 0, 0
+    rows = []
+    for name, (here, groups) in gathered().items():
+        absent = sum(map(len, groups.values()))
+        total, here_total = total + len(here) + absent, here_total + len(here)
+        label = f"torch.{name}" if name else "torch"
+        rows.append(f"| [`{label}`](#{label.replace('.', '').lower()}) | {len(here)} | {absent} |")
         part = f"## {label}\n\n"
         if here:
             part += f"Here: {listed(here)}\n\n"
         for text, group in groups.items():
             part += f"Absent ({text}): {listed(group)}\n\n"
         parts.append(part)
-    if unexplained:
-        raise SystemExit("no reason is given for\n" + "\n".join(unexplained))
     summary = f"{here_total} of {total} names are here, besides these rooms, which are absent, or only answer programs' questions:\n\n"
     summary += "| room | why |\n|---|---|\n" + "".join(
         f"| `torch.{n}` | {text} |\n" for n, text in ROOMS.items() if not n.startswith("_")

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from .._absent import refusing, unmakeable
+from ..futures import Future
 from ..nn.modules.module import Module
 
 __all__ = [
@@ -26,8 +27,10 @@ __all__ = [
     "ScriptFunction",
     "ScriptModule",
     "annotate",
+    "Future",
     "export",
     "ignore",
+    "interface",
     "is_scripting",
     "is_tracing",
     "isinstance",
@@ -127,6 +130,17 @@ def ignore(drop: Any = False, **options: Any) -> Any:
     if not builtins.isinstance(drop, bool):
         raise RuntimeError(f"Argument to @jit.ignore must be a bool or a function but got {drop}")
     return lambda fn: fn
+
+
+def interface(obj: T) -> T:
+    """A class whose methods scripts may take from another: returned as it is. RuntimeError for what is no class.
+
+    >>> interface(dict) is dict
+    True
+    """
+    if not builtins.isinstance(obj, type):
+        raise RuntimeError("interface must be applied to a class")
+    return obj
 
 
 def annotate(the_type: Any, the_value: T) -> T:

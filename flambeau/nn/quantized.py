@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._absent import refusing
 from .._tensor import Tensor
 from ..core.lib.products import matmul
 from ..operations.moving.joining import cat
@@ -63,3 +64,6 @@ class FloatFunctional(Module):
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
         """`x @ y`, observed."""
         return self.activation_post_process(matmul(x, y))
+
+
+__getattr__ = refusing("nn.quantized")

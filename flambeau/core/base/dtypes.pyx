@@ -39,6 +39,10 @@ cdef class dtype:
 
     @property
     def is_signed(self) -> bool:
+        if self.code == REFUSED and not self.name.startswith(("int", "uint")):
+            raise RuntimeError(f"is_signed: {self} tells of no sign")
+        if self.code == REFUSED:
+            return self.name.startswith("int")
         return self.code != BOOL and not is_unsigned(self.code) and self.code != F8_E8M0FNU
 
     def to_real(self):
@@ -53,7 +57,7 @@ cdef class dtype:
 
 
 def _dtype_named(name):
-    return by_name[name]
+    return by_name.get(name) or without_tensors[name]
 
 
 by_name = {}
@@ -72,6 +76,21 @@ for _code, (_name, _size, _category) in enumerate([
     DTYPE_OBJECTS[_code] = <PyObject*>_made
     CATEGORY[_code], ITEMSIZE[_code] = _category, _size
     by_name[_name] = _made
+
+
+# Dtypes that programs name and compare, and no tensor has: quantised ones, and numbers of some bits.
+without_tensors = {}
+for _name, _size in [("qint8", 1), ("quint8", 1), ("qint32", 4), ("quint4x2", 1), ("quint2x4", 1), ("bits8", 1), ("bits16", 2),
+                     ("bits1x8", 1), ("bits2x4", 1), ("bits4x2", 1)] + [(f"{kind}{n}", 1) for kind in ("int", "uint") for n in range(1, 8)]:
+    _made = dtype.__new__(dtype)
+    _made.code, _made.name, _made.itemsize, _made.category = REFUSED, _name, _size, 1
+    without_tensors[_name] = _made
+
+
+cdef object no_tensors(dtype d, str who):
+    """The error for a dtype that no tensor has."""
+    why = "there is no quantised dtype" if d.name.startswith("q") else "numbers of some bits are not computed with"
+    return NotImplementedError(f"{who}(): tensors of {d} are not here: {why}")
 
 
 cdef int promote(int a, int b):
@@ -133,6 +152,8 @@ def set_default_dtype(d: dtype) -> None:
 
 cdef dtype as_dtype(object value, str who):
     if isinstance(value, dtype):
+        if (<dtype>value).code == REFUSED:
+            raise no_tensors(<dtype>value, who)
         return <dtype>value
     if value is float:
         return dtype_of(F64)
@@ -151,6 +172,10 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     RuntimeError for uint16, uint32 and uint64 with anything but themselves and real floating-point dtypes, and for float8 with
     any other dtype.
     """
+    if type1.code == REFUSED or type2.code == REFUSED:
+        if type1 is type2:
+            return type1
+        raise no_tensors(type1 if type1.code == REFUSED else type2, "promote_types")
     return dtype_of(promoted(type1.code, type2.code))
 
 

@@ -58,6 +58,24 @@ class layout(Enum):
         return self.name
 
 
+class qscheme(Enum):
+    """How a quantised tensor's numbers are scaled, of which there is none: programs name and compare these."""
+
+    per_tensor_affine = 1
+    per_channel_affine = 2
+    per_tensor_symmetric = 3
+    per_channel_symmetric = 4
+    per_channel_affine_float_qparams = 5
+
+    def __repr__(self) -> str:
+        return display.public(self.name)
+
+    __str__ = __repr__
+
+    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # a name is an answer, too
+        return self.name
+
+
 contiguous_format = legacy_contiguous_format = memory_format.contiguous_format
 preserve_format = memory_format.preserve_format
 channels_last = memory_format.channels_last

@@ -11,7 +11,7 @@ the copies of parameters that are kept until the outermost of them ends.
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from ..base.device cimport Device
-from ..base.dtypes cimport BF16, F16, F32, F64, CATEGORY, NO_CODE, dtype, dtype_of
+from ..base.dtypes cimport BF16, F16, F32, F64, CATEGORY, NO_CODE, as_dtype, dtype, dtype_of
 from ..base.tensor cimport TensorBase, late
 from ..tape.modes cimport FORWARD, REVERSE, autocast_on, casting, grad_enabled, set_autocast_on, set_casting
 from .copies import to_dtype
@@ -134,7 +134,7 @@ def lower_type(str device_type) -> dtype:
 
 def set_lower_type(str device_type, dtype lower not None) -> None:
     """Set that dtype."""
-    flambeau_lower_types[<int>NUMBERS[device_type]] = <unsigned char>(lower.code + 1)
+    flambeau_lower_types[<int>NUMBERS[device_type]] = <unsigned char>(as_dtype(lower, "set_autocast_dtype").code + 1)
 
 
 def keeps() -> bool:
@@ -308,7 +308,7 @@ cdef object cast(PyObject* callable, PyObject** args, size_t flagged, PyObject* 
             return door.past(callable, args, flagged, names)
         if rule == REFUSED:
             raise RuntimeError(refusals[op.name])
-        code = (<dtype>chosen).code if rule == TOLD else lower_code(number) if rule == LOWER or rule == WIDEST else F32
+        code = as_dtype(chosen, op.name).code if rule == TOLD else lower_code(number) if rule == LOWER or rule == WIDEST else F32
         if rule == WIDEST:
             for k in range(given):
                 code = widest(op, <object>args[k], code, number)

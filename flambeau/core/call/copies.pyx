@@ -2,7 +2,7 @@
 """Copies and conversions on the tape: one kernel, the identity."""
 from cpython.object cimport PyObject
 from ..base import display
-from ..base.dtypes cimport dtype, dtype_of, is_stored
+from ..base.dtypes cimport as_dtype, dtype, dtype_of, is_stored
 from ..base.formats import contiguous_format, memory_format as Format, preserve_format
 from ..base.provided import provided
 from ..base.tensor cimport TensorBase
@@ -39,7 +39,7 @@ cdef bint plain(object memory_format, str who) except -1:
 
 def to_dtype(TensorBase input, d: dtype, copy: bool = False) -> TensorBase:
     """The tensor itself where it has that dtype (and no copy is asked for), else a copy that has."""
-    cdef int code = (<dtype?>d).code
+    cdef int code = as_dtype(d, "to").code
     return input if code == input.code and not copy else copied(input, code, False)
 
 

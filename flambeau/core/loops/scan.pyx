@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uintptr_t
 from cpython.object cimport PyObject
 from ..call.kernels cimport away, kernel_t, Family, MAX_OUTPUTS
 from ..call.pointwise cimport copied
-from ..base.dtypes cimport dtype, is_stored
+from ..base.dtypes cimport as_dtype, dtype, is_stored
 from ..base.parallel cimport num_threads, parallel_for
 from .rows cimport Rows
 from ..base.tensor cimport TensorBase, new_tensor, new_tensor_on, place_of, pointer, wrap_dim
@@ -95,6 +95,7 @@ def scan(declaration, TensorBase input not None, dim, dtype working not None):
     cdef int64_t outer = 1, inner = 1, length = x.sizes[axis] if x.rank else 1, strip
     cdef bint along
     cdef list results = []
+    as_dtype(working, declaration.name)
     if is_stored(x.code) and not is_stored(working.code):
         x = copied(x, working.code, True)
     for d in range(x.rank):

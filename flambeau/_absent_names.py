@@ -1,0 +1,345 @@
+"""Names of absent modules that libraries mention as they are imported; `tools/absent_names.py` writes this file.
+
+By module: `Name(Base)` is a class, `Name[A=1,B=2]` an enumeration, `Name=module.Name` what another module has, `Name` a function.
+"""
+
+NAMES = {
+    "_dynamo": """
+        set_stance()
+    """,
+    "_dynamo._trace_wrapped_higher_order_op": """
+    """,
+    "_dynamo.backends.common": """
+        AotAutograd() aot_autograd
+    """,
+    "_dynamo.config": """
+    """,
+    "_dynamo.eval_frame": """
+        DisableContext() DynamoStance() DynamoTLS() ExportResult()
+        FlattenInputOutputSignature(fx.Transformer) OptimizeContext() RunOnlyContext() TorchPatcher()
+        Unset[token=0]
+    """,
+    "_functorch._aot_autograd.functional_utils": """
+        MetadataKey() ViewMetaSequence() from_fun to_fun
+    """,
+    "_functorch.partitioners": """
+        InvalidNodeBase() MinCutOptions() NodeInfo() OpTypes() _is_primal _is_tangent default_partition
+    """,
+    "_inductor.config": """
+    """,
+    "_subclasses.fake_tensor": """
+        DataDependentOutputException(RuntimeError) DispatchCacheInfo()
+        DynamicOutputShapeException(RuntimeError) FakeCopyMode(overrides.TorchFunctionMode)
+        FakeTensor(_C.TensorBase) FakeTensorConfig() FakeTensorConverter()
+        FakeTensorDeviceMismatchError(RuntimeError) FakeTensorMode(utils._python_dispatch.TorchDispatchMode)
+        FakeTensorTLS() IncrementRecursionCount() MetadataMismatchError(RuntimeError) SingletonConstant()
+        SymNumberMemoDescriptor() TensorMetadata() UnsupportedFakeTensorException(RuntimeError)
+        UnsupportedMutationAliasingException(RuntimeError) UnsupportedOperatorException(RuntimeError)
+        _is_tensor_constructor is_fake unset_fake_temporarily
+    """,
+    "_subclasses.functional_tensor": """
+        BaseFunctionalizeAPI() CppFunctionalizeAPI(_subclasses.functional_tensor.BaseFunctionalizeAPI)
+        FunctionalTensor(_C.TensorBase) FunctionalTensorMode(utils._python_dispatch.TorchDispatchMode)
+        FunctorchFunctionalizeAPI(_subclasses.functional_tensor.BaseFunctionalizeAPI)
+        PythonFunctionalizeAPI(_subclasses.functional_tensor.BaseFunctionalizeAPI) disable_functional_mode
+    """,
+    "ao.quantization.fx._decomposed": """
+    """,
+    "distributed": """
+        Backend=distributed.distributed_c10d.Backend DistBackendError(distributed.DistError)
+        QueueEmptyError(distributed.DistStoreError) ReduceOp=distributed.distributed_c10d.ReduceOp
+        get_process_group_ranks init_device_mesh
+    """,
+    "distributed._composable.fsdp": """
+        CPUOffloadPolicy=distributed.fsdp.CPUOffloadPolicy FSDPModule=distributed.fsdp.FSDPModule
+    """,
+    "distributed._composable.fsdp.fully_shard": """
+    """,
+    "distributed._functional_collectives": """
+        all_to_all_single_autograd wait_tensor
+    """,
+    "distributed._shard.sharded_tensor": """
+        Shard() ShardMetadata() ShardedTensor(_C.TensorBase)
+    """,
+    "distributed._shard.sharding_spec": """
+        ChunkShardingSpec()
+    """,
+    "distributed._shard.sharding_spec._internals": """
+        _check_shard_metadata_pair_overlap
+    """,
+    "distributed._tensor": """
+        DTensor=distributed.tensor.DTensor DeviceMesh=distributed.device_mesh.DeviceMesh
+        Replicate=distributed.tensor.Replicate distribute_tensor=distributed.tensor.distribute_tensor
+    """,
+    "distributed._tensor.device_mesh": """
+        DeviceMesh=distributed.device_mesh.DeviceMesh init_device_mesh=distributed.init_device_mesh
+    """,
+    "distributed._tensor.experimental": """
+        implicit_replication
+    """,
+    "distributed._tensor.placement_types": """
+        DTensorSpec() TensorMeta()
+    """,
+    "distributed.algorithms._checkpoint.checkpoint_wrapper": """
+        ActivationWrapper(nn.modules.module.Module) CheckpointImpl[REENTRANT=1,NO_REENTRANT=2]
+        CheckpointWrapper(distributed.algorithms._checkpoint.checkpoint_wrapper.ActivationWrapper)
+        OffloadWrapper(distributed.algorithms._checkpoint.checkpoint_wrapper.ActivationWrapper)
+        apply_activation_checkpointing checkpoint_wrapper offload_wrapper
+    """,
+    "distributed.algorithms.join": """
+        Join()
+    """,
+    "distributed.algorithms.model_averaging.averagers": """
+        ModelAverager()
+    """,
+    "distributed.checkpoint": """
+        FileSystemReader(distributed.checkpoint.storage.StorageReader)
+        FileSystemWriter(distributed.checkpoint.storage.StorageWriter) async_save load save
+    """,
+    "distributed.checkpoint.default_planner": """
+        DefaultLoadPlanner(distributed.checkpoint.planner.LoadPlanner)
+        DefaultSavePlanner(distributed.checkpoint.planner.SavePlanner)
+    """,
+    "distributed.checkpoint.hf_storage": """
+        HuggingFaceStorageReader(distributed.checkpoint.FileSystemReader)
+        HuggingFaceStorageWriter(distributed.checkpoint.FileSystemWriter)
+    """,
+    "distributed.checkpoint.metadata": """
+        BytesStorageMetadata() ChunkStorageMetadata() Metadata() MetadataIndex() StorageMeta()
+        TensorProperties() TensorStorageMetadata()
+    """,
+    "distributed.checkpoint.optimizer": """
+        load_sharded_optimizer_state_dict
+    """,
+    "distributed.checkpoint.planner": """
+        BytesIOWriteData() LoadItemType[TENSOR=1,BYTE_IO=2] LoadPlan() LoadPlanner() ReadItem() SavePlan()
+        SavePlanner() TensorWriteData() WriteItem() WriteItemType[TENSOR=1,SHARD=2,BYTE_IO=3]
+    """,
+    "distributed.checkpoint.state_dict": """
+        _init_optim_state get_optimizer_state_dict set_optimizer_state_dict set_state_dict
+    """,
+    "distributed.checkpoint.storage": """
+        StorageReader() StorageWriter() WriteResult()
+    """,
+    "distributed.checkpoint.utils": """
+        CheckpointException(BaseException)
+    """,
+    "distributed.constants": """
+    """,
+    "distributed.device_mesh": """
+        DeviceMesh()
+    """,
+    "distributed.distributed_c10d": """
+        AllToAllOptions() AllreduceCoalescedOptions() AllreduceOptions() Backend() BackendConfig()
+        BarrierOptions() BroadcastOptions() DebugLevel() GatherOptions() GroupMember() P2POp()
+        PrefixStore=distributed.PrefixStore ProcessGroup=distributed.ProcessGroup ProcessGroupGloo()
+        ReduceOp() ReduceOptions() ReduceScatterOptions() ScatterOptions() Store=distributed.Store
+        Work=distributed.Work group=distributed.group
+    """,
+    "distributed.elastic.multiprocessing.errors": """
+        ChildFailedError(Exception) ErrorHandler() ProcessFailure() record
+    """,
+    "distributed.fsdp": """
+        BackwardPrefetch=distributed.fsdp.api.BackwardPrefetch CPUOffload=distributed.fsdp.api.CPUOffload
+        CPUOffloadPolicy(distributed.fsdp.OffloadPolicy) DataParallelMeshDims() FSDPModule()
+        FullOptimStateDictConfig=distributed.fsdp.api.FullOptimStateDictConfig
+        FullStateDictConfig=distributed.fsdp.api.FullStateDictConfig
+        FullyShardedDataParallel=distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel
+        LocalOptimStateDictConfig=distributed.fsdp.api.LocalOptimStateDictConfig
+        LocalStateDictConfig=distributed.fsdp.api.LocalStateDictConfig
+        MixedPrecision=distributed.fsdp.api.MixedPrecision MixedPrecisionPolicy() OffloadPolicy()
+        OptimStateDictConfig=distributed.fsdp.api.OptimStateDictConfig
+        OptimStateKeyType=distributed.fsdp.fully_sharded_data_parallel.OptimStateKeyType
+        ShardedOptimStateDictConfig=distributed.fsdp.api.ShardedOptimStateDictConfig
+        ShardedStateDictConfig=distributed.fsdp.api.ShardedStateDictConfig
+        ShardingStrategy=distributed.fsdp.api.ShardingStrategy
+        StateDictConfig=distributed.fsdp.api.StateDictConfig
+        StateDictSettings=distributed.fsdp.api.StateDictSettings
+        StateDictType=distributed.fsdp.api.StateDictType UnshardHandle() fully_shard
+    """,
+    "distributed.fsdp._common_utils": """
+        HandleTrainingState[IDLE=1,FORWARD=2,BACKWARD_PRE=3,BACKWARD_POST=4,SUMMON_FULL_PARAMS=5]
+        TrainingState[IDLE=1,FORWARD_BACKWARD=2,SUMMON_FULL_PARAMS=3] clean_tensor_name
+    """,
+    "distributed.fsdp._flat_param": """
+        FlatParamHandle()
+    """,
+    "distributed.fsdp._runtime_utils": """
+        _post_backward_final_callback
+    """,
+    "distributed.fsdp.api": """
+        BackwardPrefetch[BACKWARD_PRE=1,BACKWARD_POST=2] CPUOffload()
+        FullOptimStateDictConfig(distributed.fsdp.api.OptimStateDictConfig)
+        FullStateDictConfig(distributed.fsdp.api.StateDictConfig)
+        LocalOptimStateDictConfig(distributed.fsdp.api.OptimStateDictConfig)
+        LocalStateDictConfig(distributed.fsdp.api.StateDictConfig) MixedPrecision() OptimStateDictConfig()
+        ShardedOptimStateDictConfig(distributed.fsdp.api.OptimStateDictConfig)
+        ShardedStateDictConfig(distributed.fsdp.api.StateDictConfig)
+        ShardingStrategy[FULL_SHARD=1,SHARD_GRAD_OP=2,NO_SHARD=3,HYBRID_SHARD=4,_HYBRID_SHARD_ZERO2=5]
+        StateDictConfig() StateDictSettings()
+        StateDictType[FULL_STATE_DICT=1,LOCAL_STATE_DICT=2,SHARDED_STATE_DICT=3]
+    """,
+    "distributed.fsdp.fully_sharded_data_parallel": """
+        BackwardPrefetch=distributed.fsdp.api.BackwardPrefetch CPUOffload=distributed.fsdp.api.CPUOffload
+        FullOptimStateDictConfig=distributed.fsdp.api.FullOptimStateDictConfig
+        FullStateDictConfig=distributed.fsdp.api.FullStateDictConfig
+        FullyShardedDataParallel(nn.modules.module.Module)
+        LocalOptimStateDictConfig=distributed.fsdp.api.LocalOptimStateDictConfig
+        MixedPrecision=distributed.fsdp.api.MixedPrecision
+        OptimStateDictConfig=distributed.fsdp.api.OptimStateDictConfig
+        OptimStateKeyType[PARAM_NAME=1,PARAM_ID=2]
+        ShardedOptimStateDictConfig=distributed.fsdp.api.ShardedOptimStateDictConfig
+        ShardingStrategy=distributed.fsdp.api.ShardingStrategy
+        StateDictConfig=distributed.fsdp.api.StateDictConfig
+        StateDictType=distributed.fsdp.api.StateDictType
+    """,
+    "distributed.fsdp.sharded_grad_scaler": """
+        ShardedGradScaler(amp.grad_scaler.GradScaler)
+    """,
+    "distributed.fsdp.wrap": """
+        CustomPolicy() ModuleWrapPolicy() transformer_auto_wrap_policy
+    """,
+    "distributed.launcher": """
+    """,
+    "distributed.nn": """
+    """,
+    "distributed.nn.functional": """
+    """,
+    "distributed.optim": """
+        ZeroRedundancyOptimizer(optim.optimizer.Optimizer)
+    """,
+    "distributed.rpc": """
+        AllGatherStates() BackendType() RRef() TensorPipeRpcBackendOptions()
+        is_available=distributed.is_available
+    """,
+    "distributed.run": """
+        get_args_parser run
+    """,
+    "distributed.tensor": """
+        Partial(distributed.tensor.Placement) Placement() Replicate(distributed.tensor.Placement)
+        Shard=distributed.tensor.placement_types.Shard distribute_tensor
+    """,
+    "distributed.tensor._utils": """
+        compute_local_shape_and_global_offset
+    """,
+    "distributed.tensor.parallel": """
+        ColwiseParallel=distributed.tensor.parallel.style.ColwiseParallel
+        ParallelStyle=distributed.tensor.parallel.style.ParallelStyle
+        PrepareModuleInput=distributed.tensor.parallel.style.PrepareModuleInput
+        PrepareModuleInputOutput=distributed.tensor.parallel.style.PrepareModuleInputOutput
+        PrepareModuleOutput=distributed.tensor.parallel.style.PrepareModuleOutput
+        RowwiseParallel=distributed.tensor.parallel.style.RowwiseParallel
+        SequenceParallel=distributed.tensor.parallel.style.SequenceParallel parallelize_module
+    """,
+    "distributed.tensor.parallel.style": """
+        ColwiseParallel(distributed.tensor.parallel.style.ParallelStyle) ParallelStyle()
+        PrepareModuleInput(distributed.tensor.parallel.style.ParallelStyle)
+        PrepareModuleInputOutput(distributed.tensor.parallel.style.ParallelStyle)
+        PrepareModuleOutput(distributed.tensor.parallel.style.ParallelStyle)
+        RowwiseParallel(distributed.tensor.parallel.style.ParallelStyle)
+        SequenceParallel(distributed.tensor.parallel.style.ParallelStyle)
+    """,
+    "distributed.tensor.placement_types": """
+        Shard(distributed.tensor.Placement) _StridedShard(distributed.tensor.Placement)
+    """,
+    "export": """
+        AdditionalInputs() CustomDecompTable=export.decomp_utils.CustomDecompTable Dim()
+        ExportBackwardSignature() ExportGraphSignature() ExportedProgram() FlatArgsAdapter()
+        ModuleCallEntry() ModuleCallSignature() ShapesCollection()
+        UnflattenedModule(nn.modules.module.Module)
+    """,
+    "export.decomp_utils": """
+        CustomDecompTable()
+    """,
+    "fx": """
+        symbolic_trace
+    """,
+    "fx._compatibility": """
+        compatibility
+    """,
+    "fx._pytree": """
+    """,
+    "fx._symbolic_trace": """
+        PHBase() PHWithMeta(fx._symbolic_trace.PHBase) ProxyableClassMeta() Tracer=fx.Tracer is_fx_tracing
+    """,
+    "fx.experimental.proxy_tensor": """
+        DecompositionInterpreter(fx.Interpreter)
+        ProxyTorchDispatchMode(utils._python_dispatch.TorchDispatchMode) PythonKeyTracer(fx.Tracer)
+        _ProxyTensor() _SymNodeDict() decompose disable_proxy_modes_tracing fetch_object_proxy
+        fetch_sym_proxy get_proxy_mode get_proxy_slot make_fx track_tensor_tree
+    """,
+    "fx.experimental.symbolic_shapes": """
+        ConvertIntKey() GuardOnDataDependentSymNode(RuntimeError) ShapeEnv() Specialization()
+        StatefulSymbolicContext(fx.experimental.symbolic_shapes.StatelessSymbolicContext)
+        StatelessSymbolicContext(fx.experimental.symbolic_shapes.SymbolicContext)
+        SubclassSymbolicContext(fx.experimental.symbolic_shapes.StatefulSymbolicContext) SymIntEqByExpr()
+        SymIntSymbolicContext(fx.experimental.symbolic_shapes.SymbolicContext) SymbolicContext()
+        TrackedFake() ValueRangesSLoc() guard_or_false
+    """,
+    "fx.graph": """
+        CodeGen() Graph=fx.Graph PythonCode()
+    """,
+    "fx.graph_module": """
+    """,
+    "fx.node": """
+    """,
+    "fx.passes.infra.pass_base": """
+        PassResult()
+    """,
+    "fx.passes.shape_prop": """
+        ShapeProp(fx.Interpreter) TensorMetadata()
+    """,
+    "fx.passes.split_utils": """
+        Component() split_by_tags
+    """,
+    "fx.proxy": """
+        Attribute(fx.proxy.Proxy) GraphAppendingTracer(fx.proxy.TracerBase) MetaProxy(fx.proxy.Proxy)
+        ParameterProxy(fx.proxy.Proxy) Scope() ScopeContextManager() TraceError(ValueError) TracerBase()
+    """,
+    "fx.traceback": """
+        NodeSource() NodeSourceAction[CREATE='create',REPLACE='replace']
+    """,
+    "jit": """
+        Attribute() CompilationUnit() Error(Exception) Future() TracerWarning(Warning) _get_trace_graph
+        interface strict_fusion()
+    """,
+    "jit.annotations": """
+        AnyType() ComplexType() DictType() FloatType() IntType() ListType() Module=jit.Module StringType()
+        TensorType() TupleType()
+    """,
+    "onnx": """
+        ExportableModule(nn.modules.module.Module) InputObserver() ONNXProgram()
+        OnnxExporterError(RuntimeError) OperatorExportTypes()
+    """,
+    "onnx._constants": """
+    """,
+    "onnx._internal.exporter": """
+    """,
+    "onnx.symbolic_helper": """
+    """,
+    "onnx.utils": """
+        _decide_input_format _export _model_to_graph
+    """,
+    "quantization": """
+        DeQuantStub=ao.quantization.DeQuantStub HistogramObserver(quantization.ObserverBase)
+        ObserverBase(nn.modules.module.Module) QConfig() QuantStub=ao.quantization.QuantStub
+        QuantType[DYNAMIC=0,STATIC=1,QAT=2,WEIGHT_ONLY=3] QuantWrapper(nn.modules.module.Module)
+        default_placeholder_observer(quantization.ObserverBase) quantize_dynamic
+    """,
+    "quantization.observer": """
+        HistogramObserver=quantization.HistogramObserver MinMaxObserver(quantization.ObserverBase)
+        PerChannelMinMaxObserver(quantization.ObserverBase)
+    """,
+    "quantization.qconfig": """
+        QConfig=quantization.QConfig
+    """,
+    "utils.data.datapipes.datapipe": """
+        DFIterDataPipe(utils.data.datapipes.datapipe.IterDataPipe) DataChunk()
+        IterDataPipe(utils.data.dataset.IterableDataset) MapDataPipe(utils.data.dataset.Dataset)
+        _IterDataPipeSerializationWrapper(utils.data.datapipes.datapipe.IterDataPipe)
+        _MapDataPipeSerializationWrapper(utils.data.datapipes.datapipe.MapDataPipe)
+    """,
+    "utils.data.datapipes.iter": """
+        Batcher(utils.data.datapipes.datapipe.IterDataPipe)
+    """,
+}

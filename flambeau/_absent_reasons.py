@@ -1,0 +1,544 @@
+"""Why single public names are absent, by the module that PyTorch has them in; `tools/absent_names.py` writes this file."""
+
+ABSENT = {
+    "": {
+        "TorchScript's and the dispatcher's types, under the names of the C++ bindings": """
+        AVG AggregationType AliasDb AnyType Argument ArgumentSpec AwaitType BenchmarkConfig
+        BenchmarkExecutionStats Block BoolType BufferDict CallStack Capsule ClassType Code CompilationUnit
+        CompleteArgumentSpec ComplexType ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable
+        DeserializationStorageContext DeviceObjType DictType DisableTorchFunction
+        DisableTorchFunctionSubclass DispatchKey DispatchKeySet EnumType ErrorReport ExcludeDispatchKeyGuard
+        ExecutionPlan FatalError FileCheck FloatType FunctionSchema FutureType Gradient Graph
+        GraphExecutorState IODescriptor InferredType IntType InterfaceType JITException ListType
+        LiteScriptModule LockingLogger ModuleDict Node NoneType NoopLogger NumberType OperatorInfo
+        OptionalType ParameterDict PyObjectType PyTorchFileWriter SUM ScriptClass ScriptClassFunction
+        ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptList ScriptListIterator ScriptMethod
+        ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext StaticModule
+        StreamObjType StringType SymBoolType SymIntType TensorType ThroughputBenchmark TracingState
+        TupleType Type UnionType Use Value import_ir_module import_ir_module_from_buffer
+        merge_type_from_type_comment parse_ir parse_schema parse_type_comment unify_type_list
+        """,
+        "not there yet": """
+        AcceleratorError hash_tensor
+        """,
+        "no distributed room yet": """
+        RRefType fork wait
+        """,
+        "steps of SyncBatchNorm between processes": """
+        batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
+        batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats
+        """,
+        "no quantised dtypes": """
+        bit bits16 bits1x8 bits2x4 bits4x2 bits8 choose_qparams_optimized dequantize empty_quantized
+        fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight
+        fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight fbgemm_pack_gemm_matrix_fp16
+        fbgemm_pack_quantized_matrix fused_moving_avg_obs_fake_quant int1 int2 int3 int4 int5 int6 int7
+        int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point
+        qint32 qint8 qscheme quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic
+        quantized_batch_norm quantized_gru_cell quantized_lstm_cell quantized_max_pool1d
+        quantized_max_pool2d quantized_max_pool3d quantized_rnn_relu_cell quantized_rnn_tanh_cell quint2x4
+        quint4x2 quint8 uint1 uint2 uint3 uint4 uint5 uint6 uint7
+        """,
+        "kernels of one vendor's library by its name": """
+        cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu
+        cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler cudnn_is_acceptable
+        miopen_batch_norm miopen_convolution miopen_convolution_add_relu miopen_convolution_relu
+        miopen_convolution_transpose miopen_ctc_loss miopen_depthwise_convolution miopen_rnn
+        mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights mkldnn_max_pool2d
+        mkldnn_max_pool3d mkldnn_rnn_layer
+        """,
+        "internals of views and of old norms": """
+        slice_inverse
+        """,
+        "no compiler of graphs yet": """
+        sym_constrain_range sym_constrain_range_for_size sym_fresh_size
+        """,
+    },
+    "Tensor": {
+        "no quantised dtypes": """
+        dequantize int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale
+        q_zero_point qscheme
+        """,
+        "removed from PyTorch, where they only raise": """
+        eig lstsq reinforce solve symeig
+        """,
+        "not there yet": """
+        grad_dtype hash_tensor
+        """,
+        "parts of PyTorch's own making": """
+        index module_load
+        """,
+        "devices that are not here": """
+        ipu mtia to_mkldnn xpu
+        """,
+        "deprecated in PyTorch": """
+        name resize resize_as volatile
+        """,
+        "old products and sizes of sparse tensors: functions, or methods of their class": """
+        resize_as_sparse_ smm sparse_resize_ sparse_resize_and_clear_ sspaddmm
+        """,
+        "internals of views and of old norms": """
+        slice_inverse
+        """,
+    },
+    "accelerator": {
+        "graphs of a device's work are not captured": """
+        Graph
+        """,
+    },
+    "accelerator.graphs": {
+        "graphs of a device's work are not captured": """
+        Graph
+        """,
+    },
+    "autograd": {
+        "deprecated in PyTorch": """
+        NestedIOFunction
+        """,
+        "not there yet": """
+        enforce_grad_layout_policy
+        """,
+    },
+    "autograd.function": {
+        "parts of PyTorch's own making": """
+        BackwardCFunction FunctionMeta
+        """,
+        "deprecated in PyTorch": """
+        NestedIOFunction
+        """,
+    },
+    "autograd.grad_mode": {
+        "not there yet": """
+        enforce_grad_layout_policy
+        """,
+    },
+    "autograd.gradcheck": {
+        "parts of PyTorch's own making": """
+        get_analytical_jacobian get_numerical_jacobian get_numerical_jacobian_wrt_specific_input
+        """,
+    },
+    "autograd.graph": {
+        "not there yet": """
+        region_activation_memory_budget
+        """,
+        "graphs of a device's work are not captured": """
+        set_override_stale_capture_stream
+        """,
+        "parts of PyTorch's own making": """
+        set_warn_on_accumulate_grad_stream_mismatch
+        """,
+    },
+    "autograd.profiler": {
+        "parts of the profiler's own making": """
+        EnforceUnique KinetoStepTracker MemRecordsAcc
+        """,
+        "Intel's tracing library": """
+        emit_itt
+        """,
+        "deprecated in PyTorch": """
+        load_nvprof parse_nvprof_trace
+        """,
+    },
+    "autograd.profiler_legacy": {
+        "deprecated in PyTorch": """
+        profile
+        """,
+    },
+    "autograd.profiler_util": {
+        "parts of the profiler's own making": """
+        EventMetadata MemRecordsAcc StringTable
+        """,
+    },
+    "backends.cuda": {
+        "steps of a device's own libraries that nothing here calls": """
+        blas_workspace_size cuBLASModule cuFFTPlanCache cuFFTPlanCacheAttrContextProp cuFFTPlanCacheManager
+        cublas_workspace_size cublaslt_workspace_size cufft_plan_cache preferred_blas_library
+        preferred_linalg_library preferred_rocm_fa_library
+        """,
+    },
+    "backends.mkl": {
+        "steps of a device's own libraries that nothing here calls": """
+        verbose
+        """,
+    },
+    "backends.xeon.run_cpu": {
+        "steps of a device's own libraries that nothing here calls": """
+        create_args main
+        """,
+    },
+    "compiler": {
+        "no compiler of graphs yet": """
+        get_default_backend keep_portable_guards_unsafe keep_tensor_guards_unsafe load_cache_artifacts
+        load_compiled_function nested_compile_region save_cache_artifacts set_default_backend
+        set_enable_guard_collectives set_stance skip_all_guards_unsafe skip_guard_on_all_nn_modules_unsafe
+        skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe substitute_in_graph wrap_numpy
+        """,
+    },
+    "compiler.config": {
+        "no compiler of graphs yet": """
+        accumulated_recompile_limit allow_unspec_int_on_nn_module assume_static_by_default
+        automatic_dynamic_shapes capture_dynamic_output_shape_ops capture_scalar_outputs dynamic_shapes
+        enable_cpp_symbolic_shape_guards fail_on_recompile_limit_hit force_disable_caches job_id
+        log_file_name recompile_limit reorderable_logging_functions
+        skip_tensor_guards_with_matching_dict_tags verbose wrap_top_frame
+        """,
+    },
+    "cuda": {
+        "typed storages of devices are deprecated in PyTorch": """
+        BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage
+        DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage
+        """,
+        "memory of devices comes from our own allocator alone": """
+        CUDAPluggableAllocator MemPool caching_allocator_disabled caching_allocator_enable
+        change_current_allocator host_memory_stats host_memory_stats_as_nested_dict memory_snapshot
+        reset_accumulated_host_memory_stats reset_peak_host_memory_stats use_mem_pool
+        """,
+        "steps of a device's own libraries that nothing here calls": """
+        CudaError DeferredCudaCallError GreenContext check_error cudaStatus cudart
+        """,
+        "handles of a library whose functions are not called": """
+        current_solver_handle
+        """,
+        "graphs of a device's work are not captured": """
+        graph_pool_handle make_graphed_callables
+        """,
+    },
+    "cuda.comm": {
+        "steps of a device's own libraries that nothing here calls": """
+        broadcast broadcast_coalesced gather reduce_add reduce_add_coalesced scatter
+        """,
+    },
+    "cuda.graphs": {
+        "graphs of a device's work are not captured": """
+        graph_pool_handle make_graphed_callables
+        """,
+    },
+    "cuda.green_contexts": {
+        "steps of a device's own libraries that nothing here calls": """
+        GreenContext
+        """,
+    },
+    "cuda.memory": {
+        "memory of devices comes from our own allocator alone": """
+        CUDAPluggableAllocator MemPool caching_allocator_disabled caching_allocator_enable
+        change_current_allocator host_memory_stats host_memory_stats_as_nested_dict memory_snapshot
+        reset_accumulated_host_memory_stats reset_peak_host_memory_stats use_mem_pool
+        """,
+    },
+    "cuda.nccl": {
+        "steps of a device's own libraries that nothing here calls": """
+        all_gather all_reduce broadcast reduce reduce_scatter
+        """,
+    },
+    "cuda.sparse": {
+        "PyTorch's own file; it stands in cuda here": """
+        BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor
+        ShortTensor
+        """,
+    },
+    "fft": {
+        "parts of PyTorch's own making": """
+        Tensor
+        """,
+    },
+    "func": {
+        "no compiler of graphs yet": """
+        debug_unwrap functionalize rearrange
+        """,
+    },
+    "masked.maskedtensor.core": {
+        "PyTorch's own file; it stands in masked here": """
+        MaskedTensor is_masked_tensor
+        """,
+    },
+    "masked.maskedtensor.creation": {
+        "PyTorch's own file; it stands in masked here": """
+        as_masked_tensor masked_tensor
+        """,
+    },
+    "multiprocessing.pool": {
+        "parts of PyTorch's own making": """
+        clean_worker
+        """,
+    },
+    "nn": {
+        "parts of PyTorch's own making": """
+        factory_kwargs
+        """,
+    },
+    "nn.attention": {
+        "kernels of attention by other names cannot be registered": """
+        WARN_FOR_UNFUSED_KERNELS activate_flash_attention_impl current_flash_attention_impl
+        list_flash_attention_impls register_flash_attention_impl restore_flash_attention_impl
+        """,
+    },
+    "nn.functional": {
+        "parts of PyTorch's own making": """
+        assert_int_or_pair
+        """,
+    },
+    "nn.parallel.comm": {
+        "no distributed room yet": """
+        broadcast broadcast_coalesced reduce_add reduce_add_coalesced
+        """,
+        "PyTorch's own file; it stands in nn.parallel here": """
+        gather scatter
+        """,
+    },
+    "nn.parallel.parallel_apply": {
+        "no distributed room yet": """
+        get_a_var
+        """,
+    },
+    "nn.quantized": {
+        "PyTorch's own file; it stands in nn here": """
+        BatchNorm2d BatchNorm3d Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Dropout
+        ELU Embedding EmbeddingBag GroupNorm Hardswish InstanceNorm1d InstanceNorm2d InstanceNorm3d LSTM
+        LayerNorm LeakyReLU Linear MultiheadAttention PReLU ReLU6 Sigmoid Softmax
+        """,
+        "quantised modules": """
+        DeQuantize FXFloatFunctional QFunctional Quantize
+        """,
+    },
+    "numa.binding": {
+        "not there yet": """
+        AffinityMode NumaOptions
+        """,
+    },
+    "optim": {
+        "parts of PyTorch's own making": """
+        swap_in_optimizer_params_and_state
+        """,
+    },
+    "overrides": {
+        "parts of PyTorch's own making": """
+        enable_reentrant_dispatch redispatch_function
+        """,
+    },
+    "profiler": {
+        "traces for replay by other tools": """
+        ExecutionTraceObserver
+        """,
+    },
+    "profiler.itt": {
+        "Intel's tracing library": """
+        is_available mark range range_pop range_push
+        """,
+    },
+    "profiler.profiler": {
+        "traces for replay by other tools": """
+        ExecutionTraceObserver
+        """,
+    },
+    "return_types": {
+        "PyTorch registers named results as trees with it; here all of them are": """
+        pytree_register_structseq
+        """,
+    },
+    "serialization": {
+        "devices that are not here": """
+        validate_hpu_device
+        """,
+    },
+    "signal.windows.windows": {
+        "PyTorch's own file; it stands in signal.windows here": """
+        bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming hann kaiser
+        nuttall
+        """,
+    },
+    "sparse": {
+        "semi-structured sparsity: NVIDIA's tensor cores alone have it": """
+        SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS
+        to_sparse_semi_structured
+        """,
+    },
+    "sparse.semi_structured": {
+        "semi-structured sparsity: NVIDIA's tensor cores alone have it": """
+        SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS
+        to_sparse_semi_structured
+        """,
+    },
+    "utils": {
+        "parts of PyTorch's own making": """
+        set_module swap_tensors
+        """,
+    },
+    "utils.backcompat": {
+        "warnings of PyTorch's own changes": """
+        Warning
+        """,
+    },
+    "utils.benchmark.examples.compare": {
+        "parts of PyTorch's own making": """
+        FauxTorch main
+        """,
+    },
+    "utils.benchmark.examples.fuzzer": {
+        "parts of PyTorch's own making": """
+        main
+        """,
+    },
+    "utils.benchmark.examples.op_benchmark": {
+        "parts of PyTorch's own making": """
+        assert_dicts_equal main run
+        """,
+    },
+    "utils.benchmark.examples.simple_timeit": {
+        "parts of PyTorch's own making": """
+        main
+        """,
+    },
+    "utils.benchmark.examples.spectral_ops_fuzz_test": {
+        "parts of PyTorch's own making": """
+        Benchmark run_benchmark
+        """,
+    },
+    "utils.benchmark.op_fuzzers.binary": {
+        "parts of PyTorch's own making": """
+        BinaryOpFuzzer
+        """,
+    },
+    "utils.benchmark.op_fuzzers.sparse_binary": {
+        "parts of PyTorch's own making": """
+        BinaryOpSparseFuzzer
+        """,
+    },
+    "utils.benchmark.op_fuzzers.sparse_unary": {
+        "parts of PyTorch's own making": """
+        UnaryOpSparseFuzzer
+        """,
+    },
+    "utils.benchmark.op_fuzzers.spectral": {
+        "parts of PyTorch's own making": """
+        SpectralOpFuzzer
+        """,
+    },
+    "utils.benchmark.op_fuzzers.unary": {
+        "parts of PyTorch's own making": """
+        UnaryOpFuzzer
+        """,
+    },
+    "utils.benchmark.utils.common": {
+        "PyTorch's own file; it stands in utils.benchmark here": """
+        Measurement TaskSpec ordered_unique select_unit set_torch_threads trim_sigfig unit_to_english
+        """,
+    },
+    "utils.benchmark.utils.compare": {
+        "parts of PyTorch's own making": """
+        Colorize
+        """,
+        "PyTorch's own file; it stands in utils.benchmark here": """
+        Compare
+        """,
+    },
+    "utils.benchmark.utils.cpp_jit": {
+        "parts of PyTorch's own making": """
+        compile_callgrind_template compile_timeit_template get_compat_bindings
+        """,
+    },
+    "utils.benchmark.utils.fuzzer": {
+        "PyTorch's own file; it stands in utils.benchmark here": """
+        FuzzedParameter FuzzedTensor Fuzzer ParameterAlias
+        """,
+    },
+    "utils.benchmark.utils.sparse_fuzzer": {
+        "parts of PyTorch's own making": """
+        FuzzedSparseTensor
+        """,
+    },
+    "utils.benchmark.utils.timer": {
+        "PyTorch's own file; it stands in utils.benchmark here": """
+        Language Timer timer
+        """,
+    },
+    "utils.benchmark.utils.valgrind_wrapper.timer_interface": {
+        "parts of PyTorch's own making": """
+        CallgrindStats CopyIfCallgrind FunctionCount FunctionCounts
+        """,
+    },
+    "utils.checkpoint": {
+        "what a checkpoint keeps cannot be chosen by operation yet": """
+        CheckpointPolicy DefaultDeviceType GraphExecGroup SAC_IGNORED_OPS SelectiveCheckpointContext
+        check_backward_validity create_selective_checkpoint_contexts detach_variable get_device_states
+        set_checkpoint_debug_enabled
+        """,
+    },
+    "utils.collect_env": {
+        "parts of PyTorch's own making": """
+        check_release_file get_cachingallocator_config get_clang_version get_cmake_version
+        get_conda_packages get_cpu_info get_cuda_module_loading_config get_cudnn_version get_gcc_version
+        get_gpu_info get_intel_gpu_detected get_intel_gpu_driver_version get_intel_gpu_onboard
+        get_libc_version get_linux_pkg_version get_lsb_version get_mac_version get_nvidia_driver_version
+        get_nvidia_smi get_os get_pip_packages get_platform get_python_platform get_running_cuda_version
+        get_windows_version is_xnnpack_available run_and_parse_first_match run_and_read_all
+        run_and_return_first_line
+        """,
+    },
+    "utils.cpp_backtrace": {
+        "parts of PyTorch's own making": """
+        get_cpp_backtrace
+        """,
+    },
+    "utils.cpp_extension": {
+        "the header of extensions is one page, which nobody compiles beforehand": """
+        remove_extension_h_precompiler_headers
+        """,
+    },
+    "utils.data": {
+        "deprecated in PyTorch": """
+        DFIterDataPipe DataChunk IterDataPipe MapDataPipe argument_validation functional_datapipe
+        guaranteed_datapipes_determinism non_deterministic runtime_validation runtime_validation_disabled
+        """,
+    },
+    "utils.data.backward_compatibility": {
+        "deprecated in PyTorch": """
+        worker_init_fn
+        """,
+    },
+    "utils.data.graph": {
+        "deprecated in PyTorch": """
+        traverse traverse_dps
+        """,
+    },
+    "utils.data.graph_settings": {
+        "deprecated in PyTorch": """
+        apply_random_seed apply_sharding apply_shuffle_seed apply_shuffle_settings get_all_graph_pipes
+        """,
+    },
+    "utils.debug_log": {
+        "parts of PyTorch's own making": """
+        debug_grad_log
+        """,
+    },
+    "utils.file_baton": {
+        "parts of PyTorch's own making": """
+        FileBaton
+        """,
+    },
+    "utils.hooks": {
+        "deprecated in PyTorch": """
+        BackwardHook unserializable_hook warn_if_has_hooks
+        """,
+    },
+    "utils.show_pickle": {
+        "parts of PyTorch's own making": """
+        DumpUnpickler FakeClass FakeObject main
+        """,
+    },
+    "utils.tensorboard": {
+        "parts of PyTorch's own making": """
+        RecordWriter
+        """,
+    },
+    "utils.tensorboard.summary": {
+        "parts of PyTorch's own making": """
+        compute_curve draw_boxes half_to_int image_boxes int_to_half make_histogram make_image make_video
+        tensor_proto
+        """,
+    },
+    "utils.weak": {
+        "parts of PyTorch's own making": """
+        TensorWeakRef WeakIdKeyDictionary WeakIdRef WeakTensorKeyDictionary
+        """,
+    },
+}

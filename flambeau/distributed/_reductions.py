@@ -1,0 +1,60 @@
+"""How the tensors of several processes are made one."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from ..core.base import display
+
+
+class RedOpType(Enum):
+    """The reductions."""
+
+    SUM = 0
+    AVG = 1
+    PRODUCT = 2
+    MIN = 3
+    MAX = 4
+    BAND = 5
+    BOR = 6
+    BXOR = 7
+    PREMUL_SUM = 8
+
+    def __str__(self) -> str:
+        return f"RedOpType.{self.name}"
+
+
+class ReduceOp:
+    """A reduction, such as `ReduceOp.SUM`.  Two are equal where they are the same reduction.
+
+    >>> import flambeau
+    >>> flambeau.distributed.ReduceOp(flambeau.distributed.ReduceOp.MAX) == flambeau.distributed.ReduceOp.MAX
+    True
+    """
+
+    RedOpType = RedOpType
+    SUM, AVG, PRODUCT, MIN, MAX = (
+        RedOpType.SUM,
+        RedOpType.AVG,
+        RedOpType.PRODUCT,
+        RedOpType.MIN,
+        RedOpType.MAX,
+    )
+    BAND, BOR, BXOR, PREMUL_SUM = RedOpType.BAND, RedOpType.BOR, RedOpType.BXOR, RedOpType.PREMUL_SUM
+
+    def __init__(self, op: RedOpType) -> None:
+        if not isinstance(op, RedOpType):
+            raise TypeError(
+                f"ReduceOp(): op must be a reduction such as ReduceOp.SUM, not {type(op).__name__}"
+            )
+        self.op = op
+
+    def __eq__(self, other: Any) -> bool:
+        return self.op is (other.op if isinstance(other, ReduceOp) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.op)
+
+
+ReduceOp.__module__ = display.public("distributed")
