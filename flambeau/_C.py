@@ -12,6 +12,7 @@ from .core.base.tensor import TensorBase
 from .core.call.watching import _disabled_torch_function_impl
 from .core.make.random import Generator
 from .nn.modules._convert import _parse_to
+from .operations.declare.registry import published
 from .overrides import _DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 
 __all__ = [
@@ -41,6 +42,10 @@ _refuse = refusing("_C")
 _TensorMeta = type(Tensor)
 _nn = SimpleNamespace(_parse_to=lambda *args, **kwargs: _parse_to(args, kwargs))
 Graph, Value = unmakeable("_C.Graph"), unmakeable("_C.Value")
+
+
+_VariableFunctions = SimpleNamespace(**published(""))  # the flat namespace's operations
+__path__: list[str] = []  # `import torch._C._onnx` is an import from a package
 
 
 def _log_api_usage_once(name: str) -> None:

@@ -243,3 +243,5 @@ from . import _dynamo, ao, classes, distributed, export, fx, jit, onnx, torch_ve
 from .jit import ScriptFunction, ScriptModule
 from ._files.records import PyTorchFileReader
 from ._as_torch import as_torch
+
+_absent.attach()

@@ -25,6 +25,7 @@ from typing import Any
 from ._absent_names import NAMES
 from ._absent_reasons import ABSENT
 from .core.base import display
+from .core.base.provided import provide
 
 OWN = __name__.partition(".")[0]
 NO_GROUP = "Default process group has not been initialized, please make sure to call init_process_group."
@@ -79,6 +80,7 @@ ROOMS = {
     "utils.data.MapDataPipe": "PyTorch deprecated it",
     "utils.data.functional_datapipe": "PyTorch deprecated it",
     "utils.data.graph_settings": "PyTorch deprecated it",
+    "utils.data.dataloader._sharding_worker_init_fn": "PyTorch deprecated the data pipes that it cuts",
 }
 # Types of TorchScript and its dispatcher, which nothing has: for `isinstance` and annotations.
 TYPES = (
@@ -133,6 +135,8 @@ def refusing(room: str) -> Callable[[str], Any]:
         ):  # what Python asks of any module, and what PyTorch has not
             raise AttributeError(f"module {display.public(room)!r} has no attribute {name!r}")
         asking = sys._getframe(1)
+        while asking.f_code.co_filename in _THROUGH:
+            asking = asking.f_back  # type: ignore[assignment]
         if asking.f_code.co_code[asking.f_lasti] == _IMPORT_FROM:  # which would drop the reason
             raise ImportError(f"cannot import name {name!r} from {display.public(room)!r}: {message(dotted)}")
         raise AttributeError(message(dotted))
@@ -140,6 +144,30 @@ def refusing(room: str) -> Callable[[str], Any]:
     return absent
 
 
+def _absent_of(package: str, name: str) -> Any:
+    """The same for a package whose names are imported when they are first looked up."""
+    return refusing(package.partition(".")[2])(name)
+
+
+provide("absent", _absent_of)
+
+
+def attach() -> None:
+    """Put the table's modules into the package, and let loaded modules that lack public names of PyTorch's say why.
+
+    Not the package itself and `nn.functional`, in which calls look their functions up: Python is slower in modules that have a
+    `__getattr__`.
+    """
+    for name in sorted(_modules()):
+        if name and "." not in name:
+            import_module(f"{OWN}.{name}")
+    for name in ABSENT:
+        module = sys.modules.get(f"{OWN}.{name}")
+        if module is not None and name != "nn.functional" and not hasattr(module, "__getattr__"):
+            module.__getattr__ = refusing(name)  # type: ignore[method-assign]
+
+
+_THROUGH = (__file__, __file__.replace("_absent.py", "_lazily.py"))
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
 
@@ -159,7 +187,8 @@ def unmakeable(name: str, bases: tuple[type, ...] = ()) -> type:
     >>> isinstance(1, {display.public(name)})
     False
     """
-    return type(short, bases, {"__init__": refuse, "__module__": display.public(module), "__doc__": document})
+    place = display.public(module) if module else display.NAME
+    return type(short, bases, {"__init__": refuse, "__module__": place, "__doc__": document})
 
 
 def _uncallable(name: str) -> Callable[..., Any]:

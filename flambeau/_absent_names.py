@@ -3,7 +3,31 @@
 By module: `Name(Base)` is a class, `Name[A=1,B=2]` an enumeration, `Name=module.Name` what another module has, `Name` a function.
 """
 
+# ruff: noqa: E501
 NAMES = {
+    "_C": """
+        DisableTorchFunction() LoggerBase() Node() ScriptMethod() StorageBase()
+    """,
+    "_C._distributed_rpc": """
+        _is_current_rpc_agent_set
+    """,
+    "_C._nn": """
+    """,
+    "_C._onnx": """
+        OperatorExportTypes[ONNX=0,ONNX_ATEN=1,ONNX_ATEN_FALLBACK=2,ONNX_FALLTHROUGH=3]
+        TensorProtoDataType[UNDEFINED=0,FLOAT=1,UINT8=2,INT8=3,UINT16=4,INT16=5,INT32=6,INT64=7,STRING=8,BOOL=9,FLOAT16=10,DOUBLE=11,UINT32=12,UINT64=13,COMPLEX64=14,COMPLEX128=15,BFLOAT16=16,FLOAT8E4M3FN=17,FLOAT8E4M3FNUZ=18,FLOAT8E5M2=19,FLOAT8E5M2FNUZ=20]
+        TrainingMode[EVAL=0,PRESERVE=1,TRAINING=2]
+    """,
+    "_C._profiler": """
+        ActiveProfilerType[NONE=0,LEGACY=1,KINETO=2,NVTX=3,ITT=4,PRIVATEUSE1=5] CapturedTraceback()
+        ProfilerActivity[CPU=0,XPU=1,MTIA=4,CUDA=2,HPU=3,PrivateUse1=5] ProfilerConfig()
+        ProfilerState[Disabled=0,CPU=1,CUDA=2,NVTX=3,ITT=4,PRIVATEUSE1=5,KINETO=6,KINETO_GPU_FALLBACK=7,KINETO_PRIVATEUSE1_FALLBACK=8,KINETO_PRIVATEUSE1=9]
+        RecordScope[FUNCTION=0,BACKWARD_FUNCTION=1,TORCHSCRIPT_FUNCTION=2,KERNEL_FUNCTION_DTYPE=3,CUSTOM_CLASS=4,BUILD_FEATURE=5,LITE_INTERPRETER=6,USER_SCOPE=7,STATIC_RUNTIME_OP=8,STATIC_RUNTIME_MODEL=9]
+        _ExperimentalConfig()
+    """,
+    "_decomp": """
+        core_aten_decompositions
+    """,
     "_dynamo": """
         set_stance()
     """,
@@ -27,6 +51,15 @@ NAMES = {
     """,
     "_inductor.config": """
     """,
+    "_jit_internal": """
+        _copy_to_script_wrapper
+    """,
+    "_ops": """
+        HigherOrderOperator(_ops.OperatorBase)
+    """,
+    "_prims_common": """
+        is_contiguous_or_false
+    """,
     "_subclasses.fake_tensor": """
         DataDependentOutputException(RuntimeError) DispatchCacheInfo()
         DynamicOutputShapeException(RuntimeError) FakeCopyMode(overrides.TorchFunctionMode)
@@ -35,7 +68,7 @@ NAMES = {
         FakeTensorTLS() IncrementRecursionCount() MetadataMismatchError(RuntimeError) SingletonConstant()
         SymNumberMemoDescriptor() TensorMetadata() UnsupportedFakeTensorException(RuntimeError)
         UnsupportedMutationAliasingException(RuntimeError) UnsupportedOperatorException(RuntimeError)
-        _is_tensor_constructor is_fake unset_fake_temporarily
+        _is_tensor_constructor unset_fake_temporarily
     """,
     "_subclasses.functional_tensor": """
         BaseFunctionalizeAPI() CppFunctionalizeAPI(_subclasses.functional_tensor.BaseFunctionalizeAPI)
@@ -45,10 +78,11 @@ NAMES = {
     """,
     "ao.quantization.fx._decomposed": """
     """,
+    "cuda": """
+    """,
     "distributed": """
         Backend=distributed.distributed_c10d.Backend DistBackendError(distributed.DistError)
-        QueueEmptyError(distributed.DistStoreError) ReduceOp=distributed.distributed_c10d.ReduceOp
-        get_process_group_ranks init_device_mesh
+        QueueEmptyError(distributed.DistStoreError) get_process_group_ranks init_device_mesh
     """,
     "distributed._composable.fsdp": """
         CPUOffloadPolicy=distributed.fsdp.CPUOffloadPolicy FSDPModule=distributed.fsdp.FSDPModule
@@ -84,7 +118,8 @@ NAMES = {
         ActivationWrapper(nn.modules.module.Module) CheckpointImpl[REENTRANT=1,NO_REENTRANT=2]
         CheckpointWrapper(distributed.algorithms._checkpoint.checkpoint_wrapper.ActivationWrapper)
         OffloadWrapper(distributed.algorithms._checkpoint.checkpoint_wrapper.ActivationWrapper)
-        apply_activation_checkpointing checkpoint_wrapper offload_wrapper
+        apply_activation_checkpointing
+        checkpoint_wrapper=distributed.algorithms._checkpoint.checkpoint_wrapper offload_wrapper
     """,
     "distributed.algorithms.join": """
         Join()
@@ -131,13 +166,13 @@ NAMES = {
     """,
     "distributed.distributed_c10d": """
         AllToAllOptions() AllreduceCoalescedOptions() AllreduceOptions() Backend() BackendConfig()
-        BarrierOptions() BroadcastOptions() DebugLevel() GatherOptions() GroupMember() P2POp()
-        PrefixStore=distributed.PrefixStore ProcessGroup=distributed.ProcessGroup ProcessGroupGloo()
-        ReduceOp() ReduceOptions() ReduceScatterOptions() ScatterOptions() Store=distributed.Store
-        Work=distributed.Work group=distributed.group
+        BarrierOptions() BroadcastOptions() DebugLevel[OFF=0,INFO=1,DETAIL=2] GatherOptions() GroupMember()
+        P2POp() PrefixStore=distributed.PrefixStore ProcessGroup=distributed.ProcessGroup ProcessGroupGloo()
+        ReduceOp=distributed.ReduceOp ReduceOptions() ReduceScatterOptions() ScatterOptions()
+        Store=distributed.Store Work=distributed.Work group=distributed.group
     """,
     "distributed.elastic.multiprocessing.errors": """
-        ChildFailedError(Exception) ErrorHandler() ProcessFailure() record
+        ChildFailedError(Exception) ErrorHandler() ProcessFailure()
     """,
     "distributed.fsdp": """
         BackwardPrefetch=distributed.fsdp.api.BackwardPrefetch CPUOffload=distributed.fsdp.api.CPUOffload
@@ -210,10 +245,9 @@ NAMES = {
     """,
     "distributed.rpc": """
         AllGatherStates() BackendType() RRef() TensorPipeRpcBackendOptions()
-        is_available=distributed.is_available
     """,
     "distributed.run": """
-        get_args_parser run
+        get_args_parser run=distributed.run
     """,
     "distributed.tensor": """
         Partial(distributed.tensor.Placement) Placement() Replicate(distributed.tensor.Placement)
@@ -255,18 +289,18 @@ NAMES = {
         symbolic_trace
     """,
     "fx._compatibility": """
-        compatibility
     """,
     "fx._pytree": """
     """,
     "fx._symbolic_trace": """
-        PHBase() PHWithMeta(fx._symbolic_trace.PHBase) ProxyableClassMeta() Tracer=fx.Tracer is_fx_tracing
+        PHBase() PHWithMeta(fx._symbolic_trace.PHBase) ProxyableClassMeta()
     """,
     "fx.experimental.proxy_tensor": """
         DecompositionInterpreter(fx.Interpreter)
-        ProxyTorchDispatchMode(utils._python_dispatch.TorchDispatchMode) PythonKeyTracer(fx.Tracer)
-        _ProxyTensor() _SymNodeDict() decompose disable_proxy_modes_tracing fetch_object_proxy
-        fetch_sym_proxy get_proxy_mode get_proxy_slot make_fx track_tensor_tree
+        ProxyTorchDispatchMode(utils._python_dispatch.TorchDispatchMode)
+        PythonKeyTracer(fx._symbolic_trace.Tracer) _ProxyTensor() _SymNodeDict() decompose
+        disable_proxy_modes_tracing fetch_object_proxy fetch_sym_proxy get_proxy_slot make_fx
+        track_tensor_tree
     """,
     "fx.experimental.symbolic_shapes": """
         ConvertIntKey() GuardOnDataDependentSymNode(RuntimeError) ShapeEnv() Specialization()
@@ -300,16 +334,33 @@ NAMES = {
         NodeSource() NodeSourceAction[CREATE='create',REPLACE='replace']
     """,
     "jit": """
-        Attribute() CompilationUnit() Error(Exception) Future() TracerWarning(Warning) _get_trace_graph
-        interface strict_fusion()
+        Attribute() CompilationUnit() Error(Exception) TracerWarning(Warning) _get_trace_graph
+        strict_fusion()
     """,
     "jit.annotations": """
         AnyType() ComplexType() DictType() FloatType() IntType() ListType() Module=jit.Module StringType()
         TensorType() TupleType()
     """,
+    "nn.quantized": """
+        BatchNorm2d(nn.modules.batchnorm._BatchNorm) BatchNorm3d(nn.modules.batchnorm._BatchNorm)
+        Conv1d(nn.modules.module.Module) Conv2d(nn.modules.module.Module) Conv3d(nn.modules.module.Module)
+        ConvTranspose1d(nn.modules.module.Module) ConvTranspose2d(nn.modules.module.Module)
+        ConvTranspose3d(nn.modules.module.Module) DeQuantize(nn.modules.module.Module)
+        Dropout(nn.modules.dropout.Dropout) ELU(nn.modules.activation.ELU)
+        Embedding(nn.modules.module.Module) EmbeddingBag(nn.quantized.Embedding)
+        FXFloatFunctional(nn.modules.module.Module) GroupNorm(nn.modules.normalization.GroupNorm)
+        Hardswish(nn.modules.activation.Hardswish) InstanceNorm1d(nn.modules.instancenorm.InstanceNorm1d)
+        InstanceNorm2d(nn.modules.instancenorm.InstanceNorm2d)
+        InstanceNorm3d(nn.modules.instancenorm.InstanceNorm3d) LSTM(nn.modules.module.Module)
+        LayerNorm(nn.modules.normalization.LayerNorm) LeakyReLU(nn.modules.activation.LeakyReLU)
+        Linear(nn.modules.module.Module) MultiheadAttention(nn.modules.activation.MultiheadAttention)
+        PReLU(nn.modules.module.Module) QFunctional(nn.modules.module.Module)
+        Quantize(nn.modules.module.Module) ReLU6(nn.modules.activation.ReLU)
+        Sigmoid(nn.modules.activation.Sigmoid) Softmax(nn.modules.activation.Softmax)
+    """,
     "onnx": """
         ExportableModule(nn.modules.module.Module) InputObserver() ONNXProgram()
-        OnnxExporterError(RuntimeError) OperatorExportTypes()
+        OnnxExporterError(RuntimeError) OperatorExportTypes=_C._onnx.OperatorExportTypes
     """,
     "onnx._constants": """
     """,
@@ -319,6 +370,11 @@ NAMES = {
     """,
     "onnx.utils": """
         _decide_input_format _export _model_to_graph
+    """,
+    "profiler._memory_profiler": """
+        Action[PREEXISTING=1,CREATE=2,INCREMENT_VERSION=3,DESTROY=4] CategoryDict() CategoryElement()
+        DataFlowEdge() DataFlowGraph() DataFlowNode() Key() MemoryProfile() MemoryProfileTimeline() OpTree()
+        SchemaMatcher() SizeMap() TensorKey(profiler._memory_profiler.Key)
     """,
     "quantization": """
         DeQuantStub=ao.quantization.DeQuantStub HistogramObserver(quantization.ObserverBase)
@@ -333,6 +389,19 @@ NAMES = {
     "quantization.qconfig": """
         QConfig=quantization.QConfig
     """,
+    "utils._sympy.numbers": """
+        IntInfinity()
+    """,
+    "utils._sympy.value_ranges": """
+        ValueRanges()
+    """,
+    "utils.data": """
+        IterDataPipe=utils.data.datapipes.datapipe.IterDataPipe
+        MapDataPipe=utils.data.datapipes.datapipe.MapDataPipe functional_datapipe()
+    """,
+    "utils.data.dataloader": """
+        _sharding_worker_init_fn
+    """,
     "utils.data.datapipes.datapipe": """
         DFIterDataPipe(utils.data.datapipes.datapipe.IterDataPipe) DataChunk()
         IterDataPipe(utils.data.dataset.IterableDataset) MapDataPipe(utils.data.dataset.Dataset)
@@ -341,5 +410,7 @@ NAMES = {
     """,
     "utils.data.datapipes.iter": """
         Batcher(utils.data.datapipes.datapipe.IterDataPipe)
+    """,
+    "utils.data.graph_settings": """
     """,
 }

@@ -1,43 +1,36 @@
-"""Why single public names are absent, by the module that PyTorch has them in; `tools/absent_names.py` writes this file."""
+"""Why single public names are absent, by PyTorch's module; `tools/absent_names.py` writes this file."""
 
 ABSENT = {
     "": {
         "TorchScript's and the dispatcher's types, under the names of the C++ bindings": """
-        AVG AggregationType AliasDb AnyType Argument ArgumentSpec AwaitType BenchmarkConfig
-        BenchmarkExecutionStats Block BoolType BufferDict CallStack Capsule ClassType Code CompilationUnit
-        CompleteArgumentSpec ComplexType ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable
-        DeserializationStorageContext DeviceObjType DictType DisableTorchFunction
-        DisableTorchFunctionSubclass DispatchKey DispatchKeySet EnumType ErrorReport ExcludeDispatchKeyGuard
-        ExecutionPlan FatalError FileCheck FloatType FunctionSchema FutureType Gradient Graph
-        GraphExecutorState IODescriptor InferredType IntType InterfaceType JITException ListType
-        LiteScriptModule LockingLogger ModuleDict Node NoneType NoopLogger NumberType OperatorInfo
-        OptionalType ParameterDict PyObjectType PyTorchFileWriter SUM ScriptClass ScriptClassFunction
-        ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptList ScriptListIterator ScriptMethod
-        ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext StaticModule
-        StreamObjType StringType SymBoolType SymIntType TensorType ThroughputBenchmark TracingState
-        TupleType Type UnionType Use Value import_ir_module import_ir_module_from_buffer
-        merge_type_from_type_comment parse_ir parse_schema parse_type_comment unify_type_list
+        AVG AggregationType AliasDb Argument ArgumentSpec BenchmarkConfig BenchmarkExecutionStats Block
+        BufferDict CallStack Capsule Code CompilationUnit CompleteArgumentSpec ConcreteModuleType
+        ConcreteModuleTypeBuilder DeepCopyMemoTable DeserializationStorageContext DisableTorchFunction
+        DisableTorchFunctionSubclass DispatchKey DispatchKeySet ErrorReport ExcludeDispatchKeyGuard
+        ExecutionPlan FatalError FileCheck FunctionSchema Gradient Graph GraphExecutorState IODescriptor
+        JITException LiteScriptModule LockingLogger ModuleDict Node NoopLogger OperatorInfo ParameterDict
+        PyTorchFileWriter SUM ScriptClass ScriptClassFunction ScriptDict ScriptDictIterator
+        ScriptDictKeyIterator ScriptList ScriptListIterator ScriptMethod ScriptModuleSerializer ScriptObject
+        ScriptObjectProperty SerializationStorageContext StaticModule ThroughputBenchmark TracingState Type
+        Use Value import_ir_module import_ir_module_from_buffer merge_type_from_type_comment parse_ir
+        parse_schema parse_type_comment unify_type_list
         """,
         "not there yet": """
         AcceleratorError hash_tensor
-        """,
-        "no distributed room yet": """
-        RRefType fork wait
         """,
         "steps of SyncBatchNorm between processes": """
         batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
         batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats
         """,
         "no quantised dtypes": """
-        bit bits16 bits1x8 bits2x4 bits4x2 bits8 choose_qparams_optimized dequantize empty_quantized
-        fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight
+        bit choose_qparams_optimized dequantize empty_quantized fbgemm_linear_fp16_weight
+        fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight
         fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight fbgemm_pack_gemm_matrix_fp16
-        fbgemm_pack_quantized_matrix fused_moving_avg_obs_fake_quant int1 int2 int3 int4 int5 int6 int7
-        int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point
-        qint32 qint8 qscheme quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic
-        quantized_batch_norm quantized_gru_cell quantized_lstm_cell quantized_max_pool1d
-        quantized_max_pool2d quantized_max_pool3d quantized_rnn_relu_cell quantized_rnn_tanh_cell quint2x4
-        quint4x2 quint8 uint1 uint2 uint3 uint4 uint5 uint6 uint7
+        fbgemm_pack_quantized_matrix fused_moving_avg_obs_fake_quant int_repr q_per_channel_axis
+        q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point quantize_per_channel
+        quantize_per_tensor quantize_per_tensor_dynamic quantized_batch_norm quantized_gru_cell
+        quantized_lstm_cell quantized_max_pool1d quantized_max_pool2d quantized_max_pool3d
+        quantized_rnn_relu_cell quantized_rnn_tanh_cell
         """,
         "kernels of one vendor's library by its name": """
         cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu
@@ -46,6 +39,9 @@ ABSENT = {
         miopen_convolution_transpose miopen_ctc_loss miopen_depthwise_convolution miopen_rnn
         mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights mkldnn_max_pool2d
         mkldnn_max_pool3d mkldnn_rnn_layer
+        """,
+        "no distributed room yet": """
+        fork wait
         """,
         "internals of views and of old norms": """
         slice_inverse
@@ -290,16 +286,6 @@ ABSENT = {
         get_a_var
         """,
     },
-    "nn.quantized": {
-        "PyTorch's own file; it stands in nn here": """
-        BatchNorm2d BatchNorm3d Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Dropout
-        ELU Embedding EmbeddingBag GroupNorm Hardswish InstanceNorm1d InstanceNorm2d InstanceNorm3d LSTM
-        LayerNorm LeakyReLU Linear MultiheadAttention PReLU ReLU6 Sigmoid Softmax
-        """,
-        "quantised modules": """
-        DeQuantize FXFloatFunctional QFunctional Quantize
-        """,
-    },
     "numa.binding": {
         "not there yet": """
         AffinityMode NumaOptions
@@ -500,11 +486,6 @@ ABSENT = {
         traverse traverse_dps
         """,
     },
-    "utils.data.graph_settings": {
-        "deprecated in PyTorch": """
-        apply_random_seed apply_sharding apply_shuffle_seed apply_shuffle_settings get_all_graph_pipes
-        """,
-    },
     "utils.debug_log": {
         "parts of PyTorch's own making": """
         debug_grad_log
@@ -534,11 +515,6 @@ ABSENT = {
         "parts of PyTorch's own making": """
         compute_curve draw_boxes half_to_int image_boxes int_to_half make_histogram make_image make_video
         tensor_proto
-        """,
-    },
-    "utils.weak": {
-        "parts of PyTorch's own making": """
-        TensorWeakRef WeakIdKeyDictionary WeakIdRef WeakTensorKeyDictionary
         """,
     },
 }

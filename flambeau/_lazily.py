@@ -12,6 +12,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from .core.base.provided import provided
+
 
 def lazily(
     package: str, submodules: tuple[str, ...] = (), names: Mapping[str, str] | None = None
@@ -29,9 +31,7 @@ def lazily(
         elif name in submodules:
             value = import_module(f"{package}.{name}")
         else:
-            raise AttributeError(
-                f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package]
-            )
+            return _missing(package, name)
         vars(sys.modules[package])[name] = value  # the next look-up comes no more by here
         return value
 
@@ -39,6 +39,13 @@ def lazily(
         return sorted({*vars(sys.modules[package]), *submodules, *homes})
 
     return of_name, listed
+
+
+def _missing(package: str, name: str) -> Any:
+    """What `_absent.py` makes of a name, or the AttributeError, which says why where that is known."""
+    if "absent" in provided and not name.startswith("__"):
+        return provided["absent"](package, name)
+    raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
 
 
 class _FunctionsFirst(ModuleType):
@@ -78,9 +85,7 @@ def on_first_use(
                 mine.pop("__getattr__", None)  # the next look-ups are plain
             if name in mine:
                 return mine[name]
-        raise AttributeError(
-            f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package]
-        )
+        return _missing(package, name)
 
     def listed() -> list[str]:
         of_name("__all__")

@@ -26,7 +26,7 @@ class _Options:
     sci_mode: bool | None = None  # scientific notation: always, never, or (None) as the values demand
 
 
-_options = _Options()
+options = _Options()
 
 
 def set_printoptions(
@@ -58,27 +58,29 @@ def set_printoptions(
             raise ValueError(
                 f"set_printoptions: profile must be 'default', 'short' or 'full', got {profile!r}"
             )
-        vars(_options).update(_PROFILES[profile])
+        vars(options).update(_PROFILES[profile])
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    vars(_options).update({name: value for name, value in given.items() if value is not None})
-    _options.sci_mode = sci_mode
+    vars(options).update({name: value for name, value in given.items() if value is not None})
+    options.sci_mode = sci_mode
 
 
-def tensor_repr(t: Any) -> str:
-    """The text of a tensor: its values, and what cannot be seen from them, such as an unusual dtype.
+def tensor_repr(t: Any, contents: str | None = None) -> str:
+    """The text of a tensor: its values (or other `contents`), and what cannot be seen from them, such as an unusual dtype.
 
     A subclass other than `Parameter` shows its own name.
     """
     plain = type(t) is Tensor or type(t) is Parameter
     prefix = "tensor(" if plain else f"{type(t).__name__}("
     suffixes = _suffixes(t)
-    if t.device.type == "meta":
+    if contents is not None:
+        body = contents
+    elif t.device.type == "meta":
         body = "..."
     elif t.numel() == 0:
         body = "[]"
     else:
-        body = _body(t.detach().cpu(), len(prefix))
-    text = _append(prefix + body, suffixes, len(prefix)) + ")"
+        body = values_text(t.detach().cpu(), len(prefix))
+    text = with_suffixes(prefix + body, suffixes, len(prefix)) + ")"
     return f"Parameter({text})" if isinstance(t, Parameter) and not plain else text
 
 
@@ -89,7 +91,7 @@ def _suffixes(t: Any) -> list[str]:
     suffixes = []
     if t.device.type != "cpu":
         suffixes.append(f"device='{t.device}'")
-    if meta or (t.numel() == 0 and t.dim() != 1) or (t.numel() > 0 and not _options.edgeitems):
+    if meta or (t.numel() == 0 and t.dim() != 1) or (t.numel() > 0 and not options.edgeitems):
         suffixes.append(f"size={tuple(t.shape)}")
     # Values tell default floating-point numbers, integers and booleans apart; without values only the default
     # goes unsaid.
@@ -112,10 +114,12 @@ def _suffixes(t: Any) -> list[str]:
     return suffixes
 
 
-def _append(text: str, suffixes: list[str], indent: int) -> str:
+def with_suffixes(text: str, suffixes: list[str], indent: int, newline: bool = False) -> str:
+    """The text and what is to be said behind it, in lines of the width that is set; on a new line in any case with `newline`."""
     width = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        if width + len(suffix) + 2 > _options.linewidth:
+        if newline or width + len(suffix) + 2 > options.linewidth:
+            newline = False
             text += ",\n" + " " * indent + suffix
             width = indent + len(suffix)
         else:
@@ -140,7 +144,7 @@ class _Number:
             return
         smallest, largest = min(map(abs, finite)), max(map(abs, finite))
         self.whole = all(v == math.floor(v) for v in finite)
-        self.scientific = _options.sci_mode
+        self.scientific = options.sci_mode
         if self.scientific is None:
             self.scientific = largest / smallest > 1000.0 or largest > 1.0e8 or smallest < 1.0e-4
         self.width = max(len(self._text(v)) for v in finite)
@@ -149,10 +153,10 @@ class _Number:
         if not self.floating:
             return str(value)
         if self.scientific:
-            return f"{value:.{_options.precision}e}"
+            return f"{value:.{options.precision}e}"
         if self.whole:
             return f"{value:.0f}." if math.isfinite(value) else f"{value:.0f}"
-        return f"{value:.{_options.precision}f}"
+        return f"{value:.{options.precision}f}"
 
     def __call__(self, value: Any) -> str:
         return self._text(value).rjust(self.width)
@@ -171,12 +175,12 @@ class _Complex:
         return self.real(value.real) + ("" if imaginary[0] in "+-" else "+") + imaginary
 
 
-def _body(t: Any, indent: int) -> str:
+def values_text(t: Any, indent: int) -> str:
     """The values of a tensor on the CPU."""
     floating = t.dtype.is_floating_point
     if t.dtype.name == "float4_e2m1fn_x2":  # its bytes, as PyTorch shows it
         t = t.view(by_name["uint8"])
-    values = _nested(t, t.numel() > _options.threshold)
+    values = _nested(t, t.numel() > options.threshold)
     leaves = list(_leaves(values))
     number = _Complex(leaves) if t.dtype.is_complex else _Number(leaves, floating)
     if t.dim() == 0:
@@ -187,7 +191,7 @@ def _body(t: Any, indent: int) -> str:
 def _nested(t: Any, abbreviate: bool) -> Any:
     """The values as nested lists, with `...` in place of the middle of a dimension when they are to be
     abbreviated."""
-    edge = _options.edgeitems
+    edge = options.edgeitems
     if not abbreviate or t.dim() == 0:
         return t.tolist()
     size = t.size(0)
@@ -209,12 +213,12 @@ def _leaves(values: Any) -> Iterator[Any]:
 
 
 def _brackets(values: list[Any], dim: int, indent: int, number: Any) -> str:
-    edge = _options.edgeitems
+    edge = options.edgeitems
     if dim > 1:
         rows = ["..." if v is ... else _brackets(v, dim - 1, indent + 1, number) for v in values]
         return "[" + ("," + "\n" * (dim - 1) + " " * (indent + 1)).join(rows) + "]"
     items = [(" ..." if edge else "...") if v is ... else number(v) for v in values]
-    per_line = max(1, (_options.linewidth - indent) // (number.width + 2))
+    per_line = max(1, (options.linewidth - indent) // (number.width + 2))
     lines = [", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 

@@ -37,9 +37,10 @@ HEADS = {
 By module: `Name(Base)` is a class, `Name[A=1,B=2]` an enumeration, `Name=module.Name` what another module has, `Name` a function.
 """
 
+# ruff: noqa: E501
 NAMES = {
 ''',
-    "_absent_reasons.py": '''"""Why single public names are absent, by the module that PyTorch has them in; `tools/absent_names.py` writes this file."""
+    "_absent_reasons.py": '''"""Why single public names are absent, by PyTorch's module; `tools/absent_names.py` writes this file."""
 
 ABSENT = {
 ''',
@@ -61,14 +62,15 @@ def mentioned() -> dict[str, tuple[bool, set[str]]]:
     for line in MENTIONED.read_text().splitlines()[1:]:
         name, at_import, guarded, _ = line.split("\t")
         parts = name.split(".")[1:]
-        if not (int(at_import) or int(guarded)) or parts[0] in ("_C", "classes"):
+        if not (int(at_import) or int(guarded)) or parts[0] == "classes":
             continue
         for k in range(len(parts), 0, -1):
             dotted = ".".join(parts[:k])
-            if (module := module_of(dotted)) is not None:
-                if _absent.why(dotted) is not None or name.removeprefix("torch.") in _absent.ROOMS and dotted:
+            if module_of(dotted) is not None:
+                whole = _absent.why(dotted) is not None
+                if whole or name.removeprefix("torch.") in _absent.ROOMS:
                     plain, names = found.get(dotted, (False, set()))
-                    found[dotted] = plain or int(at_import) > 0, {*names, *parts[k : k + 1]}
+                    found[dotted] = plain or whole and int(at_import) > 0, {*names, *parts[k : k + 1]}
                 break
     return found
 
@@ -98,8 +100,8 @@ class Table:
         self.defined[id(value)] = f"{module}.{name}"
         if not inspect.isclass(value):
             self.words[module][name] = name
-        elif issubclass(value, enum.Enum):
-            members = ",".join(f"{m.name}={m.value!r}" for m in value)
+        elif issubclass(value, enum.Enum) or hasattr(value, "__members__"):  # Python's, or C++'s
+            members = ",".join(f"{n}={getattr(m, 'value', m)!r}" for n, m in value.__members__.items())
             self.words[module][name] = f"{name}[{members}]" if " " not in members else f"{name}()"
         else:
             self.words[module][name] = f"{name}({self.base(value)})"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from .._absent import refusing
+
 cache_size_limit = recompile_limit = 8
 capture_scalar_outputs = False
 suppress_errors = False
 verbose = False
+
+__getattr__ = refusing("_dynamo.config")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from .._absent import refusing
 from ..compiler import OptimizedModule
 
 __all__ = ["OptimizedModule"]
+
+__getattr__ = refusing("_dynamo.eval_frame")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .._absent import refusing
+
 
 class TorchDynamoException(RuntimeError):
     """Any error of the compiler."""
@@ -9,3 +11,6 @@ class TorchDynamoException(RuntimeError):
 
 class Unsupported(TorchDynamoException):
     """A part of Python that it does not compile."""
+
+
+__getattr__ = refusing("_dynamo.exc")

@@ -31,4 +31,5 @@ class DeQuantStub(QuantStub):
     """Where a model that is converted gives floats; until then the identity."""
 
 
+__path__: list[str] = []  # libraries import from modules below it
 __getattr__ = refusing("ao.quantization")

@@ -307,3 +307,38 @@ def hvp(
 
         product = jvp(gradient, given, direction, create_graph, strict)[1]
     return _finish((value,), False, create_graph), product if many else product[0]
+
+
+# PyTorch's names of steps, which libraries import
+def _as_tuple(inp: Any, arg_name: str | None = None, fn_name: str | None = None) -> tuple[bool, tuple]:
+    """Whether it is a tuple, and it as one; what is inside is looked at where a function's name is given."""
+    if arg_name is not None or fn_name is not None:
+        many, found = _tuple(inp, fn_name or "", arg_name or "")
+        return many, found
+    return isinstance(inp, tuple), inp if isinstance(inp, tuple) else (inp,)
+
+
+def _tuple_postprocess(res: Any, to_unpack: bool | tuple[bool, bool]) -> Any:
+    """The reverse of `_as_tuple`, for results of one level or of two."""
+    outer, inner = to_unpack if isinstance(to_unpack, tuple) else (to_unpack, True)
+    if not inner:
+        res = tuple(each[0] for each in res)
+    return res if outer else res[0]
+
+
+def _grad_postprocess(inputs: Any, create_graph: bool) -> tuple:
+    """Tensors, in tuples of any depth, without history unless `create_graph`."""
+    if isinstance(inputs[0], TensorBase):
+        return inputs if create_graph else tuple(x.detach() for x in inputs)
+    return tuple(_grad_postprocess(each, create_graph) for each in inputs)
+
+
+def _construct_standard_basis_for(tensors: tuple, tensor_numels: tuple) -> tuple:
+    """The unit vectors of all tensors' elements in a row, cut by tensor: (all elements, its own elements) each."""
+    total, start, found = sum(tensor_numels), 0, []
+    for x, count in zip(tensors, tensor_numels, strict=True):
+        rows = x.new_zeros((total, count))
+        rows.diagonal(-start).fill_(1)
+        found.append(rows)
+        start += count
+    return tuple(found)

@@ -17,7 +17,7 @@ from typing import Any
 
 from .._absent import NO_GROUP, message, refusing, unmakeable
 from ..core.base import display
-from ._reductions import ReduceOp
+from ._reductions import ReduceOp  # noqa: F401
 
 ProcessGroup, Work = unmakeable("distributed.ProcessGroup"), unmakeable("distributed.Work")
 

@@ -202,3 +202,6 @@ class MultivariateNormal(ByMatrix):
     def entropy(self) -> Any:
         found = 0.5 * self._event_shape[0] * (1.0 + LOG_2PI) + half_log_det(self._unbroadcasted_scale_tril)
         return found.expand(self._batch_shape)
+
+
+_precision_to_scale_tril = factor_of_precision  # PyTorch's name, which libraries import

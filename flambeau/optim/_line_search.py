@@ -59,7 +59,7 @@ def strong_wolfe(
         if now.slope >= 0:
             break
         bounds = (now.step + 0.01 * (now.step - before.step), now.step * 10)
-        before, now = now, point(_cubic_minimum(before, now, bounds))
+        before, now = now, point(cubic_minimum(before, now, bounds))
         searched += 1
     if searched == most:
         before = start
@@ -69,7 +69,7 @@ def strong_wolfe(
     low = 0 if before.loss <= now.loss else 1
     largest, stuck = direction.abs().max(), False
     while searched < most and not abs(ends[1].step - ends[0].step) * largest < tolerance:
-        step = _cubic_minimum(ends[0], ends[1])
+        step = cubic_minimum(ends[0], ends[1])
         least, most_step = sorted(end.step for end in ends)
         margin = 0.1 * (most_step - least)
         if min(most_step - step, step - least) < margin:  # too near an end: a second time, keep away from it
@@ -95,7 +95,7 @@ def strong_wolfe(
     return ends[low], asked
 
 
-def _cubic_minimum(a: Point, b: Point, bounds: tuple[Any, Any] | None = None) -> Any:
+def cubic_minimum(a: Point, b: Point, bounds: tuple[Any, Any] | None = None) -> Any:
     """Where the cubic through both points with their slopes is least, within `bounds` (or the points themselves)."""
     least, most = bounds if bounds is not None else sorted((a.step, b.step))
     d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.step - b.step)

@@ -9,7 +9,7 @@ from ..autograd.grad_mode import enable_grad, no_grad
 from ..core.base.tensor import TensorBase
 from ..core.views.views import view_as_real
 from ..operations.declare.registry import published
-from ._line_search import Point, strong_wolfe
+from ._line_search import Point, cubic_minimum, strong_wolfe
 from .optimizer import Optimizer, Params
 
 _cat = published("")["cat"]
@@ -210,3 +210,36 @@ class LBFGS(Optimizer):
     def _place(self, values: list[Any]) -> None:
         for p, value in zip(self._params, values):
             p.copy_(value)
+
+
+# PyTorch's names of the search, which libraries import
+def _cubic_interpolate(x1: Any, f1: Any, g1: Any, x2: Any, f2: Any, g2: Any, bounds: Any = None) -> Any:
+    """Where the cubic with values f and slopes g at x1 and x2 is least."""
+    return cubic_minimum(Point(x1, f1, None, g1), Point(x2, f2, None, g2), bounds)
+
+
+def _strong_wolfe(
+    obj_func: Callable[[Any, Any, Any], tuple[float, Any]],
+    x: Any,
+    t: Any,
+    d: Any,
+    f: float,
+    g: Any,
+    gtd: Any,
+    c1: float = 1e-4,
+    c2: float = 0.9,
+    tolerance_change: float = 1e-9,
+    max_ls: int = 25,
+) -> tuple[float, Any, Any, int]:
+    """The loss and the gradient at a good step along `d`, the step, and how often `obj_func(x, step, d)` was called."""
+    best, asked = strong_wolfe(
+        lambda step: obj_func(x, step, d),
+        d,
+        t,
+        Point(0, f, g, gtd),
+        most=max_ls,
+        tolerance=tolerance_change,
+        decrease=c1,
+        curvature=c2,
+    )
+    return best.loss, best.gradient, best.step, asked

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..._absent import refusing
+
 __all__ = ["StateDictOptions", "get_model_state_dict", "set_model_state_dict"]
 
 
@@ -65,3 +67,6 @@ def set_model_state_dict(model: Any, model_state_dict: Mapping[str, Any], *, opt
     asked = options or StateDictOptions()
     empty = any(tensor.device.type == "meta" for tensor in (*model.parameters(), *model.buffers()))
     return model.load_state_dict(model_state_dict, strict=asked.strict, assign=empty)
+
+
+__getattr__ = refusing("distributed.checkpoint.state_dict")

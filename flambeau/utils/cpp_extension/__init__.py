@@ -27,5 +27,10 @@ _BUILDING = ("BuildExtension", "CUDAExtension", "CppExtension", "SyclExtension")
 
 __all__ = sorted((*_PUBLIC, *_BUILDING))
 __getattr__, __dir__ = lazily(
-    __name__, names={**dict.fromkeys(_PUBLIC, "._public"), **dict.fromkeys(_BUILDING, "._setuptools")}
+    __name__,
+    names={
+        "_get_build_directory": "._build",
+        **dict.fromkeys(_PUBLIC, "._public"),
+        **dict.fromkeys(_BUILDING, "._setuptools"),
+    },
 )

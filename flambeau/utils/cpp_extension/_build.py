@@ -125,6 +125,15 @@ def build_root() -> Path:
     return Path(given).expanduser().absolute() if given else cache.folder() / "extensions"
 
 
+def _get_build_directory(name: str, verbose: bool = False) -> str:
+    """The folder that `load` keeps libraries in, of every name: they are found by what they were made from."""
+    place = build_root()
+    if verbose:
+        print(f"Using {place} as PyTorch extensions root...", file=sys.stderr)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return str(place)
+
+
 @contextmanager
 def trusted(place: Path) -> Iterator[tuple[int, str]]:
     """A descriptor of the folder, made where it is not there, and a path to it that cannot be given to another.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..._absent import refusing
 from . import _utils, dataloader, dataset, distributed, sampler  # noqa: F401
 from ._utils.collate import default_collate, default_convert
 from ._utils.worker import get_worker_info
@@ -47,3 +48,5 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+
+__getattr__ = refusing("utils.data")

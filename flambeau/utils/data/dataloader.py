@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any, Generic
 
+from ..._absent import refusing
 from ...core.base.parallel import usable_cpus
 from ...core.make.random import Generator, default_generator
 from . import _utils
@@ -30,6 +31,8 @@ __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"
 
 # Names that programs import from here, as they do from PyTorch's file of this name.
 _ALSO_HERE = (Dataset, ExceptionWrapper, _utils)
+_collate_fn_t = Callable[[list[Any]], Any]
+_worker_init_fn_t = Callable[[int], None]
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 _WORKER_TYPES = ("process", "thread")
 
@@ -419,3 +422,6 @@ def _check_workers(
         for name, value in {"prefetch_factor": prefetch, "persistent_workers": persistent or None}.items():
             if value is not None:
                 raise ValueError(f"DataLoader: {name} option needs num_workers > 0, got {name}={value}")
+
+
+__getattr__ = refusing("utils.data.dataloader")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from .worker import room_for
 default_collate_err_msg_format = (
     "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 )
+np_str_obj_array_pattern = re.compile(r"[SaUO]")  # NumPy's kinds of elements that no tensor has
 _CollateFnMap = dict[type | tuple[type, ...], Callable[..., Any]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from threading import local
@@ -181,3 +182,33 @@ def _generate_state(base_seed: int, worker_id: int) -> list[int]:
         value = value * multiplier & word
         state.append(value ^ value >> 16)
     return state
+
+
+# What loaders that libraries write send between processes.
+class _IterableDatasetStopIteration(NamedTuple):
+    """A worker's dataset has no more samples."""
+
+    worker_id: int
+
+
+class _ResumeIteration(NamedTuple):
+    """A worker begins another pass."""
+
+    seed: int | None = None
+
+
+class ManagerWatchdog:
+    """Whether the process that started this worker lives.
+
+    >>> ManagerWatchdog().is_alive()
+    True
+    """
+
+    def __init__(self) -> None:
+        self.manager_pid = os.getppid()
+        self.manager_dead = False
+
+    def is_alive(self) -> bool:
+        """Once it does not, never again."""
+        self.manager_dead = self.manager_dead or os.getppid() != self.manager_pid
+        return not self.manager_dead

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ....._absent import refusing
 from .combinatorics import ShufflerIterDataPipe
 
 __all__ = ["ShufflerIterDataPipe"]
+
+__getattr__ = refusing("utils.data.datapipes.iter")

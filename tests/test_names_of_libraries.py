@@ -1,0 +1,77 @@
+"""What the libraries of tools/libraries.txt look up in PyTorch: nothing that their import needs is missing, and what else is says why."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+ROWS = [
+    line.split("\t")
+    for line in (ROOT / "tests/data/names_of_libraries.tsv").read_text().splitlines()
+    if not line.startswith("#")
+]
+
+PROGRAM = """
+import importlib, json, sys, warnings
+import flambeau
+flambeau.as_torch()
+warnings.simplefilter("ignore")
+names, found = json.load(sys.stdin), []
+for name in names:
+    said, path, (_, *parts) = "", "torch", name.split(".")
+    thing = sys.modules["torch"]
+    for part in parts:
+        path += "." + part
+        try:
+            thing = getattr(thing, part)
+        except AttributeError as by_attribute:
+            try:
+                thing = importlib.import_module(path)
+            except ImportError as by_import:
+                said = f"{by_attribute} | {by_import}"
+                break
+    found.append(said)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """What a program under the drop-in is told of each name: nothing where it is here."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "flambeau/_shim"), str(ROOT)])}
+    names = [name for name, *_ in ROWS]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps(names),
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(zip(names, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+
+def test_nothing_is_missing_that_imports_look_up_unguarded(answers):
+    assert len(ROWS) > 2000
+    missing = {name: answers[name] for name, at_import, _, _ in ROWS if int(at_import) and answers[name]}
+    assert not missing
+
+
+def test_what_is_missing_says_why(answers):
+    """By attribute or by import, under the name that the program used; Python alone speaks of the flat namespace and of classes."""
+    silent = {
+        name: said
+        for name, said in answers.items()
+        if said
+        and " is not here: " not in said
+        and "docs/" not in said
+        and name.count(".") > 1
+        and not said.startswith("type object")
+    }
+    assert not silent
