@@ -75,6 +75,17 @@ ROOMS = {
     "_jit_internal": "there are no graphs yet",
     "_ops.HigherOrderOperator": "there are no graphs in which an operation could take functions",
     "profiler._memory_profiler": "memory is not told by what it is used for",
+    "__future__": "how modules are converted is not switched",
+    "_guards": "there are no graphs yet",
+    "_weights_only_unpickler": "files are read by `_files/unpickling.py`, not by PyTorch's reader",
+    "autograd.profiler_legacy": "PyTorch deprecated it",
+    "backends.xnnpack": "there are no kernels of XNNPACK",
+    "compiler.config": "there is no compiler of graphs yet",
+    "cuda._memory_viz": "memory is not drawn",
+    "cuda.sparse": "typed tensors of devices are deprecated in PyTorch",
+    "nn.utils._per_sample_grad": "`func.vmap` of `func.grad` does that",
+    "numa": "processes are not bound to memory",
+    "utils.deterministic": "memory that is made without values is never filled",
     "utils._sympy": "there are no graphs yet, and sizes are numbers",
     "utils.data.IterDataPipe": "PyTorch deprecated it",
     "utils.data.MapDataPipe": "PyTorch deprecated it",
@@ -224,11 +235,12 @@ def _made(room: str, word: str) -> Any:
         return enum.Enum(name, values, module=display.public(room))
     if base is None:
         return _uncallable(dotted)
-    if issubclass(kind := getattr(builtins, base, object), BaseException):
+    kind = (getattr(builtins, base, None) or _reach(base)) if base else object
+    if issubclass(kind, BaseException):
         return type(
             name, (kind,), {"__module__": display.public(room), "__doc__": f"PyTorch's error {name}."}
         )
-    return unmakeable(dotted, (_reach(base),) if base else ())
+    return unmakeable(dotted, (kind,) if base else ())
 
 
 def _reach(dotted: str) -> Any:

@@ -11,8 +11,6 @@ NAMES = {
     "_C._distributed_rpc": """
         _is_current_rpc_agent_set
     """,
-    "_C._nn": """
-    """,
     "_C._onnx": """
         OperatorExportTypes[ONNX=0,ONNX_ATEN=1,ONNX_ATEN_FALLBACK=2,ONNX_FALLTHROUGH=3]
         TensorProtoDataType[UNDEFINED=0,FLOAT=1,UINT8=2,INT8=3,UINT16=4,INT16=5,INT32=6,INT64=7,STRING=8,BOOL=9,FLOAT16=10,DOUBLE=11,UINT32=12,UINT64=13,COMPLEX64=14,COMPLEX128=15,BFLOAT16=16,FLOAT8E4M3FN=17,FLOAT8E4M3FNUZ=18,FLOAT8E5M2=19,FLOAT8E5M2FNUZ=20]
@@ -338,8 +336,6 @@ NAMES = {
         strict_fusion()
     """,
     "jit.annotations": """
-        AnyType() ComplexType() DictType() FloatType() IntType() ListType() Module=jit.Module StringType()
-        TensorType() TupleType()
     """,
     "nn.quantized": """
         BatchNorm2d(nn.modules.batchnorm._BatchNorm) BatchNorm3d(nn.modules.batchnorm._BatchNorm)
@@ -400,7 +396,6 @@ NAMES = {
         MapDataPipe=utils.data.datapipes.datapipe.MapDataPipe functional_datapipe()
     """,
     "utils.data.dataloader": """
-        _sharding_worker_init_fn
     """,
     "utils.data.datapipes.datapipe": """
         DFIterDataPipe(utils.data.datapipes.datapipe.IterDataPipe) DataChunk()

@@ -192,11 +192,11 @@ print(a is b is torch, before == after)
 def test_what_a_module_lacks_is_said_in_torchs_name():
     done = run("-c", "import torch.nowhere", check=False)  # no room of PyTorch's
     assert done.stderr.strip().splitlines()[-1] == "ModuleNotFoundError: No module named 'torch.nowhere'"
-    done = run("-c", "import torch.fx.passes.infra", check=False)
+    done = run("-c", "import torch.fx.passes.backends", check=False)
     assert done.stderr.strip().splitlines()[-1] == (
-        "ModuleNotFoundError: No module named 'torch.fx.passes': there are no graphs yet (docs/coverage.md lists what is here)"
+        "ModuleNotFoundError: No module named 'torch.fx.passes.backends': there are no graphs yet (docs/coverage.md lists what is here)"
     )
-    asked = "import importlib.util, torch; print(importlib.util.find_spec('torch.fx.passes'), hasattr(torch.fx, 'passes'))"
+    asked = "import importlib.util as i, torch; print(i.find_spec('torch.fx.tensor_type'), hasattr(torch.fx, 'tensor_type'))"
     assert run("-c", asked).stdout == "None False\n"
 
 

@@ -62,7 +62,7 @@ def mentioned() -> dict[str, tuple[bool, set[str]]]:
     for line in MENTIONED.read_text().splitlines()[1:]:
         name, at_import, guarded, _ = line.split("\t")
         parts = name.split(".")[1:]
-        if not (int(at_import) or int(guarded)) or parts[0] == "classes":
+        if not (int(at_import) or int(guarded)) or parts[0] == "classes" or parts[:2] == ["_C", "_nn"]:
             continue
         for k in range(len(parts), 0, -1):
             dotted = ".".join(parts[:k])
@@ -153,7 +153,7 @@ def texts() -> dict[str, str]:
     for module, words in sorted(table.words.items()):
         named += [f'    "{module}": """', *lines(" ".join(words[name] for name in sorted(words))), '    """,']
         TABLE[module] = " ".join(words.values())
-    for module, (_, groups) in coverage.gathered().items():
+    for module, groups in sorted(reasons().items()):
         if groups:
             absent.append(f'    "{module}": {{')
             for reason, each in groups.items():
@@ -163,6 +163,24 @@ def texts() -> dict[str, str]:
         n: "\n".join([head + "\n".join(part), "}", ""])
         for (n, head), part in zip(HEADS.items(), (named, absent), strict=True)
     }
+
+
+def reasons() -> dict[str, dict[str, list[str]]]:
+    """By module and reason: its public names that are absent here, and the private ones that libraries mention."""
+    found = {module: groups for module, (_, groups) in coverage.gathered().items()}
+    for line in MENTIONED.read_text().splitlines()[1:]:
+        parts = line.split("\t")[0].split(".")[1:]
+        for k in range(len(parts)):
+            module, name = ".".join(parts[:k]), parts[k]
+            place = coverage.ours(module)
+            if not isinstance(place, types.ModuleType) or hasattr(place, name):
+                continue
+            if module_of(".".join(parts[: k + 1])) is None and _absent.why(".".join(parts[: k + 1])) is None:
+                groups = found.setdefault(module, {})
+                if not any(name in names for names in groups.values()):
+                    groups.setdefault("a part of PyTorch's own making", []).append(name)
+            break
+    return found
 
 
 def lines(words: str) -> list[str]:

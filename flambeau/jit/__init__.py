@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 from .._absent import refusing, unmakeable
 from ..futures import Future
 from ..nn.modules.module import Module
-from . import annotations  # the name has been that of a __future__ feature until here
+from .annotations import BroadcastingList1 as _  # noqa: F401  `jit.annotations`, until here a feature of __future__
 
 __all__ = [
     "Final",
