@@ -336,6 +336,8 @@ NAMES = {
         strict_fusion()
     """,
     "jit.annotations": """
+        AnyType() ComplexType() DictType() FloatType() IntType() ListType() Module=jit.Module StringType()
+        TensorType() TupleType()
     """,
     "nn.quantized": """
         BatchNorm2d(nn.modules.batchnorm._BatchNorm) BatchNorm3d(nn.modules.batchnorm._BatchNorm)
@@ -396,6 +398,7 @@ NAMES = {
         MapDataPipe=utils.data.datapipes.datapipe.MapDataPipe functional_datapipe()
     """,
     "utils.data.dataloader": """
+        _sharding_worker_init_fn
     """,
     "utils.data.datapipes.datapipe": """
         DFIterDataPipe(utils.data.datapipes.datapipe.IterDataPipe) DataChunk()
@@ -407,5 +410,7 @@ NAMES = {
         Batcher(utils.data.datapipes.datapipe.IterDataPipe)
     """,
     "utils.data.graph_settings": """
+    """,
+    "utils.deterministic": """
     """,
 }

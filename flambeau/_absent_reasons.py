@@ -49,6 +49,13 @@ ABSENT = {
         "no compiler of graphs yet": """
         sym_constrain_range sym_constrain_range_for_size sym_fresh_size
         """,
+        "a part of PyTorch's own making": """
+        __all__ _amp_update_scale_ _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo
+        _convert_weight_to_int4pack _convert_weight_to_int4pack_for_cpu _empty_affine_quantized
+        _empty_per_channel_affine_quantized _has_compatible_shallow_copy_type _int_mm _segment_reduce
+        _shape_as_tensor _standard_gamma _weight_int4pack_mm _weight_int4pack_mm_for_cpu _weight_int8pack_mm
+        matrix_rank segment_reduce set_vital symeig torch while_loop
+        """,
     },
     "Tensor": {
         "no quantised dtypes": """
@@ -94,6 +101,9 @@ ABSENT = {
         "not there yet": """
         enforce_grad_layout_policy
         """,
+        "a part of PyTorch's own making": """
+        kineto_available
+        """,
     },
     "autograd.function": {
         "parts of PyTorch's own making": """
@@ -135,14 +145,14 @@ ABSENT = {
         load_nvprof parse_nvprof_trace
         """,
     },
-    "autograd.profiler_legacy": {
-        "deprecated in PyTorch": """
-        profile
-        """,
-    },
     "autograd.profiler_util": {
         "parts of the profiler's own making": """
         EventMetadata MemRecordsAcc StringTable
+        """,
+    },
+    "backends": {
+        "a part of PyTorch's own making": """
+        __allow_nonbracketed_mutation
         """,
     },
     "backends.cuda": {
@@ -170,15 +180,6 @@ ABSENT = {
         skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe substitute_in_graph wrap_numpy
         """,
     },
-    "compiler.config": {
-        "no compiler of graphs yet": """
-        accumulated_recompile_limit allow_unspec_int_on_nn_module assume_static_by_default
-        automatic_dynamic_shapes capture_dynamic_output_shape_ops capture_scalar_outputs dynamic_shapes
-        enable_cpp_symbolic_shape_guards fail_on_recompile_limit_hit force_disable_caches job_id
-        log_file_name recompile_limit reorderable_logging_functions
-        skip_tensor_guards_with_matching_dict_tags verbose wrap_top_frame
-        """,
-    },
     "cuda": {
         "typed storages of devices are deprecated in PyTorch": """
         BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage
@@ -197,6 +198,9 @@ ABSENT = {
         """,
         "graphs of a device's work are not captured": """
         graph_pool_handle make_graphed_callables
+        """,
+        "a part of PyTorch's own making": """
+        _initialized _is_in_bad_fork
         """,
     },
     "cuda.comm": {
@@ -220,16 +224,13 @@ ABSENT = {
         change_current_allocator host_memory_stats host_memory_stats_as_nested_dict memory_snapshot
         reset_accumulated_host_memory_stats reset_peak_host_memory_stats use_mem_pool
         """,
+        "a part of PyTorch's own making": """
+        _dump_snapshot _record_memory_history _snapshot
+        """,
     },
     "cuda.nccl": {
         "steps of a device's own libraries that nothing here calls": """
         all_gather all_reduce broadcast reduce reduce_scatter
-        """,
-    },
-    "cuda.sparse": {
-        "PyTorch's own file; it stands in cuda here": """
-        BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor
-        ShortTensor
         """,
     },
     "fft": {
@@ -252,6 +253,11 @@ ABSENT = {
         as_masked_tensor masked_tensor
         """,
     },
+    "multiprocessing": {
+        "a part of PyTorch's own making": """
+        _set_thread_name
+        """,
+    },
     "multiprocessing.pool": {
         "parts of PyTorch's own making": """
         clean_worker
@@ -272,6 +278,24 @@ ABSENT = {
         "parts of PyTorch's own making": """
         assert_int_or_pair
         """,
+        "a part of PyTorch's own making": """
+        _canonical_mask _mha_shape_check _none_or_dtype
+        """,
+    },
+    "nn.init": {
+        "a part of PyTorch's own making": """
+        _no_grad_uniform_
+        """,
+    },
+    "nn.modules.conv": {
+        "a part of PyTorch's own making": """
+        _ConvTransposeMixin
+        """,
+    },
+    "nn.modules.module": {
+        "a part of PyTorch's own making": """
+        _global_forward_hooks _global_forward_pre_hooks
+        """,
     },
     "nn.parallel.comm": {
         "no distributed room yet": """
@@ -286,9 +310,9 @@ ABSENT = {
         get_a_var
         """,
     },
-    "numa.binding": {
-        "not there yet": """
-        AffinityMode NumaOptions
+    "nn.utils.stateless": {
+        "a part of PyTorch's own making": """
+        _reparametrize_module
         """,
     },
     "optim": {
@@ -324,6 +348,10 @@ ABSENT = {
     "serialization": {
         "devices that are not here": """
         validate_hpu_device
+        """,
+        "a part of PyTorch's own making": """
+        _check_dill_version _is_torchscript_zip _is_zipfile _legacy_load _load _open_file_like
+        _open_zipfile_reader
         """,
     },
     "signal.windows.windows": {
@@ -442,13 +470,6 @@ ABSENT = {
         CallgrindStats CopyIfCallgrind FunctionCount FunctionCounts
         """,
     },
-    "utils.checkpoint": {
-        "what a checkpoint keeps cannot be chosen by operation yet": """
-        CheckpointPolicy DefaultDeviceType GraphExecGroup SAC_IGNORED_OPS SelectiveCheckpointContext
-        check_backward_validity create_selective_checkpoint_contexts detach_variable get_device_states
-        set_checkpoint_debug_enabled
-        """,
-    },
     "utils.collect_env": {
         "parts of PyTorch's own making": """
         check_release_file get_cachingallocator_config get_clang_version get_cmake_version
@@ -474,6 +495,16 @@ ABSENT = {
         "deprecated in PyTorch": """
         DFIterDataPipe DataChunk IterDataPipe MapDataPipe argument_validation functional_datapipe
         guaranteed_datapipes_determinism non_deterministic runtime_validation runtime_validation_disabled
+        """,
+    },
+    "utils.data._utils": {
+        "a part of PyTorch's own making": """
+        python_exit_status
+        """,
+    },
+    "utils.data._utils.pin_memory": {
+        "a part of PyTorch's own making": """
+        _pin_memory_loop
         """,
     },
     "utils.data.backward_compatibility": {

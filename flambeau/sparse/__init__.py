@@ -29,8 +29,15 @@ __all__ = [
 ]
 
 _METHODS = ("SparseTensor", *(name for name in __all__ if name != "check_sparse_tensor_invariants"))
+_CLASSES = tuple(f"{kind}Tensor" for kind in "Double Float Half BFloat16 Byte Char Short Int Long".split())
 __getattr__, __dir__ = lazily(
-    __name__, (), {**dict.fromkeys(_METHODS, ".methods"), "check_sparse_tensor_invariants": ".invariants"}
+    __name__,
+    (),
+    {
+        **dict.fromkeys(_METHODS, ".methods"),
+        **dict.fromkeys(_CLASSES, "._typed"),
+        "check_sparse_tensor_invariants": ".invariants",
+    },
 )
 
 
