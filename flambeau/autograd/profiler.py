@@ -6,6 +6,7 @@ import time
 from contextlib import ContextDecorator
 from typing import Any
 
+from .._absent import refusing
 from ..core.base import recorder
 from ._profiler_events import Recorded, events_of
 from .profiler_util import (
@@ -263,3 +264,6 @@ class profile:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+__getattr__ = refusing("autograd.profiler")

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from .._absent import refusing
 from . import _profiler_table as _table
 
 __all__ = ["DeviceType", "EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel"]
@@ -467,3 +468,6 @@ class EventList(list):
                     file.write(
                         ";".join(line.translate(plain) for line in reversed(event.stack)) + f" {weight}\n"
                     )
+
+
+__getattr__ = refusing("autograd.profiler_util")

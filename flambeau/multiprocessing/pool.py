@@ -6,6 +6,7 @@ import multiprocessing.pool
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .._absent import refusing
 from ._contexts import get_context
 
 __all__ = ["Pool"]
@@ -32,3 +33,6 @@ class Pool(multiprocessing.pool.Pool):
     ) -> None:
         method = None if context is None else context.get_start_method()
         super().__init__(processes, initializer, initargs, maxtasksperchild, context=get_context(method))
+
+
+__getattr__ = refusing("multiprocessing.pool")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
 
+from .._absent import refusing
 from ..autograd import profiler as below
 from ..autograd._profiler_events import Recorded
 from ..autograd.profiler_util import DeviceType, EventList
@@ -487,3 +488,6 @@ class profile(_KinetoProfile):
     def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
         """Let a function name the recordings that begin from now on."""
         self.custom_trace_id_callback = callback
+
+
+__getattr__ = refusing("profiler.profiler")

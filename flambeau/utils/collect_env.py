@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import cuda, opencl
+from .._absent import refusing
 from ..codegen.cache import folder as kernel_folder
 from ..core.base.display import NAME
 from ..core.base.parallel import get_num_threads
@@ -274,3 +275,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+__getattr__ = refusing("utils.collect_env")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ..._absent import refusing
 from ...operations.neural.backends import SDPBackend, state
 from . import bias, flex_attention, varlen
 
@@ -45,3 +46,6 @@ def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = Fa
         yield {}
     finally:
         state.enabled, state.order = before
+
+
+__getattr__ = refusing("nn.attention")

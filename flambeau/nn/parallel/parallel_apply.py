@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from ..._absent import refusing
 from ...amp._state import Carried
 from ...autograd.grad_mode import set_grad_enabled
 from ...core.tape import is_grad_enabled
@@ -68,3 +69,6 @@ def parallel_apply(
         if error is not None:
             raise error
     return results
+
+
+__getattr__ = refusing("nn.parallel.parallel_apply")

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from ..._absent import refusing
 from ...func import functional_call as _functional_call
 from ..modules.module import Module
 
@@ -39,3 +40,6 @@ def functional_call(
     return _functional_call(
         module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
     )
+
+
+__getattr__ = refusing("nn.utils.stateless")

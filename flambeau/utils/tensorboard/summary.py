@@ -12,6 +12,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+from ..._absent import refusing
 from ..._tensor import Tensor
 from ...core.base import display
 from ...core.base.dtypes import by_name
@@ -612,3 +613,6 @@ def _hparam(name: str, value: Any) -> bool | str | float | None:
         raise ValueError(
             f"tensorboard: the hyperparameter {name!r} must be a bool, a str, a number or None, got {type(value).__name__}"
         ) from error
+
+
+__getattr__ = refusing("utils.tensorboard.summary")
