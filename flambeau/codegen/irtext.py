@@ -47,6 +47,9 @@ class Module:
         self.globals: list[str] = []
         self.declared: dict[str, str] = {}
         self.functions: list[Function] = []
+        self.seldom: dict[
+            tuple, list
+        ] = {}  # unlikely values: how often they were needed, and the function for them
 
     def declare(self, name: str, result: str, arguments: Sequence[str], suffix: str = "") -> None:
         self.declared[name] = f"declare {result} @{name}({', '.join(arguments)}){suffix}"

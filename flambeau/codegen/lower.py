@@ -7,6 +7,7 @@ devices agree.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Container, Iterator
 
 from . import expr as ex
@@ -26,6 +27,10 @@ REGISTER = {
 }
 MEMORY = {**REGISTER, "bool": "i8"}
 ITEMSIZE = {d: max(BITS[d] // 8, 1) for d in BITS}
+SHARED_FROM = (
+    24  # expressions of an unlikely value from which kernels that need it often have a function for it
+)
+WRITTEN_OUT = 2  # how often it is written out before
 _ICMP = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _INTRINSIC = {"floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc", "sqrt": "sqrt"}
 
@@ -122,9 +127,42 @@ class Lowering:
         )
 
         def unlikely():
-            return [self.select(condition, self.values([e.args[1]], dict(leaves))[0], likely)]
+            return [self.select(condition, self.seldom(e.args[1], leaves), likely)]
 
         return self.f.when(needed, unlikely, [likely])[0]
+
+    def seldom(self, root: Expr, leaves: dict[Expr, Value]) -> Value:
+        """The unlikely value: written out, but a call of one function where a kernel has needed the like several times, so that
+        bodies of many functions compile as fast as their likely parts.
+        """
+        within = list(walk_until([root], _Computed(leaves)))
+        inside = {id(e) for e in within}
+        given = list(dict.fromkeys(a for e in within for a in e.args if id(a) not in inside))
+        if not self.lanes or len(within) < SHARED_FROM:
+            return self.values([root], dict(leaves))[0]
+        number = {id(a): k for k, a in enumerate((*given, *within))}
+        key = tuple((e.op, e.dtype, ex._bits_of(e.value), *(number[id(a)] for a in e.args)) for e in within)
+        known = self.f.module.seldom.setdefault((*(a.dtype for a in given), *key, self.lanes), [0, ""])
+        known[0] += 1
+        if known[0] <= WRITTEN_OUT:
+            return self.values([root], dict(leaves))[0]
+        values = [leaves[a] for a in given]
+        if not known[1]:
+            known[1] = self.outlined(root, given, values)
+        result = self.type(root.dtype)
+        return self.f.op(result, f"call {result} @{known[1]}({', '.join(map(str, values))})")
+
+    def outlined(self, root: Expr, given: list[Expr], values: list[Value]) -> str:
+        """A function of its own for an expression of given values; its name."""
+        own = [Value(v.type, f"%a{k}") for k, v in enumerate(values)]
+        name = f"seldom{len(self.f.module.functions)}"
+        signature = (
+            f"define internal {self.type(root.dtype)} @{name}({', '.join(map(str, own))}) cold noinline"
+        )
+        function = Function(self.f.module, signature)
+        found = Lowering(function, self.lanes).values([root], dict(zip(given, own)))[0]
+        function.do(f"ret {found}")
+        return name
 
     def intrinsic(self, name: str, dtype: str, *args: Value) -> Value:
         return self.f.call(self.type(dtype), f"llvm.{name}.{self.suffix(dtype)}", *args)
@@ -308,6 +346,16 @@ class Lowering:
         return f.op(self.vector("i16"), f"trunc {chosen} to {self.vector('i16')}")
 
 
+class _Computed:
+    """What has a value already, but for constants, which are as well written anew."""
+
+    def __init__(self, leaves: Container[Expr]):
+        self.leaves = leaves
+
+    def __contains__(self, e: object) -> bool:
+        return e in self.leaves and e.op != "const"  # type: ignore[attr-defined]
+
+
 def walk_until(roots: list[Expr], known: Container[Expr]) -> Iterator[Expr]:
     """Arguments first, not below what is known."""
     seen: set[int] = set()
@@ -328,17 +376,24 @@ def fixed(e: Expr) -> bool:
     return e.op in ("const", "param") or (e.op == "cast" and fixed(e.args[0]))
 
 
+@functools.cache
+def _expansions() -> dict:
+    """Math functions in primitives, which are written with what stands here; imported once, since the last finalisers cannot."""
+    from .math import EXPANSIONS
+
+    return EXPANSIONS
+
+
 def expanded(roots: list[Expr], known: Container[Expr] = ()) -> list[Expr]:
     """The roots with their math functions written out in primitives, except below what is known."""
     if not any(e.op.startswith("call:") for e in walk_until(roots, known)):
         return roots
-    from .math import EXPANSIONS
-
+    expansions = _expansions()
     new: dict[int, Expr] = {}
     for e in walk_until(roots, known):
         args = tuple(new.get(id(a), a) for a in e.args)
         if e.op.startswith("call:"):
-            body = EXPANSIONS[e.op[5:]](*args)
+            body = expansions[e.op[5:]](*args)
             new[id(e)] = expanded([body], known)[0]
         else:
             new[id(e)] = (

@@ -11,7 +11,8 @@ one vector instruction each way, and a sum groups its terms by the lane count al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 from . import expr as ex
 from .complex import written_out
@@ -56,11 +57,17 @@ def lanes_for(outputs: Sequence[Expr], accesses: Sequence[str], most_registers: 
     return max(VECTOR_BYTES // widest, 8) * registers
 
 
+@cache
+def _indexed() -> Any:
+    """The schedule of indexed kernels, which uses what stands here; imported once, since the last finalisers cannot."""
+    from . import schedule_cpu_indexed
+
+    return schedule_cpu_indexed
+
+
 def module_for(kernel: Pointwise | Row | Indexed, triple: str) -> Module:
     if isinstance(kernel, Indexed):
-        from . import schedule_cpu_indexed
-
-        return schedule_cpu_indexed.module_for(kernel, triple)
+        return _indexed().module_for(kernel, triple)
     if not isinstance(kernel, (Pointwise, Row)):
         return kernel.module(triple)  # written for a CPU
     kernel = written_out(kernel)

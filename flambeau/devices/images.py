@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 
 from ..codegen import build, cache, schedule_gpu, target
+from ..core.base.stacks import deep
 
 SYMBOL = schedule_gpu.SYMBOL
 statistics = {"compiled": 0, "loaded": 0}
@@ -24,7 +25,7 @@ def find(kernel, form: tuple, name: str, fingerprint: str) -> tuple[bytes, str, 
         return known, digest, True
     statistics["compiled"] += 1
     module = schedule_gpu.module_for(kernel, name, schedule_gpu.Form(*form))
-    image = target.image(str(module), name)
+    image = deep(target.image, str(module), name)
     image = image.encode() if isinstance(image, str) else image
     return image, digest, False
 

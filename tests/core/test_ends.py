@@ -112,6 +112,57 @@ def test_use_while_the_interpreter_ends(when, tmp_path):
     assert done.stderr == ""
 
 
+def test_a_first_kernel_while_the_interpreter_ends(tmp_path):
+    """In the last finalisers, of a program that has made tensors and no kernel: pointwise with a math function, rows, indexed."""
+    program = """
+        import builtins, os
+        import flambeau
+        class Used:
+            def __init__(self):
+                self.x = flambeau.tensor([[0.25, 0.5], [0.75, 1.0]])
+            def __del__(self):
+                y = self.x.erfinv()[0] + self.x.log_softmax(1).sum() + flambeau.nn.functional.max_pool1d(self.x, 2).sum()
+                os.write(1, f"{y[0].item():.4f}\\n".encode())
+        of_module, builtins.kept = Used(), Used()
+    """
+    done = run(program, folder=tmp_path)
+    assert (done.stdout, done.stderr) == ("-1.0784\n" * 2, "")
+
+
+def test_a_first_kernel_on_a_small_stack(tmp_path):
+    """64 KiB, of which LLVM takes more: kernels of all kinds, an error, and a fork afterwards."""
+    program = """
+        import os, threading
+        import flambeau
+        from flambeau import kernels
+        from flambeau.codegen import build
+        from flambeau.core.base import forks, stacks
+        said = []
+        def refused(kernel):
+            raise ValueError("refused")
+        def work():
+            x = flambeau.ones(40, 40, requires_grad=True)
+            y = (x.erfinv().clamp(max=1.0) @ x).softmax(1) + flambeau.nn.functional.max_pool2d(x[None], 3, 1, 1)[0]
+            y.sum().backward()
+            said.append(round(y.sum().item(), 2))
+            try:
+                stacks.deep(refused, None)
+            except ValueError as error:
+                said.append(str(error))
+            with forks.making:  # held here: the compiler's thread has it meanwhile
+                said.append(kernels.pointwise(lambda x: kernels.sin(x) * 3)(flambeau.zeros(2)).sum().item())
+            assert forks.making._is_owned() is False
+        threading.stack_size(65536)
+        t = threading.Thread(target=work); t.start(); t.join()
+        threading.stack_size(0)
+        child = os.fork()
+        if child == 0:
+            os._exit(int(kernels.pointwise(lambda x: kernels.cos(x) * 7)(flambeau.zeros(1)).item()))
+        print(said, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), threading.active_count())
+    """
+    assert run(program, folder=tmp_path).stdout == "[1640.0, 'refused', 0.0] 7 1\n"
+
+
 def test_daemon_threads_at_work_when_the_process_ends(tmp_path):
     """In kernels, in the engine, in the compiler, in the pool as its size changes."""
     program = """

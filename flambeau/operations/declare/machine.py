@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
+import atexit
+import time
+import warnings
 from typing import Any
 
-from ...codegen import build
+from ...codegen import build, lower, schedule_cpu, target
 from ...core.base import display
+from ...core.base.memory import memory_stats
 from ...core.base.recorder import begin_span, end_span
+from ...core.base.stacks import deep
+
+LONG = 1.0  # seconds of the processor's time from which a compilation is told of
 
 
 def address(kernel: Any) -> int:
     """Where the kernel's machine code stands; made, or read from the disk, when it is new in this process."""
-    entry = begin_span(f"{display.NAME}::compile {getattr(kernel, 'name', type(kernel).__name__)}")
+    name = getattr(kernel, "name", type(kernel).__name__)
+    entry = begin_span(f"{display.NAME}::compile {name}")
     try:
-        return build.address(kernel)
+        found, seconds = deep(_made, kernel)
     finally:
         end_span(entry)
+    if seconds > LONG:
+        warnings.warn(
+            f"compiling a kernel of '{name}' took {seconds:.1f} seconds, which grows with what one element computes: the body of a "
+            "kernel, and of its derivatives, may be cut into several; the kernel is kept on the disk",
+            stacklevel=2,
+        )
+    return found
+
+
+def _made(kernel: Any) -> tuple[int, float]:
+    """The address, and how long this thread worked for it."""
+    begun = time.thread_time()
+    return build.address(kernel), time.thread_time() - begun
+
+
+def _before_the_end() -> None:
+    """The last finalisers may want their first kernel, and Python imports nothing for them: where tensors are left, the compiler is
+    there.
+    """
+    if memory_stats()["allocated_bytes"]:
+        target.llvm(), target.processor()
+        lower._expansions(), schedule_cpu._indexed()
+
+
+atexit.register(_before_the_end)

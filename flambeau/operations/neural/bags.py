@@ -11,7 +11,6 @@ import math
 import warnings
 from typing import Any, NamedTuple
 
-from ...codegen import build
 from ...codegen.tiles import bags as tiles
 from ...codegen.tiles import kernels
 from ...core import tape
@@ -22,7 +21,7 @@ from ...core.lib import bags as core
 from ...core.make.create import arange, ones_like
 from ...core.make.literal import tensor
 from ...core.tape.contexts import unrecorded
-from ..declare import checks
+from ..declare import checks, machine
 from ..declare.half_types import FLOAT32, HALF_TYPES
 from ..declare.registry import library
 from .embedding import embedding
@@ -38,9 +37,9 @@ def _kernel(kind: Any, dtype: str, *more: Any) -> int:
     """Where the kernel stands that is made for the registers of this processor."""
     lanes = kernels.registers().bytes // by_name[tiles.computed(dtype)].itemsize
     if kind is tiles.Drop:
-        return build.address(kind(dtype))
+        return machine.address(kind(dtype))
     number, *rest = more
-    return build.address(kind(dtype, number, lanes, *rest))
+    return machine.address(kind(dtype, number, lanes, *rest))
 
 
 def _refuse(flat: TensorBase, rows: int) -> None:

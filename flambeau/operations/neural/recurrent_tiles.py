@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-from ...codegen import build
 from ...codegen.tiles import kernels, possible
 from ...codegen.tiles import recurrent as tiles
 from ...core.base.dtypes import by_name
@@ -19,6 +18,7 @@ from ...core.lib import recurrent as core
 from ...core.lib.products import addmm, matmul
 from ...core.make.create import arange
 from ...core.make.literal import tensor
+from ..declare import machine
 from ..declare.half_types import HALF_TYPES
 
 BFLOAT16 = by_name["bfloat16"]
@@ -29,7 +29,7 @@ HERE, BEFORE, AFTER, STAYS, BIAS = range(
 
 @functools.cache
 def _address(kernel: Any) -> int:
-    return build.address(kernel)
+    return machine.address(kernel)
 
 
 @functools.cache
