@@ -70,6 +70,15 @@ def test_workers_draw_the_loaders_stream(method):
     assert drawn == [float(flambeau.rand((), generator=g)) for _ in range(4)]
 
 
+def test_categories_of_nothing():
+    chosen = flambeau.distributions.Categorical(flambeau.ones(3))
+    assert chosen.sample((0, 2)).shape == (0, 2)
+    assert flambeau.distributions.OneHotCategorical(flambeau.ones(2, 3)).sample((0,)).shape == (0, 2, 3)
+    assert flambeau.distributions.Multinomial(0, flambeau.ones(3)).sample((2,)).tolist() == [[0, 0, 0]] * 2
+    with pytest.raises(RuntimeError, match="no category"):
+        flambeau.distributions.Categorical(flambeau.zeros(2, 0), validate_args=False).sample()
+
+
 DROPIN = """
 import torch
 torch.manual_seed(0)

@@ -88,7 +88,7 @@ def _noise(bounds: Any, *shape: int) -> Any:
 
 def categories(probs: Any, count: int) -> Any:
     """Indices, (count, rows), or (count,) for one row, each drawn by the weights of its row."""
-    if in_turn(probs):
+    if count and probs.shape[-1] and in_turn(probs):
         drawn = multinomial(probs.detach().reshape(-1, probs.shape[-1]), count, True).T
         return drawn[:, 0] if drawn.shape[1] == 1 else drawn
     bounds = _bounds(probs)
@@ -99,7 +99,7 @@ def categories(probs: Any, count: int) -> Any:
 
 def one_hot_categories(probs: Any, count: int) -> Any:
     """One-hot rows, (count, rows, categories), each drawn by the weights of its row."""
-    if in_turn(probs):
+    if count and probs.shape[-1] and in_turn(probs):
         drawn = categories(probs, count).view(count, -1, 1)
         return zeros((count, drawn.shape[1], probs.shape[-1]), dtype=probs.dtype).scatter_(-1, drawn, 1.0)
     bounds = _bounds(probs)

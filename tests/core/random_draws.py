@@ -118,6 +118,9 @@ draw("multinomial without", FLOATS, False)(
 draw("multinomial of one", FLOATS, False)(
     lambda t, d: t.multinomial(t.arange(60, dtype=t.float32).to(d).view(3, 20), 1, True)
 )
+draw("Dirichlet of small concentrations", WIDE, False, True)(
+    lambda t, d: t.distributions.Dirichlet(t.tensor([1e-3, 1e-3, 1e-9], dtype=d)).sample((9,))
+)
 draw("poisson", FLOATS, False)(lambda t, d: t.poisson(t.linspace(0, 60, 90).to(d)))
 draw("binomial", WIDE, False)(
     lambda t, d: t.binomial(t.full((90,), 40.0, dtype=d), t.linspace(0, 1, 90, dtype=d))

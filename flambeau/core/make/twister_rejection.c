@@ -71,6 +71,9 @@ static inline double inside(const flambeau_rejection *r, double x)
     return x > most ? most : x;
 }
 
+/* Gamma numbers of small shapes underflow: parts of nothing would be no numbers. */
+static inline double above_zero(double x) { return x < DBL_MIN ? DBL_MIN : x; }
+
 static int gammas(flambeau_twister *t, const flambeau_rejection *r)
 {
     for (int64_t i = 0; i < r->n; i++) {
@@ -83,7 +86,7 @@ static int gammas(flambeau_twister *t, const flambeau_rejection *r)
 static int betas(flambeau_twister *t, const flambeau_rejection *r)
 {
     for (int64_t i = 0; i < r->n; i++) {
-        double a = gamma_double(t, given(r, 0, i)), b = gamma_double(t, given(r, 1, i));
+        double a = above_zero(gamma_double(t, given(r, 0, i))), b = above_zero(gamma_double(t, given(r, 1, i)));
         put(r, 0, i, inside(r, a / (a + b)));
         put(r, 1, i, inside(r, b / (a + b)));
     }
@@ -98,7 +101,7 @@ static int rows(flambeau_twister *t, const flambeau_rejection *r)
     for (int64_t i = 0; i < r->n; i += r->row) {
         double sum = 0;
         for (int64_t j = 0; j < r->row; j++)
-            sum += drawn[j] = gamma_double(t, given(r, 0, i + j));
+            sum += drawn[j] = above_zero(gamma_double(t, given(r, 0, i + j)));
         for (int64_t j = 0; j < r->row; j++)
             put(r, 0, i + j, inside(r, drawn[j] / sum));
     }
