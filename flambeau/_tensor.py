@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import operator
+from copy import deepcopy
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +13,21 @@ from ._lazily import lazily
 from ._legacy import made as legacy_made
 from .core import tape
 from .core.base import display
-from .core.base.dtypes import by_name, get_default_dtype
-from .core.base.formats import strided
+from .core.base.device import get_default_device
+from .core.base.dtypes import by_name, device as by_text, get_default_dtype
+from .core.base.formats import channels_last, channels_last_3d, strided
 from .core.base.memory import Storage
 from .core.base.provided import provide, provided
 from .core.base.tensor import TensorBase, inherit_operators, set_tensor_class
-from .core.call.watching import is_asked, set_plain_class, torch_function, watch_class
+from .core.call.watching import (
+    _disabled_torch_function_impl,
+    is_asked,
+    set_plain_class,
+    torch_function,
+    watch_class,
+    watch_wrapper,
+)
+from .core.call.wrapping import is_wrapping, make as make_wrapper, slots_of
 from .core.make.create import empty
 from .core.make.literal import tensor
 
@@ -46,6 +56,8 @@ class Tensor(TensorBase):
     is_nested = False
     _composed = False  # whether it stands for other tensors, as masked and nested ones do (`_composed.py`)
 
+    _wrapped_layout = strided
+
     _in_slices = False  # whether it is a tensor inside of `vmap` (`func/_batched.py`)
 
     def __new__(cls, *args: Any, **kwargs: Any):
@@ -62,6 +74,10 @@ class Tensor(TensorBase):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if "__torch_dispatch__" in vars(cls):  # it sees operations below the tape, and none above unless it says so
+            watch_wrapper(cls)
+            if getattr(cls.__torch_function__, "__func__", None) is torch_function:
+                cls.__torch_function__ = _disabled_torch_function_impl
         if is_asked(cls) and not vars(cls).get(
             "_asked_while_alive"
         ):  # whoever makes instances of those says when
@@ -72,7 +88,63 @@ class Tensor(TensorBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Nothing is left to do: `__new__` has made the tensor."""
 
+    @staticmethod
+    def _make_wrapper_subclass(
+        cls: type,
+        size: Sequence[int],
+        strides: Sequence[int] | None = None,
+        storage_offset: int | None = None,
+        memory_format: Any = None,
+        dtype: Any = None,
+        layout: Any = strided,
+        device: Any = None,
+        pin_memory: bool = False,
+        requires_grad: bool = False,
+        dispatch_sizes_strides_policy: str | None = None,
+        dispatch_device: bool = False,
+        dispatch_layout: bool = False,
+        _extra_dispatch_keys: Any = None,
+        storage_size: int | None = None,
+    ) -> Any:
+        """A tensor of a class with `__torch_dispatch__` that has no elements: it stands for what the class puts into it.
+
+        Operations on it are recorded as on every tensor, then handed to `__torch_dispatch__(op, types, args, kwargs)` of its class.
+
+        TypeError for a class without `__torch_dispatch__`; ValueError for a policy that is none.  Policies hand questions about sizes
+        to the class in PyTorch; here they are answered by what is given, so one is refused.
+        """
+        if getattr(cls, "__torch_dispatch__", None) is None:
+            raise TypeError(f"{cls.__name__} must define __torch_dispatch__")
+        if dispatch_sizes_strides_policy not in (None, "strides", "sizes"):
+            raise ValueError(
+                f"Unknown sizes_strides_policy: {dispatch_sizes_strides_policy}; expected 'strides' or 'sizes'"
+            )
+        if dispatch_sizes_strides_policy is not None or dispatch_device or dispatch_layout:
+            raise NotImplementedError(
+                "_make_wrapper_subclass(): sizes, strides, devices and layouts are those given; a class is not asked for them "
+                "(dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)"
+            )
+        size = tuple(size)
+        if strides is None:
+            strides = strides_in(memory_format, size)
+        elif memory_format is not None:
+            raise TypeError("_make_wrapper_subclass(): strides and memory_format exclude each other")
+        made = make_wrapper(
+            cls,
+            size,
+            tuple(strides),
+            storage_offset or 0,
+            get_default_dtype() if dtype is None else dtype,
+            by_text(device) if device is not None else get_default_device(),
+            storage_size,
+        )
+        if layout is not strided:
+            made._wrapped_layout = layout
+        return made.requires_grad_(True) if requires_grad else made
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:
+        if is_wrapping(self) or tensor_contents is not None:
+            return _wrapper_text(self, tensor_contents)
         return provided["repr"](self)
 
     def __format__(self, spec: str) -> str:
@@ -107,6 +179,8 @@ class Tensor(TensorBase):
             )
         if id(self) in memo:
             return memo[id(self)]
+        if is_wrapping(self):
+            return _wrapper_copied(self, memo)
         copied = self.untyped_storage().__deepcopy__(memo)  # tensors that share memory share it again
         made = empty(0, dtype=self.dtype, device=self.device).set_(
             copied, self.storage_offset(), self.shape, self.stride()
@@ -122,6 +196,10 @@ class Tensor(TensorBase):
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
         """As a leaf: how it came about stays behind, that it requires a gradient does not."""
+        if is_wrapping(self):
+            geometry = tuple(self.shape), self.stride(), self.storage_offset()
+            told = self.dtype, self.layout, str(self.device), self.requires_grad
+            return _rebuild_wrapper, (type(self), *geometry, *told, dict(self.__dict__), slots_of(self))
         host = self.detach() if self.device.type in ("cpu", "meta") else self.detach().cpu()
         geometry = host.storage_offset(), tuple(host.shape), host.stride()
         where = None if host.device == self.device else str(self.device)
@@ -157,8 +235,8 @@ class Tensor(TensorBase):
 
     @property
     def layout(self):
-        """How elements are stored: always `flambeau.strided`."""
-        return strided
+        """How elements are stored: always `flambeau.strided`, but what a wrapper was given."""
+        return self._wrapped_layout
 
     def is_distributed(self) -> bool:
         """Whether the elements lie in several processes: False."""
@@ -205,6 +283,61 @@ class Tensor(TensorBase):
         """
         self.untyped_storage().share_memory_()
         return self
+
+
+def strides_in(memory_format: Any, size: tuple[int, ...]) -> list[int]:
+    """The strides of a dense tensor of that size and format."""
+    last = memory_format in (channels_last, channels_last_3d)
+    order = [*range(len(size))]
+    if last:
+        if len(size) != (4 if memory_format is channels_last else 5):
+            raise RuntimeError(f"required rank {4 if memory_format is channels_last else 5} tensor to use {memory_format} format")
+        order = [0, *range(2, len(size)), 1]
+    strides, step = [1] * len(size), 1
+    for d in reversed(order):
+        strides[d] = step
+        step *= max(int(size[d]), 1)
+    return strides
+
+
+def _wrapper_text(wrapper: Any, contents: str | None) -> str:
+    """A wrapper's class, what it says it holds, and what is told of every tensor."""
+    parts = [f"..., size={tuple(wrapper.shape)}" if contents is None else contents]
+    if contents is None and wrapper.dtype != get_default_dtype():
+        parts.append(f"dtype={wrapper.dtype}")
+    if wrapper.device.type != "cpu":
+        parts.append(f"device='{wrapper.device}'")
+    if wrapper.grad_fn is not None:
+        parts.append(f"grad_fn=<{wrapper.grad_fn.name()}>")
+    elif wrapper.requires_grad:
+        parts.append("requires_grad=True")
+    return f"{type(wrapper).__name__}({', '.join(parts)})"
+
+
+def _wrapper_copied(wrapper: Any, memo: dict) -> Any:
+    """A leaf by the class's own `clone`, with its attributes copied."""
+    copied = wrapper.detach().clone()
+    if type(copied) is not type(wrapper):
+        raise RuntimeError(
+            "The default implementation of __deepcopy__() for wrapper subclasses only works for subclass types that properly implement "
+            f"clone(): got {type(copied).__name__} of {type(wrapper).__name__}"
+        )
+    memo[id(wrapper)] = copied
+    copied.requires_grad_(wrapper.requires_grad)
+    if wrapper.grad is not None:
+        copied.grad = deepcopy(wrapper.grad, memo)
+    for name, value in {**slots_of(wrapper), **wrapper.__dict__}.items():
+        setattr(copied, name, deepcopy(value, memo))
+    return copied
+
+
+def _rebuild_wrapper(cls, size, strides, offset, dtype, layout, device, requires_grad, state, slots):
+    made = Tensor._make_wrapper_subclass(
+        cls, size, strides, offset, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+    )
+    for name, value in {**slots, **state}.items():
+        setattr(made, name, value)
+    return made
 
 
 def _rebuild(cls, storage, dtype, geometry, where, requires_grad, attributes):

@@ -121,7 +121,7 @@ def sign(x: Any, /) -> Any:
     tensor([-1.,  0., nan])
     """
     if x.dtype in REAL_OF:
-        return flat.sgn(x)
+        return flat.where(x == 0, flat.zeros_like(x), flat.sgn(x))  # 0 + 0j, whatever the signs of the zeros
     if x.is_floating_point():
         return flat.where(flat.isnan(x), x, flat.sign(x))
     return flat.sign(x)

@@ -142,9 +142,17 @@ def exp2(z: Pair) -> Pair:
 
 @formula
 def expm1(z: Pair) -> Pair:
+    """Of infinite and NaN parts as the array API standard has it: as `exp`, where no angle is needed."""
     half = call("sin", z.im * 0.5)
-    grown = call("expm1", z.re)
-    return Pair(grown * call("cos", z.im) - half * half * 2.0, call("exp", z.re) * call("sin", z.im))
+    grown, lost = call("expm1", z.re), endless(z.re) & (unmeasured(z.im) | (z.re < 0))
+    return Pair(
+        where(lost, grown, grown * call("cos", z.im) - half * half * 2.0),
+        where(
+            (z.im == 0) | unmeasured(z.im) & (z.re == -math.inf),
+            copysign(like(z.im, 0.0), z.im),
+            call("exp", z.re) * call("sin", z.im),
+        ),
+    )
 
 
 @formula

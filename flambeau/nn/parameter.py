@@ -7,6 +7,7 @@ from typing import Any
 from .._tensor import Tensor
 from ..core.base.formats import strided
 from ..core.call.watching import _disabled_torch_function_impl, watch_class
+from ..core.call.wrapping import is_wrapping
 from ..core.make.create import empty
 
 __all__ = [
@@ -28,7 +29,16 @@ def _own(data: Tensor, name: str) -> Tensor:
     return data
 
 
-class Parameter(Tensor):
+class _OfWrappers(type(Tensor)):  # type: ignore[misc]
+    """A wrapper subclass stays of its class as a parameter, and is one."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type.__instancecheck__(cls, instance) or (
+            cls is Parameter and getattr(instance, "_is_param", False) and isinstance(instance, Tensor)
+        )
+
+
+class Parameter(Tensor, metaclass=_OfWrappers):
     """A tensor that is trained: assigned to a `Module` it appears in `module.parameters()`.
 
     It shares the memory of `data` and is a leaf of the graph. What operations return for a Parameter are
@@ -55,6 +65,15 @@ class Parameter(Tensor):
             data = empty(0)
         elif not isinstance(data, Tensor):
             raise AttributeError(f"Parameter(): argument 'data' must be a Tensor, not {type(data).__name__}")
+        if is_wrapping(data):
+            wrapper = data.detach().requires_grad_(requires_grad)
+            if type(wrapper) is not type(data):
+                raise RuntimeError(
+                    f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an instance of "
+                    f"the same type, but return type {type(wrapper).__name__} was found instead"
+                )
+            wrapper._is_param = True
+            return wrapper  # type: ignore[return-value]
         return Tensor._make_subclass(cls, _own(data, "Parameter"), requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:

@@ -207,3 +207,47 @@ def test_other_operands_are_refused(wrong):
         xp.add(xp.ones(2), wrong)
     with pytest.raises(TypeError, match="at least one"):
         xp.add(1, 2)
+
+
+INF, NAN = np.inf, np.nan
+# The standard's special cases of expm1 for complex numbers (2024.12); None: a zero of either sign.
+EXPM1 = [
+    ((0.0, 0.0), (0.0, 0.0)),
+    ((-0.0, 0.0), (0.0, 0.0)),
+    ((1.5, INF), (NAN, NAN)),
+    ((1.5, NAN), (NAN, NAN)),
+    ((INF, 0.0), (INF, 0.0)),
+    ((-INF, 2.0), (-1.0, 0.0)),
+    ((-INF, 4.0), (-1.0, -0.0)),
+    ((INF, 2.0), (-INF, INF)),
+    ((INF, 1.0), (INF, INF)),
+    ((INF, 4.0), (-INF, -INF)),
+    ((-INF, INF), (-1.0, None)),
+    ((INF, INF), (INF, NAN)),
+    ((-INF, NAN), (-1.0, None)),
+    ((INF, NAN), (INF, NAN)),
+    ((NAN, 0.0), (NAN, 0.0)),
+    ((NAN, 1.5), (NAN, NAN)),
+    ((NAN, NAN), (NAN, NAN)),
+]
+
+
+@pytest.mark.parametrize("dtype", COMPLEXES)
+@pytest.mark.parametrize("repeated", [1, 19])
+def test_special_cases_of_expm1_of_complex_numbers(dtype, repeated):
+    for (re, im), wanted in EXPM1:
+        for sign in (1.0, -1.0):  # expm1(conj(z)) is conj(expm1(z))
+            found = xp.expm1(ours(np.full(repeated, complex(re, sign * im), dtype))).numpy()[-1]
+            for part, value in zip((found.real, sign * found.imag), wanted):
+                if value is None or re == 0:
+                    assert part == 0
+                else:
+                    np.testing.assert_equal(float(part), value, err_msg=f"expm1({re} + {sign * im}j) is {found}")
+
+
+def test_sign_of_zeros_is_zero():
+    for dtype in COMPLEXES:
+        x = np.asarray([complex(a, b) for a in (0.0, -0.0) for b in (0.0, -0.0)], dtype)
+        found = xp.sign(ours(x)).numpy()
+        assert not found.any() and not np.signbit(found.real).any() and not np.signbit(found.imag).any()
+        assert xp.sign(ours(np.asarray([np.nan, 3 - 4j], dtype))).numpy()[1] == np.asarray(0.6 - 0.8j, dtype)

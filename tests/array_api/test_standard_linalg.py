@@ -134,6 +134,13 @@ def test_diagonals():
     same(xp.linalg.trace(xp.ones((2, 2), dtype=xp.int8), dtype=xp.float64), np.float64(2))
 
 
+def test_outer_of_whole_numbers_up_to_their_ends():
+    draw = np.random.default_rng(0)
+    for a, b in pairs(INTEGERS):
+        x, y = (draw.integers(0, np.iinfo(t).max, 4, dtype=t, endpoint=True) for t in (a, b))
+        same(xp.linalg.outer(ours(x), ours(y)), np.linalg.outer(x, y))
+
+
 def test_crossed_and_outer():
     for a, b in pairs(NUMERIC):
         same(

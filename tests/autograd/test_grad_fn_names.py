@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import flambeau
@@ -58,3 +60,48 @@ NAMES = {
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_common_operations(name):
     assert NAMES[name](flambeau.ones(2, 3, requires_grad=True)).grad_fn.name() == name
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_classes_of_nodes_are_called_as_their_names(name):
+    x = flambeau.tensor([[2.0, 3.0], [4.0, 5.0]], requires_grad=True)
+    node = NAMES[name](x).grad_fn
+    assert type(node).__name__ == type(node).__qualname__ == node.name() == name
+    assert isinstance(node, flambeau.autograd.graph.Node) and repr(node).startswith(f"<{name} object at 0x")
+    assert type(NAMES[name](x).grad_fn) is type(node)
+
+
+def test_classes_of_nodes_before_and_of_functions():
+    class Twice(flambeau.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    x = flambeau.ones(2, requires_grad=True)
+    y = Twice.apply(x.exp()).sum()
+    seen, node = [], y.grad_fn
+    while node is not None:
+        seen.append(type(node).__name__)
+        node = node.next_functions[0][0] if node.next_functions else None
+    assert seen == ["SumBackward0", "TwiceBackward", "ExpBackward0", "AccumulateGrad"]
+    y.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * np.exp([1.0, 1.0]), rtol=1e-6)
+
+
+def test_nodes_that_were_looked_at_are_freed():
+    x = flambeau.ones(2, requires_grad=True)
+    refs = []
+    for _ in range(3):
+        y = (x * 2).exp()
+        refs += [weakref.ref(y.grad_fn), weakref.ref(y.grad_fn.next_functions[0][0])]
+        y.sum().backward()
+    del y
+    assert [r() for r in refs] == [None] * 6
+    references = sys.getrefcount(type((x * 2).grad_fn))
+    for _ in range(100):
+        assert (x * 2).grad_fn is not None
+    assert sys.getrefcount(type((x * 2).grad_fn)) == references

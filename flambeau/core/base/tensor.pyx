@@ -34,6 +34,8 @@ cdef extern from "Python.h":
         PyNumberMethods* tp_as_number
         PyMappingMethods* tp_as_mapping
         void* tp_richcompare
+        unsigned long tp_flags
+    unsigned long Py_TPFLAGS_HEAPTYPE
     bint PyLong_CheckExact(object o)
     bint PyTuple_Check(object o)
     bint PyList_Check(object o)
@@ -195,9 +197,19 @@ cdef TensorBase new_strided_in(Device device, int ndim, const int64_t* sizes, co
 cdef char nothing[16]         # what an empty tensor without memory points to
 
 
+cdef inline object told(TensorBase t):
+    """What a wrapper's storage knows of it (`call/wrapping.pyx`); None for every other tensor."""
+    if t.storage.on is None or not t.storage.on.blank or (<PyObject*>t).ob_type == TENSOR:
+        return None
+    return t.storage.owner
+
+
 cdef char* not_on_host(TensorBase t) except NULL with gil:
     if t.storage.on is None:
         return nothing
+    if told(t) is not None:
+        raise NotImplementedError(f"this operation reads elements, and {type(t).__name__} (of shape {list(t.shape)}) is a wrapper subclass: "
+                                  "Cannot access data pointer of Tensor that doesn't have storage")
     if t.storage.on.blank:
         raise NotImplementedError(f"this operation reads elements, and a tensor on 'meta' has none (of shape {list(t.shape)}): Cannot "
                                   "copy out of meta tensor; no data!")
@@ -431,7 +443,7 @@ cdef object single(TensorBase t):
     """The element, for Python's conversions: ValueError where there is not just one."""
     if t.count != 1:
         raise ValueError(f"only one element tensors can be converted to Python scalars, got {t.count} elements")
-    return read_item(t)
+    return read_item(t) if told(t) is None else (<object>t).item()
 
 
 cdef object nested(TensorBase t, int d, int64_t offset):
@@ -439,6 +451,15 @@ cdef object nested(TensorBase t, int d, int64_t offset):
         return value_at(t.storage.data + offset * t.width, t.code)
     cdef int64_t i
     return [nested(t, d + 1, offset + i * t.strides[d]) for i in range(t.sizes[d])]
+
+
+cdef object node_shown = None      # a node of the tape, of a class called as PyTorch's
+
+
+def set_node_shown(function) -> None:
+    """What is done to a node before a program gets it."""
+    global node_shown
+    node_shown = function
 
 
 cdef PyObject* operators[OPERATORS]
@@ -545,24 +566,24 @@ cdef class TensorBase:
     @property
     def device(self):
         """Where the elements are."""
-        return cpu_device if self.storage.on is None else self.storage.on.place
+        return cpu_device if self.storage.on is None else self.storage.on.place if told(self) is None else told(self).device
 
     @property
     def is_cpu(self) -> bool:
-        return self.storage.on is None
+        return self.storage.on is None or (told(self) is not None and told(self).device.type == "cpu")
 
     @property
     def is_cuda(self) -> bool:
-        return self.storage.on is not None and self.storage.on.type == "cuda"
+        return self.storage.on is not None and self.device.type == "cuda"
 
     @property
     def is_opencl(self) -> bool:
-        return self.storage.on is not None and self.storage.on.type == "opencl"
+        return self.storage.on is not None and self.device.type == "opencl"
 
     @property
     def is_meta(self) -> bool:
         """Whether it has a shape and a dtype, but no elements."""
-        return self.storage.on is not None and self.storage.on.blank
+        return self.storage.on is not None and self.storage.on.blank and self.device.type == "meta"
 
     @property
     def is_sparse(self) -> bool:
@@ -621,10 +642,11 @@ cdef class TensorBase:
     @property
     def grad_fn(self):
         """The node of the tape that made this tensor, None for a leaf."""
-        if late.forward:
-            found = late.history(self)
-            return None if found is True else found
-        return self.grad_fn_now()
+        found = late.history(self) if late.forward else self.grad_fn_now()
+        if found is None or found is True:
+            return None
+        cls = type(found)
+        return found if (<RawType*>cls).tp_flags & Py_TPFLAGS_HEAPTYPE else node_shown(found)
 
     @property
     def output_nr(self) -> int:
@@ -692,6 +714,8 @@ cdef class TensorBase:
     @property
     def data(self):
         """The same elements outside the tape: writes through it are not noticed by the tape."""
+        if told(self) is not None:
+            return (<object>self).detach()
         cdef TensorBase t = alias(self, self.rank, self.sizes, self.strides, self.offset)
         t.silent = True
         return t
@@ -763,7 +787,7 @@ cdef class TensorBase:
             raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
         if self.count != 1:
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-        return bool(element(self))
+        return bool(element(self) if told(self) is None else (<object>self).item())
 
     def __int__(self):
         return int(single(self))

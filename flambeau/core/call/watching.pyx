@@ -407,10 +407,47 @@ cdef object watch(PyObject* callable, PyObject** args, size_t flagged, PyObject*
     return answered(op, to_ask(all_args, named), all_args, named)
 
 
+cdef int wrappers = 0                     # how many classes have `__torch_dispatch__`
+cdef object wrapped = None, wraps = None, handles = None      # see `wrapping`
+
+
+def set_wrapping(answer, question, now) -> None:
+    """What answers an operation on wrappers, and who is one."""
+    global wrapped, wraps, handles
+    wrapped, wraps, handles = answer, question, now
+
+
+def watch_wrapper(cls) -> None:
+    """Hand operations on instances of that class to its `__torch_dispatch__` from now on, for as long as it lives."""
+    global wrappers
+    wrappers += 1
+    attend(1)
+    weakref.finalize(cls, forget_wrapper).atexit = False
+
+
+def forget_wrapper() -> None:
+    """One such class less."""
+    global wrappers
+    wrappers -= 1
+    attend(-1)
+
+
+cdef bint holds_wrapper(PyObject** args, Py_ssize_t n):
+    cdef Py_ssize_t k
+    for k in range(n):
+        if (isinstance(<object>args[k], TensorBase) or PyTuple_Check(<object>args[k]) or PyList_Check(<object>args[k])) and wraps(
+                <object>args[k]):
+            return True
+    return False
+
+
 cdef object past(PyObject* callable, PyObject** args, size_t flagged, PyObject* names):
     """Lower modes; then the operation runs."""
     cdef Py_ssize_t nargs = PyVectorcall_NARGS(flagged), k
     if not flambeau_lower:
+        if wrappers and handles() and holds_wrapper(args, nargs + (0 if names == NULL else len(<tuple>names))):
+            return wrapped(<object>callable, tuple([<object>args[k] for k in range(nargs)]), {} if names == NULL else {
+                (<tuple>names)[k]: <object>args[nargs + k] for k in range(len(<tuple>names))})
         if recording.on:
             return recorded(<Op>callable, args, flagged, names)
         return (<Op>callable).run(callable, args, flagged, names)

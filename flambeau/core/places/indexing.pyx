@@ -4,6 +4,7 @@
 A key is read once, into a program of cuts (see `geometry`) that makes a view, and a list of index tensors for the view's
 dimensions (see `places`).
 """
+from cpython.object cimport PyObject
 from libc.string cimport memset
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from ..base.dtypes cimport BOOL, U8, U16, U64, I32, I64, CATEGORY, dtype_of
@@ -12,6 +13,7 @@ from ..loops.launch cimport moved
 from ..tape.modes cimport grad_enabled, set_grad
 from ..tape.history cimport own
 from ..views.geometry cimport Shape, load, select_cut, slice_cut, unsqueeze_cut
+from ..call.watching cimport ask_objects, has_askable
 from .places cimport as_index, get, get_checked, put_checked, put_into
 from ..views.strided cimport clear, compact, cut, expanded, reshaped, view_of, viewed
 from ..call.copies import clone, copy_, to_dtype
@@ -292,6 +294,7 @@ cdef object getitem(TensorBase t, object key):
     cdef int dims
     cdef uint64_t turned
     cdef TensorBase v
+    cdef PyObject* given[2]
     if PyLong_CheckExact(key) or PySlice_Check(key):
         if t.rank == 0:
             raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number")
@@ -311,6 +314,9 @@ cdef object getitem(TensorBase t, object key):
     if is_basic(<tuple>key, &dims):
         v = read_basic(t, <tuple>key, dims, &turned)
         return turn(v, turned) if turned else v
+    given[0], given[1] = <PyObject*>t, <PyObject*>key
+    if has_askable(&given[1], 1):
+        return ask_objects(seen_read, given, 2, NULL)
     found = read_advanced(t, <tuple>key)
     return found[0] if found[1] is None else get(<TensorBase>found[0], <list>found[1], "IndexBackward0")
 
@@ -424,7 +430,8 @@ cdef object get_by_key(TensorBase t, object key):
 
 
 cdef int set_by_key(TensorBase t, object key, object value) except -1:
-    if late.attended:
+    cdef PyObject* given = <PyObject*>value
+    if late.attended or has_askable(&given, 1):
         seen_write(t, key, value)
         return 0
     return setitem(t, key, value)

@@ -386,7 +386,8 @@ def run_backward(list roots, list grads, bint retain, bint create_graph, list in
 def tensor_backward(TensorBase self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
     """Add this tensor's gradients to the `.grad` of the leaves it depends on; see `autograd.backward`."""
     cdef TensorBase one
-    if gradient is None and inputs is None and not create_graph and self.count == 1 and wants_grad(self):
+    if gradient is None and inputs is None and not create_graph and self.count == 1 and wants_grad(self) and not (
+            self.storage.on is not None and self.storage.on.blank):     # what has no elements stands for something else
         one = new_tensor_on(self.storage.on, self.rank, self.sizes, self.code)
         (<object>one).fill_(1)
         run_backward([self], [one], bool(retain_graph), False)

@@ -6,12 +6,19 @@ there are no cycles.  Chains of any length are freed without recursion.
 """
 from libc.stdlib cimport free, calloc, realloc
 from libc.stdint cimport uint64_t
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_DECREF
 from ..base.recorder cimport recording
 from ..base.tensor cimport TensorBase
+from ..base.tensor import set_node_shown
 import os
 cimport cython
+
+cdef extern from "Python.h":
+    ctypedef struct RawType "PyTypeObject":
+        unsigned long tp_flags
+    unsigned long Py_TPFLAGS_HEAPTYPE
+    void Py_SET_TYPE(object o, PyTypeObject* cls)
 
 
 # --- freeing without recursion ------------------------------
@@ -151,7 +158,7 @@ cdef class Node:
                 found.append((None, 0))
             else:
                 target = <object>self.targets[k]
-                found.append((AccumulateGrad(target) if isinstance(target, TensorBase) else target, self.numbers[k]))
+                found.append((AccumulateGrad(target) if isinstance(target, TensorBase) else shown(target), self.numbers[k]))
         return tuple(found)
 
     @property
@@ -197,6 +204,30 @@ class HookHandle:
 
     def __exit__(self, *exception):
         self.remove()
+
+
+# --- the classes of nodes that programs see ------------------------------
+cdef dict classes = {}      # by the class that computes and by name
+
+
+def shown(node):
+    """The node, of a class that is called as PyTorch's: made when a program is first given a node of that name.
+
+    Who computes never asks, so nodes are of the compiled classes until somebody looks.
+    """
+    cdef object cls = type(node)
+    if not isinstance(node, Node) or (<RawType*>cls).tp_flags & Py_TPFLAGS_HEAPTYPE:
+        return node
+    name = node.name()
+    found = classes.get((cls, name))
+    if found is None:
+        found = classes[cls, name] = type(name, (cls,), {"__slots__": (), "__module__": "builtins", "__doc__": cls.__doc__})
+    Py_INCREF(found)        # an instance owns its class, where that is none of C
+    Py_SET_TYPE(node, <PyTypeObject*>found)
+    return node
+
+
+set_node_shown(shown)
 
 
 cdef tuple leaf_hooks(TensorBase t):

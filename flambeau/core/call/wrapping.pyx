@@ -1,0 +1,318 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Tensors that wrap others: a shape, a dtype, a device and a history, and `__torch_dispatch__` of their class for operations.
+
+The tape is above them.  A wrapper lies over a storage of the device `meta`.  An operation that is recorded runs twice: on shadows of its
+arguments, plain tensors over those storages, which leaves its node, shapes and versions; and in the class's `__torch_dispatch__`, whose
+results take over the histories of the first.  What the node has kept are shadows, too: in backward, whoever calls an operation with one
+is given the wrapper (or the plain tensor) again, made of what its storage knows of it.
+"""
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
+from ..base.device cimport Device, find_device
+from ..base.dtypes cimport CATEGORY, dtype
+from ..base.memory cimport new_storage_on
+from ..base.sizes cimport product_of
+from ..base.tensor cimport MAX_DIMS, TENSOR, TensorBase, alias, bare, find_contiguous, parse_sizes, set_rank, wrote
+from ..tape.formulas import record
+from ..tape.history cimport attach
+from ..tape.modes cimport grad_enabled, set_grad, wants_grad
+from ..tape.nodes cimport passed_on
+from .operation cimport Op
+from .watching import set_plain, set_wrapping
+
+
+cdef class Described:
+    """What the storage of a wrapper, or of a shadow, knows of the tensor."""
+
+    cdef readonly object device
+    cdef type cls             # None for a plain tensor's shadow
+    cdef dict state, slots    # of the wrapper
+    cdef TensorBase plain     # without history
+    cdef uint64_t version     # of the plain tensor's storage, when it was kept
+
+
+cdef bint dispatches(object cls):
+    return getattr(cls, "__torch_dispatch__", None) is not None
+
+
+cdef bint is_wrapper(TensorBase t):
+    return (<PyObject*>t).ob_type != TENSOR and isinstance(t.storage.owner, Described) and dispatches(type(t))
+
+
+def is_wrapping(TensorBase t) -> bool:
+    """Whether it is a wrapper."""
+    return is_wrapper(t)
+
+
+cdef bint is_shadow(TensorBase t):
+    return (<PyObject*>t).ob_type == TENSOR and t.storage.on is not None and t.storage.on.blank and isinstance(t.storage.owner, Described)
+
+
+def make(cls, size, strides, int64_t offset, dtype of, device, storage_bytes) -> TensorBase:
+    """A wrapper of that class and geometry; see `Tensor._make_wrapper_subclass`."""
+    cdef TensorBase t = bare()
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int rank = parse_sizes(size, sizes, "_make_wrapper_subclass"), d
+    cdef int64_t last = offset
+    cdef Described described = Described.__new__(Described)
+    if len(strides) != rank:
+        raise ValueError(f"_make_wrapper_subclass(): {rank} sizes and {len(strides)} strides")
+    set_rank(t, rank)
+    for d in range(rank):
+        t.sizes[d], t.strides[d] = sizes[d], strides[d]
+        last += (sizes[d] - 1) * t.strides[d] if sizes[d] else 0
+    if product_of(rank, sizes, &t.count):
+        raise RuntimeError(f"_make_wrapper_subclass(): a tensor of shape {tuple(size)} has more elements than 64 bits count")
+    t.code, t.width, t.offset = of.code, of.itemsize, offset
+    find_contiguous(t)
+    if storage_bytes is None:
+        storage_bytes = (last + 1) * t.width if t.count else 0
+    t.storage = new_storage_on(find_device("meta", None), storage_bytes)
+    described.device = device
+    t.storage.owner = described
+    return TensorBase._make_subclass(cls, t)
+
+
+def slots_of(t) -> dict:
+    """What stands in `__slots__` of the classes that programs wrote."""
+    cdef dict found = {}
+    for cls in type(t).__mro__:
+        names = vars(cls).get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else names:
+            if name not in ("__dict__", "__weakref__") and hasattr(t, name):
+                found[name] = getattr(t, name)
+    return found
+
+
+cdef Described described_by(TensorBase t):
+    """What a storage is to know of a wrapper, or of a plain tensor."""
+    cdef Described found = Described.__new__(Described)
+    if is_wrapper(t):
+        found.device = (<Described>t.storage.owner).device
+        found.cls, found.state, found.slots = type(t), dict(vars(t)), slots_of(t)
+    else:
+        found.device = t.device
+        found.plain, found.version = alias(t, t.rank, t.sizes, t.strides, t.offset), t.storage.version
+    return found
+
+
+cdef TensorBase shadow_of(TensorBase t):
+    """A tensor without data in t's place: over a wrapper's own storage, with t's history."""
+    cdef TensorBase found = alias(t, t.rank, t.sizes, t.strides, t.offset)
+    if not is_wrapper(t):
+        found.storage = new_storage_on(find_device("meta", None), t.storage.length)
+    found.storage.owner = described_by(t)
+    if wants_grad(t):
+        found.fn = t.grad_fn_now()
+        if found.fn is None:
+            found.fn = passed_on(t)
+        else:
+            found.output_number = t.output_number
+        found.requires, found.fn_version = True, found.storage.version
+    return found
+
+
+cdef TensorBase again(TensorBase t):
+    """The tensor whose shadow t is, with t's history."""
+    cdef Described described = <Described>t.storage.owner
+    cdef TensorBase found
+    if described.cls is None:
+        found = described.plain
+        if found is None:
+            raise RuntimeError(f"dispatch: what stands for a tensor of shape {list(t.shape)} is not known")
+        if found.storage.version != described.version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"[{found.dtype} {list(found.shape)}]. Hint: clone() the tensor before changing it.")
+        found = alias(found, found.rank, found.sizes, found.strides, found.offset)
+    else:
+        found = TensorBase._make_subclass(described.cls, t)
+        vars(found).update(described.state)
+        for name, value in described.slots.items():
+            setattr(found, name, value)
+    if t.requires:
+        found.fn, found.output_number, found.requires, found.fn_version = t.fn, t.output_number, True, found.storage.version
+    return found
+
+
+cdef object mapped(object function, object x):
+    """The tensors of an argument, or of a list, replaced."""
+    if isinstance(x, TensorBase):
+        return function(x)
+    if type(x) is list:
+        return [mapped(function, y) for y in x]
+    if isinstance(x, tuple):
+        made = [mapped(function, y) for y in x]
+        return type(x)(*made) if hasattr(x, "_fields") else tuple(made)
+    if type(x) is dict:
+        return {key: mapped(function, y) for key, y in x.items()}
+    return x
+
+
+cdef int gather(object x, list found) except -1:
+    """The tensors of an argument."""
+    if isinstance(x, TensorBase):
+        found.append(x)
+    elif isinstance(x, (list, tuple)):
+        for y in x:
+            gather(y, found)
+    elif type(x) is dict:
+        for y in x.values():
+            gather(y, found)
+    return 0
+
+
+def wraps(object x) -> bool:
+    """Whether it is a wrapper or a shadow, or holds one."""
+    if isinstance(x, TensorBase):
+        return is_wrapper(<TensorBase>x) or is_shadow(<TensorBase>x) or (
+            (<PyObject*>x).ob_type != TENSOR and dispatches(type(x)))
+    if isinstance(x, (list, tuple)):
+        for y in x:
+            if wraps(y):
+                return True
+    return False
+
+
+cdef int inside = 0               # operations run on shadows: under Python's lock, and never handed over
+
+
+def handles() -> bool:
+    """Whether operations are handed to classes now: not while one runs on shadows."""
+    return inside == 0
+
+
+cdef object on_shadows(Op op, tuple args, dict named, dict shadows):
+    """The operation on shadows: its results, their history and versions; None where it needs elements."""
+    global inside
+
+    def shadow(t):
+        if id(t) not in shadows:
+            shadows[id(t)] = shadow_of(<TensorBase>t)
+        return shadows[id(t)]
+
+    args, named = mapped(shadow, args), mapped(shadow, named)
+    inside += 1
+    set_plain(1)
+    try:
+        return op(*args, **named)
+    except Exception:           # the class says what is wrong with the call
+        return None
+    finally:
+        set_plain(-1)
+        inside -= 1
+
+
+cdef object no_derivative(str name):
+    def refused(grads):
+        raise NotImplementedError(f"{name}(): the derivative needs elements, which a wrapper has not; it is not available for wrapper "
+                                  "subclasses")
+    return refused
+
+
+cdef int take(TensorBase result, TensorBase described, list given, set storages) except -1:
+    """A result gets the history that the shadows' result has, and is what that one stands for."""
+    if any([result is t for t in given]):
+        return 0
+    if id(described.storage) not in storages:      # no view of an argument
+        if is_wrapper(result):
+            (<Described?>result.storage.owner)
+            described.storage.owner = described_by(result)
+            described.storage.length = result.storage.length
+            result.storage = described.storage
+        else:
+            described.storage.owner = described_by(result)
+    if described.requires and described.fn is not None:
+        attach(result, described.fn, described.output_number)
+    return 0
+
+
+cdef object asked(Op op, list given, tuple args, dict named):
+    """The answer of `__torch_dispatch__`, of subclasses before the classes they are of."""
+    cdef list classes = []
+    for t in given:
+        cls = type(t)
+        if not dispatches(cls) or cls in classes:
+            continue
+        places = [k for k, other in enumerate(classes) if issubclass(cls, other)]
+        classes.insert(places[0] if places else len(classes), cls)
+    for cls in classes:
+        found = cls.__torch_dispatch__(op, tuple(classes), args, named)
+        if found is not NotImplemented:
+            return found
+    raise TypeError(f"Multiple dispatch failed for '{op.__name__}'; all __torch_dispatch__ handlers returned NotImplemented:\n\n"
+                    + "".join([f"  - tensor subclass {cls!r}\n" for cls in classes]))
+
+
+cdef dict written_out = {}        # operation -> what it is made of, for wrappers
+
+
+def write_out(op, parts) -> None:
+    """What an operation is made of where it meets a wrapper, as PyTorch's composites are taken apart before classes see them."""
+    written_out[op] = parts
+
+
+def dispatched(Op op, tuple args, dict named):
+    """The operation's result where a wrapper is among the arguments."""
+    cdef list given = [], results = [], described = []
+    cdef dict shadows = {}
+    cdef bint recording, in_place
+    cdef bint before = grad_enabled()
+
+    def real(t):
+        return again(<TensorBase>t) if is_shadow(<TensorBase>t) else t
+
+    args, named = mapped(real, args), mapped(real, named)
+    name = op.__name__
+    if name in ("numpy", "tolist"):
+        raise RuntimeError(f".{name}() is not supported for tensor subclasses.")
+    parts = written_out.get(op) or getattr(op, "composite", None)
+    if parts is not None and name != "derivative":     # formulas of derivatives compute with more than operations
+        return parts(*args, **named)
+    gather(args, given)
+    gather(named, given)
+    for t in given:
+        if (<PyObject*>t).ob_type == TENSOR and (<TensorBase>t).storage.on is not None and (<TensorBase>t).storage.on.blank and not (
+                all([(<TensorBase>x).storage.on is not None for x in given])):
+            raise NotImplementedError(f"{op.__name__}(): an operation has kept something beside its arguments and results for its "
+                                      "derivative, which is not known of wrapper subclasses")
+    in_place = (name.endswith("_") and not name.endswith("__")) or name in ("__setitem__", "__iadd__")
+    recording = before and any([wants_grad(<TensorBase>t) for t in given])
+    if in_place and recording and given and wants_grad(<TensorBase>given[0]) and (<TensorBase>given[0]).grad_fn_now() is None:
+        raise RuntimeError(f"{name}(): a leaf Variable that requires grad is being used in an in-place operation.")
+    found_below = on_shadows(op, args, named, shadows) if recording else None
+    storages = {id((<TensorBase>t).storage) for t in shadows.values()}
+    set_grad(False)
+    try:
+        try:
+            found = asked(op, given, args, named)
+        except NotImplementedError:
+            if parts is None:
+                raise
+            found = parts(*args, **named)
+    finally:
+        set_grad(before)
+    if in_place:
+        written = <TensorBase>given[0]
+        if not recording:
+            wrote(written)
+        elif id(written) in shadows:
+            shadow = <TensorBase>shadows[id(written)]
+            if shadow.requires:
+                attach(written, shadow.fn, shadow.output_number)
+        return None if name == "__setitem__" else written
+    if not recording:
+        return found
+    gather(found, results)
+    gather(found_below, described)
+    if len(results) == len(described):
+        for t, below in zip(results, described):
+            take(<TensorBase>t, <TensorBase>below, given, storages)
+    else:
+        for t in results:
+            if CATEGORY[(<TensorBase>t).code] >= 2 and not any([t is x for x in given]):
+                record(f"{name}Backward", no_derivative(name), tuple(given), t)
+    return found
+
+
+set_wrapping(dispatched, wraps, handles)
