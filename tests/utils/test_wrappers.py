@@ -127,13 +127,27 @@ def test_a_wrapper_is_what_it_was_given():
     x = make(Logging, (2, 3), strides=(1, 2), storage_offset=4, dtype=flambeau.float64, requires_grad=True)
     assert type(x) is Logging and x.shape == (2, 3) and x.stride() == (1, 2) and x.storage_offset() == 4
     assert x.dtype == flambeau.float64 and x.requires_grad and x.is_leaf and x.layout is flambeau.strided
-    assert x.device == flambeau.device("cpu") and x.is_cpu and not x.is_meta and not x.is_cuda and x.get_device() == -1
+    assert (
+        x.device == flambeau.device("cpu")
+        and x.is_cpu
+        and not x.is_meta
+        and not x.is_cuda
+        and x.get_device() == -1
+    )
     assert make(Logging, (2, 3)).dtype == flambeau.float32 and make(Logging, (2, 3)).stride() == (3, 1)
     y = make(Logging, (2, 3, 4, 5), memory_format=flambeau.channels_last)
     assert y.stride() == flambeau.empty(2, 3, 4, 5, memory_format=flambeau.channels_last).stride()
     z = make(Logging, [0, 3], device="cuda:1", dtype=flambeau.int8, layout=flambeau.sparse_coo)
-    assert z.device == flambeau.device("cuda:1") and z.is_cuda and not z.is_cpu and z.layout is flambeau.sparse_coo
-    assert make(Logging, (2,), storage_size=64).untyped_storage().nbytes() == 64 and make(Logging, ()).numel() == 1
+    assert (
+        z.device == flambeau.device("cuda:1")
+        and z.is_cuda
+        and not z.is_cpu
+        and z.layout is flambeau.sparse_coo
+    )
+    assert (
+        make(Logging, (2,), storage_size=64).untyped_storage().nbytes() == 64
+        and make(Logging, ()).numel() == 1
+    )
     assert make(Logging, (2,), device="meta").is_meta
 
 
@@ -170,7 +184,12 @@ def test_operations_come_to_the_class_below_the_tape():
     x = Logging(flambeau.tensor([[1.0, -2.0], [3.0, 4.0]]), requires_grad=True)
     LOG.clear()
     y = (x * 2).relu()
-    assert LOG == ["mul", "relu"] and type(y) is Logging and y.requires_grad and y.grad_fn.name() == "ReluBackward0"
+    assert (
+        LOG == ["mul", "relu"]
+        and type(y) is Logging
+        and y.requires_grad
+        and y.grad_fn.name() == "ReluBackward0"
+    )
     y.sum().backward()
     assert type(x.grad) is Logging and x.grad.elem.tolist() == [[2.0, 0.0], [2.0, 2.0]]
     y = (x * 3).sum()
@@ -187,7 +206,14 @@ def numbers(t):
 def of_samples():
     """Calls of differentiable operations with float operands, and their arguments twice."""
     for entry, text in ALL:
-        if not entry.differentiable or entry.kind in ("random", "creation", "question", "error", "copy", "computed"):
+        if not entry.differentiable or entry.kind in (
+            "random",
+            "creation",
+            "question",
+            "error",
+            "copy",
+            "computed",
+        ):
             continue
         yield entry, text
 
@@ -219,7 +245,9 @@ def test_every_operation_gives_the_values_and_gradients_of_what_is_inside():
                     flambeau.manual_seed(0)
                     found = [t for t in tensors_in(entry.function(*args, **kwargs))]
                     values = [numbers(t) for t in found]
-                    total = sum(t.abs().sum() if t.is_complex() else t.sum() for t in found if t.requires_grad)
+                    total = sum(
+                        t.abs().sum() if t.is_complex() else t.sum() for t in found if t.requires_grad
+                    )
                     if isinstance(total, flambeau.Tensor):
                         total.backward()
                     results.append((values, [None if t.grad is None else numbers(t.grad) for t in kept]))
@@ -231,7 +259,6 @@ def test_every_operation_gives_the_values_and_gradients_of_what_is_inside():
         tried += 1
         if isinstance(wrapped, NotImplementedError):
             gave += 1  # says by name that it is not for wrappers
-            REFUSED.append((entry.name, text, str(wrapped)))
             continue
         try:
             assert not isinstance(wrapped, Exception), repr(wrapped)
@@ -243,10 +270,7 @@ def test_every_operation_gives_the_values_and_gradients_of_what_is_inside():
         except AssertionError as error:
             wrong.append((entry.name, text, str(error)[:200]))
     assert wrong == []
-    assert tried > 300 and gave < tried // 10
-
-
-REFUSED = []
+    assert tried > 700 and gave < tried // 8
 
 
 def test_second_derivatives():
@@ -311,7 +335,11 @@ def test_a_quantized_weight_in_a_layer():
     weight = Quantized.of(layer.weight.detach())
     wanted = nn.functional.linear(flambeau.ones(2, 5), weight.dequantize(), layer.bias)
     layer.weight = nn.Parameter(weight, requires_grad=False)
-    assert type(layer.weight) is Quantized and isinstance(layer.weight, nn.Parameter) and "weight" in dict(layer.named_parameters())
+    assert (
+        type(layer.weight) is Quantized
+        and isinstance(layer.weight, nn.Parameter)
+        and "weight" in dict(layer.named_parameters())
+    )
     x = flambeau.ones(2, 5, requires_grad=True)
     found = layer(x)
     np.testing.assert_allclose(found.detach().numpy(), wanted.detach().numpy(), rtol=1e-6)

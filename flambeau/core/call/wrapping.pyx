@@ -27,6 +27,8 @@ cdef class Described:
     cdef readonly object device
     cdef type cls             # None for a plain tensor's shadow
     cdef dict state, slots    # of the wrapper
+    cdef tuple sizes, strides
+    cdef int64_t offset
     cdef TensorBase plain     # without history
     cdef uint64_t version     # of the plain tensor's storage, when it was kept
 
@@ -90,6 +92,7 @@ cdef Described described_by(TensorBase t):
     if is_wrapper(t):
         found.device = (<Described>t.storage.owner).device
         found.cls, found.state, found.slots = type(t), dict(vars(t)), slots_of(t)
+        found.sizes, found.strides, found.offset = tuple(t.shape), t.stride(), t.offset
     else:
         found.device = t.device
         found.plain, found.version = alias(t, t.rank, t.sizes, t.strides, t.offset), t.storage.version
@@ -112,10 +115,25 @@ cdef TensorBase shadow_of(TensorBase t):
     return found
 
 
+cdef TensorBase wrapper_of(TensorBase t, Described described):
+    """The wrapper that a storage tells of, over that storage."""
+    cdef int64_t sizes[MAX_DIMS]
+    cdef int64_t strides[MAX_DIMS]
+    cdef int d, rank = <int>len(described.sizes)
+    for d in range(rank):
+        sizes[d], strides[d] = described.sizes[d], described.strides[d]
+    found = TensorBase._make_subclass(described.cls, alias(t, rank, sizes, strides, described.offset))
+    vars(found).update(described.state)
+    for name, value in described.slots.items():
+        setattr(found, name, value)
+    return found
+
+
 cdef TensorBase again(TensorBase t):
     """The tensor whose shadow t is, with t's history."""
     cdef Described described = <Described>t.storage.owner
     cdef TensorBase found
+    cdef bint before = grad_enabled()
     if described.cls is None:
         found = described.plain
         if found is None:
@@ -124,12 +142,15 @@ cdef TensorBase again(TensorBase t):
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
                 f"[{found.dtype} {list(found.shape)}]. Hint: clone() the tensor before changing it.")
-        found = alias(found, found.rank, found.sizes, found.strides, found.offset)
+        found = alias(found, t.rank, t.sizes, t.strides, t.offset)
     else:
-        found = TensorBase._make_subclass(described.cls, t)
-        vars(found).update(described.state)
-        for name, value in described.slots.items():
-            setattr(found, name, value)
+        found = wrapper_of(t, described)
+        if tuple(t.shape) != described.sizes or t.stride() != described.strides or t.offset != described.offset:
+            set_grad(False)      # a view that was made inside of an operation
+            try:
+                found = (<object>found).as_strided(tuple(t.shape), t.stride(), t.offset)
+            finally:
+                set_grad(before)
     if t.requires:
         found.fn, found.output_number, found.requires, found.fn_version = t.fn, t.output_number, True, found.storage.version
     return found
@@ -266,14 +287,17 @@ def dispatched(Op op, tuple args, dict named):
     name = op.__name__
     if name in ("numpy", "tolist"):
         raise RuntimeError(f".{name}() is not supported for tensor subclasses.")
-    parts = written_out.get(op) or getattr(op, "composite", None)
-    if parts is not None and name != "derivative":     # formulas of derivatives compute with more than operations
-        return parts(*args, **named)
     gather(args, given)
     gather(named, given)
     for t in given:
-        if (<PyObject*>t).ob_type == TENSOR and (<TensorBase>t).storage.on is not None and (<TensorBase>t).storage.on.blank and not (
-                all([(<TensorBase>x).storage.on is not None for x in given])):
+        if is_wrapper(<TensorBase>t):
+            (<TensorBase>t).storage.owner = described_by(<TensorBase>t)
+    parts = written_out.get(op) or getattr(op, "composite", None)
+    if parts is not None and name != "derivative":     # formulas of derivatives compute with more than operations
+        return parts(*args, **named)
+    for t in given:
+        if (<PyObject*>t).ob_type == TENSOR and (<TensorBase>t).storage.on is not None and (<TensorBase>t).storage.on.blank and any(
+                [t.device != x.device for x in given]):
             raise NotImplementedError(f"{op.__name__}(): an operation has kept something beside its arguments and results for its "
                                       "derivative, which is not known of wrapper subclasses")
     in_place = (name.endswith("_") and not name.endswith("__")) or name in ("__setitem__", "__iadd__")

@@ -316,6 +316,8 @@ cdef object getitem(TensorBase t, object key):
         return turn(v, turned) if turned else v
     given[0], given[1] = <PyObject*>t, <PyObject*>key
     if has_askable(&given[1], 1):
+        if late.attended:       # the operation was called: it is asked after this error
+            raise TypeError("__getitem__(): an index is of a class with __torch_function__, which is asked")
         return ask_objects(seen_read, given, 2, NULL)
     found = read_advanced(t, <tuple>key)
     return found[0] if found[1] is None else get(<TensorBase>found[0], <list>found[1], "IndexBackward0")
