@@ -117,6 +117,12 @@ def written(level: Level, op: Any, args: list, who: str = "self") -> Any:
             f"over in a vmap. Please try to use out-of-place operators instead of inplace arithmetic ({op.__name__}). If said "
             "operator is being called inside the PyTorch framework, please file a bug report instead."
         )
+    elements = level.inside(args[0])
+    if elements.shape[0] > 1 and elements.stride()[0] == 0 and elements.numel():
+        raise NotForAllSlices(
+            f"{op.__name__}(): unsupported operation: more than one element of the written-to tensor refers to a single memory location, "
+            "as all slices are the same tensor. Please clone() the tensor before performing the operation."
+        )
     return args[0]
 
 
@@ -183,6 +189,17 @@ def pointwise(level: Level, op: Any, args: list, kwargs: dict, running: Running 
         **{name: _aligned(level, x, rank, cast) for name, x in kwargs.items()},
     )
     return level.wrapped(found) if target is None else target
+
+
+def filled(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
+    """Each slice with a number of its own, where that differs from slice to slice."""
+    x, value = [*args, *kwargs.values()]
+    numbers = level.inside(value) if isinstance(value, TensorBase) else None
+    if numbers is None or value.ndim:
+        return pointwise(level, op, args, kwargs, running)
+    target = written(level, op, [x]) if writes(op.__name__) else level.wrapped(level.spread(x).clone())
+    level.inside(target).copy_(lifted(level, value, x.ndim))
+    return target
 
 
 def _aligned(level: Level, x: Any, rank: int, cast: dict[int, Any]) -> Any:
@@ -505,9 +522,9 @@ entered(along("all"), "min max any all fftshift ifftshift")
 entered(leading, "tril tril_ triu triu_ det adjoint")
 entered(
     pointwise,
-    "polygamma polygamma_method polygamma_in_place copy_ fill_ real imag view_as_real",
+    "polygamma polygamma_method polygamma_in_place copy_ real imag view_as_real",
 )
-entered(pointwise, "fill")
+entered(filled, "fill fill_")
 entered(elements_of, "detach zero_ view_as_real view_as_complex")
 
 

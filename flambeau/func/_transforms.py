@@ -393,13 +393,19 @@ def jacfwd(
         inputs = _chosen(args, argnums, "jacfwd")
         xs = _tensors(inputs, "jacfwd", "the inputs")
         seen: list = []  # the function's results, with aux
-
-        def flat(*new: Any) -> Any:
-            return func(*_placed(args, argnums, _like(inputs, new)), **kwargs)
+        untouched = _Untouched(
+            (args, kwargs)
+        )  # the function may write to its arguments, and runs several times
 
         def along(j: int, direction: TensorBase) -> tuple:
             tangents = tuple(direction if i == j else y.new_zeros(y.shape) for i, y in enumerate(xs))
-            values, moved, *aux = jvp(flat, tuple(xs), tangents, has_aux=has_aux)
+            own, named = untouched.arguments()
+
+            def flat(*new: Any) -> Any:
+                return func(*_placed(own, argnums, _like(inputs, new)), **named)
+
+            primals = tuple(_tensors(_chosen(own, argnums, "jacfwd"), "jacfwd", "the inputs"))
+            values, moved, *aux = jvp(flat, primals, tangents, has_aux=has_aux)
             seen[:] = [moved, *aux]
             return tuple(_leaves(moved))
 
@@ -420,6 +426,28 @@ def jacfwd(
         return (found, _aux_of(along, xs, seen)) if has_aux else found
 
     return differentiated
+
+
+class _Untouched:
+    """The arguments of a function that runs several times, as they were before it wrote to them."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+        self.tensors = {id(x): x for x in _leaves(given) if isinstance(x, TensorBase)}
+        self.copies = {key: x.clone() for key, x in self.tensors.items()}
+        self.versions = self._versions()
+
+    def _versions(self) -> list[int]:
+        return [-1 if x.is_inference() else x._version for x in self.tensors.values()]
+
+    def arguments(self) -> Any:
+        """The arguments themselves while nobody has written to them, else copies."""
+        if self._versions() == self.versions:
+            return self.given
+        return _like(
+            self.given,
+            [self.copies[id(x)].clone() if id(x) in self.copies else x for x in _leaves(self.given)],
+        )
 
 
 def _aux_of(along: Callable, xs: list, seen: list) -> Any:

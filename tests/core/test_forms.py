@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 import inspect
 import pickle
 import pkgutil
+import types
 from pathlib import Path
 
 import pytest
@@ -202,3 +204,46 @@ def test_every_operation_of_the_registry_runs_through_its_forms():
                 and isinstance(entry.function, Op)
             ):
                 assert public(place).op is entry.function, place
+
+
+FUNCTIONS = [
+    n for n in TABLE if TABLE[n] == "binds" and not n.startswith("Tensor.") and isinstance(public(n), Form)
+]
+
+
+def test_functions_of_python_have_what_tools_read_of_them():
+    x = flambeau.tensor([[0.5, -1.5], [1.0, 2.0]])
+    for name in FUNCTIONS:
+        function = public(name)
+        assert isinstance(function.__code__, types.CodeType) and isinstance(function.__globals__, dict), name
+        assert function.__defaults__ is None or isinstance(function.__defaults__, tuple), name
+        assert function.__kwdefaults__ is None or isinstance(function.__kwdefaults__, dict), name
+        assert function.__closure__ is None or isinstance(function.__closure__, tuple), name
+        assert isinstance(function.__annotations__, dict) and function.__code__ is function.__code__, name
+        made = types.FunctionType(
+            function.__code__, function.__globals__, name, function.__defaults__, function.__closure__
+        )
+        made.__kwdefaults__ = function.__kwdefaults__
+        told, wanted = inspect.signature(made), inspect.signature(function)
+        assert [(p.name, p.kind, repr(p.default)) for p in told.parameters.values()] == [
+            (p.name, p.kind, repr(p.default)) for p in wanted.parameters.values()
+        ], name
+        wrapped = functools.wraps(function)(lambda *args, **kwargs: None)
+        assert wrapped.__wrapped__ is function and inspect.signature(wrapped) == wanted, name
+        if name in (
+            "nn.functional.relu",
+            "nn.functional.tanh",
+            "einsum",
+            "nn.functional.softsign",
+            "nn.functional.mish",
+        ):
+            args = ("ij->ji", x) if name == "einsum" else (x,)
+            assert made(*args).tolist() == function(*args).tolist(), name
+    assert len(FUNCTIONS) > 120
+    assert flambeau.meshgrid.__kwdefaults__ == {"indexing": None} and flambeau.einsum.__code__.co_varnames
+    assert isinstance(flambeau.Tensor.split.__code__, types.CodeType)
+
+
+def test_compiled_functions_have_no_code():
+    for function in (flambeau.relu, flambeau.Tensor.relu, flambeau.add, nn.functional.gelu):
+        assert not hasattr(function, "__defaults__") and not hasattr(function, "__kwdefaults__"), function

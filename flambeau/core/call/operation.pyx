@@ -82,6 +82,10 @@ cdef class Op:
         return getattr(self, "public_name", self.name) if form is None else (behind, (form,))
 
 
+cdef frozenset OF_FUNCTIONS = frozenset(("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__", "__annotations__",
+                                         "__builtins__", "__type_params__"))
+
+
 @cython.binding(False)
 cdef class Form(Op):
     """An operation under a public name that a class binds: a method of Tensor, or what is a function of Python in PyTorch.
@@ -101,6 +105,8 @@ cdef class Form(Op):
         setattr(self, "public_name", place if home == "Tensor" else last)
 
     def __getattr__(self, name):
+        if name in OF_FUNCTIONS:      # what decorators and `inspect` read of a function of Python
+            return getattr(provided["function of a form"](self), name)
         return getattr(self.op, name)
 
     def __get__(self, instance, owner):

@@ -6,9 +6,13 @@ lists are those of PyTorch; `tools/bound_on_torch.py` compares them with it.
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
+from ...core.base.provided import provide
 from ...core.call.operation import Form, Op
 
 # Functions of Python in the flat namespace.
@@ -27,7 +31,10 @@ _BUILT_IN = frozenset(
     scaled_dot_product_attention selu_ softplus softshrink threshold_
     """.split()
 )
+# Methods of Tensor that PyTorch has written in Python.
+_METHODS = frozenset("dim_order istft lu norm split stft unflatten unique unique_consecutive".split())
 _forms: dict[str, Form] = {}
+_functions: dict[str, FunctionType] = {}
 
 
 def is_bound(home: str, name: str) -> bool:
@@ -48,3 +55,58 @@ def form_at(op: Any, place: str) -> Callable[..., Any]:
         if home == "Tensor" and op.method is None:
             op.method = found
     return found
+
+
+def function_of(form: Form) -> FunctionType:
+    """What `inspect`, decorators and tracers read of what is a function of Python in PyTorch: the function here, or one that calls the
+    form with its parameters; AttributeError for methods that PyTorch has compiled.
+    """
+    home, _, name = form.place.rpartition(".")
+    if home == "Tensor" and name not in _METHODS:
+        raise AttributeError(f"the method {name} of Tensor is compiled: it has no code")
+    found = _functions.get(form.place)
+    if found is None:
+        own, shown = getattr(form.op, "function", None), inspect.signature(form)
+        plain = isinstance(own, FunctionType) and not hasattr(own, "__wrapped__")
+        found = own if plain and inspect.signature(own) == shown else _calling(form, name, shown)
+        _functions[form.place] = found
+    return found
+
+
+def _calling(form: Form, name: str, shown: inspect.Signature) -> FunctionType:
+    """A function with those parameters, which finds the form by its name in its module."""
+    kinds = inspect.Parameter
+    parameters = shown.parameters.values()
+    stars = {kinds.VAR_POSITIONAL: "*", kinds.VAR_KEYWORD: "**"}
+    given = [
+        stars[p.kind] + p.name
+        if p.kind in stars
+        else f"{p.name}={p.name}"
+        if p.kind is kinds.KEYWORD_ONLY
+        else p.name
+        for p in parameters
+    ]
+    bare = shown.replace(
+        parameters=[
+            p.replace(default=p.empty if p.default is p.empty else None, annotation=p.empty)
+            for p in parameters
+        ],
+        return_annotation=shown.empty,
+    )
+    target = f"Tensor.{name}" if form.place.startswith("Tensor.") else name
+    made: dict[str, Any] = {}
+    text = f"def {name}{bare}:\n    return {target}({', '.join(given)})\n"
+    exec(compile(text, f"<{form.__module__}.{name}>", "exec"), {}, made)
+    code = made[name].__code__
+    values = [p.default for p in parameters if p.default is not p.empty and p.kind is not kinds.KEYWORD_ONLY]
+    named = {
+        p.name: p.default for p in parameters if p.default is not p.empty and p.kind is kinds.KEYWORD_ONLY
+    }
+    found = FunctionType(code, vars(sys.modules[form.__module__]), name, tuple(values) or None)
+    found.__kwdefaults__ = named or None
+    found.__annotations__ = {p.name: p.annotation for p in parameters if p.annotation is not p.empty}
+    found.__doc__, found.__module__ = form.__doc__, form.__module__
+    return found
+
+
+provide("function of a form", function_of)
