@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..codegen import expr as ex
 from ..codegen import indexed as ix
 from ..codegen.expr import Expr
-from ..core.call.operation import Op
+from ..core.call.operation import Op, behind
 from ..core.call.watching import Mode
 from ..operations.declare.indexed import At
 from ..operations.declare.pointwise import Pointwise
@@ -247,6 +247,7 @@ class Lifted(Mode):
     def handle(self, operation: Any, types: tuple, args: tuple, kwargs: dict) -> Any:
         if not any(isinstance(x, Expr) for x in (*args, *kwargs.values())):
             return operation(*args, **kwargs)
+        operation = behind(operation)
         name = getattr(operation, "__name__", str(operation))
         if name == "where" and len(args) == 3 and not kwargs:
             return ex.where(*args)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from .._tensor import Tensor
 from ..core.base.formats import strided
@@ -29,13 +29,17 @@ def _own(data: Tensor, name: str) -> Tensor:
     return data
 
 
-class _OfWrappers(type(Tensor)):  # type: ignore[misc]
-    """A wrapper subclass stays of its class as a parameter, and is one."""
+class _OfWrappers(type(Protocol)):  # type: ignore[misc]
+    """A wrapper subclass stays of its class as a parameter, and is one.  Derived from the class of protocols, so that classes may be
+    both.
+    """
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return type.__instancecheck__(cls, instance) or (
             cls is Parameter and getattr(instance, "_is_param", False) and isinstance(instance, Tensor)
         )
+
+    __subclasscheck__ = type.__subclasscheck__
 
 
 class Parameter(Tensor, metaclass=_OfWrappers):

@@ -18,7 +18,7 @@ from ...core.base.dtypes import by_name
 from ...core.base.dtypes import device as device_of
 from ...core.base.tensor import TensorBase
 from ...core.call.operands import common_dtype
-from ...core.call.operation import Form
+from ...core.call.operation import behind
 from ...core.call.watching import Mode, _disabled_torch_function_impl
 from ...core.make.create import empty
 from ...operations.declare.pointwise import CODES, Pointwise, compute_dtype
@@ -133,7 +133,7 @@ class Tracer(Mode):
 
     # --- calls ---
     def handle(self, operation: Any, types: tuple, args: tuple, kwargs: dict) -> Any:
-        operation = operation.op if isinstance(operation, Form) else operation
+        operation = behind(operation)
         name = getattr(operation, "__name__", str(operation))
         given = [*args, *kwargs.values()]
         flat = [y for x in given for y in (x if isinstance(x, (tuple, list)) else (x,))]
