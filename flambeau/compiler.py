@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from .core.base import display
 from .core.base.once import warn_once
+from .core.base.provided import provide
 from .nn.modules.module import Module
 
 __all__ = [
@@ -211,3 +212,10 @@ def compile(
             stacklevel=3,
         )
     return OptimizedModule(model) if isinstance(model, Module) else model
+
+
+def _compiled_module(module: Module, *args: Any, **kwargs: Any) -> None:
+    compile(module.forward, *args, **kwargs)
+
+
+provide("compiled module", _compiled_module)

@@ -172,6 +172,38 @@ with warnings.catch_warnings(record=True) as said:
     assert done.stdout == "2 3 1 True\n", done.stderr
 
 
+def test_a_module_compiled_in_its_place():
+    """`Module.compile` leaves the module as it is: the same class, parameters and numbers, of derived classes too."""
+
+    class Net(torch.nn.Sequential):
+        pass
+
+    net = Net(torch.nn.Linear(3, 2), torch.nn.Tanh())
+    x, before = torch.randn(4, 3), dict(vars(net))
+    wanted = net(x)
+    assert net.compile(backend="eager", fullgraph=True) is None and vars(net) == before
+    assert torch.equal(net(x), wanted) and list(net.state_dict()) == ["0.weight", "0.bias"]
+    net[0].compile(mode="reduce-overhead", disable=True)
+    again = pickle.loads(pickle.dumps(net[0]))
+    assert torch.equal(again(x), net[0](x))
+    with pytest.raises(RuntimeError, match="Unrecognized mode=fast"):
+        net.compile(mode="fast")
+    with pytest.raises(ValueError, match="Invalid backend: 'xyz'"):
+        net.compile(backend="xyz")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'fast'"):
+        net.compile(fast=True)
+    program = """
+import warnings, flambeau as torch
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    net = torch.nn.Linear(1, 1)
+    net.compile(), net.compile(), torch.compile(net)
+    print(len(said), "graphs are not compiled yet" in str(said[0].message))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "1 True\n", done.stderr
+
+
 def test_compile_refuses_as_pytorch_does():
     f = len
     assert torch.compile(f, disable=True) is f and torch.compile(f, backend="aot_eager") is f

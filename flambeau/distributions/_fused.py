@@ -7,6 +7,7 @@ follow, as for public operations (`operations/declare/pointwise.py`).  They are 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..codegen.differentiate import sign
 from ..core import tape
 from ..operations.declare.pointwise import ALL, FLOATING, Pointwise
 
-__all__ = ["fn", "fused", "made_of", "question", "sign", "softplus", "xlog1py", "xlogy"]
+__all__ = ["fn", "fused", "made_of", "question", "sign", "softplus", "vanishing", "xlog1py", "xlogy"]
 
 
 def fused(body: Callable[..., Any]) -> Any:
@@ -51,13 +52,18 @@ def made_of(op: Any, noise: Any, *parameters: Any) -> Any:
 
 
 def xlogy(x: Any, y: Any) -> Any:
-    """x log y of traced values, 0 where both are 0; its derivatives are numbers there, too."""
-    return x * fn.log(fn.where((x == 0) & (y == 0), 1.0, y))
+    """x log y of traced values, 0 where x is 0 and y is 0 or infinite; its derivatives are numbers there, too."""
+    return x * fn.log(fn.where((x == 0) & ((y == 0) | (y == math.inf)), 1.0, y))
 
 
 def xlog1py(x: Any, y: Any) -> Any:
     """x log(1 + y) of traced values, 0 where x is 0 and y -1; its derivatives are numbers there, too."""
     return x * fn.log1p(fn.where((x == 0) & (y == -1), 0.0, y))
+
+
+def vanishing(value: Any, found: Any) -> Any:
+    """The logarithm of a density that vanishes at infinity, where its terms are infinities of both signs."""
+    return fn.where(value == math.inf, -math.inf, found)
 
 
 def softplus(x: Any) -> Any:

@@ -10,7 +10,7 @@ from .._typeinfo import finfo
 from ..core.base.dtypes import Size
 from ..operations.random.sampled import standard_gamma
 from . import constraints
-from ._fused import fn, fused
+from ._fused import fn, fused, vanishing, xlogy
 from .distribution import Distribution
 from .utils import broadcast_all
 
@@ -32,7 +32,7 @@ def _fisher_normalizer(df1, df2):
 @fused
 def _fisher_log_prob(value, df1, df2, normalizer):
     a, b = 0.5 * df1, 0.5 * df2
-    return (a - 1.0) * fn.log(value) - (a + b) * fn.log1p(df1 / df2 * value) - normalizer
+    return vanishing(value, xlogy(a - 1.0, value) - (a + b) * fn.log1p(df1 / df2 * value) - normalizer)
 
 
 @fused

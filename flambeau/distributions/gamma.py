@@ -11,7 +11,7 @@ from ..core.base.dtypes import Size
 from ..operations.pointwise.special import igamma
 from ..operations.random.sampled import standard_gamma
 from . import constraints
-from ._fused import fn, fused, xlogy
+from ._fused import fn, fused, vanishing, xlogy
 from .exp_family import ExponentialFamily
 from .utils import broadcast_all
 
@@ -37,7 +37,7 @@ def _gamma_normalizer(concentration, rate):
 
 @fused
 def _gamma_log_prob(value, concentration, rate, normalizer):
-    return xlogy(concentration - 1.0, value) - rate * value - normalizer
+    return vanishing(value, xlogy(concentration - 1.0, value) - rate * value - normalizer)
 
 
 @fused

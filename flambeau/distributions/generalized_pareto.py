@@ -9,7 +9,7 @@ from typing import Any
 from ..core.base.dtypes import Size
 from ..core.make.create import empty
 from . import constraints
-from ._fused import fn, fused, made_of
+from ._fused import fn, fused, made_of, vanishing
 from .distribution import Distribution
 from .utils import broadcast_all
 
@@ -29,7 +29,7 @@ def _apart_from_zero(concentration: Any) -> Any:
 def _gpd_log_survival(value, loc, scale, concentration):
     z = (value - loc) / scale
     safe = _apart_from_zero(concentration)
-    near = 0.5 * concentration * (z * z) - z
+    near = vanishing(z, 0.5 * concentration * (z * z) - z)
     return fn.where(_is_exponential(concentration), near, -fn.log1p(safe * z) / safe)
 
 
@@ -40,7 +40,7 @@ def _gpd_log_prob(value, loc, scale, concentration):
     y = 1.0 / safe + 1.0
     other = fn.where(y == 0, y, y * fn.log1p(fn.where(y == 0, 0.0, safe * z)))
     near = z + concentration * (z - 0.5 * (z * z))
-    return -fn.log(scale) - fn.where(_is_exponential(concentration), near, other)
+    return vanishing(value, -fn.log(scale) - fn.where(_is_exponential(concentration), near, other))
 
 
 @fused

@@ -29,7 +29,7 @@ def _gumbel_of_exponential(noise, loc, scale):
 @fused
 def _gumbel_log_prob(value, loc, scale):
     y = (loc - value) / scale
-    return y - fn.exp(y) - fn.log(scale)
+    return fn.where(y == math.inf, -math.inf, y - fn.exp(y) - fn.log(scale))
 
 
 @fused

@@ -8,7 +8,7 @@ from typing import Any
 from ..core.base.dtypes import Size
 from ..core.make.create import empty, ones_like
 from . import constraints
-from ._fused import fn, fused, made_of, xlogy
+from ._fused import fn, fused, made_of, vanishing, xlogy
 from .distribution import Distribution
 from .exponential import Exponential
 from .transformed_distribution import TransformedDistribution
@@ -26,7 +26,8 @@ def _weibull_of_exponential(noise, scale, concentration):
 @fused
 def _weibull_log_prob(value, scale, concentration):
     z = value / scale
-    return fn.log(concentration / scale) + xlogy(concentration - 1.0, z) - fn.pow(z, concentration)
+    found = fn.log(concentration / scale) + xlogy(concentration - 1.0, z) - fn.pow(z, concentration)
+    return vanishing(value, found)
 
 
 @fused

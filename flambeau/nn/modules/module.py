@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..._tensor import Tensor
+from ...core.base.provided import provided
 from ...core.call.module import call, quicken
 from ..parameter import Buffer, Parameter
 from ._convert import ConversionMixin
@@ -150,6 +151,23 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
 
     def _call_with_hooks(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         return call_with_hooks(self, args, kwargs)
+
+    _compiled_call_impl: Callable[..., Any] | None = (
+        None  # what programs look at to see whether calls are compiled
+    )
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """`flambeau.compile` for this module in its place: calls run as Python says, which is warned of once in a process.
+
+        Arguments and errors are those of `flambeau.compile`.
+
+        >>> import flambeau
+        >>> layer = flambeau.nn.Linear(2, 1)
+        >>> layer.compile(backend="eager")
+        >>> layer(flambeau.ones(3, 2)).shape
+        flambeau.Size([3, 1])
+        """
+        provided["compiled module"](self, *args, **kwargs)
 
     def _note_failure(self, args: tuple, error: Exception) -> None:
         """Add to an error of the call which module it came from, by its name in the modules around it, and for what input."""
