@@ -1,8 +1,12 @@
 """The host's processor, and which ways of computing may be taken on it.
 
 `allow_winograd` (True): whether convolutions of 3 × 3 windows in float32 may be computed by Winograd's, where that is
-faster.  Errors are then up to three times those of a sum of products, and a number that is not finite makes NaN of all
-results of its square of 4 × 4 places.  False takes sums alone; setting anything but a bool raises RuntimeError.
+faster.  Errors are then up to three times those of a sum of products, and an infinity or a NaN spreads: results are made in squares
+of 4 × 4 (or 2 × 2) places from patches of 6 × 6 (4 × 4) of the input, and every result of a square whose patch holds such a number
+is NaN or infinite, in every filter, where a sum would make so only the 3 × 3 that see it.  As patches overlap, one number reaches up
+to four squares.  So it is for float16, bfloat16 and complex64, which are computed in float32, for each plane of a convolution of
+three dimensions that sees the number, for gradients in the input, and for those in the weight, of which all nine taps of a channel
+are lost.  float64 always takes sums.  False takes sums alone; setting anything but a bool raises RuntimeError.
 
 >>> import flambeau
 >>> flambeau.backends.cpu.allow_winograd

@@ -248,6 +248,40 @@ def test_what_is_not_finite_stays_within_its_square(m):
     assert not odd.any()
 
 
+@pytest.fixture
+def by_winograd(monkeypatch):
+    """Has all windows of 3 × 3 computed by F(m × m, 3 × 3)."""
+
+    def choose(m):
+        monkeypatch.setattr(families, "winograd_of", lambda *sizes: m)
+        families._way.cache_clear()
+
+    yield choose
+    families._way.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "complex64"])
+@pytest.mark.parametrize("dims", [2, 3])
+@pytest.mark.parametrize("m", [2, 4])
+def test_what_is_not_finite_spreads_as_is_documented(m, dims, dtype, by_winograd):
+    """In its squares of m × m results, whose patches of m + 2 places hold it, and in no others; gradients in the input, too."""
+    by_winograd(m)
+    place, size = (2, 8, 9)[3 - dims :], (5, 17, 18)[3 - dims :]
+    kind = getattr(fb, dtype)
+    w = fb.randn(32, 32, *(3,) * dims).to(kind)
+    x = fb.randn(1, 32, *size).to(kind)
+    x[(0, 3, *place)] = float("inf")
+    convolve, turned = getattr(F, f"conv{dims}d"), getattr(F, f"conv_transpose{dims}d")
+    for found in (convolve(x, w, padding=1), turned(x, w, padding=1)):
+        parts = fb.view_as_real(found) if dtype == "complex64" else found.float()
+        odd = ~np.isfinite(parts.numpy()).reshape(32, *size, -1).all(axis=(0, -1))
+        seen = [range(p - 1, p + 2) for p in place]
+        assert odd[np.ix_(*seen)].all()  # the windows that see it
+        squares = [range((p + 1 - m - 1) // m * m, (p + 1) // m * m + m) for p in place[-2:]]
+        odd[np.ix_(*seen[:-2], *squares)] = False
+        assert not odd.any()
+
+
 def test_second_derivatives_go_by_the_same_ways():
     rng = np.random.default_rng(4)
     x, w = (rng.standard_normal(s) for s in ((2, 16, 12, 12), (24, 16, 3, 3)))

@@ -253,6 +253,13 @@ def _transposition(
     return found if batched else found.squeeze(0)
 
 
+_SPREADS = """
+
+    Windows of 3 × 3 may be computed by Winograd's way, but for float64: then an infinity or a NaN in the input spreads to the squares of
+    4 × 4 results whose patches hold it; `backends.cpu.allow_winograd = False` takes sums alone.
+    """
+
+
 def _declare(n: int) -> None:
     def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
         return _convolution(f"conv{n}d", n, input, weight, bias, stride, padding, dilation, groups)
@@ -266,7 +273,7 @@ def _declare(n: int) -> None:
         (f"conv_transpose{n}d", transposed, "The adjoint of a convolution, for a weight (C, O / groups, *)"),
     ):
         function.__name__ = function.__qualname__ = name
-        function.__doc__ = f"{what}, with stride, padding, dilation and groups."
+        function.__doc__ = f"{what}, with stride, padding, dilation and groups.{_SPREADS if n > 1 else ''}"
         register(name, "composite", function, places=(name, f"nn.functional.{name}"), whole=True)
 
 
