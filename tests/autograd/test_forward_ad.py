@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 
 import numpy as np
@@ -201,3 +202,149 @@ def test_nothing_outlives_the_level():
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+# --- levels ------------------------------
+def test_levels_nest():
+    """Tangents of tangents are those of the level around, whatever the functions write and view."""
+    functions = [
+        lambda x: (x.exp() * x).sin().sum(),
+        lambda x: _written(x).sum(),
+        lambda x: (x * 1).mul_(x).add_(1).prod(),
+        lambda x: x.softmax(0)[1:].norm() * Cube.apply(x, 2.0).sum(),
+    ]
+    for function in functions:
+        once = lambda x, function=function: flambeau.func.jvp(function, (x,), (vector(DIRECTION),))[1]
+        twice = lambda x, once=once: flambeau.func.jvp(once, (x,), (vector(DIRECTION),))[1]
+        third = flambeau.func.jvp(twice, (vector(POINT),), (vector(DIRECTION),))[1]
+        expected = difference(once, vector(POINT), vector(DIRECTION))
+        np.testing.assert_allclose(twice(vector(POINT)).item(), expected.item(), rtol=1e-7, atol=1e-7)
+        expected = difference(twice, vector(POINT), vector(DIRECTION))
+        np.testing.assert_allclose(third.item(), expected.item(), rtol=1e-6, atol=1e-6)
+
+
+def test_a_constant_of_the_level_around():
+    """The derivative of x · (d(x + y)/dy) is 1: tangents of two levels are not taken for each other."""
+    inner = lambda x: flambeau.func.jvp(lambda y: x + y, (flambeau.ones(()),), (flambeau.ones(()),))[1]
+    found = flambeau.func.jvp(lambda x: x * inner(x), (flambeau.tensor(5.0),), (flambeau.ones(()),))
+    assert [t.item() for t in found] == [5.0, 1.0]
+
+
+def test_transforms_inside_of_a_level():
+    x, v = vector(POINT), vector(DIRECTION)
+    with fwAD.dual_level():
+        d = fwAD.make_dual(x, v)
+        value, slope = flambeau.func.jvp(flambeau.sin, (d,), (flambeau.ones_like(x),))
+        value, tangent = fwAD.unpack_dual(slope)
+        assert fwAD.unpack_dual(d).tangent is v and not slope.requires_grad
+    np.testing.assert_allclose(value.numpy(), np.cos(POINT))
+    np.testing.assert_allclose(tangent.numpy(), -np.sin(POINT) * DIRECTION)
+    assert not any(t.requires_grad or t.grad_fn for t in (slope, value, tangent, d))
+    assert fwAD.unpack_dual(slope).tangent is None and (slope * 2).tolist()
+
+
+def test_levels_of_reverse_mode():
+    """Gradients of what two levels compute, and levels over gradients."""
+    x, v = vector(POINT).requires_grad_(), vector(DIRECTION)
+    once = lambda x: flambeau.func.jvp(lambda t: (t**3).sum(), (x,), (v,))[1]
+    twice = flambeau.func.jvp(once, (x,), (v,))[1]
+    np.testing.assert_allclose(autograd.grad(twice, x)[0].numpy(), 6 * np.square(DIRECTION))
+    third = flambeau.func.jvp(
+        lambda t: flambeau.func.hessian(lambda s: (s**3).sum())(t), (x.detach(),), (v,)
+    )[1]
+    np.testing.assert_allclose(third.numpy(), np.diag(6 * np.array(DIRECTION)))
+
+
+def test_levels_of_threads():
+    """Each thread has its own."""
+    found, ready = [], threading.Barrier(2)
+
+    def run(scale):
+        def function(t):
+            ready.wait(20)
+            return (t * scale).sin()
+
+        found.append((scale, flambeau.func.jvp(function, (vector(POINT),), (vector(DIRECTION),))[1]))
+        ready.wait(20)
+
+    threads = [threading.Thread(target=run, args=(scale,)) for scale in (1.0, 2.0)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for scale, tangent in found:
+        expected = scale * np.cos(scale * np.array(POINT)) * DIRECTION
+        np.testing.assert_allclose(tangent.numpy(), expected)
+    assert len(found) == 2
+
+
+def test_a_level_that_raises_is_closed():
+    def fails(x):
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        flambeau.func.jvp(lambda x: flambeau.func.jvp(fails, (x,), (x,)), (vector(POINT),), (vector(POINT),))
+    assert fwAD.unpack_dual(vector(POINT)).tangent is None
+    with fwAD.dual_level():
+        assert fwAD.unpack_dual(fwAD.make_dual(vector(POINT), vector(DIRECTION)) * 2).tangent is not None
+
+
+def test_nothing_outlives_inner_levels():
+    ends = []
+
+    def inner(x):
+        y = Cube.apply(x.exp().softmax(0), 2.0)
+        ends.append(weakref.ref(y))
+        return y
+
+    def run():
+        once = lambda x: flambeau.func.jvp(inner, (x,), (vector(DIRECTION),))[1]
+        return flambeau.func.jvp(once, (vector(POINT),), (vector(DIRECTION),))
+
+    run()
+    gc.collect()
+    gc.disable()
+    try:
+        kept = run()
+        assert ends[1]() is None and not kept[1].requires_grad
+        del kept
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+class TwoLists(autograd.Function):
+    """x² y, which keeps other tensors for forward mode than for backward, and its result for both."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        found = x * x * y
+        ctx.save_for_backward(x, y)
+        ctx.save_for_forward(found, None, y, x)
+        return found
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        return grad * 2 * x * y, grad * x * x
+
+    @staticmethod
+    def jvp(ctx, x_t, y_t):
+        found, nothing, y, x = ctx.saved_tensors
+        assert nothing is None
+        return 2 * x * y * x_t + found / y * y_t
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_functions_that_keep_other_tensors_for_forward_mode(constant):
+    def function(x):
+        return TwoLists.apply(x, vector(POINT) if constant else x.sin()).square().sum()
+
+    for outer in (flambeau.func.jacfwd, flambeau.func.jacrev):
+        for inner in (flambeau.func.jacfwd, flambeau.func.jacrev):
+            gradient = flambeau.func.grad(function)
+            found = outer(inner(function))(vector(POINT))
+            expected = [
+                difference(gradient, vector(POINT), e) for e in flambeau.eye(3, dtype=flambeau.float64)
+            ]
+            np.testing.assert_allclose(found.numpy(), flambeau.stack(expected).numpy(), rtol=1e-6, atol=1e-6)

@@ -22,6 +22,7 @@ from ..call.copies import clone, copy_, to_dtype
 from .lines cimport SET, ADD, MULTIPLY, LEAST, GREATEST, read_line, write_line
 from ..make.elements import fill_
 from ..tape.formulas import record
+from ..tape.modes import recording
 
 cdef enum: PARALLEL_FROM = 1 << 16    # elements from which other threads share a gather, or do something else meanwhile
 
@@ -504,6 +505,9 @@ def scatter_reduce_back(grad, index, *saved):
 
 cdef tuple product_gradients(grad, dim, index, src, old, result, include_self):
     """The product of the others is the result divided by the element, except where elements are zero."""
+    if recording(src, old) and has_two_zeros(dim, index, src, old, include_self):
+        raise RuntimeError("scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to the same "
+                           "position in self")
     zero = (src == 0).to(grad.dtype)
     zeros = (old == 0).to(grad.dtype) if include_self else grad.new_zeros(grad.shape)
     zeros = scatter_add(zeros, dim, index, zero)
@@ -511,6 +515,17 @@ cdef tuple product_gradients(grad, dim, index, src, old, result, include_self):
     start = old + (old == 0).to(grad.dtype) if include_self else grad.new_ones(grad.shape)
     product = scatter_reduce(start, dim, index, src + zero, "prod")
     mine = (old == 0).to(grad.dtype)
+    if recording(src, old):  # where another element is zero, the product is, too, and its derivative is not
+        whole = scatter_reduce(old if include_self else start, dim, index, src, "prod")
+        of_old = (whole * (1 - mine) + product * mine) / (old + mine) if include_self else grad.new_ones(grad.shape)
+        of_src = (gather(whole, dim, index) * (1 - zero) + gather(product, dim, index) * zero) / (src + zero)
+        return grad * of_old, gather(grad, dim, index) * of_src
     of_old = product / (old + mine) * (zeros == mine).to(grad.dtype) if include_self else grad.new_ones(grad.shape)
     of_src = gather(product, dim, index) / (src + zero) * (gather(zeros, dim, index) == zero).to(grad.dtype)
     return grad * of_old, gather(grad, dim, index) * of_src
+
+
+cdef bint has_two_zeros(dim, index, src, old, include_self) except -1:
+    """Whether two of the elements that one place is the product of are zero."""
+    zeros = (old.detach() == 0).long() if include_self else old.detach().new_zeros(old.shape).long()
+    return bool((scatter_add(zeros, dim, index, (src.detach() == 0).long()) > 1).any())

@@ -59,6 +59,15 @@ cdef object below(DualNode d):
     return None if d.edges == 0 or d.targets[0] == NULL else <object>d.targets[0]
 
 
+cdef DualNode lowest(DualNode d, int level):
+    """The last of a chain that is of a level or one inside of it."""
+    target = below(d)
+    while isinstance(target, DualNode) and (<DualNode>target).level.number >= level:
+        d = <DualNode>target
+        target = below(d)
+    return d
+
+
 cdef bint passes_on(DualNode d):
     """Whether reverse mode goes on behind a dual tensor."""
     target = below(d)
@@ -105,13 +114,12 @@ cdef int become_dual(TensorBase t, DualNode d) except -1:
 
 
 cdef int become(TensorBase t, object target, int number) except -1:
-    """Give t that history: one of its own where it is dual."""
-    cdef DualNode d
+    """Give t that history.  Where it is dual, by a node of its own, which passes gradients on to the other tensor's: that is the one
+    whose gradient somebody may have asked for.
+    """
     if isinstance(target, DualNode):
-        d = <DualNode>target
-        become_dual(t, dual_node(t, d.tangent, d.level, below(d), 0 if d.edges == 0 else d.numbers[0]))
-    else:
-        t.fn, t.output_number, t.requires = target, number, target is not None
+        return become_dual(t, dual_node(t, (<DualNode>target).tangent, (<DualNode>target).level, target, 0))
+    t.fn, t.output_number, t.requires = target, number, target is not None
     return 0
 
 
@@ -215,11 +223,8 @@ cdef TensorBase primal_of(TensorBase t, int level):
     fn = t.grad_fn_now()
     if not isinstance(fn, DualNode) or (<DualNode>fn).level.number < level:
         return t
-    d = <DualNode>fn
+    d = lowest(<DualNode>fn, level)
     target = below(d)
-    while isinstance(target, DualNode) and (<DualNode>target).level.number >= level:
-        d = <DualNode>target
-        target = below(d)
     again = alias(t, t.rank, t.sizes, t.strides, t.offset)
     if isinstance(target, TensorBase):
         again.fn, again.output_number, again.requires = passed_on(<TensorBase>target), 0, True
@@ -237,9 +242,10 @@ cdef TensorBase without_history(TensorBase t):
         return (<object>t).detach() if t.requires else t
     chain = []
     while isinstance(fn, DualNode):
-        if (<DualNode>fn).tangent is not None:
-            chain.append(fn)
-        fn = below(<DualNode>fn)
+        d = <DualNode>fn
+        if d.tangent is not None and not (chain and (<DualNode>chain[len(chain) - 1]).level is d.level):
+            chain.append(d)
+        fn = below(d)
     again = alias(t, t.rank, t.sizes, t.strides, t.offset)
     for d in reversed(chain):
         last = dual_node(again, without_history(<TensorBase>d.tangent), d.level, last, 0)
@@ -288,15 +294,16 @@ def open_forward_level() -> Level:
 def close_forward_level(Level level not None) -> None:
     """Tangents of the level end; its dual tensors become what they would be without."""
     global counted, flambeau_depth
-    cdef DualNode d
+    cdef DualNode d, last
     cdef TensorBase t
     for d in list(level.duals):
         d.tangent = None
         held = d.owner()
         if held is not None and (<TensorBase>held).fn is d:
-            t, target = <TensorBase>held, below(d)
+            t, last = <TensorBase>held, lowest(d, level.number)
+            target = below(last)
             if not isinstance(target, TensorBase):  # a leaf's second name stays one
-                become(t, target, 0 if target is None else d.numbers[0])
+                become(t, target, 0 if target is None else last.numbers[0])
     level.duals = None
     _open.levels.remove(level)
     counted -= 1

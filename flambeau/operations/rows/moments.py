@@ -56,7 +56,7 @@ def deviation(input, origin, *, correction=1.0):
 
 @deviation.derivative
 def _(grad, input, out, sizes, dims, keepdim, correction):
-    g = (grad / (out * _free(count(sizes, dims) - correction))).masked_fill(out == 0, 0.0)
+    g = grad / (out * _free(count(sizes, dims) - correction)).masked_fill(out == 0, math.inf)
     return (restore(g, sizes, dims, keepdim) * (input - input.mean(dims, True)),)
 
 

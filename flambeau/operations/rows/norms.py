@@ -32,7 +32,7 @@ def norm2(input):
 @norm2.derivative
 def _(grad, input, out, sizes, dims, keepdim):
     length, g = restore(out, sizes, dims, keepdim), restore(grad, sizes, dims, keepdim)
-    return ((input * (g / length)).masked_fill(length == 0, 0.0),)
+    return (input * (g / length.masked_fill(length == 0, math.inf)),)  # 0 where the length is, in every mode
 
 
 def check_norm(who: str, x: TensorBase, ord: Any, dtype: Any) -> None:
