@@ -404,3 +404,26 @@ def test_channels_last():
     assert not x.is_contiguous(memory_format=last) and y.is_contiguous(memory_format=last)
     with pytest.raises(TypeError, match="must be flambeau.memory_format, not str"):
         x.is_contiguous(memory_format="channels_last")
+
+
+@pytest.mark.parametrize(
+    "name, sizes",
+    [
+        ("view", (3, 2)),
+        ("reshape", (3, 2)),
+        ("expand", (4, 2, 3)),
+        ("broadcast_to", (4, 2, 3)),
+        ("repeat", (2, 2)),
+        ("tile", (2, 2)),
+        ("permute", (1, 0)),
+        ("flip", (0, 1)),
+        ("sum_to_size", (1, 3)),
+        ("new_zeros", (3, 2)),
+        ("new_ones", (3, 2)),
+    ],
+)
+def test_methods_of_sizes_take_them_one_by_one_or_together(name, sizes):
+    x = flambeau.arange(6.0).reshape(2, 3)
+    found = [getattr(x, name)(*sizes), getattr(x, name)(sizes), getattr(x, name)(list(sizes))]
+    for y in found[1:]:
+        assert y.shape == found[0].shape and flambeau.equal(y, found[0])

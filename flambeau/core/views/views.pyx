@@ -571,7 +571,7 @@ def expand_as(TensorBase input not None, TensorBase other not None):
     return expanded(input, other.rank, other.sizes)
 
 
-def broadcast_to(TensorBase input not None, size):
+def broadcast_to(TensorBase input not None, *sizes, size=None):
     """`input.expand(size)`.
 
     >>> import flambeau
@@ -580,7 +580,7 @@ def broadcast_to(TensorBase input not None, size):
             [1, 2]])
     """
     cdef int64_t wanted[MAX_DIMS]
-    return expanded(input, parse_sizes(size, wanted, "broadcast_to"), wanted)
+    return expanded(input, read_sizes(sizes, size, wanted, "broadcast_to", "size"), wanted)
 
 
 # --- parts ------------------------------
