@@ -8,9 +8,6 @@ NAMES = {
     "_C": """
         DisableTorchFunction() LoggerBase() Node() ScriptMethod() StorageBase()
     """,
-    "_C._distributed_rpc": """
-        _is_current_rpc_agent_set
-    """,
     "_C._onnx": """
         OperatorExportTypes[ONNX=0,ONNX_ATEN=1,ONNX_ATEN_FALLBACK=2,ONNX_FALLTHROUGH=3]
         TensorProtoDataType[UNDEFINED=0,FLOAT=1,UINT8=2,INT8=3,UINT16=4,INT16=5,INT32=6,INT64=7,STRING=8,BOOL=9,FLOAT16=10,DOUBLE=11,UINT32=12,UINT64=13,COMPLEX64=14,COMPLEX128=15,BFLOAT16=16,FLOAT8E4M3FN=17,FLOAT8E4M3FNUZ=18,FLOAT8E5M2=19,FLOAT8E5M2FNUZ=20]
@@ -49,19 +46,13 @@ NAMES = {
     """,
     "_inductor.config": """
     """,
-    "_jit_internal": """
-        _copy_to_script_wrapper
-    """,
     "_ops": """
         HigherOrderOperator(_ops.OperatorBase)
-    """,
-    "_prims_common": """
-        is_contiguous_or_false
     """,
     "_subclasses.fake_tensor": """
         DataDependentOutputException(RuntimeError) DispatchCacheInfo()
         DynamicOutputShapeException(RuntimeError) FakeCopyMode(overrides.TorchFunctionMode)
-        FakeTensor(_C.TensorBase) FakeTensorConfig() FakeTensorConverter()
+        FakeTensor(Tensor) FakeTensorConfig() FakeTensorConverter()
         FakeTensorDeviceMismatchError(RuntimeError) FakeTensorMode(utils._python_dispatch.TorchDispatchMode)
         FakeTensorTLS() IncrementRecursionCount() MetadataMismatchError(RuntimeError) SingletonConstant()
         SymNumberMemoDescriptor() TensorMetadata() UnsupportedFakeTensorException(RuntimeError)
@@ -70,28 +61,23 @@ NAMES = {
     """,
     "_subclasses.functional_tensor": """
         BaseFunctionalizeAPI() CppFunctionalizeAPI(_subclasses.functional_tensor.BaseFunctionalizeAPI)
-        FunctionalTensor(_C.TensorBase) FunctionalTensorMode(utils._python_dispatch.TorchDispatchMode)
+        FunctionalTensor(Tensor) FunctionalTensorMode(utils._python_dispatch.TorchDispatchMode)
         FunctorchFunctionalizeAPI(_subclasses.functional_tensor.BaseFunctionalizeAPI)
         PythonFunctionalizeAPI(_subclasses.functional_tensor.BaseFunctionalizeAPI) disable_functional_mode
-    """,
-    "ao.quantization.fx._decomposed": """
     """,
     "cuda": """
     """,
     "distributed": """
         Backend=distributed.distributed_c10d.Backend DistBackendError(distributed.DistError)
-        QueueEmptyError(distributed.DistStoreError) get_process_group_ranks init_device_mesh
+        QueueEmptyError(distributed.DistStoreError) init_device_mesh
     """,
     "distributed._composable.fsdp": """
         CPUOffloadPolicy=distributed.fsdp.CPUOffloadPolicy FSDPModule=distributed.fsdp.FSDPModule
     """,
     "distributed._composable.fsdp.fully_shard": """
     """,
-    "distributed._functional_collectives": """
-        all_to_all_single_autograd wait_tensor
-    """,
     "distributed._shard.sharded_tensor": """
-        Shard() ShardMetadata() ShardedTensor(_C.TensorBase)
+        Shard() ShardMetadata() ShardedTensor(Tensor)
     """,
     "distributed._shard.sharding_spec": """
         ChunkShardingSpec()
@@ -101,7 +87,7 @@ NAMES = {
     """,
     "distributed._tensor": """
         DTensor=distributed.tensor.DTensor DeviceMesh=distributed.device_mesh.DeviceMesh
-        Replicate=distributed.tensor.Replicate distribute_tensor=distributed.tensor.distribute_tensor
+        Replicate=distributed.tensor.Replicate distribute_tensor
     """,
     "distributed._tensor.device_mesh": """
         DeviceMesh=distributed.device_mesh.DeviceMesh init_device_mesh=distributed.init_device_mesh
@@ -116,8 +102,7 @@ NAMES = {
         ActivationWrapper(nn.modules.module.Module) CheckpointImpl[REENTRANT=1,NO_REENTRANT=2]
         CheckpointWrapper(distributed.algorithms._checkpoint.checkpoint_wrapper.ActivationWrapper)
         OffloadWrapper(distributed.algorithms._checkpoint.checkpoint_wrapper.ActivationWrapper)
-        apply_activation_checkpointing
-        checkpoint_wrapper=distributed.algorithms._checkpoint.checkpoint_wrapper offload_wrapper
+        apply_activation_checkpointing checkpoint_wrapper offload_wrapper
     """,
     "distributed.algorithms.join": """
         Join()
@@ -127,7 +112,7 @@ NAMES = {
     """,
     "distributed.checkpoint": """
         FileSystemReader(distributed.checkpoint.storage.StorageReader)
-        FileSystemWriter(distributed.checkpoint.storage.StorageWriter) async_save load save
+        FileSystemWriter(distributed.checkpoint.storage.StorageWriter) async_save load=load save=save
     """,
     "distributed.checkpoint.default_planner": """
         DefaultLoadPlanner(distributed.checkpoint.planner.LoadPlanner)
@@ -156,8 +141,6 @@ NAMES = {
     """,
     "distributed.checkpoint.utils": """
         CheckpointException(BaseException)
-    """,
-    "distributed.constants": """
     """,
     "distributed.device_mesh": """
         DeviceMesh()
@@ -230,7 +213,7 @@ NAMES = {
         ShardedGradScaler(amp.grad_scaler.GradScaler)
     """,
     "distributed.fsdp.wrap": """
-        CustomPolicy() ModuleWrapPolicy() transformer_auto_wrap_policy
+        CustomPolicy() ModuleWrapPolicy()
     """,
     "distributed.launcher": """
     """,
@@ -245,14 +228,11 @@ NAMES = {
         AllGatherStates() BackendType() RRef() TensorPipeRpcBackendOptions()
     """,
     "distributed.run": """
-        get_args_parser run=distributed.run
+        get_args_parser run
     """,
     "distributed.tensor": """
         Partial(distributed.tensor.Placement) Placement() Replicate(distributed.tensor.Placement)
-        Shard=distributed.tensor.placement_types.Shard distribute_tensor
-    """,
-    "distributed.tensor._utils": """
-        compute_local_shape_and_global_offset
+        Shard=distributed.tensor.placement_types.Shard
     """,
     "distributed.tensor.parallel": """
         ColwiseParallel=distributed.tensor.parallel.style.ColwiseParallel
@@ -288,8 +268,6 @@ NAMES = {
     """,
     "fx._compatibility": """
     """,
-    "fx._pytree": """
-    """,
     "fx._symbolic_trace": """
         PHBase() PHWithMeta(fx._symbolic_trace.PHBase) ProxyableClassMeta()
     """,
@@ -306,7 +284,7 @@ NAMES = {
         StatelessSymbolicContext(fx.experimental.symbolic_shapes.SymbolicContext)
         SubclassSymbolicContext(fx.experimental.symbolic_shapes.StatefulSymbolicContext) SymIntEqByExpr()
         SymIntSymbolicContext(fx.experimental.symbolic_shapes.SymbolicContext) SymbolicContext()
-        TrackedFake() ValueRangesSLoc() guard_or_false
+        TrackedFake() ValueRangesSLoc()
     """,
     "fx.graph": """
         CodeGen() Graph=fx.Graph PythonCode()
@@ -336,8 +314,8 @@ NAMES = {
         strict_fusion()
     """,
     "jit.annotations": """
-        AnyType() ComplexType() DictType() FloatType() IntType() ListType() Module=jit.Module StringType()
-        TensorType() TupleType()
+        AnyType=AnyType ComplexType=ComplexType DictType=DictType FloatType=FloatType IntType=IntType
+        ListType=ListType Module=jit.Module StringType=StringType TensorType=TensorType TupleType=TupleType
     """,
     "nn.quantized": """
         BatchNorm2d(nn.modules.batchnorm._BatchNorm) BatchNorm3d(nn.modules.batchnorm._BatchNorm)
@@ -361,8 +339,6 @@ NAMES = {
         OnnxExporterError(RuntimeError) OperatorExportTypes=_C._onnx.OperatorExportTypes
     """,
     "onnx._constants": """
-    """,
-    "onnx._internal.exporter": """
     """,
     "onnx.symbolic_helper": """
     """,
@@ -410,7 +386,5 @@ NAMES = {
         Batcher(utils.data.datapipes.datapipe.IterDataPipe)
     """,
     "utils.data.graph_settings": """
-    """,
-    "utils.deterministic": """
     """,
 }

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
+
+from flambeau._absent_names import NAMES
 
 ROOT = pathlib.Path(__file__).parent.parent
 ROWS = [
@@ -74,3 +77,18 @@ def test_what_modules_lack_is_said_with_its_reason(answers):
         and not said.startswith(("module 'torch' ", "module 'torch.nn.functional' "))
     }
     assert not silent
+
+
+def test_functions_that_only_refuse_are_absent_to_who_asks_first():
+    """A program that catches the ImportError has another way, and would call what only refuses."""
+    guarded = {
+        name.removeprefix("torch.") for name, at_import, under, _ in ROWS if int(under) and not int(at_import)
+    }
+    refusing = {
+        f"{module}.{word}"
+        for module, words in NAMES.items()
+        for word in words.split()
+        if re.fullmatch(r"\w+", word)
+    }
+    assert len(guarded) > 100 and len(refusing) > 30
+    assert not guarded & refusing

@@ -57,7 +57,10 @@ def module_of(dotted: str) -> types.ModuleType | None:
 
 
 def mentioned() -> dict[str, tuple[bool, set[str]]]:
-    """Modules of absent rooms that are looked into at import: whether some library does so unguarded, and the names looked up."""
+    """Modules of absent rooms that are looked into at import: whether some library does so unguarded, and the names looked up.
+
+    Functions count where they are looked up unguarded alone: who is ready for a function's absence would call what only refuses.
+    """
     found: dict[str, tuple[bool, set[str]]] = {}
     for line in MENTIONED.read_text().splitlines()[1:]:
         name, at_import, guarded, _ = line.split("\t")
@@ -67,6 +70,9 @@ def mentioned() -> dict[str, tuple[bool, set[str]]]:
         for k in range(len(parts), 0, -1):
             dotted = ".".join(parts[:k])
             if module_of(dotted) is not None:
+                value = getattr(module_of(dotted), parts[k], None) if k < len(parts) else None
+                if not int(at_import) and not inspect.isclass(value):
+                    break
                 whole = _absent.why(dotted) is not None
                 if whole or name.removeprefix("torch.") in _absent.ROOMS:
                     plain, names = found.get(dotted, (False, set()))
@@ -109,7 +115,7 @@ class Table:
     def place(self, value: Any) -> str | None:
         """Where a class or function stands here already, by PyTorch's own name for it or in the table."""
         home, own = (getattr(value, "__module__", None) or "").split("."), getattr(value, "__name__", "")
-        for k in range(len(home), 1, -1) if home[0] == "torch" else ():
+        for k in range(len(home), 0, -1) if home[0] == "torch" else ():
             if self.here(dotted := ".".join([*home[1:k], own])) is not None:
                 return dotted
         return self.defined.get(id(value))
@@ -200,6 +206,9 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     TABLE.clear()
+    _absent.ABSENT.clear()
+    for known in (_absent._listed, _absent._modules, _absent._words):
+        known.cache_clear()
     for name, text in texts().items():
         if not arguments.check:
             (PACKAGE / name).write_text(text)
