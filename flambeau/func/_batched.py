@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import count
+from operator import index
 from typing import Any, ClassVar
 
 from .._composed import Composed
@@ -17,7 +18,7 @@ from ..core.base.tensor import TensorBase
 from ..core.call.operation import behind
 from ..core.call.watching import Mode, modes_on, set_plain, today, watch_class
 from ..core.make.create import empty
-from ..core.tape import current_pass
+from ..core.tape import current_pass, is_forward_open
 from ..operations.declare.registry import REGISTRY
 from ._refusals import NotForAllSlices
 
@@ -134,16 +135,38 @@ class Batched(Composed):
         return self.shape[0]
 
     def __bool__(self) -> bool:
+        if (same := in_all_slices(self)) is not None:
+            return bool(same)
         raise NotForAllSlices(
             "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that "
             "yet; write both branches and choose with `where`."
         )
 
     def _one(self, what: str) -> Any:
-        no_item()
+        same, convert = in_all_slices(self), _CONVERSIONS.get(what)
+        return no_item() if same is None or convert is None else convert(same)
 
     def __reversed__(self) -> Any:
         return self.flip(0) if self.ndim else self
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "an int": int,
+    "a float": float,
+    "a complex": complex,
+    "an index": index,
+}
+
+
+def in_all_slices(x: Any) -> Any:
+    """What all slices hold inside of `jvp`, where they hold the same: as where tangents are mapped and primals are not.
+
+    None where they differ, and outside of forward mode, where nothing is said of values.
+    """
+    if not is_forward_open() or not isinstance(x, Batched) or not x._elements.numel():
+        return None
+    elements = x._elements.detach()
+    return elements[0] if bool((elements == elements[:1]).all()) else None
 
 
 def no_item() -> None:

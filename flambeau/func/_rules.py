@@ -23,7 +23,7 @@ from ..core.call.watching import set_plain
 from ..core.loops.rows import RowOp
 from ..operations.declare.registry import REGISTRY
 from . import _batched
-from ._batched import Level, Rule, Running, no_item
+from ._batched import Level, Rule, Running, in_all_slices, no_item
 from ._refusals import NotForAllSlices
 from ._user_rules import by_rule
 
@@ -361,12 +361,17 @@ def outlined(level: Level, op: Any, args: list, kwargs: dict, running: Running |
 
 
 def itemless(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
-    """RuntimeError: a value cannot be asked for."""
-    return no_item()
+    """RuntimeError: a value cannot be asked for, unless it is the same in all slices of a derivative."""
+    found = [in_all_slices(x) if level.inside(x) is not None else x for x in args]
+    if kwargs or any(a is None and b is not None for a, b in zip(found, args)):
+        return no_item()
+    return op(*found)
 
 
 def shapeless(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Any:
-    """RuntimeError: the shape of the result would differ from slice to slice."""
+    """RuntimeError: the shape of the result would differ from slice to slice, unless all are the same in a derivative."""
+    if op.__name__ == "nonzero" and (same := in_all_slices(args[0])) is not None:
+        return op(same, *args[1:], **kwargs)
     raise NotForAllSlices(
         f"vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow: {op.__name__}() gives results "
         "whose shape depends on values. We don't support batching operators that can output dynamic shape."

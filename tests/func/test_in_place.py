@@ -188,3 +188,37 @@ def test_second_derivatives_through_writes():
     np.testing.assert_allclose(hessian(function)(x).numpy(), plain.numpy(), rtol=1e-10)
     np.testing.assert_allclose(jacrev(jacrev(function))(x).numpy(), plain.numpy(), rtol=1e-10)
     assert tree_map(type, x) is flambeau.Tensor
+
+
+def test_values_of_a_primal_that_is_not_mapped():
+    x, units = flambeau.tensor([1.0, 2.0]), flambeau.eye(2)
+
+    def pushed(f):
+        return vmap(lambda t: jvp(f, (x,), (t,)))(units)
+
+    for f, slope in (
+        (lambda v: v * v[1].item(), 2.0),
+        (lambda v: v * float(v.sum()), 3.0),
+        (lambda v: v * v.nonzero().sum(), 1.0),
+        (lambda v: v * 5 if v.sum() > 0 else v, 5.0),
+        (lambda v: v * len(v.tolist()), 2.0),
+    ):
+        value, tangent = pushed(f)
+        assert value.tolist() == [[slope, 2 * slope]] * 2 and tangent.tolist() == [[slope, 0.0], [0.0, slope]]
+    wide = flambeau.linspace(1, 2, 7)
+    np.testing.assert_allclose(jacfwd(lambda v: v * v[0].item())(wide).numpy(), np.eye(7), rtol=1e-6)
+
+
+def test_values_that_differ_from_slice_to_slice_are_refused():
+    x = flambeau.tensor([[1.0, 2.0], [3.0, 4.0]])
+    for f in (
+        lambda v: v * v[0].item(),
+        lambda v: v * 2 if v.sum() > 2 else v,
+        lambda v: v * v.nonzero().sum(),
+    ):
+        with pytest.raises(RuntimeError, match="vmap"):
+            vmap(lambda v, f=f: jvp(f, (v,), (flambeau.ones(2),)) if v.ndim else v)(
+                x + flambeau.tensor([[0.0, -2.0], [-3.0, 0.0]])
+            )
+        with pytest.raises(RuntimeError, match="vmap"):
+            vmap(f)(flambeau.ones(2, 2))
