@@ -15,9 +15,10 @@ seeds.  Equal with the same C library, of whose logarithms and sines they are ma
 `normal`, `exponential_`, `geometric_`, `cauchy_`, `log_normal_`, `poisson`, `binomial`, gamma and Dirichlet numbers, `nn.init`.
 Distributions that compute with these come within some units in the last place.
 
-Not PyTorch's are `LKJCholesky` and `Wishart`, whose samples are wrong there, and the order among equal quotients in `multinomial` of
-bfloat16 without replacement.  (A PyTorch built to draw `bernoulli_` by Intel's VSL has other trials; its wheels are not.)  What
-PyTorch has not, as dropout inside of attention kernels, takes a Philox stream whose seed is the generator's next 64 bits.
+Not PyTorch's are `LKJCholesky` and `Wishart`, whose samples are wrong there, scrambled Sobol points, and the order among equal
+quotients in `multinomial` of bfloat16 without replacement. (A PyTorch built to draw `bernoulli_` by Intel's VSL has other trials;
+its wheels are not.) What PyTorch has not, as dropout inside of attention kernels, takes a Philox stream whose seed is the
+generator's next 64 bits.
 
 >>> import flambeau
 >>> flambeau.backends.random.stream

@@ -60,12 +60,24 @@ draw("rand_like", FLOATS)(lambda t, d: t.rand_like(t.zeros(2, 3, 4, 5, dtype=d))
 draw("rand_like channels_last", FLOATS)(
     lambda t, d: t.rand_like(t.zeros(2, 3, 4, 5, dtype=d).to(memory_format=t.channels_last))
 )
+draw("rand, randint into a transpose", ("float32",))(
+    lambda t, d: t.cat(
+        [
+            t.rand(4, 5, out=t.empty(5, 4, dtype=d).t()),
+            t.randint(0, 9, (4, 5), out=t.empty(5, 4, dtype=d).t()),
+        ]
+    )
+)
 draw("uniform_(-.37, 1.79)", FLOATS)(lambda t, d: t.empty(700, dtype=d).uniform_(-0.37, 1.79))
 draw("uniform_ apart", FLOATS)(lambda t, d: t.zeros(6, 20, dtype=d)[:, ::2].uniform_(2, 3))
 draw("uniform_ turned", FLOATS)(lambda t, d: t.zeros(3, 4, 5, dtype=d).permute(2, 0, 1).uniform_())
 for span in (1, 3, 1000, 2**24 + 7, 2**28 - 1, 2**28, 2**31 + 5, 2**40, 2**63 - 1):
     draw(f"randint({span})", ("int64",))(lambda t, d, n=span: t.randint(0, n, (60,), dtype=d))
 draw("randint", ALL)(lambda t, d: t.randint(0, highest(named(d)), (60,), dtype=d))
+draw("random_(300, 400)", FLOATS)(lambda t, d: t.empty(60, dtype=d).random_(300, 400))
+draw("random_(2**25 + 1, 2**26 + 3)", ("float32", "float64"))(
+    lambda t, d: t.empty(60, dtype=d).random_(2**25 + 1, 2**26 + 3)
+)
 draw("randint_like", INTEGERS[1:])(lambda t, d: t.randint_like(t.zeros(4, 5, dtype=d), 3, 50))
 draw("random_()", ALL)(lambda t, d: t.empty(60, dtype=d).random_())
 draw("random_(1, None)", ALL)(lambda t, d: t.empty(60, dtype=d).random_(1, None))

@@ -156,6 +156,39 @@ def test_functions_of_uniform_numbers():
         np.testing.assert_allclose(made, wanted, rtol=1e-11)
 
 
+def test_numbers_stay_in_their_tensor():
+    """Every draw of every dtype between two others of the same memory: none writes beyond its elements."""
+    names = (
+        "bool",
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint16",
+        "uint32",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    )
+    draws = (
+        ("uniform_",), ("normal_",), ("log_normal_",), ("exponential_",), ("cauchy_",), ("geometric_", 0.3), ("bernoulli_", 0.3),
+        ("random_",), ("random_", 2), ("bernoulli_", flambeau.linspace(0, 1, 37)),
+    )  # fmt: skip
+    done = 0
+    for name in names:
+        for draw, *arguments in draws:
+            memory = flambeau.zeros(137, dtype=getattr(flambeau, name))
+            try:
+                getattr(memory[50:87], draw)(*arguments, generator=generator(3))
+            except NotImplementedError:
+                continue
+            assert (memory[:50] == 0).all() and (memory[87:] == 0).all(), (name, draw)
+            done += 1
+    assert done > 70
+
+
 def test_elements_are_drawn_as_they_lie_in_memory():
     plain = flambeau.rand(60, generator=generator(2))
     turned = flambeau.empty(3, 4, 5).permute(2, 0, 1).uniform_(generator=generator(2))
@@ -165,6 +198,17 @@ def test_elements_are_drawn_as_they_lie_in_memory():
     normal = flambeau.empty(40, 2)[:, 0].normal_(generator=generator(2))  # apart: one by one, in pairs
     pairs = [flambeau.randn(2, generator=g) for g in [generator(2)] for _ in range(20)]
     assert (normal == flambeau.cat(pairs)).all()
+
+
+def test_ranges_that_a_dtype_cannot_hold():
+    for draw in (
+        lambda: flambeau.empty(3, dtype=flambeau.bfloat16).random_(
+            2**24 + 1, 2**24 + 9, generator=generator(1)
+        ),
+        lambda: flambeau.empty(3).uniform_(-3e38, 1e38, generator=generator(1)),
+    ):
+        with pytest.raises(RuntimeError, match="expects"):
+            draw()
 
 
 def test_nothing_is_drawn_for_no_elements():

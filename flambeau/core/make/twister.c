@@ -244,6 +244,7 @@ static void store_doubles(const double *restrict v, char *to, int n, const flamb
     case FLAMBEAU_IN_32: for (int i = 0; i < n; i++) ((int32_t *)to)[i] = (int32_t)v[i]; break;
     case FLAMBEAU_IN_16: for (int i = 0; i < n; i++) ((int16_t *)to)[i] = (int16_t)(int32_t)v[i]; break;
     case FLAMBEAU_IN_8: for (int i = 0; i < n; i++) ((int8_t *)to)[i] = (int8_t)(int32_t)v[i]; break;
+    case FLAMBEAU_IN_BOOL: for (int i = 0; i < n; i++) to[i] = v[i] != 0; break;
     default:
         for (int i = 0; i < n; i++)
             narrow[i] = (float)v[i];
@@ -575,9 +576,18 @@ void flambeau_twister_fill(flambeau_twister *t, const flambeau_twisted *what, ch
         some(t, what, to + i * size, i, (int)(n - i < CHUNK ? n - i : CHUNK));
 }
 
-/* Each place is given to what stands at or behind it: Fisher and Yates from the front. */
+/* Each place is given to what stands at or behind it: Fisher and Yates from the front.  From a twentieth of 2^32 on words of 32 bits would
+   favour some places: there each number in turn takes the place of an earlier one, by words of 64. */
 void flambeau_twister_shuffle(flambeau_twister *t, uint32_t *order, uint32_t n)
 {
+    if (n >= UINT32_MAX / 20) {
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t j = (uint32_t)(flambeau_twister_pair(t) % ((uint64_t)i + 1));
+            order[i] = order[j];
+            order[j] = i;
+        }
+        return;
+    }
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
     for (uint32_t i = 0; i + 1 < n; i++) {

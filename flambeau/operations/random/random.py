@@ -35,6 +35,7 @@ from ..rows.reductions import any_improbable
 GROUP = 256
 FEW = 8  # up to so many groups on the host are drawn whole, and copied
 NARROW = 1 << 20  # integers below it take one word
+LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 FLOAT16_BITS = {"float16": 11, "bfloat16": 8}  # what fits in [0, 1) without being rounded to 1
 
 
@@ -245,6 +246,10 @@ def uniform_(
         raise RuntimeError(
             f"uniform_(): expects to return a [from, to) range, but found from={low} > to={to}"
         )
+    if to - low > LARGEST.get(self.dtype.name, math.inf):
+        raise RuntimeError(
+            f"uniform_(): expects to - from to be a finite {self.dtype}, but found to={to} and from={low}"
+        )
     if (own := twisted.source(generator, self)) is not None:
         return _twisted(self, "uniform_", own, twisted.UNIFORM, low, to)
     kernel = wide_uniform_kernel if self.dtype.name == "float64" else uniform_kernel
@@ -381,11 +386,36 @@ def _fill_integers(
             raise RuntimeError(f"{who}(): {which} is out of bounds for {t.dtype}, got {value}")
     if (own := twisted.source(generator, t)) is not None:
         kind = twisted.MODULUS if unbounded and name not in UNSIGNED else twisted.RANGE
+        if name in WHOLE and max(abs(low + 1), abs(high - 1)) > WHOLE[name]:
+            low, high = _representable(t, low, high)
         span = (high - low) % (1 << 64)
         return _twisted(
             t, who, own, kind, span=span, low=low if span else 0
         )  # all of 2^64 are the words as they are
     return _fill(t, who, lambda x: _integers(x, generator, low, high), STAND_INS.get(name))
+
+
+def _representable(t: TensorBase, low: int, high: int) -> tuple[int, int]:
+    """Ends beyond which numbers of a range would be rounded out of it, as PyTorch moves them inwards."""
+    digits = WHOLE[t.dtype.name].bit_length() - 1
+
+    def rounded(value: int) -> int:
+        made = t.new_full((), value).item()
+        return value if math.isinf(made) else int(made)
+
+    def step(value: int) -> int:
+        return 1 << abs(value).bit_length() - digits
+
+    if (first := rounded(low + 1)) < low:
+        low = first + step(low + 1)
+    if (last := rounded(high - 1)) >= high:
+        high = last - step(high - 1)
+    if low >= high:
+        raise RuntimeError(
+            "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got "
+            f"from={low} >= to={high}"
+        )
+    return low, high
 
 
 UNSIGNED = ("uint16", "uint32", "uint64")  # whose numbers PyTorch draws between bounds alone
@@ -506,7 +536,11 @@ def _new(who: str, size: tuple, options: dict[str, Any], generator, fill: Callab
     made = _made(who, size, options)
     if not made.is_complex():
         _floating(made, who)
+    if out is not None and twisted.source(generator, out) is not None:
+        made = out.resize_(made.shape)  # as its elements lie in memory
     fill(made)
+    if made is out:
+        return out
     if out is not None:
         return out.resize_(made.shape).copy_(made)
     return made.requires_grad_() if requires else made
@@ -554,7 +588,10 @@ def randint(*given: Any, generator: Generator | None = None, **options: Any) -> 
     requires, out = options.pop("requires_grad", False), options.pop("out", None)
     if options.get("dtype") is None:
         options["dtype"] = by_name["int64"] if out is None else out.dtype
-    made = _fill_integers(_made("randint", (size,), options), "random_", *bounds, generator)
+    made = _made("randint", (size,), options)
+    if out is not None and twisted.source(generator, out) is not None:
+        return _fill_integers(out.resize_(made.shape), "random_", *bounds, generator)
+    made = _fill_integers(made, "random_", *bounds, generator)
     if out is not None:
         return out.resize_(made.shape).copy_(made)
     return made.requires_grad_() if requires else made
