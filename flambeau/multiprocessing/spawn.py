@@ -92,9 +92,10 @@ class ProcessExitedException(ProcessException):
 
 
 def _run(fn: Callable[..., Any], index: int, args: Sequence[Any], error_file: str) -> None:
-    """What a process does.  It is interrupted where its parent ends before, daemon or not."""
+    """What a process does.  It is interrupted where its parent ends before, daemon or not; ended, where interrupts are ignored."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM if ignored else signal.SIGINT)
     try:
         fn(index, *args)
     except KeyboardInterrupt:

@@ -341,14 +341,6 @@ def test_what_grad_refuses():
         autograd.grad(x.sum(), x, allow_unused=False, materialize_grads=True)
 
 
-@pytest.fixture
-def interruptible():
-    """Python's handler of SIGINT, which is not there where those who run the tests have the signal ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_an_interrupt_leaves_the_tape_usable(interruptible):
     """SIGINT arrives while the engine works: the next node is not run, and a later pass is whole."""
     x = leaf([1.0])

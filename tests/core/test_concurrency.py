@@ -109,7 +109,6 @@ def test_a_kernel_that_all_want_first_is_compiled_once(tmp_path):
 
 INTERRUPTED = """
 import os, signal, threading, flambeau
-signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may have it ignored
 x = flambeau.ones(3000, 3000)
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
@@ -123,7 +122,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_an_interrupt_leaves_the_process_usable():
+def test_an_interrupt_leaves_the_process_usable(interruptible):
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("interrupted 6.0")

@@ -176,11 +176,10 @@ def test_a_fork_from_a_hook_of_a_backward_pass(tmp_path):
     assert run(program, tmp_path).strip() == "[0] [2.0, 2.0, 2.0]"
 
 
-def test_an_interrupt_while_a_fork_waits(tmp_path):
+def test_an_interrupt_while_a_fork_waits(tmp_path, interruptible):
     """Ctrl-C reaches a fork that waits for another thread's kernel; the next fork is as good as ever."""
     program = """
         from flambeau.core.base import forks
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         taken, go_on = threading.Event(), threading.Event()
         def holds():
             with forks.making:

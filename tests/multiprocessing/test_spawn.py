@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -92,3 +94,32 @@ def test_what_is_wrong_is_refused():
         mp.spawn(write, nprocs=0, start_method="fork")
     with pytest.warns(UserWarning, match="ProcessContext"):
         SpawnContext([], [])
+
+
+ORPHANS = """
+import os, signal, sys, time
+import flambeau.multiprocessing as mp
+if sys.argv[1] == "ignored":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def sleep(index):
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+mp.start_processes(sleep, nprocs=1, join=False, start_method="fork")
+sys.stdin.readline()
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell a process of its parent's end")
+@pytest.mark.parametrize("interrupts", ["ignored", "heard"])
+def test_those_whose_parent_has_ended_end(interrupts, interruptible):
+    """In the background, where a shell has interrupts ignored, too."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    parent = subprocess.Popen([sys.executable, "-c", ORPHANS, interrupts], **pipes)
+    pid = int(parent.stdout.readline())
+    try:
+        parent.communicate("\n", timeout=60)  # to the end of the child, too, who holds the pipe
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert parent.returncode == 0

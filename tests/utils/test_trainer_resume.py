@@ -399,7 +399,7 @@ class Signal(Bomb):
 @pytest.mark.parametrize(
     "unit, n", [("batch", 1), ("batch", 6), ("iteration", 8), ("update", 3), ("epoch", 2)]
 )
-def test_ctrl_c_finishes_the_batch(tmp_path, unit, n, capfd):
+def test_ctrl_c_finishes_the_batch(tmp_path, unit, n, capfd, interruptible):
     expected = whole(tmp_path)
     trainer = make(tmp_path / "a", save_every=(50, "epoch"))
     trainer.register_plugin(Signal(unit, n, signal.SIGINT))
@@ -416,7 +416,7 @@ def test_ctrl_c_finishes_the_batch(tmp_path, unit, n, capfd):
     assert ending(resumed) == ending(expected)
 
 
-def test_ctrl_c_in_validation(tmp_path):
+def test_ctrl_c_in_validation(tmp_path, interruptible):
     """Nothing is lost: the epoch's batches are done, and validation is done again."""
     expected = whole(tmp_path)
     trainer = make(tmp_path / "a", save_every=(50, "epoch"))
@@ -437,7 +437,7 @@ def test_ctrl_c_in_validation(tmp_path):
     assert ending(resumed) == ending(expected)
 
 
-def test_ctrl_c_twice_stops_at_once(tmp_path):
+def test_ctrl_c_twice_stops_at_once(tmp_path, interruptible):
     expected = whole(tmp_path)
     trainer = make(tmp_path / "a")
     trainer.register_plugin(Signal("batch", 5, signal.SIGINT))

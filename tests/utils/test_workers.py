@@ -817,7 +817,7 @@ def state(pid):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
-def test_workers_end_with_a_process_that_is_ended(how):
+def test_workers_end_with_a_process_that_is_ended(how, interruptible):
     program = textwrap.dedent(FOREVER) + "for _ in batches: pass\n"
     text = "import os, signal, sys, time\nimport flambeau\nfrom flambeau.utils.data import *\n" + program
     process = subprocess.Popen(
