@@ -271,7 +271,8 @@ _OF_THE_ELEMENTS = frozenset(
 )
 # What a tensor of this shape and dtype says itself, though it has no data; a class with another shape says more.
 OF_THE_SHAPE = frozenset(
-    "_in_slices dtype itemsize nbytes shape size dim ndim ndimension numel nelement layout is_nested is_sparse is_sparse_csr".split()
+    "_in_slices dtype itemsize nbytes shape size dim ndim ndimension numel nelement layout _wrapped_layout is_nested is_sparse "
+    "is_sparse_csr".split()
 )
 
 

@@ -202,7 +202,7 @@ def test_writes_in_place(make):
 @pytest.mark.parametrize("make", KINDS)
 def test_no_parameters_nor_buffers(make):
     for kind in (flambeau.nn.Parameter, flambeau.nn.Buffer):
-        with pytest.raises(TypeError, match=f"{kind.__name__}.*masked and nested tensors"):
+        with pytest.raises(TypeError, match=f"{kind.__name__}.*masked, nested and sparse tensors"):
             kind(make())
 
 
