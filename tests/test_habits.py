@@ -164,7 +164,7 @@ def test_classes_are_derived_from(name):
             assert issubclass(types.new_class("Derived", bases), base), bases
     for meta in (Meta, abc.ABCMeta):
         if not issubclass(meta, type(base)):  # of abstract classes, one that derives from both
-            meta = type("Both", (meta, type(base)), {})
+            meta = type(base) if issubclass(type(base), meta) else type("Both", (meta, type(base)), {})
         made = types.new_class("Derived", (base, Mixin), {"metaclass": meta})
         assert type(made) is meta and made.mixed(None) == "mixed"
 
