@@ -289,12 +289,26 @@ cdef TensorBase row_of(TensorBase t, int64_t i):
     return view_of(t, &s)
 
 
+cdef bint asks_itself(object x):
+    """Whether it is of a class with `__torch_function__` and no tensor, or holds such a one."""
+    cdef PyObject* given = <PyObject*>x
+    return has_askable(&given, 1)
+
+
+cdef object answered(TensorBase t, object key):
+    """What an index that wants to be asked says."""
+    cdef PyObject* given[2]
+    if late.attended:       # the operation was called: it is asked after this error
+        raise TypeError("__getitem__(): an index is of a class with __torch_function__, which is asked")
+    given[0], given[1] = <PyObject*>t, <PyObject*>key
+    return ask_objects(seen_read, given, 2, NULL)
+
+
 cdef object getitem(TensorBase t, object key):
     cdef Reader r
     cdef int dims
     cdef uint64_t turned
     cdef TensorBase v
-    cdef PyObject* given[2]
     if PyLong_CheckExact(key) or PySlice_Check(key):
         if t.rank == 0:
             raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number")
@@ -314,11 +328,8 @@ cdef object getitem(TensorBase t, object key):
     if is_basic(<tuple>key, &dims):
         v = read_basic(t, <tuple>key, dims, &turned)
         return turn(v, turned) if turned else v
-    given[0], given[1] = <PyObject*>t, <PyObject*>key
-    if has_askable(&given[1], 1):
-        if late.attended:       # the operation was called: it is asked after this error
-            raise TypeError("__getitem__(): an index is of a class with __torch_function__, which is asked")
-        return ask_objects(seen_read, given, 2, NULL)
+    if asks_itself(key):
+        return answered(t, key)
     found = read_advanced(t, <tuple>key)
     return found[0] if found[1] is None else get(<TensorBase>found[0], <list>found[1], "IndexBackward0")
 
@@ -432,8 +443,7 @@ cdef object get_by_key(TensorBase t, object key):
 
 
 cdef int set_by_key(TensorBase t, object key, object value) except -1:
-    cdef PyObject* given = <PyObject*>value
-    if late.attended or has_askable(&given, 1):
+    if late.attended or asks_itself(value):
         seen_write(t, key, value)
         return 0
     return setitem(t, key, value)
