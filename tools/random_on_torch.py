@@ -46,6 +46,15 @@ def run(library, draw, dtype: str):
     return made, library.get_rng_state().numpy().tobytes()
 
 
+def exchanged(here: bytes, there: bytes) -> bool:
+    """Whether each library continues from the other's state as that one does: a waiting normal number, then words."""
+    drawn = []
+    for library, state in ((torch, here), (flambeau, here), (flambeau, there), (torch, there)):
+        library.set_rng_state(library.tensor(list(state), dtype=library.uint8))
+        drawn.append([*library.randn(3).tolist(), *library.rand(700).tolist()])
+    return drawn[0] == drawn[1] and drawn[2] == drawn[3]
+
+
 def distance(a: np.ndarray, b: np.ndarray, dtype: str, computed: bool) -> float:
     """Units in the last place between elements, 0 for equal ones; inf where they are of other numbers."""
     if a.shape != b.shape or a.dtype != b.dtype:
@@ -68,7 +77,7 @@ def main() -> None:
     options = parser.parse_args()
     results: list[tuple[str, str, int, int]] = []
     values: list[bytes] = []
-    counts = {"equal": 0, "close": 0, "not": 0, "states": 0, "all": 0}
+    counts = {"equal": 0, "close": 0, "not": 0, "states": 0, "exchanged": 0, "all": 0}
     for draw in random_draws.DRAWS:
         if not re.search(options.only, draw.name):
             continue
@@ -91,6 +100,7 @@ def main() -> None:
             said += f" ({OTHERS[key]})" if said == "not" and (key := f"{draw.name}|{dtype}") in OTHERS else ""
             counts["equal" if apart == 0 else "close" if apart < 1000 else "not"] += 1
             counts["states"] += here == place
+            counts["exchanged"] += exchanged(here, place)
             counts["all"] += 1
             row.append(f"{dtype}: {said}" + ("" if here == place else ", another state"))
             kept = theirs.reshape(-1)[:KEPT]
