@@ -26,6 +26,28 @@ def test_every_way(name):
         agree(case, [w for w in WAYS if w not in derivatives.NO_ADJOINT.get(name, ())])
 
 
+COMPLEX = dict(derivatives.all_cases("complex128", "contiguous"))
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers(name):
+    """Where an operation takes them."""
+    try:
+        case = COMPLEX[name]()
+        ways = None if case is None else derivatives.Derivatives(*case).weights
+    except (RuntimeError, ValueError, TypeError, NotImplementedError):
+        return
+    if ways:
+        agree(
+            case,
+            [
+                w
+                for w in ("forward", "adjoint", "forward_over_reverse")
+                if w not in derivatives.NO_ADJOINT.get(name, ())
+            ],
+        )
+
+
 def product(*values):
     return flambeau.tensor(values, dtype=flambeau.float64)
 
