@@ -14,6 +14,7 @@ import builtins
 import dis
 import enum
 import functools
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -170,7 +171,7 @@ def attach() -> None:
     `__getattr__`.
     """
     for name in sorted(_modules()):
-        if name and "." not in name:
+        if "." not in name and not os.path.exists(os.path.join(os.path.dirname(__file__), f"{name}.py")):
             import_module(f"{OWN}.{name}")
     for name in ABSENT:
         module = sys.modules.get(f"{OWN}.{name}")

@@ -68,8 +68,7 @@ NAMES = {
     "cuda": """
     """,
     "distributed": """
-        Backend=distributed.distributed_c10d.Backend DistBackendError(distributed.DistError)
-        QueueEmptyError(distributed.DistStoreError) init_device_mesh
+        DistBackendError(distributed.DistError) QueueEmptyError(distributed.DistStoreError) init_device_mesh
     """,
     "distributed._composable.fsdp": """
         CPUOffloadPolicy=distributed.fsdp.CPUOffloadPolicy FSDPModule=distributed.fsdp.FSDPModule
@@ -104,12 +103,6 @@ NAMES = {
         OffloadWrapper(distributed.algorithms._checkpoint.checkpoint_wrapper.ActivationWrapper)
         apply_activation_checkpointing checkpoint_wrapper offload_wrapper
     """,
-    "distributed.algorithms.join": """
-        Join()
-    """,
-    "distributed.algorithms.model_averaging.averagers": """
-        ModelAverager()
-    """,
     "distributed.checkpoint": """
         FileSystemReader(distributed.checkpoint.storage.StorageReader)
         FileSystemWriter(distributed.checkpoint.storage.StorageWriter) async_save load=load save=save
@@ -117,10 +110,6 @@ NAMES = {
     "distributed.checkpoint.default_planner": """
         DefaultLoadPlanner(distributed.checkpoint.planner.LoadPlanner)
         DefaultSavePlanner(distributed.checkpoint.planner.SavePlanner)
-    """,
-    "distributed.checkpoint.hf_storage": """
-        HuggingFaceStorageReader(distributed.checkpoint.FileSystemReader)
-        HuggingFaceStorageWriter(distributed.checkpoint.FileSystemWriter)
     """,
     "distributed.checkpoint.metadata": """
         BytesStorageMetadata() ChunkStorageMetadata() Metadata() MetadataIndex() StorageMeta()
@@ -177,9 +166,6 @@ NAMES = {
         HandleTrainingState[IDLE=1,FORWARD=2,BACKWARD_PRE=3,BACKWARD_POST=4,SUMMON_FULL_PARAMS=5]
         TrainingState[IDLE=1,FORWARD_BACKWARD=2,SUMMON_FULL_PARAMS=3] clean_tensor_name
     """,
-    "distributed.fsdp._flat_param": """
-        FlatParamHandle()
-    """,
     "distributed.fsdp._runtime_utils": """
         _post_backward_final_callback
     """,
@@ -205,7 +191,6 @@ NAMES = {
         OptimStateDictConfig=distributed.fsdp.api.OptimStateDictConfig
         OptimStateKeyType[PARAM_NAME=1,PARAM_ID=2]
         ShardedOptimStateDictConfig=distributed.fsdp.api.ShardedOptimStateDictConfig
-        ShardingStrategy=distributed.fsdp.api.ShardingStrategy
         StateDictConfig=distributed.fsdp.api.StateDictConfig
         StateDictType=distributed.fsdp.api.StateDictType
     """,
@@ -221,9 +206,6 @@ NAMES = {
     """,
     "distributed.nn.functional": """
     """,
-    "distributed.optim": """
-        ZeroRedundancyOptimizer(optim.optimizer.Optimizer)
-    """,
     "distributed.rpc": """
         AllGatherStates() BackendType() RRef() TensorPipeRpcBackendOptions()
     """,
@@ -232,7 +214,7 @@ NAMES = {
     """,
     "distributed.tensor": """
         Partial(distributed.tensor.Placement) Placement() Replicate(distributed.tensor.Placement)
-        Shard=distributed.tensor.placement_types.Shard
+        Shard(distributed.tensor.Placement)
     """,
     "distributed.tensor.parallel": """
         ColwiseParallel=distributed.tensor.parallel.style.ColwiseParallel
@@ -251,17 +233,10 @@ NAMES = {
         RowwiseParallel(distributed.tensor.parallel.style.ParallelStyle)
         SequenceParallel(distributed.tensor.parallel.style.ParallelStyle)
     """,
-    "distributed.tensor.placement_types": """
-        Shard(distributed.tensor.Placement) _StridedShard(distributed.tensor.Placement)
-    """,
     "export": """
-        AdditionalInputs() CustomDecompTable=export.decomp_utils.CustomDecompTable Dim()
-        ExportBackwardSignature() ExportGraphSignature() ExportedProgram() FlatArgsAdapter()
-        ModuleCallEntry() ModuleCallSignature() ShapesCollection()
+        AdditionalInputs() CustomDecompTable() Dim() ExportBackwardSignature() ExportGraphSignature()
+        ExportedProgram() FlatArgsAdapter() ModuleCallEntry() ModuleCallSignature() ShapesCollection()
         UnflattenedModule(nn.modules.module.Module)
-    """,
-    "export.decomp_utils": """
-        CustomDecompTable()
     """,
     "fx": """
         symbolic_trace
@@ -279,7 +254,7 @@ NAMES = {
         track_tensor_tree
     """,
     "fx.experimental.symbolic_shapes": """
-        ConvertIntKey() GuardOnDataDependentSymNode(RuntimeError) ShapeEnv() Specialization()
+        ConvertIntKey() ShapeEnv() Specialization()
         StatefulSymbolicContext(fx.experimental.symbolic_shapes.StatelessSymbolicContext)
         StatelessSymbolicContext(fx.experimental.symbolic_shapes.SymbolicContext)
         SubclassSymbolicContext(fx.experimental.symbolic_shapes.StatefulSymbolicContext) SymIntEqByExpr()
@@ -292,9 +267,6 @@ NAMES = {
     "fx.graph_module": """
     """,
     "fx.node": """
-    """,
-    "fx.passes.infra.pass_base": """
-        PassResult()
     """,
     "fx.passes.shape_prop": """
         ShapeProp(fx.Interpreter) TensorMetadata()
@@ -363,15 +335,9 @@ NAMES = {
     "quantization.qconfig": """
         QConfig=quantization.QConfig
     """,
-    "utils._sympy.numbers": """
-        IntInfinity()
-    """,
-    "utils._sympy.value_ranges": """
-        ValueRanges()
-    """,
     "utils.data": """
         IterDataPipe=utils.data.datapipes.datapipe.IterDataPipe
-        MapDataPipe=utils.data.datapipes.datapipe.MapDataPipe functional_datapipe()
+        MapDataPipe=utils.data.datapipes.datapipe.MapDataPipe
     """,
     "utils.data.dataloader": """
         _sharding_worker_init_fn
@@ -381,9 +347,6 @@ NAMES = {
         IterDataPipe(utils.data.dataset.IterableDataset) MapDataPipe(utils.data.dataset.Dataset)
         _IterDataPipeSerializationWrapper(utils.data.datapipes.datapipe.IterDataPipe)
         _MapDataPipeSerializationWrapper(utils.data.datapipes.datapipe.MapDataPipe)
-    """,
-    "utils.data.datapipes.iter": """
-        Batcher(utils.data.datapipes.datapipe.IterDataPipe)
     """,
     "utils.data.graph_settings": """
     """,

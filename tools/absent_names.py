@@ -4,9 +4,9 @@ why single names are absent.
     python tools/absent_names.py            # needs torch 2.13 beside flambeau, and tests/data/names_of_libraries.tsv
     python tools/absent_names.py --check    # exit 1 where a file is not current
 
-Taken in is what libraries look up at import, guarded or not, and of modules that are looked into unguarded every public class, so that
-the next library that annotates with one of them can be imported. What is neither a class nor a function is written by hand where it
-belongs, and printed as missing by `tools/names_of_libraries.py` until then.
+Taken in is what libraries look up at import, unguarded, and every public class of the modules that they look into, so that the next
+library that annotates with one of them can be imported. What is neither a class nor a function is written by hand where it belongs,
+and printed as missing by `tools/names_of_libraries.py` until then.
 """
 
 from __future__ import annotations
@@ -57,26 +57,23 @@ def module_of(dotted: str) -> types.ModuleType | None:
 
 
 def mentioned() -> dict[str, tuple[bool, set[str]]]:
-    """Modules of absent rooms that are looked into at import: whether some library does so unguarded, and the names looked up.
+    """Modules of absent rooms that are looked into at import, unguarded: whether they are absent as a whole, and the names.
 
-    Functions count where they are looked up unguarded alone: who is ready for a function's absence would call what only refuses.
+    Who is ready for a name's absence has another way, and would call what only refuses.
     """
     found: dict[str, tuple[bool, set[str]]] = {}
     for line in MENTIONED.read_text().splitlines()[1:]:
-        name, at_import, guarded, _ = line.split("\t")
+        name, at_import, _, _ = line.split("\t")
         parts = name.split(".")[1:]
-        if not (int(at_import) or int(guarded)) or parts[0] == "classes" or parts[:2] == ["_C", "_nn"]:
+        if not int(at_import) or parts[0] == "classes" or parts[:2] == ["_C", "_nn"]:
             continue
         for k in range(len(parts), 0, -1):
             dotted = ".".join(parts[:k])
             if module_of(dotted) is not None:
-                value = getattr(module_of(dotted), parts[k], None) if k < len(parts) else None
-                if not int(at_import) and not inspect.isclass(value):
-                    break
                 whole = _absent.why(dotted) is not None
                 if whole or name.removeprefix("torch.") in _absent.ROOMS:
                     plain, names = found.get(dotted, (False, set()))
-                    found[dotted] = plain or whole and int(at_import) > 0, {*names, *parts[k : k + 1]}
+                    found[dotted] = plain or whole, {*names, *parts[k : k + 1]}
                 break
     return found
 
