@@ -114,6 +114,17 @@ def test_the_same_batches_after_resuming(make, way, epoch, given, tmp_path):
     assert any(after)
 
 
+@pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS)
+def test_resuming_between_passes_of_workers_that_stay_in_pytorchs_stream(make, tmp_path):
+    """PyTorch draws no seed for workers that stay, so none is drawn where they go on elsewhere."""
+    before = flambeau.backends.random.stream
+    flambeau.backends.random.stream = "pytorch"
+    try:
+        test_the_same_batches_after_resuming(make, WAYS["persistent"], 1, None, tmp_path)
+    finally:
+        flambeau.backends.random.stream = before
+
+
 def test_a_batch_that_failed_is_passed():
     class Odd(data.Dataset):
         def __len__(self):

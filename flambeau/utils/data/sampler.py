@@ -13,6 +13,7 @@ from ...core.make.random import Generator, randperm
 from ...operations.random.random import multinomial, new_seed, randint
 
 _AT_ONCE = 1024  # how many draws are made at a time
+_WHOLE = 1 << 26  # up to so many weighted draws stand in memory
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -136,7 +137,8 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        if twisted.source(self.generator, self.weights) is not None:  # PyTorch draws all at once
+        if self.num_samples <= _WHOLE and twisted.source(self.generator, self.weights) is not None:
+            # PyTorch draws all at once.
             yield from multinomial(
                 self.weights, self.num_samples, self.replacement, generator=self.generator
             ).tolist()

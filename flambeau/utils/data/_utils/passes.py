@@ -82,8 +82,11 @@ class _BaseDataLoaderIter:
         running = self._workers_from is not None and self._workers_from.running
         self._resume = self._workers_from if running else None
         place = self._place
-        if self._resume is None and pool is not None and in_turn(loader.generator):
-            place.base_seed = pool.base_seed  # PyTorch draws none for workers that stay
+        earlier = self._workers_from
+        staying = earlier is not None and self._persistent_workers and earlier.drawn
+        if self._resume is None and (pool is not None or staying) and in_turn(loader.generator):
+            # PyTorch draws none for workers that stay.
+            place.base_seed = pool.base_seed if pool is not None else earlier.workers_seed  # type: ignore[union-attr]
         elif self._resume is None:
             place.base_seed = new_seed(loader.generator)
         else:
