@@ -23,7 +23,12 @@ _PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64
 _INTEGERS = {f"{sign}int{bits}": (bits, sign == "") for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
+_PYTHON = {float: "float64", complex: "complex128", int: "int64", bool: "bool"}
+
+
 def _name(function: str, dtype: Any) -> str:
+    if isinstance(dtype, type) and dtype in _PYTHON:
+        return _PYTHON[dtype]
     if not isinstance(dtype, dtype_class):
         raise TypeError(
             f"{function}(): argument 'type' must be {display.public('dtype')}, not {type(dtype).__name__}"

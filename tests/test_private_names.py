@@ -300,3 +300,16 @@ def test_no_dataset_is_a_pipe():
     )
     with pytest.raises(NotImplementedError, match=r"DataLoader\(shuffle=True\)"):
         combinatorics.ShufflerIterDataPipe([1])
+
+
+def test_limits_of_pythons_numbers():
+    assert flambeau.finfo(float) == flambeau.finfo(flambeau.float64) and flambeau.finfo(float).eps == 2.0**-52
+    assert flambeau.finfo(complex).dtype == "float64" and flambeau.iinfo(int).max == 2**63 - 1
+    for limits, kind in (
+        (flambeau.finfo, int),
+        (flambeau.iinfo, float),
+        (flambeau.iinfo, bool),
+        (flambeau.finfo, str),
+    ):
+        with pytest.raises(TypeError):
+            limits(kind)
