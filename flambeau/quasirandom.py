@@ -9,6 +9,8 @@ from ._tensor import Tensor
 from .core.base.dtypes import dtype as _dtype
 from .core.base.dtypes import get_default_dtype
 from .core.make.bridge import from_numpy
+from .core.make.create import arange
+from .core.make.random import Generator
 from .operations.random.random import randint
 
 __all__ = ["SobolEngine"]
@@ -17,9 +19,9 @@ __all__ = ["SobolEngine"]
 class SobolEngine:
     """A Sobol' sequence (Sobol' 1967) in up to 21201 dimensions, with the direction numbers of Joe and Kuo (2008).
 
-    Without scrambling the points are PyTorch's. With `scramble` the digits are permuted at random (Owen 1998, by the linear
-    matrices of Matoušek 1998), from `seed`, or from the default generator's: the points are then not PyTorch's, whose bits
-    come from another generator.
+    With `scramble` the digits are permuted at random (Owen 1998, by the linear matrices of Matoušek 1998), by bits of a generator
+    with `seed`, or of the default one. The points are PyTorch's; scrambled ones where generators draw PyTorch's stream
+    (`backends.random`).
 
     Args:
         dimension: how many coordinates a point has, 1 to 21201; ValueError for others.
@@ -45,10 +47,16 @@ class SobolEngine:
 
         self.dimension, self.scramble, self.seed = dimension, scramble, seed
         self.num_generated = 0
-        chosen = None
+        self._points = qmc.Sobol(dimension, scramble=False, bits=self.MAXBIT)
         if scramble:
-            chosen = _drawn_seed() if seed is None else seed % 2**63
-        self._points = qmc.Sobol(dimension, scramble=scramble, bits=self.MAXBIT, rng=chosen)
+            generator = None if seed is None else Generator().manual_seed(seed)
+            ranks = arange(self.MAXBIT)
+            shift = randint(2, (dimension, self.MAXBIT), generator=generator)
+            lower = randint(2, (dimension, self.MAXBIT, self.MAXBIT), generator=generator).tril(-1)
+            self._shift = (shift << ranks).sum(1).numpy()
+            # what bit k of a coordinate contributes: column MAXBIT - 1 - k of a matrix with a diagonal of ones
+            columns = (lower << ranks.flip(0).unsqueeze(1)).sum(1) + (1 << ranks.flip(0))
+            self._columns = columns.flip(1).numpy()
 
     def draw(self, n: int = 1, out: Tensor | None = None, dtype: _dtype | None = None) -> Tensor:
         """The next `n` points, (n, dimension), in [0, 1), of the default dtype or `dtype`, or written to `out`.
@@ -62,9 +70,19 @@ class SobolEngine:
         self._advance(n)
         with warnings.catch_warnings():  # n need not be a power of 2, as in PyTorch
             warnings.simplefilter("ignore", UserWarning)
-            points = from_numpy(self._points.random(n))
+            points = from_numpy(
+                self._scrambled(self._points.random(n)) if self.scramble else self._points.random(n)
+            )
         points = points.to(get_default_dtype() if dtype is None else dtype)
         return points if out is None else out.resize_(points.shape).copy_(points)
+
+    def _scrambled(self, points: Any) -> Any:
+        """Points whose digits are multiplied by the matrices, modulo 2, and shifted."""
+        digits = (points * 2.0**self.MAXBIT).astype("int64")
+        found = self._shift ^ (digits & 0)
+        for k in range(self.MAXBIT):
+            found ^= (digits >> k & 1) * self._columns[:, k]
+        return found * 2.0**-self.MAXBIT
 
     def draw_base2(self, m: int, out: Tensor | None = None, dtype: _dtype | None = None) -> Tensor:
         """The next 2^m points; ValueError unless all points so far are then a power of 2, which balances them.
@@ -113,7 +131,3 @@ class SobolEngine:
         parts += ["scramble=True"] if self.scramble else []
         parts += [] if self.seed is None else [f"seed={self.seed}"]
         return f"{type(self).__name__}({', '.join(parts)})"
-
-
-def _drawn_seed() -> int:
-    return int(randint(0, 2**62, (1,)).item())

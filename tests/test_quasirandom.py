@@ -46,6 +46,23 @@ def test_the_default_generator_scrambles():
     assert flambeau.equal(SobolEngine(3, True, seed=-1).draw(4), SobolEngine(3, True, seed=-1).draw(4))
 
 
+def test_scrambled_points_are_those_of_the_seed_s_bits():
+    """Digits times a lower triangular matrix with ones on its diagonal, modulo 2, plus a shift: by hand, bit by bit."""
+    plain, made = (
+        SobolEngine(2).draw(9, dtype=flambeau.float64),
+        SobolEngine(2, True, seed=11).draw(9, dtype=flambeau.float64),
+    )
+    bits, source = 30, flambeau.Generator().manual_seed(11)
+    shift = flambeau.randint(2, (2, bits), generator=source).numpy()
+    lower = flambeau.randint(2, (2, bits, bits), generator=source).numpy()
+    for d in range(2):
+        matrix = np.tril(lower[d], -1) + np.eye(bits, dtype=int)
+        for x, y in zip(plain[:, d].tolist(), made[:, d].tolist()):
+            digits = np.array([int(x * 2**bits) >> (bits - 1 - p) & 1 for p in range(bits)])
+            found = (matrix @ digits + shift[d, ::-1]) % 2
+            assert y == sum(int(b) << (bits - 1 - p) for p, b in enumerate(found)) / 2**bits
+
+
 def test_results_go_where_they_are_told():
     out = flambeau.empty(1, dtype=flambeau.float16)
     assert SobolEngine(2).draw(3, out=out) is out and out.dtype is flambeau.float16 and out.shape == (3, 2)

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.base.dtypes import Size
+from ..core.places.join import stack
 from ..operations.random.sampled import standard_beta
 from . import constraints
 from ._fused import fn, fused, xlog1py, xlogy
+from .dirichlet import Dirichlet
 from .exp_family import ExponentialFamily
-from .utils import broadcast_all
+from .utils import broadcast_all, settled_property
 
 __all__ = ["Beta"]
 
@@ -67,11 +69,32 @@ class Beta(ExponentialFamily):
     has_rsample = True
 
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
-        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
-        super().__init__(self.concentration1.shape, validate_args=validate_args)
+        self._pair = broadcast_all(concentration1, concentration0)
+        super().__init__(self._pair[0].shape, validate_args=validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        return self._expanded(Beta, batch_shape, _instance, "concentration1", "concentration0")
+        new = self._get_checked_instance(Beta, _instance)
+        new._pair = tuple(a.expand(batch_shape) for a in (self.concentration1, self.concentration0))
+        return self._settled(new, Size(batch_shape))
+
+    @settled_property
+    def _dirichlet(self) -> Any:
+        """The distribution of (x, 1 - x), whose concentrations are this one's from then on: programs write into it."""
+        return Dirichlet(stack(self._pair, -1), validate_args=False)
+
+    def _concentration(self, which: int) -> Any:
+        pair = self.__dict__.get("_dirichlet")
+        return self._pair[which] if pair is None else pair.concentration[..., which]
+
+    @property
+    def concentration1(self) -> Any:
+        """The power of x, plus 1."""
+        return self._concentration(0)
+
+    @property
+    def concentration0(self) -> Any:
+        """The power of 1 - x, plus 1."""
+        return self._concentration(1)
 
     @property
     def mean(self) -> Any:

@@ -51,3 +51,15 @@ def test_parameters_are_those_of_the_base(name: str) -> None:
     np.testing.assert_array_equal(made.expand((3, 2)).variance, other.variance.expand(3, 2))
     with pytest.raises(AttributeError):
         setattr(made, changed, twice[changed])
+
+
+def test_a_beta_distribution_reads_what_is_written_into_its_dirichlet() -> None:
+    """Programs that restore parameters write them into the distribution of (x, 1 - x) that a beta distribution holds."""
+    made = D.Beta(flambeau.tensor([1.0, 2.0]), flambeau.tensor([3.0, 4.0]))
+    np.testing.assert_array_equal(made._dirichlet.concentration, [[1.0, 3.0], [2.0, 4.0]])
+    made._dirichlet.concentration = flambeau.tensor([[5.0, 6.0], [7.0, 8.0]])
+    other = D.Beta(flambeau.tensor([5.0, 7.0]), flambeau.tensor([6.0, 8.0]))
+    value = flambeau.tensor([0.25, 0.5])
+    np.testing.assert_array_equal(made.log_prob(value), other.log_prob(value))
+    np.testing.assert_array_equal(made.expand((3, 2)).mean, other.mean.expand(3, 2))
+    assert made.concentration1.tolist() == [5.0, 7.0] and made.concentration0.tolist() == [6.0, 8.0]
