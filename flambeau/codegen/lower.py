@@ -135,7 +135,7 @@ class Lowering:
         """The unlikely value: written out, but a call of one function where a kernel has needed the like several times, so that
         bodies of many functions compile as fast as their likely parts.
         """
-        within = list(walk_until([root], _Computed(leaves)))
+        within = list(walk_until([root], _Computed(leaves), unlikely=True))
         inside = {id(e) for e in within}
         given = list(dict.fromkeys(a for e in within for a in e.args if id(a) not in inside))
         if not self.lanes or len(within) < SHARED_FROM:
@@ -356,8 +356,8 @@ class _Computed:
         return e in self.leaves and e.op != "const"  # type: ignore[attr-defined]
 
 
-def walk_until(roots: list[Expr], known: Container[Expr]) -> Iterator[Expr]:
-    """Arguments first, not below what is known."""
+def walk_until(roots: list[Expr], known: Container[Expr], unlikely: bool = False) -> Iterator[Expr]:
+    """Arguments first, not below what is known; with `unlikely` also those that are computed behind a branch."""
     seen: set[int] = set()
     stack = [(r, False) for r in reversed(roots)]
     while stack:
@@ -367,7 +367,7 @@ def walk_until(roots: list[Expr], known: Container[Expr]) -> Iterator[Expr]:
         elif id(e) not in seen and e not in known:
             seen.add(id(e))
             stack.append((e, True))
-            needed = (e.args[2], e.args[0]) if e.op == "rarely" else reversed(e.args)
+            needed = (e.args[2], e.args[0]) if e.op == "rarely" and not unlikely else reversed(e.args)
             stack.extend((a, False) for a in needed)
 
 

@@ -71,6 +71,15 @@ def test_a_function_for_what_is_seldom_needed_gives_the_same_bits():
             np.testing.assert_array_equal(found.numpy(), (t * f).sin().numpy())
 
 
+@pytest.mark.parametrize("name", ["lgamma", "digamma", "tan", "expm1", "log1p", "erf"])
+def test_unlikely_parts_within_unlikely_parts(name):
+    """What an unlikely part needs behind a branch of its own is part of it: the logarithm of |Γ| takes a sine where x < 0."""
+    x = flambeau.linspace(-9.3, 9.4, 37, dtype=flambeau.float64)
+    op = kernels.pointwise(lambda x: tuple(getattr(kernels, name)(x * f) for f in FACTORS), name=f"{name}s")
+    for f, found in zip(FACTORS, op(x)):
+        np.testing.assert_array_equal(found.numpy(), getattr(x * f, name)().numpy())
+
+
 def test_expressions_of_derivatives_grow_with_the_body():
     def nodes(n, order):
         x = ex.input(0, "float64")
