@@ -22,6 +22,7 @@ __all__ = [
     "TensorBase",
     "Value",
     "_TensorMeta",
+    "_are_functorch_transforms_active",
     "_disabled_torch_function_impl",
     "_get_tracing_state",
     "_log_api_usage_once",
@@ -55,6 +56,14 @@ def _log_api_usage_once(name: str) -> None:
 def _get_tracing_state() -> None:
     """The state of a trace: None, as nothing is traced."""
     return None
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether this thread runs a function for `vmap`, `func.grad`, `vjp`, `jvp` or what is made of them."""
+    from .func._batched import running_levels
+    from .func._transforms import is_transforming
+
+    return is_transforming() or bool(running_levels())
 
 
 def __getattr__(name: str) -> Any:

@@ -233,6 +233,11 @@ class Tensor(TensorBase):
         tape.retain_grad(self)
 
     @property
+    def _cdata(self) -> int:
+        """A number that no other tensor has while this one lives, as PyTorch's address of it."""
+        return id(self)
+
+    @property
     def retains_grad(self) -> bool:
         """Whether `retain_grad` was called."""
         return bool(self.retains_grad_flag())

@@ -313,3 +313,40 @@ def test_limits_of_pythons_numbers():
     ):
         with pytest.raises(TypeError):
             limits(kind)
+
+
+def test_whether_a_transform_runs():
+    active = flambeau._C._are_functorch_transforms_active
+    seen = []
+
+    def f(x):
+        seen.append(active())
+        return (x * x).sum()
+
+    x, func = flambeau.ones(3), flambeau.func
+    for run in (
+        lambda: func.grad(f)(x),
+        lambda: func.vjp(f, x),
+        lambda: func.jvp(f, (x,), (x,)),
+        lambda: func.jacrev(f)(x),
+        lambda: func.jacfwd(f)(x),
+        lambda: func.hessian(f)(x),
+        lambda: flambeau.vmap(f)(flambeau.ones(2, 3)),
+    ):
+        seen.clear()
+        assert not active()
+        run()
+        assert seen and all(seen)
+        assert not active()
+    seen.clear()
+    f(x)
+    assert seen == [False]
+    with pytest.raises(ZeroDivisionError):
+        func.grad(lambda x: 1 // 0)(x)
+    assert not active()
+
+
+def test_a_tensor_has_a_number_of_its_own():
+    x, y = flambeau.ones(2), flambeau.ones(2)
+    assert x._cdata == x._cdata != y._cdata
+    assert flambeau.nn.Parameter(x)._cdata != x._cdata

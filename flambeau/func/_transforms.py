@@ -6,6 +6,7 @@ so an outer transform sees through an inner one.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,26 @@ from ._vmap import vmap
 __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"]
 
 Argnums = int | tuple[int, ...]
+
+
+class _Running(threading.local):
+    depth = 0  # how many functions this thread runs to differentiate them
+
+
+_running = _Running()
+
+
+def is_transforming() -> bool:
+    """Whether this thread runs a function to differentiate it."""
+    return _running.depth > 0
+
+
+def _run(func: Callable, args: tuple) -> Any:
+    _running.depth += 1
+    try:
+        return func(*args)
+    finally:
+        _running.depth -= 1
 
 
 # --- nested containers ---
@@ -112,7 +133,7 @@ class _Pass:
         given = _tensors(inputs, who, "the inputs")
         with enable_grad():
             self.inputs = [_tracked(x) for x in given]
-            self.result = func(_like(inputs, self.inputs))
+            self.result = _run(func, (_like(inputs, self.inputs),))
         self.aux = None
         if has_aux:
             if not isinstance(self.result, tuple) or len(self.result) != 2:
@@ -228,7 +249,7 @@ def jvp(
 
     def flat(*new: Any) -> tuple:
         nonlocal result, aux
-        result = func(*_like(primals, new))
+        result = _run(func, _like(primals, new))
         if has_aux:
             result, aux = result
         return tuple(_tensors(result, "jvp", "the output of the function"))
