@@ -376,3 +376,12 @@ def test_a_dispatch_mode_is_asked_first():
     with Seen():
         y = x.exp()
     assert order[0] == "mode" and LOG[0] == "exp" and type(y) is Logging
+
+
+def test_a_list_that_holds_itself_while_there_are_wrappers():
+    wrapper = Logging(flambeau.ones(2))  # while it lives, arguments are looked at
+    endless: list = []
+    endless.append(endless)
+    with pytest.raises(ValueError, match="too many dimensions"):
+        flambeau.tensor(endless)
+    assert wrapper.elem.numel() == 2

@@ -156,41 +156,49 @@ cdef TensorBase again(TensorBase t):
     return found
 
 
-cdef object mapped(object function, object x):
+cdef enum:
+    NESTED = 4        # how deep in arguments tensors are looked for: a list may hold itself
+
+
+cdef object mapped(object function, object x, int deep=NESTED):
     """The tensors of an argument, or of a list, replaced."""
     if isinstance(x, TensorBase):
         return function(x)
+    if deep == 0:
+        return x
     if type(x) is list:
-        return [mapped(function, y) for y in x]
+        return [mapped(function, y, deep - 1) for y in x]
     if isinstance(x, tuple):
-        made = [mapped(function, y) for y in x]
+        made = [mapped(function, y, deep - 1) for y in x]
         return type(x)(*made) if hasattr(x, "_fields") else tuple(made)
     if type(x) is dict:
-        return {key: mapped(function, y) for key, y in x.items()}
+        return {key: mapped(function, y, deep - 1) for key, y in x.items()}
     return x
 
 
-cdef int gather(object x, list found) except -1:
+cdef int gather(object x, list found, int deep=NESTED) except -1:
     """The tensors of an argument."""
     if isinstance(x, TensorBase):
         found.append(x)
+    elif deep == 0:
+        return 0
     elif isinstance(x, (list, tuple)):
         for y in x:
-            gather(y, found)
+            gather(y, found, deep - 1)
     elif type(x) is dict:
         for y in x.values():
-            gather(y, found)
+            gather(y, found, deep - 1)
     return 0
 
 
-def wraps(object x) -> bool:
+def wraps(object x, int deep=NESTED) -> bool:
     """Whether it is a wrapper or a shadow, or holds one."""
     if isinstance(x, TensorBase):
         return is_wrapper(<TensorBase>x) or is_shadow(<TensorBase>x) or (
             (<PyObject*>x).ob_type != TENSOR and dispatches(type(x)))
-    if isinstance(x, (list, tuple)):
+    if deep and isinstance(x, (list, tuple)):
         for y in x:
-            if wraps(y):
+            if wraps(y, deep - 1):
                 return True
     return False
 
