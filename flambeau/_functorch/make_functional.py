@@ -27,7 +27,7 @@ class FunctionalModule(Module):
         self.stateless_model = stateless_model
         self.names = tuple(names)
 
-    def forward(self, params: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    def forward(self, params: Sequence[Any], *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         return functional_call(self.stateless_model, dict(zip(self.names, params, strict=True)), args, kwargs)
 
 
@@ -40,7 +40,7 @@ class FunctionalModuleWithBuffers(FunctionalModule):
 
 def _taken(model: Module, disable_autograd_tracking: bool) -> tuple[Module, dict[str, Any]]:
     """A copy without memory, and the parameters."""
-    parameters = dict(model.named_parameters())
+    parameters: dict[str, Any] = dict(model.named_parameters())
     if disable_autograd_tracking:
         parameters = {name: p.detach() for name, p in parameters.items()}
     return copy.deepcopy(model).to("meta"), parameters

@@ -43,7 +43,7 @@ class ReduceOp:
     )
     BAND, BOR, BXOR, PREMUL_SUM = RedOpType.BAND, RedOpType.BOR, RedOpType.BXOR, RedOpType.PREMUL_SUM
 
-    def __init__(self, op: RedOpType) -> None:
+    def __init__(self, op: Any) -> None:
         if not isinstance(op, RedOpType):
             raise TypeError(
                 f"ReduceOp(): op must be a reduction such as ReduceOp.SUM, not {type(op).__name__}"

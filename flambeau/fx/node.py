@@ -17,13 +17,5 @@ Target = Callable[..., Any] | str
 BaseArgumentTypes = (
     str | int | float | bool | complex | dtype | Tensor | device | memory_format | layout | None
 )
-Argument = (
-    tuple["Argument", ...]
-    | Sequence["Argument"]
-    | Mapping[str, "Argument"]
-    | slice
-    | range
-    | Node
-    | BaseArgumentTypes
-)
+Argument = tuple[Any, ...] | Sequence[Any] | Mapping[str, Any] | slice | range | Node | BaseArgumentTypes
 __getattr__ = refusing("fx.node")

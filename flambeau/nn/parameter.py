@@ -76,7 +76,7 @@ class Parameter(Tensor, metaclass=_OfWrappers):
                     f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an instance of "
                     f"the same type, but return type {type(wrapper).__name__} was found instead"
                 )
-            wrapper._is_param = True
+            wrapper._is_param = True  # type: ignore[union-attr]
             return wrapper  # type: ignore[return-value]
         return Tensor._make_subclass(cls, _own(data, "Parameter"), requires_grad)
 

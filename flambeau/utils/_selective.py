@@ -194,7 +194,8 @@ class _CachingTorchDispatchMode(TorchDispatchMode):
         kwargs = {} if kwargs is None else kwargs
         if func in SAC_IGNORED_OPS:
             return func(*args, **kwargs)
-        region, saved = current.region, []
+        region = current.region
+        saved: list[Any] = []
         if region is None:
             out = func(*args, **kwargs)
         else:

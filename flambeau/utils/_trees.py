@@ -147,9 +147,9 @@ class NodeDef(NamedTuple):
     """How nodes of one class are taken apart and made again."""
 
     type: Any
-    flatten_fn: Callable[[Any], tuple[list[Any], Any]]
+    flatten_fn: Callable[[Any], tuple[Iterable[Any], Any]]
     unflatten_fn: Callable[[Any, Any], Any]
-    flatten_with_keys_fn: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None
+    flatten_with_keys_fn: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]] | None
 
 
 class _Node(NamedTuple):
@@ -269,7 +269,7 @@ def _deregister_pytree_node(cls: type) -> None:
     name = _NAMED_TUPLES.pop(cls, None) if known is None else known.name
     if known is None and name is None:
         raise KeyError(cls)
-    if _BY_NAME.get(name) is cls:
+    if name is not None and _BY_NAME.get(name) is cls:
         del _BY_NAME[name]
     _CONSTANTS.discard(cls)
 

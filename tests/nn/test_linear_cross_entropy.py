@@ -136,7 +136,7 @@ def test_how_many_rows():
 
     class Rows(flambeau.overrides.Mode):
         def handle(self, operation, types, args, kwargs):
-            if operation is F.cross_entropy:
+            if operation == F.cross_entropy:
                 rows.append(args[0].shape[0])
             return operation(*args, **kwargs)
 

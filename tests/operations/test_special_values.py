@@ -59,11 +59,17 @@ def c_power(x, y):
 
 
 # Where a reference takes no complex numbers, has a convention of its own, or none is declared.
+def c_expm1(z):
+    """NumPy's, but at infinities and NaN the array API standard's, which are those of exp(z) - 1."""
+    return np.where(np.isfinite(z), np.expm1(z), np.exp(z) - 1)
+
+
 COMPLEX_REFERENCES = {
     "sigmoid": lambda z: np.true_divide(1, 1 + np.exp(-z)),
     "reciprocal": lambda z: np.true_divide(1, z),
     "rsqrt": lambda z: np.true_divide(1, np.sqrt(z)),
     "power": c_power,
+    "expm1": c_expm1,
 }
 
 

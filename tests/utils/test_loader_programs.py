@@ -95,8 +95,9 @@ def test_a_random_program(seed):
     for _ in range(3):
         order = list(range(n))
         if shuffle:
-            flambeau.randint(2**63 - 1, (), generator=shadow)
+            flambeau.empty((), dtype=flambeau.int64).random_(generator=shadow)  # the seed of workers
             order = flambeau.randperm(n, generator=shadow).tolist()
+            flambeau.randperm(n, generator=shadow)  # at its end the sampler draws once more, as PyTorch does
         if stream:
             wanted = streamed(n, unit, drop_last, max(workers, 1))
         else:

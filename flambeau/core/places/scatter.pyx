@@ -527,5 +527,7 @@ cdef tuple product_gradients(grad, dim, index, src, old, result, include_self):
 
 cdef bint has_two_zeros(dim, index, src, old, include_self) except -1:
     """Whether two of the elements that one place is the product of are zero."""
+    if src.is_meta:
+        return False
     zeros = (old.detach() == 0).long() if include_self else old.detach().new_zeros(old.shape).long()
     return bool((scatter_add(zeros, dim, index, (src.detach() == 0).long()) > 1).any())

@@ -67,8 +67,14 @@ def function_of(form: Form) -> FunctionType:
     found = _functions.get(form.place)
     if found is None:
         own, shown = getattr(form.op, "function", None), inspect.signature(form)
-        plain = isinstance(own, FunctionType) and not hasattr(own, "__wrapped__")
-        found = own if plain and inspect.signature(own) == shown else _calling(form, name, shown)
+        if (
+            isinstance(own, FunctionType)
+            and not hasattr(own, "__wrapped__")
+            and inspect.signature(own) == shown
+        ):
+            found = own
+        else:
+            found = _calling(form, name, shown)
         _functions[form.place] = found
     return found
 
