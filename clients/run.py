@@ -75,6 +75,9 @@ def run(name, only):
             | {
                 "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",  # tests start `python`
                 "PYTHONSAFEPATH": "1",
+                "PYTHONPATH": os.pathsep.join(  # the child's folder is another
+                    os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p
+                ),
                 "MPLBACKEND": "agg",
                 "HF_HUB_OFFLINE": "1",
                 "CUDA_VISIBLE_DEVICES": "",
@@ -110,6 +113,10 @@ def record(name, found, partial):
 
 def judge(name, found, partial):
     """Compares with PyTorch's results, prints and keeps the comparison; True where something is not explained."""
+    if found["torch"].startswith("PyTorch"):
+        sys.exit(
+            f"{name}: here torch is PyTorch itself, and there is nothing to compare (--record keeps its results)"
+        )
     kept = json.loads((HERE / "pytorch" / f"{name}.json").read_text())
     result = {
         "version": found["version"],

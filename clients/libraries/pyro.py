@@ -328,9 +328,3 @@ def modules():
     process = gp.models.GPRegression(x, torch.sin(6 * x), gp.kernels.RBF(1), noise=torch.tensor(0.1))
     losses = gp.util.train(process, num_steps=4)
     return [fit, losses, list(process(torch.linspace(0, 1, 3), full_cov=False))]
-
-
-client.cause(
-    "guide IAF|guide structured|guide_by_hand",
-    "it knows parameters by `_cdata`, which tensors do not have here",
-)
