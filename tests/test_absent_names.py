@@ -19,7 +19,7 @@ from flambeau import _absent
 from flambeau._absent_names import NAMES
 from flambeau._absent_reasons import ABSENT
 
-ROOT = pathlib.Path(__file__).parent.parent
+PACKAGE = pathlib.Path(torch.__file__).resolve().parent
 
 
 @pytest.mark.parametrize("module", sorted(NAMES))
@@ -133,7 +133,7 @@ def test_under_the_drop_in_all_says_torch():
         "    except Exception as error: print(error)\n"
         "import functorch; print(functorch.vmap is torch.vmap, torch.TensorType, torch.qint8)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "flambeau/_shim"), str(ROOT)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PACKAGE / "_shim"), str(PACKAGE.parent)])}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert "flambeau" not in done.stdout
