@@ -211,6 +211,8 @@ def test_sources_are_found(name):
 
 def test_the_installed_drop_in_is_the_shim():
     dropin = ROOT / "dropin"
-    assert (dropin / "src/torch/__init__.py").read_bytes() == (SHIM / "torch/__init__.py").read_bytes()
+    for package in ("torch", "functorch"):
+        file = f"{package}/__init__.py"
+        assert (dropin / "src" / file).read_bytes() == (SHIM / file).read_bytes()
     assert tomllib.loads((dropin / "pyproject.toml").read_text())["project"]["version"] == _as_torch.VERSION
     assert (SHIM / f"torch-{_as_torch.VERSION}.dist-info/METADATA").exists()

@@ -7,7 +7,19 @@ from enum import Enum
 from . import display
 
 
-class memory_format(Enum):
+class _Public(Enum):
+    """Enumerations whose members stand in the flat namespace, which is where their text and pickles find them."""
+
+    def __repr__(self) -> str:
+        return display.public(self.name)
+
+    __str__ = __repr__
+
+    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # a name is an answer, too
+        return self.name
+
+
+class memory_format(_Public):
     """In which order the dimensions of a result lie in memory.
 
     `contiguous_format` is row-major, `preserve_format` the input's own order, `channels_last` (four dimensions) and
@@ -23,16 +35,8 @@ class memory_format(Enum):
     channels_last = 3
     channels_last_3d = 4
 
-    def __repr__(self) -> str:
-        return display.public(self.name)
 
-    __str__ = __repr__
-
-    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # a name is an answer, too
-        return self.name
-
-
-class layout(Enum):
+class layout(_Public):
     """How elements are stored.
 
     `strided`: at places that are sums of indices times strides.  `sparse_coo`: those that are not zero, in a list, with
@@ -49,16 +53,8 @@ class layout(Enum):
     sparse_bsc = 6
     jagged = 7
 
-    def __repr__(self) -> str:
-        return display.public(self.name)
 
-    __str__ = __repr__
-
-    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # a name is an answer, too
-        return self.name
-
-
-class qscheme(Enum):
+class qscheme(_Public):
     """How a quantised tensor's numbers are scaled, of which there is none: programs name and compare these."""
 
     per_tensor_affine = 1
@@ -66,14 +62,6 @@ class qscheme(Enum):
     per_tensor_symmetric = 3
     per_channel_symmetric = 4
     per_channel_affine_float_qparams = 5
-
-    def __repr__(self) -> str:
-        return display.public(self.name)
-
-    __str__ = __repr__
-
-    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # a name is an answer, too
-        return self.name
 
 
 contiguous_format = legacy_contiguous_format = memory_format.contiguous_format
