@@ -99,9 +99,9 @@ def record(name, found, partial):
     if partial:  # the others stay
         kept = {"failing": {}, **json.loads(path.read_text())}
     for case, answer in found["cases"].items():
-        kept["cases"].pop(case, None)
-        kept["failing"].pop(case, None)
-        kept["failing" if "error" in answer else "cases"][case] = answer.get("value", answer.get("error"))
+        here, other = ("failing", "cases") if "error" in answer else ("cases", "failing")
+        kept[other].pop(case, None)
+        kept[here][case] = answer.get("value", answer.get("error"))
     print(f"  {len(kept['cases'])} cases, {len(kept['failing'])} more fail")
     for suite, outcomes in found["suites"].items():
         passed = sum(outcome == "passed" for outcome in outcomes.values())
