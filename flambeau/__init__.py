@@ -106,6 +106,12 @@ globals().update(_old_autocast)
 from . import autograd, cpu, cuda, fft, linalg, masked, opencl, signal, special, utils
 from . import mps, mtia, xpu
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from .core.call.function import BuiltIn as _BuiltIn
+
+for _function in (get_num_threads, set_num_threads, set_flush_denormal, result_type, is_grad_enabled):
+    globals()[_function.__name__] = _BuiltIn(_function)  # no class that holds them binds them, as in PyTorch
+    globals()[_function.__name__].__module__ = __name__
+del _BuiltIn
 from .core.tape import tensor_backward as _backward
 from .autograd.grad_mode import is_inference_mode_enabled
 from ._typeinfo import finfo, iinfo
@@ -148,6 +154,11 @@ saddmm = globals()["addmm"]
 
 from . import _C, _utils, func, nested, nn, optim, overrides, return_types, types
 from .operations.linalg.scaled import _scaled_mm, grouped_mm as _grouped_mm
+from .operations.moving.searching import (
+    _convert_indices_from_coo_to_csr,
+    _convert_indices_from_csr_to_coo,
+)
+from .operations.rows.segments import segment_reduce as _segment_reduce
 from .operations.rows.softmax import _log_softmax_backward_data, _softmax_backward_data
 from ._printing import set_printoptions
 from ._files import load, save

@@ -76,7 +76,6 @@ ROOMS = {
     "_jit_internal": "there are no graphs yet",
     "_ops.HigherOrderOperator": "there are no graphs in which an operation could take functions",
     "profiler._memory_profiler": "memory is not told by what it is used for",
-    "__future__": "how modules are converted is not switched",
     "_guards": "there are no graphs yet",
     "_weights_only_unpickler": "files are read by `_files/unpickling.py`, not by PyTorch's reader",
     "autograd.profiler_legacy": "PyTorch deprecated it",

@@ -50,11 +50,10 @@ ABSENT = {
         sym_constrain_range sym_constrain_range_for_size sym_fresh_size
         """,
         "a part of PyTorch's own making": """
-        __all__ _amp_update_scale_ _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo
-        _convert_weight_to_int4pack _convert_weight_to_int4pack_for_cpu _empty_affine_quantized
-        _empty_per_channel_affine_quantized _has_compatible_shallow_copy_type _int_mm _segment_reduce
-        _shape_as_tensor _standard_gamma _weight_int4pack_mm _weight_int4pack_mm_for_cpu _weight_int8pack_mm
-        matrix_rank segment_reduce set_vital symeig torch while_loop
+        __all__ _amp_update_scale_ _convert_weight_to_int4pack _convert_weight_to_int4pack_for_cpu
+        _empty_affine_quantized _empty_per_channel_affine_quantized _has_compatible_shallow_copy_type
+        _int_mm _shape_as_tensor _standard_gamma _weight_int4pack_mm _weight_int4pack_mm_for_cpu
+        _weight_int8pack_mm matrix_rank set_vital symeig torch while_loop
         """,
     },
     "Tensor": {
@@ -69,7 +68,7 @@ ABSENT = {
         grad_dtype hash_tensor
         """,
         "parts of PyTorch's own making": """
-        index module_load
+        index
         """,
         "devices that are not here": """
         ipu mtia to_mkldnn xpu
@@ -374,7 +373,7 @@ ABSENT = {
     },
     "utils": {
         "parts of PyTorch's own making": """
-        set_module swap_tensors
+        set_module
         """,
     },
     "utils.backcompat": {

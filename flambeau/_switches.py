@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+from .core.call.function import BuiltIn
 from .core.lib.blas import _find_mkl, _wanted
 from .core.tape import is_watching, set_watching
 
@@ -98,6 +99,7 @@ def get_float32_matmul_precision() -> str:
     return _precision
 
 
+@BuiltIn
 def set_num_interop_threads(n: int) -> None:
     """How many operations may run beside each other where a program starts them itself; nothing here starts any.
 
@@ -109,11 +111,13 @@ def set_num_interop_threads(n: int) -> None:
     _interop_threads = n
 
 
+@BuiltIn
 def get_num_interop_threads() -> int:
     """What was last set; 1 at first."""
     return _interop_threads
 
 
+@BuiltIn
 def init_num_threads() -> None:
     """Nothing is left to set up: the pool of threads is the process's, and every thread shares its work over it.
 
@@ -129,6 +133,7 @@ has_spectral = True  # Fourier transforms
 has_openmp = False  # threads are those of our own pool
 
 
+@BuiltIn
 def is_vulkan_available() -> bool:
     """False: there is no driver of Vulkan's here.
 
@@ -140,6 +145,7 @@ def is_vulkan_available() -> bool:
 
 
 # --- searching for errors in backward ---
+@BuiltIn
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     """Lets operations remember where they were called, as `autograd.set_detect_anomaly` does, or no longer.
 
@@ -159,6 +165,7 @@ def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     set_watching(enabled, check_nan)
 
 
+@BuiltIn
 def is_anomaly_enabled() -> bool:
     """Whether operations remember where they were called; False at first.
 
@@ -170,6 +177,7 @@ def is_anomaly_enabled() -> bool:
     return is_watching()
 
 
+@BuiltIn
 def is_anomaly_check_nan_enabled() -> bool:
     """Whether backward looks for NaN in that mode.
 

@@ -16,6 +16,7 @@ from .core.base.dtypes import by_name, dtype, get_default_dtype
 from .core.base.memory import Storage as UntypedStorage
 from .core.base.once import warn_once
 from .core.base.provided import provide
+from .core.call.function import BuiltIn
 from .core.make.create import empty
 from .core.make.literal import tensor
 
@@ -411,6 +412,7 @@ def is_storage(obj: object) -> bool:
     return isinstance(obj, (UntypedStorage, TypedStorage))
 
 
+@BuiltIn
 def from_file(
     filename: Any,
     shared: bool | None = None,

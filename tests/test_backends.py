@@ -50,6 +50,31 @@ def test_precision(path):
         holder.fp32_precision = "none"
 
 
+def test_switches_are_frozen(monkeypatch):
+    """After `disable_global_flags` assignments raise, but within the context that libraries take from PyTorch's module."""
+    monkeypatch.setattr(backends.cudnn, "deterministic", False)
+    monkeypatch.setattr(backends._switched, "_frozen", False)
+    assert not backends.flags_frozen()
+    backends.disable_global_flags()
+    assert backends.flags_frozen()
+    for path, switch in (
+        ("cudnn", "deterministic"),
+        ("cudnn", "fp32_precision"),
+        ("mkldnn", "fp32_precision"),
+    ):
+        before = getattr(place(path), switch)
+        with pytest.raises(RuntimeError, match=f"{path}.{switch} after disable_global_flags"):
+            setattr(place(path), switch, True)
+        assert getattr(place(path), switch) is before
+    with backends.cudnn.flags(deterministic=True):
+        assert backends.cudnn.deterministic
+    with getattr(backends, "__allow_nonbracketed_mutation")():
+        backends.cudnn.deterministic = True
+    assert backends.cudnn.deterministic and backends.flags_frozen()
+    monkeypatch.undo()
+    assert not backends.cudnn.deterministic and not backends.flags_frozen()
+
+
 @pytest.mark.parametrize("name", ["cusparselt", "kleidiai", "nnpack", "mkldnn", "mps", "openmp", "cudnn"])
 def test_what_is_not_here(name):
     assert getattr(backends, name).is_available() is False

@@ -22,14 +22,14 @@ ORDER = """
     devices
     _operators _queries _switches version torch_version _foreach _symbolic
     _absent_names _absent_reasons _absent futures _typed types _composed
-    amp _operators _queries _switches version _foreach
+    amp _operators _queries _switches version _foreach __future__ overrides
     autograd utils func
     nn.parameter nn.functional nn.init nn.utils.rnn nn.modules nn.utils nn.common_types nn.grad nn.parallel nn optim
     compiler _dynamo _functorch _vmap_internals _subclasses ao classes distributed._stores distributed export fx jit onnx
     multiprocessing
     sparse
     nn.attention
-    _printing _tensor_str overrides _checks _C _higher_order_ops
+    _printing _tensor_str _checks _C _higher_order_ops
     cpu cuda opencl functional fft linalg masked signal special return_types testing mps mtia xpu nested
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator _utils random quasirandom backends __config__

@@ -10,6 +10,7 @@ from typing import Any
 from ..core.base import display
 from ..core.base.dtypes import device, dtype
 from ..core.call import casting
+from ..core.call.function import BuiltIn
 
 _HIDDEN = "meta"  # tests read rules off it
 
@@ -34,6 +35,7 @@ def _type(who: str, device_type: Any, place: int = 1) -> str:
     return device_type.partition(":")[0]
 
 
+@BuiltIn
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
     """Whether autocast is on in this thread for a type of device.
 
@@ -47,6 +49,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     return casting.is_on(_type("is_autocast_enabled", device_type))
 
 
+@BuiltIn
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
     """Switches autocast on or off in this thread for a type of device; one bool alone is meant for "cuda".
 
@@ -67,6 +70,7 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
     casting.set_on(_type("set_autocast_enabled", kind), on)
 
 
+@BuiltIn
 def get_autocast_dtype(device_type: str) -> dtype:
     """The dtype that operations on a type of device compute in under autocast, where they may: bfloat16 on the CPU, float16 on
     graphics processors, unless a block or `set_autocast_dtype` says otherwise.
@@ -78,6 +82,7 @@ def get_autocast_dtype(device_type: str) -> dtype:
     return casting.lower_type(_type("get_autocast_dtype", device_type))
 
 
+@BuiltIn
 def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
     """Sets that dtype in this thread.
 
@@ -97,6 +102,7 @@ def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
     casting.set_lower_type(kind, dtype)
 
 
+@BuiltIn
 def is_autocast_cache_enabled() -> bool:
     """Whether the copies of parameters that autocast makes are kept until the outermost block ends.
 
@@ -107,6 +113,7 @@ def is_autocast_cache_enabled() -> bool:
     return casting.keeps()
 
 
+@BuiltIn
 def set_autocast_cache_enabled(enabled: bool) -> None:
     """Says whether they are kept, in this thread.  Raises TypeError unless it is a bool.
 
@@ -118,6 +125,7 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
     casting.set_keeps(enabled)
 
 
+@BuiltIn
 def clear_autocast_cache() -> None:
     """Drops the copies of parameters that this thread keeps.
 
@@ -127,6 +135,7 @@ def clear_autocast_cache() -> None:
     casting.forget()
 
 
+@BuiltIn
 def autocast_increment_nesting() -> int:
     """Counts one more open block in this thread; returns how many are open.
 
@@ -139,6 +148,7 @@ def autocast_increment_nesting() -> int:
     return casting.deeper(1)
 
 
+@BuiltIn
 def autocast_decrement_nesting() -> int:
     """Counts one open block less in this thread; returns how many are open.
 
@@ -192,7 +202,7 @@ def _old(name: str, kind: str, function: Callable, what: str) -> Callable:
     >>> callable(flambeau.{name})
     True
     """
-    return old
+    return BuiltIn(old)
 
 
 OLD = {

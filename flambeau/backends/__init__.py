@@ -10,13 +10,18 @@ stream of random numbers is drawn.
 """
 
 from .._lazily import lazily
-from ._switched import has_precision
+from ._switched import (
+    assignable as __allow_nonbracketed_mutation,  # noqa: F401
+)
+from ._switched import disable_global_flags, flags_frozen, has_precision
 
 __all__ = [
     "cpu",
     "cuda",
     "cudnn",
     "cusparselt",
+    "disable_global_flags",
+    "flags_frozen",
     "kleidiai",
     "mha",
     "miopen",
@@ -30,6 +35,6 @@ __all__ = [
     "random",
 ]
 
-__getattr__, __dir__ = lazily(__name__, submodules=tuple(__all__))
+__getattr__, __dir__ = lazily(__name__, submodules=tuple(n for n in __all__ if n not in globals()))
 has_precision(__name__)
 del has_precision

@@ -36,8 +36,47 @@ class Part:
     fp32_precision = fp32_precision
 
 
+_frozen = False
+
+
+def disable_global_flags() -> None:
+    """Have assignments to switches raise RuntimeError from now on: contexts (`flags`) alone change them."""
+    global _frozen
+    _frozen = True
+
+
+def flags_frozen() -> bool:
+    """Whether assignments to switches raise.
+
+    >>> import flambeau
+    >>> flambeau.backends.flags_frozen()
+    False
+    """
+    return _frozen
+
+
+@contextmanager
+def assignable() -> Iterator[None]:
+    """A context in which switches may be assigned."""
+    global _frozen
+    before, _frozen = _frozen, False
+    try:
+        yield
+    finally:
+        _frozen = before
+
+
 class _WithPrecision(ModuleType):
     fp32_precision = fp32_precision
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        held = vars(self).get(name, value)
+        switch = name == "fp32_precision" or isinstance(held, (bool, int, str)) and not name.startswith("_")
+        if _frozen and switch:
+            raise RuntimeError(
+                f"not allowed to set {self.__name__}.{name} after disable_global_flags; please use flags() context manager instead"
+            )
+        super().__setattr__(name, value)
 
 
 def has_precision(module: str) -> None:

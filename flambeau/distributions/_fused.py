@@ -16,7 +16,18 @@ from ..codegen.differentiate import sign
 from ..core import tape
 from ..operations.declare.pointwise import ALL, FLOATING, Pointwise
 
-__all__ = ["fn", "fused", "made_of", "question", "sign", "softplus", "vanishing", "xlog1py", "xlogy"]
+__all__ = [
+    "fn",
+    "fused",
+    "log1p_square",
+    "made_of",
+    "question",
+    "sign",
+    "softplus",
+    "vanishing",
+    "xlog1py",
+    "xlogy",
+]
 
 
 def fused(body: Callable[..., Any]) -> Any:
@@ -59,6 +70,14 @@ def xlogy(x: Any, y: Any) -> Any:
 def xlog1py(x: Any, y: Any) -> Any:
     """x log(1 + y) of traced values, 0 where x is 0 and y -1; its derivatives are numbers there, too."""
     return x * fn.log1p(fn.where((x == 0) & (y == -1), 0.0, y))
+
+
+def log1p_square(z: Any) -> Any:
+    """log(1 + z²) of traced values, also where z² is too large for the dtype: there 2 log |z| + log(1 + 1 / z²)."""
+    large = fn.absolute(z) > 1.0
+    safe = fn.where(large, z, 1.0)
+    small = fn.where(large, 1.0 / safe, z)
+    return 2.0 * fn.log(fn.absolute(safe)) + fn.log1p(small * small)
 
 
 def vanishing(value: Any, found: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.base.dtypes import Size
 from ..core.make.create import arange
+from ..core.make.literal import as_tensor
 from ..operations.random.random import bernoulli
 from . import constraints
 from ._fused import fn, fused, softplus
@@ -73,7 +74,9 @@ class Bernoulli(ByProbsOrLogits, ExponentialFamily):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        return bernoulli_log_prob(value, self.logits)
+        value = as_tensor(value)
+        found = bernoulli_log_prob(value, self.logits)
+        return found.to(value.dtype) if value.is_floating_point() else found
 
     def entropy(self) -> Any:
         return -bernoulli_log_prob(self.probs, self.logits)

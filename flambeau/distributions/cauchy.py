@@ -11,7 +11,7 @@ from ..core.make.create import full
 from ..operations.random.random import rand
 from . import constraints
 from ._draws import cauchy_noise, in_turn
-from ._fused import fn, fused, made_of
+from ._fused import fn, fused, log1p_square, made_of
 from .distribution import Distribution
 from .utils import broadcast_all
 
@@ -21,7 +21,7 @@ __all__ = ["Cauchy"]
 @fused
 def _cauchy_log_prob(value, loc, scale):
     z = (value - loc) / scale
-    return -math.log(math.pi) - fn.log(scale) - fn.log1p(z * z)
+    return -math.log(math.pi) - fn.log(scale) - log1p_square(z)
 
 
 @fused

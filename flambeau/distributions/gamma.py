@@ -8,6 +8,7 @@ from typing import Any
 from .._typeinfo import finfo
 from ..core import tape
 from ..core.base.dtypes import Size
+from ..core.make.literal import as_tensor
 from ..operations.pointwise.special import igamma
 from ..operations.random.sampled import standard_gamma
 from . import constraints
@@ -97,6 +98,7 @@ class Gamma(ExponentialFamily):
         if self._validate_args:
             self._validate_sample(value)
         a, rate = self.concentration, self.rate
+        value = as_tensor(value, dtype=rate.dtype, device=rate.device)
         return _gamma_log_prob(value, a, rate, _gamma_normalizer(a, rate))
 
     def entropy(self) -> Any:

@@ -8,10 +8,11 @@ from typing import Any
 
 from ..core.base.dtypes import Size
 from ..core.make.create import full, zeros_like
+from ..core.make.literal import as_tensor
 from ..operations.random.random import rand
 from . import constraints
 from ._draws import cauchy_noise, in_turn
-from ._fused import fn, fused, made_of
+from ._fused import fn, fused, log1p_square, made_of
 from .cauchy import Cauchy
 from .distribution import Distribution
 from .transformed_distribution import TransformedDistribution
@@ -26,7 +27,7 @@ _TRANSFORM = AbsTransform()
 @fused
 def _half_cauchy_log_prob(value, scale):
     z = value / scale
-    found = math.log(2 / math.pi) - fn.log(scale) - fn.log1p(z * z)
+    found = math.log(2 / math.pi) - fn.log(scale) - log1p_square(z)
     return fn.where(value >= 0, found, -math.inf)
 
 
@@ -94,6 +95,7 @@ class HalfCauchy(TransformedDistribution):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
+        value = as_tensor(value, dtype=self.scale.dtype, device=self.scale.device)
         return _half_cauchy_log_prob(value, self.scale)
 
     def cdf(self, value: Any) -> Any:

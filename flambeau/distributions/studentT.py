@@ -11,7 +11,7 @@ from ..core import tape
 from ..core.base.dtypes import Size
 from ..operations.random.sampled import standard_gamma
 from . import constraints
-from ._fused import fn, fused
+from ._fused import fn, fused, log1p_square
 from .distribution import Distribution
 from .utils import _standard_normal, broadcast_all
 
@@ -33,7 +33,7 @@ def _student_normalizer(df, scale):
 @fused
 def _student_log_prob(value, df, loc, scale, normalizer):
     y = (value - loc) / scale
-    return -0.5 * (df + 1.0) * fn.log1p(y * y / df) - normalizer
+    return -0.5 * (df + 1.0) * log1p_square(y / fn.sqrt(df)) - normalizer
 
 
 @fused

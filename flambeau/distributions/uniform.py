@@ -85,7 +85,8 @@ class Uniform(Distribution):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        return _uniform_log_prob(value, self.low, self.high)
+        found = _uniform_log_prob(value, self.low, self.high)
+        return found if found.dtype is self.low.dtype else found.to(self.low.dtype)
 
     def cdf(self, value: Any) -> Any:
         if self._validate_args:

@@ -261,6 +261,7 @@ class Running(Mode):
 
     def handle(self, operation: Any, types: Any, args: tuple, kwargs: dict) -> Any:
         """An operation inside of the function."""
+        operation = behind(operation)
         if operation in self.random:
             return self.draw(self, operation, args, kwargs)
         return answer(operation, args, kwargs, self)

@@ -269,6 +269,17 @@ def _gathered(level: Level, op: Any, args: list, kwargs: dict, running: Running 
     return along()(level, op, args, kwargs, running)
 
 
+@rule("segment_reduce")
+def _segments(level: Level, op: Any, args: list, kwargs: dict, running: Running | None) -> Found:
+    bound = dict(parameters(op).bind(args, kwargs))
+    for name in ("data", "lengths", "offsets"):  # their dimensions before `axis` are batches already
+        if isinstance(bound.get(name), TensorBase):
+            bound[name] = level.spread(bound[name])
+    axis = bound.get("axis", 0)
+    bound["axis"] = axis + 1 if axis >= 0 else axis
+    return level.wrapped(op(bound.pop("data"), bound.pop("reduce"), **bound))
+
+
 # --- order ------------------------------------------
 def _middle(name: str) -> None:
     @made(name)

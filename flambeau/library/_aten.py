@@ -12,7 +12,7 @@ from typing import Any
 from .._foreach import functions
 from .._tags import Tag
 from ..core.base import display
-from ..core.call.operation import Op
+from ..core.call.operation import Op, behind
 from ..operations.declare.registry import REGISTRY
 from ._overloads import table
 from ._packets import DEFINED, KINDS, OpNamespace, OpOverloadPacket, namespace_of
@@ -144,6 +144,7 @@ def _packet(op: Op) -> OpOverloadPacket:
 
 def told(op: Op, what: str) -> Any:
     """What programs with dispatch modes ask of one of our operations: those of ATen are in the namespace `aten`."""
+    op = behind(op)
     name = _by_operation().get(op)
     if what == "overloadpacket":
         return _packet(op) if name is None else getattr(namespace_of("aten"), name)

@@ -17,6 +17,7 @@ from ..core.make.bridge import from_numpy
 from ..core.make.create import empty_like
 from ..core.make.random import randperm
 from ..operations.pointwise.arithmetic import where
+from ..overrides import handle_torch_function, has_torch_function_variadic
 
 __all__ = [
     "calculate_gain",
@@ -84,12 +85,26 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Draw from U(a, b)."""
+    if has_torch_function_variadic(tensor):
+        return handle_torch_function(uniform_, (tensor,), tensor=tensor, a=a, b=b, generator=generator)
+    return _no_grad_uniform_(tensor, a, b, generator)
+
+
+def _no_grad_uniform_(tensor: Tensor, a: float, b: float, generator: Any = None) -> Tensor:
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Draw from N(mean, std²)."""
+    if has_torch_function_variadic(tensor):
+        return handle_torch_function(
+            normal_, (tensor,), tensor=tensor, mean=mean, std=std, generator=generator
+        )
+    return _no_grad_normal_(tensor, mean, std, generator)
+
+
+def _no_grad_normal_(tensor: Tensor, mean: float, std: float, generator: Any = None) -> Tensor:
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
@@ -159,13 +174,19 @@ def _truncated(
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with `val`."""
+    if has_torch_function_variadic(tensor):
+        return handle_torch_function(constant_, (tensor,), tensor=tensor, val=val)
+    return _no_grad_fill_(tensor, val)
+
+
+def _no_grad_fill_(tensor: Tensor, val: float) -> Tensor:
     with no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
     """Fill with 1."""
-    return constant_(tensor, 1.0)
+    return _no_grad_fill_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
@@ -239,7 +260,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
         ValueError: the tensor has fewer than 2 dimensions.
     """
     bound = math.sqrt(3.0) * _xavier_std(tensor, gain)
-    return uniform_(tensor, -bound, bound, generator)
+    return _no_grad_uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
@@ -248,7 +269,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
     Raises:
         ValueError: the tensor has fewer than 2 dimensions.
     """
-    return normal_(tensor, 0.0, _xavier_std(tensor, gain), generator)
+    return _no_grad_normal_(tensor, 0.0, _xavier_std(tensor, gain), generator)
 
 
 def _xavier_std(tensor: Tensor, gain: float) -> float:
@@ -273,10 +294,20 @@ def kaiming_uniform_(
     Raises:
         ValueError: fewer than 2 dimensions, or an unknown mode or nonlinearity.
     """
+    if has_torch_function_variadic(tensor):
+        return handle_torch_function(
+            kaiming_uniform_,
+            (tensor,),
+            tensor=tensor,
+            a=a,
+            mode=mode,
+            nonlinearity=nonlinearity,
+            generator=generator,
+        )
     if _is_empty(tensor):
         return tensor
     bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
-    return uniform_(tensor, -bound, bound, generator)
+    return _no_grad_uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(
@@ -289,7 +320,7 @@ def kaiming_normal_(
     """Draw from a normal distribution of variance gain² / fan (He et al., 2015); see `kaiming_uniform_`."""
     if _is_empty(tensor):
         return tensor
-    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+    return _no_grad_normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
 def _is_empty(tensor: Tensor) -> bool:

@@ -60,5 +60,5 @@ from .pointwise import (  # noqa: F401
     storage_dtypes,
 )
 from .random import dropout, random, sampled  # noqa: F401
-from .rows import histograms, masked, moments, norms, reductions, scans, softmax  # noqa: F401
+from .rows import histograms, masked, moments, norms, reductions, scans, segments, softmax  # noqa: F401
 from .signal import spectral, windows  # noqa: F401

@@ -97,7 +97,7 @@ def sparse_compressed_tensor(
     `compressed_indices` (batch …, n + 1) say where each of n rows (columns) begins among `plain_indices` (batch …, nnz), the
     columns (rows) of `values` (batch …, nnz, block …, dense …).  Indices are int32 or int64.  `size` is (batch …, rows,
     columns, dense …), by default the smallest.  RuntimeError names the rule that parts break, and where; the indices are not
-    looked at where `check_invariants` is False.
+    looked at where `check_invariants` is False, and whether those of a row are sorted and distinct only where it is True.
 
     >>> import flambeau
     >>> flambeau.sparse_compressed_tensor([0, 1, 2], [1, 0], [5.0, 6.0], layout=flambeau.sparse_csr).to_dense()

@@ -189,8 +189,9 @@ def to_coordinates(x: SparseTensor) -> SparseTensor:
         ahead = [b.repeat_interleave(high * wide) for b in at[:n]]
         at = _stack([*ahead, row.reshape(-1), column.reshape(-1)])
         values = values.reshape([at.shape[1], *rest])
-    made = sparse(Coordinates(at, pattern.size, pattern.layout is formats.sparse_csr), values)
-    return coalesce(made)
+    return coalesce(
+        sparse(Coordinates(at, pattern.size, False), values)
+    )  # columns may be in any order, and repeated
 
 
 def to_compressed(x: Any, layout: Any, block: Any) -> SparseTensor:

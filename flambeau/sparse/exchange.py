@@ -52,7 +52,7 @@ def from_scipy(matrix: Any) -> SparseTensor:
     places, values = places[: values.shape[0]], values[: places.shape[0]]
     block = tuple(matrix.blocksize) if layout in BLOCK_LAYOUTS else ()
     size = tuple(matrix.shape)
-    checked_compressed("from_scipy", layout, starts, places, values, size, block, True)
+    checked_compressed("from_scipy", layout, starts, places, values, size, block, True, True)
     return sparse(Compressed(layout, starts, places, size, block), values)
 
 

@@ -19,14 +19,14 @@ from .unary import once
 
 _operations = published("")
 _stack, _cat = _operations["stack"], _operations["cat"]
-REDUCTIONS = ("sum", "mean", "amax", "amin")
+REDUCTIONS = {"sum": "sum", "mean": "mean", "amax": "amax", "max": "amax", "amin": "amin", "min": "amin"}
 
 
 def mm(mat1: SparseTensor, mat2: TensorBase, reduce: str = "sum") -> TensorBase:
     """The product of a sparse matrix and a dense or sparse one; with `reduce` the mean, largest or least of each sum's terms.
 
     `mat1` is (n, m), `mat2` (m, p); of two sparse ones the result is sparse.  `reduce`: "sum", or for a CSR `mat1` "mean",
-    "amax", "amin" (over what a row lists; 0 where it lists nothing).  Gradients of `mat1` list what it lists.
+    "amax" or "max", "amin" or "min" (over what a row lists; 0 where it lists nothing).  Gradients of `mat1` list what it lists.
     RuntimeError for shapes and dtypes that do not fit.
 
     >>> import flambeau
@@ -36,7 +36,7 @@ def mm(mat1: SparseTensor, mat2: TensorBase, reduce: str = "sum") -> TensorBase:
     ([[7.0], [0.0]], [[3.5], [0.0]])
     """
     if reduce not in REDUCTIONS:
-        raise ValueError(f"sparse.mm(): argument 'reduce' must be one of {REDUCTIONS}, got {reduce!r}")
+        raise ValueError(f"sparse.mm(): argument 'reduce' must be one of {tuple(REDUCTIONS)}, got {reduce!r}")
     if not isinstance(mat1, SparseTensor):
         if not isinstance(mat2, SparseTensor):
             raise RuntimeError(
@@ -44,7 +44,7 @@ def mm(mat1: SparseTensor, mat2: TensorBase, reduce: str = "sum") -> TensorBase:
             )
         return mat1 @ mat2
     if reduce != "sum":
-        return _reduced(mat1, mat2, reduce)
+        return _reduced(mat1, mat2, REDUCTIONS[reduce])
     if isinstance(mat2, SparseTensor):
         return by_sparse("mm", mat1, mat2)
     if mat2.ndim != 2:

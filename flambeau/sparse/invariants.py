@@ -9,14 +9,15 @@ from ..core.base.tensor import TensorBase
 from ..core.lib import sparse_rows
 from .patterns import COLUMN_LAYOUTS, on_host
 
-_checking = True
+_checking: bool | None = None  # None: only what memory is read by
 
 
 class check_sparse_tensor_invariants(contextlib.ContextDecorator):  # noqa: N801  PyTorch's name
-    """Whether parts of sparse tensors are looked at when one is made: a context, a decorator, and switches for good.
+    """Whether all invariants of sparse tensors are checked when one is made: a context, a decorator, and switches for good.
 
-    Unlike in PyTorch, they are unless this is switched off (one pass over the indices); in either case no operation reads
-    outside of a tensor's memory.  The argument `check_invariants` of the constructors goes before it.
+    Where nothing was said, indices are only compared with the size, unlike in PyTorch (one pass over them); their order, and
+    whether they are distinct, is checked where this is enabled.  Where it is disabled nothing is; in either case no operation
+    reads outside of a tensor's memory.  The argument `check_invariants` of the constructors goes before it.
 
     >>> import flambeau
     >>> with flambeau.sparse.check_sparse_tensor_invariants(False):
@@ -28,16 +29,16 @@ class check_sparse_tensor_invariants(contextlib.ContextDecorator):  # noqa: N801
 
     def __init__(self, enable: bool = True):
         self.state = enable
-        self._before: list[bool] = []
+        self._before: list[bool | None] = []
 
     @staticmethod
     def is_enabled() -> bool:
-        """Whether parts are looked at."""
-        return _checking
+        """Whether all invariants are checked."""
+        return bool(_checking)
 
     @staticmethod
     def enable() -> None:
-        """Look at parts from now on."""
+        """Check all invariants from now on."""
         _set(True)
 
     @staticmethod
@@ -53,19 +54,20 @@ class check_sparse_tensor_invariants(contextlib.ContextDecorator):  # noqa: N801
         _set(self._before.pop())
 
 
-def _set(to: bool) -> None:
+def _set(to: bool | None) -> None:
     global _checking
-    _checking = bool(to)
+    _checking = to
 
 
-def wanted(asked: bool | None) -> bool:
-    """Whether to look at the indices of a tensor that is made with `check_invariants=asked`.
+def wanted(check_invariants: bool | None) -> tuple[bool, bool]:
+    """Whether to compare the indices of a new tensor with its size, and whether to check their order.
 
     >>> from flambeau.sparse.invariants import wanted
-    >>> wanted(None), wanted(False)
-    (True, False)
+    >>> wanted(None), wanted(False), wanted(True)
+    ((True, False), (False, False), (True, True))
     """
-    return _checking if asked is None else bool(asked)
+    said = _checking if check_invariants is None else bool(check_invariants)
+    return said is not False, said is True
 
 
 def checked(indices: TensorBase, values: TensorBase, size: Any, look: bool = True) -> tuple[int, ...]:
@@ -150,10 +152,12 @@ def checked_compressed(
     size: tuple[int, ...],
     block: tuple[int, ...],
     look: bool,
+    strictly: bool,
 ) -> None:
     """RuntimeError where these parts are not those of a tensor of this size, with PyTorch's rule and the number that breaks it.
 
-    Shapes and dtypes are always compared; `look` goes over the indices.
+    Shapes and dtypes are always compared; `look` goes over the indices, and `strictly` also over their
+    order.
 
     >>> import flambeau
     >>> flambeau.sparse_csr_tensor([0, 1, 1], [2], [1.0], (2, 2))
@@ -222,7 +226,7 @@ def checked_compressed(
     if not look or starts.is_meta:
         return
     rule, at, row, found = on_host(
-        sparse_rows.broken_rule, starts.contiguous(), places.contiguous(), line, other
+        sparse_rows.broken_rule, starts.contiguous(), places.contiguous(), line, other, strictly
     )
     place = f"{'column' if columns else 'row'} {row}" + (f" of batch {at}" if n else "")
     if rule:

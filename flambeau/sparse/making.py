@@ -45,10 +45,11 @@ def in_coordinates(
         indices = indices.long()
     if indices.is_floating_point() or indices.is_complex() or indices.dtype.name == "bool":
         raise RuntimeError(f"sparse_coo_tensor(): indices must be integers, got {indices.dtype}")
-    indices, look = indices.detach().long(), wanted(check_invariants)
+    indices = indices.detach().long()
+    look, strictly = wanted(check_invariants)
     size = checked(indices, values, size, look)
     made = sparse(Coordinates(indices, size, bool(is_coalesced)), values)
-    if is_coalesced and look and not indices.is_meta:
+    if is_coalesced and strictly and not indices.is_meta:
         keys = made._pattern.keys()
         if not bool((keys[1:] > keys[:-1]).all()):
             raise RuntimeError(
@@ -85,8 +86,7 @@ def compressed(
     )
     block = block_of(layout, starts.ndim, values)
     size = _smallest(layout, starts, places, values, block) if size is None else sizes(who, size)
-    look = wanted(check_invariants)
-    checked_compressed(who, layout, starts, places, values, size, block, look)
+    checked_compressed(who, layout, starts, places, values, size, block, *wanted(check_invariants))
     return _leaf(sparse(Compressed(layout, starts, places, size, block), values), requires_grad)
 
 

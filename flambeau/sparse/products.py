@@ -265,6 +265,11 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 
 # --- functions of their own ------------------------------
+def _check_coordinates(who: str, x: TensorBase) -> None:
+    if not isinstance(x, SparseTensor) or type(x._pattern) is not Coordinates:
+        raise RuntimeError(f"{who}(): expected a sparse tensor in coordinates, got the layout {x.layout}")
+
+
 def smm(input: SparseTensor, mat: TensorBase) -> SparseTensor:
     """A sparse matrix times a dense one, in coordinates.
 
@@ -272,6 +277,7 @@ def smm(input: SparseTensor, mat: TensorBase) -> SparseTensor:
     >>> flambeau.smm(flambeau.eye(2).to_sparse(), flambeau.ones(2, 2))._nnz()
     4
     """
+    _check_coordinates("smm", input)
     return sspaddmm(nothing_like(input, (input.shape[0], mat.shape[1])), input, mat)
 
 
@@ -286,11 +292,8 @@ def sspaddmm(
     tensor([[2., 1.],
             [1., 2.]])
     """
-    for x in (input, mat1):
-        if not isinstance(x, SparseTensor) or type(x._pattern) is not Coordinates:
-            raise RuntimeError(
-                f"sspaddmm(): expected sparse tensors in coordinates, got the layout {x.layout}"
-            )
+    _check_coordinates("sspaddmm", input)
+    _check_coordinates("sspaddmm", mat1)
     product = hspmm(mat1, mat2)
     pattern, wide = product._pattern, mat2.shape[1]
     columns = arange(wide, device=mat2.device)
@@ -309,10 +312,7 @@ def hspmm(mat1: SparseTensor, mat2: TensorBase) -> SparseTensor:
            values=tensor([[2., 2., 2.]]),
            size=(2, 3), nnz=1, layout=flambeau.sparse_coo)
     """
-    if not isinstance(mat1, SparseTensor) or type(mat1._pattern) is not Coordinates:
-        raise RuntimeError(
-            f"hspmm(): expected mat1 to be sparse, in coordinates, got the layout {mat1.layout}"
-        )
+    _check_coordinates("hspmm", mat1)
     product = by_dense("hspmm", mat1, mat2)
     listed = mat1._pattern.at[0].unique()
     return sparse(Coordinates(listed.unsqueeze(0), product.shape, True), product.index_select(0, listed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._lazily import lazily
 from . import _python_dispatch, checkpoint, data, dlpack, hooks  # noqa: F401
+from ._swap import swap_tensors
 
 __all__ = [  # noqa: F822
     "_python_dispatch",
@@ -15,6 +16,7 @@ __all__ = [  # noqa: F822
     "hooks",
     "module_tracker",
     "pytree",
+    "swap_tensors",
     "tensorboard",
     "trainer",
 ]

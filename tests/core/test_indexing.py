@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import warnings
 
@@ -122,6 +123,30 @@ def test_sequences_that_are_index_tensors():
         assert x[[0, 1, 1]].shape == (3, 3, 4) and x[range(2)].shape == (2, 3, 4)
         assert x[np.array([[0, 1], [1, 1]])].shape == (2, 2, 3, 4) and x[[]].shape == (0, 3, 4)
         assert x[[np.int64(1)]].shape == (1, 3, 4) and x[[[0, 1]] * 32].shape == (32, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    "key, plain",
+    [
+        ([1.9], [1]),
+        ([-0.5, True], [0, 1]),
+        ([[2.0, 0.0]], ([2, 0],)),
+        (([1.0, 0.0], [0, 1]), ([1, 0], [0, 1])),
+        ((slice(None), [1.0]), (slice(None), [1])),
+        ([16777217.0 - 16777215.0], [2]),
+        ([-1.5] * 40, [-1] * 40),
+        (np.array([1.9, 0.0]), [1, 0]),
+        (np.array(1.0), 1),
+    ],
+    ids=str,
+)
+def test_sequences_of_floats_are_cut_to_integers(key, plain):
+    x = make(3, 4)
+    same(x[key], x.numpy()[plain])
+    x[key] = -1.0
+    expected = make(3, 4).numpy()
+    expected[plain] = -1.0
+    same(x, expected)
 
 
 @pytest.mark.parametrize("key", BASIC, ids=str)
@@ -497,6 +522,11 @@ def test_values_from_the_same_memory():
         (IndexError, lambda x: x[T([-4])]),
         (IndexError, lambda x: x[1.0]),
         (IndexError, lambda x: x[T([0.0])]),
+        (IndexError, lambda x: x[np.float32(1)]),
+        (IndexError, lambda x: x[[T(1.0)]]),
+        (RuntimeError, lambda x: x.__setitem__([math.nan], 1.0)),
+        (RuntimeError, lambda x: x.__setitem__([1e20], 1.0)),
+        (TypeError, lambda x: x.__setitem__([1j], 1.0)),
         (IndexError, lambda x: x[T([True, False])]),
         (IndexError, lambda x: x[T([0, 1]), T([0, 1, 2])]),
         (RuntimeError, lambda x: x.__setitem__(0, flambeau.ones(3))),

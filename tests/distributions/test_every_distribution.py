@@ -118,6 +118,28 @@ def test_dtypes(name):
         assert mean is None or mean.dtype is dtype
 
 
+# Whose densities have the dtype of the parameters, whatever the value's is; that of the value; the others' is promoted.
+OF_PARAMETERS = {
+    *("Categorical", "Chi2", "Gamma", "HalfCauchy", "MultivariateNormal", "OneHotCategorical"),
+    *("OneHotCategoricalStraightThrough", "Uniform"),
+}
+OF_VALUE = {"Bernoulli"}
+
+
+@pytest.mark.parametrize("name", [n for n in ARGUMENTS if n not in ("LowRankMultivariateNormal", "Wishart")])
+@pytest.mark.parametrize("own, given", [("float32", "float64"), ("float64", "float32")])
+def test_dtypes_of_densities_of_values_of_another(name, own, given):
+    parameters, other = getattr(flambeau, own), getattr(flambeau, given)
+    made = law(name, parameters, validate_args=False)
+    drawn = made.sample()
+    found = made.log_prob(drawn.to(other))
+    wanted = parameters if name in OF_PARAMETERS else other if name in OF_VALUE else flambeau.float64
+    assert found.dtype is wanted
+    np.testing.assert_allclose(
+        found.double().numpy(), made.log_prob(drawn).double().numpy(), rtol=1e-4, atol=1e-5
+    )
+
+
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_empty_batches(name):
     given = {k: v[:0] if getattr(v, "ndim", 0) else v for k, v in arguments(name).items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from laws import CONTINUOUS, DISCRETE, LAWS, class_of, expectation, inner_values, made, tensors
@@ -174,6 +176,34 @@ def test_second_derivatives_of_densities(name):
         return class_of(name)(**dict(zip(given, parameters)), validate_args=False).log_prob(value)
 
     assert flambeau.autograd.gradgradcheck(density, leaves, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [flambeau.float32, flambeau.float64])
+@pytest.mark.parametrize("name", ["Cauchy", "HalfCauchy", "StudentT"])
+def test_heavy_tails_where_squares_overflow(name, dtype):
+    law = getattr(flambeau.distributions, name)(
+        flambeau.tensor(2.5, dtype=dtype), *(() if name != "Cauchy" else (1.5,))
+    )
+    expected = {
+        "Cauchy": stats.cauchy(2.5, 1.5),
+        "HalfCauchy": stats.halfcauchy(0, 2.5),
+        "StudentT": stats.t(2.5),
+    }[name]
+    largest = flambeau.finfo(dtype).max
+    for place in (1e-20, 0.1, 1.0, 2.5, 4.0, 1e10, largest**0.5 * 9, largest / 20):
+        x = flambeau.tensor(place, dtype=dtype, requires_grad=True)
+        found = law.log_prob(x)
+        exact = expected.logpdf(min(place, 1e100))
+        if place > 1e100:  # SciPy overflows itself: beyond, the density falls as a power
+            power = -3.5 if name == "StudentT" else -2.0
+            exact += power * (math.log(place) - math.log(1e100))
+        np.testing.assert_allclose(found.item(), exact, rtol=3e-6 if dtype is flambeau.float32 else 1e-12)
+        (slope,) = flambeau.autograd.grad(found, x, create_graph=True)
+        (bend,) = flambeau.autograd.grad(slope, x)
+        if place > 1e9:
+            power = -3.5 if name == "StudentT" else -2.0
+            np.testing.assert_allclose(slope.item() * place, power, rtol=1e-4)
+        assert bend.isfinite()
 
 
 def test_tails_keep_their_digits():

@@ -164,3 +164,47 @@ def test_old_names_warn_and_do_the_same(name):
 
 def test_the_old_names_are_these():
     assert len(OLD) == 11 and "uniform" in OLD and "zeros" not in OLD
+
+
+def test_objects_that_are_asked():
+    """PyTorch asks them by four functions; the others call methods of theirs."""
+
+    class Asked:
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            return function, types, args, {k: v for k, v in kwargs.items() if k != "tensor"}
+
+    x, drawn = Asked(), {"generator": None}
+    kaiming = {"a": 0, "mode": "fan_in", "nonlinearity": "leaky_relu"}
+    for function, given, named in (
+        (init.uniform_, (-1.0,), {"a": -1.0, "b": 1.0, **drawn}),
+        (init.normal_, (), {"mean": 0.0, "std": 1.0, **drawn}),
+        (init.constant_, (3.0,), {"val": 3.0}),
+        (init.kaiming_uniform_, (), {**kaiming, **drawn}),
+    ):
+        assert function(x, *given) == (function, (Asked,), (), named)
+
+
+def test_subclasses_and_modes_see_the_function():
+    class Seen(flambeau.Tensor):
+        names: list = []
+
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            cls.names.append(function.__name__)
+            return super().__torch_function__(function, types, args, kwargs)
+
+    class Mode(flambeau.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            names.append(function.__name__)
+            return function(*args, **(kwargs or {}))
+
+    for name, given in (("uniform_", ()), ("normal_", ()), ("constant_", (2.0,)), ("kaiming_uniform_", ())):
+        names = Seen.names = []
+        x = flambeau.ones(2, 3).as_subclass(Seen)
+        assert getattr(init, name)(x, *given) is x and names[0] == name
+        names.clear()
+        x = flambeau.ones(2, 3)
+        with Mode():
+            getattr(init, name)(x, *given)
+        assert names[0] == name

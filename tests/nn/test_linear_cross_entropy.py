@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from flambeau.core.call.operation import behind
 
 import flambeau
 from flambeau import nn
@@ -136,7 +137,7 @@ def test_how_many_rows():
 
     class Rows(flambeau.overrides.Mode):
         def handle(self, operation, types, args, kwargs):
-            if operation == F.cross_entropy:
+            if behind(operation) is behind(F.cross_entropy):
                 rows.append(args[0].shape[0])
             return operation(*args, **kwargs)
 

@@ -271,3 +271,22 @@ def test_gaussian_variances_of_wrong_size(shape):
     x = flambeau.zeros(4, 3, 2)
     with pytest.raises(ValueError, match="var is of incorrect size"):
         F.gaussian_nll_loss(x, x, flambeau.ones(shape))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "options", [{}, {"weight": 2.0}, {"pos_weight": 2.0}, {"reduction": "none"}], ids=str
+)
+def test_entropies_of_logits_have_the_dtype_of_the_target(dtype, options):
+    dtype = getattr(flambeau, dtype)
+    options = {
+        k: flambeau.tensor(v, dtype=flambeau.float64) if "weight" in k else v for k, v in options.items()
+    }
+    x = flambeau.tensor(X, requires_grad=True)
+    target = flambeau.tensor(P, dtype=dtype)
+    found = F.binary_cross_entropy_with_logits(x, target, **options)
+    wide = F.binary_cross_entropy_with_logits(x, target.double(), **options)
+    assert found.dtype is dtype
+    flambeau.testing.assert_close(found, wide.to(dtype))
+    found.sum().backward()
+    assert x.grad.dtype is flambeau.float64

@@ -40,6 +40,22 @@ def random_like(x: flambeau.Tensor, rng) -> flambeau.Tensor:
     return flambeau.from_numpy(np.asarray(found)).to(x.dtype)
 
 
+def in_memory_of(at: flambeau.Tensor, x: flambeau.Tensor) -> flambeau.Tensor:
+    """The numbers of `x` in a copy of the storage of `at`, laid out as it is; what else lies there is as it was."""
+    memory = at.detach().as_strided((at.untyped_storage().nbytes() // at.itemsize,), (1,), 0).clone()
+    memory.as_strided(at.shape, at.stride(), at.storage_offset()).copy_(x)
+    return memory.as_strided(at.shape, at.stride(), at.storage_offset())
+
+
+def stacked_in_memory_of(at: flambeau.Tensor, xs: list) -> flambeau.Tensor:
+    """Several of `in_memory_of` along a new first dimension."""
+    each = [in_memory_of(at, x) for x in xs]
+    memory = flambeau.stack(
+        [x.as_strided((x.untyped_storage().nbytes() // x.itemsize,), (1,), 0) for x in each]
+    )
+    return memory.as_strided((len(each), *at.shape), (memory.shape[1], *at.stride()), at.storage_offset())
+
+
 def differentiable(results: list) -> list:
     return [r for r in results if r.is_floating_point() or r.is_complex()]
 
@@ -58,18 +74,23 @@ class Wrong(AssertionError):
 
 
 class Derivatives:
-    """A function at a place, along a direction, with weights of its results."""
+    """A function at a place, along a direction, with weights of its results.
 
-    def __init__(self, function: Callable, places: list, smooth: bool = True, seed: int = 0) -> None:
+    Weights, and with them the gradients that come back, are laid out as the places are said to be; of the two directions one is.
+    """
+
+    def __init__(
+        self, function: Callable, places: list, smooth: bool = True, layout: str = "contiguous", seed: int = 0
+    ) -> None:
         rng = np.random.default_rng(seed)
         self.places, self.smooth = places, smooth
         self.every = tuple(range(len(places)))
         self.direction = [random_like(x, rng) for x in places]
-        self.other = [random_like(x, rng) for x in places]
+        self.other = [samples.laid_out(random_like(x, rng), layout) for x in places]
         with flambeau.enable_grad():
-            found = differentiable(function(*(x.clone().requires_grad_() for x in places)))
+            found = differentiable(function(*(in_memory_of(x, x).requires_grad_() for x in places)))
         recorded = [k for k, r in enumerate(found) if r.requires_grad]
-        self.weights = [random_like(found[k], rng) for k in recorded]
+        self.weights = [samples.laid_out(random_like(found[k], rng), layout) for k in recorded]
 
         endless = [~found[k].detach().isfinite() for k in recorded]
 
@@ -97,7 +118,7 @@ class Derivatives:
         """Of a function of the places, along the direction."""
         ends = []
         for sign in (1, -1):
-            xs = [x + sign * STEP * v for x, v in zip(self.places, self.direction)]
+            xs = [in_memory_of(x, x + sign * STEP * v) for x, v in zip(self.places, self.direction)]
             ends.append([number(r).numpy() for r in function(*xs)])
         with np.errstate(all="ignore"):
             return [(a - b) / (2 * STEP) for a, b in zip(*ends)]
@@ -184,9 +205,10 @@ class Derivatives:
 
     def mapped_at_places(self, function: Callable) -> None:
         n, ways = len(self.places), [self.direction, self.other]
-        places = [self.places, [x * 0.96875 for x in self.places]]
+        places = [self.places, [in_memory_of(x, x * 0.96875) for x in self.places]]
         each = [arrays(self.along(function, x, w)) for x, w in zip(places, ways)]
-        given = [flambeau.stack(list(c)) for c in (*zip(*places), *zip(*ways))]
+        given = [stacked_in_memory_of(c[0], list(c)) for c in zip(*places)]
+        given += [flambeau.stack(list(c)) for c in zip(*ways)]
         found = vmap(lambda *xv: tuple(self.along(function, xv[:n], xv[n:])), randomness="same")(*given)
         compare(found, [np.stack(c) for c in zip(*each)])
 
@@ -250,20 +272,24 @@ def sample_case(entry, text: str, dtype: str = "float64", layout: str = "contigu
         if dtype == "complex128" and not x.is_complex():
             x = flambeau.complex(x, flambeau.from_numpy(np.asarray(rng.uniform(-0.2, 0.2, x.shape))))
         x = SEEN_AS.get(n, lambda x: x)(x) + (entry.name in ABOVE_ONE)
-        used[n] = x if n == "pairs" else samples.laid_out(x, layout)
+        used[n] = placed(n, x, layout)
     given = dict(used)
     written = entry.function.__name__.endswith("_") or entry.name.endswith("in_place")
-    copied = lambda x: x * 1 if written else x
+    copied = lambda n, x: placed(n, x * 1, layout) if written else x
 
     def function(*tensors):
         operands = samples.Operands(layout)
         operands.update(given)
-        seen = {n: SEEN_AS.get(n, copied)(x) for n, x in zip(names, tensors)}
-        operands.update(seen)
+        for n, x in zip(names, tensors):
+            operands[n] = placed(n, SEEN_AS[n](x), layout) if n in SEEN_AS else copied(n, x)
         found = samples.run(entry, text, operands)
         return [real_squares(r) for r in found] if entry.name in FREE else found
 
-    return function, [given[n] for n in names], entry.name not in DEFINED
+    return function, [given[n] for n in names], entry.name not in DEFINED, layout
+
+
+def placed(name: str, x: flambeau.Tensor, layout: str) -> flambeau.Tensor:
+    return x if name == "pairs" else samples.laid_out(x, layout)  # view_as_complex takes no other
 
 
 def moving(operands: dict) -> list[str]:
@@ -300,10 +326,15 @@ def refused(error: Exception) -> bool:
     )
 
 
+def layer_case(make: Callable, layout: str):
+    function, places, *smooth = make()
+    return function, [samples.laid_out(x, layout) for x in places], *(smooth or [True]), layout
+
+
 def all_cases(dtype: str, layout: str) -> Iterator[tuple]:
     """Names, and what makes a case of each."""
-    if dtype == "float64" and layout == "contiguous":
-        yield from derivative_layers.cases()
+    for name, make in derivative_layers.cases() if dtype == "float64" else ():
+        yield name, lambda make=make: layer_case(make, layout)
     for entry, text in sample_cases():
         yield (
             f"{entry.name}({text})",

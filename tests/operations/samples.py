@@ -408,8 +408,8 @@ _CALLS = {
         take_along_dim: x, i, 0 | x, at
         scatter: x, 0, i, y | x, 0, i, 1.0
         scatter_add: x, 0, i, y
-        scatter_reduce: x, 0, i, y, 'sum' | x, 0, i, y, 'amax' | x, 0, i, y, 'prod'
-        index_reduce: x, 0, index, y[:2], 'prod' | x, 0, index, y[:2], 'amin'
+        scatter_reduce: x, 0, i, y, 'sum' | x, 0, i, y, 'amax' | x, 0, i, y, 'prod' | x, 0, i, y, 'mean', include_self=False
+        index_reduce: x, 0, index, y[:2], 'prod' | x, 0, index, y[:2], 'amin' | x, 0, index, y[:2], 'amax', include_self=False
         sort: x | s
         argsort: x
         msort: x
@@ -426,6 +426,7 @@ _CALLS = {
         histc: x
         histogram: x, 3
         histogramdd: pairs, (2, 2)
+        segment_reduce: x, 'sum', offsets=index | x, 'prod', offsets=index | x, 'min', offsets=index
         searchsorted: v, x
         bucketize: x, v
         isin: x, y

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import zlib
 
 import derivatives
 import pytest
+import samples
 
 import flambeau
 
@@ -24,6 +26,36 @@ def test_every_way(name):
     case = CASES[name]()
     if case is not None:
         agree(case, [w for w in WAYS if w not in derivatives.NO_ADJOINT.get(name, ())])
+
+
+LAYOUTS = [layout for layout in samples.LAYOUTS if layout != "contiguous"]
+LAID_OUT = {layout: dict(derivatives.all_cases("float64", layout)) for layout in LAYOUTS}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_layouts(name):
+    """Reverse against forward mode, and one way more, in a layout: as the name has it.  `derivatives.py --layout` goes all ways in each."""
+    number = zlib.crc32(name.encode())
+    case = LAID_OUT[LAYOUTS[number % len(LAYOUTS)]][name]()
+    if case is not None:
+        ways = ("adjoint", WAYS[number // len(LAYOUTS) % len(WAYS)])
+        agree(case, [w for w in ways if w not in derivatives.NO_ADJOINT.get(name, ())])
+
+
+def test_differences_move_elements_where_they_lie():
+    """What an argument says of the storage holds at every place that is compared; the rest of the storage stays."""
+    for layout in LAYOUTS:
+        memory = flambeau.arange(4.0, dtype=flambeau.float64)
+        x = memory.reshape(2, 2).t() if layout == "transposed" else memory[::2]
+        moved = derivatives.in_memory_of(x, x + 1)
+        assert moved.stride() == x.stride() and (moved == x + 1).all() and memory.tolist() == [0, 1, 2, 3]
+        read = lambda x: [x.as_strided((2,), (1,)).square()]
+        found = derivatives.Derivatives(read, [x], True, layout)
+        assert [float(e) for e in found.difference(read)[0]] == pytest.approx(
+            [float(e) for e in found.along(read)[0]], abs=1e-6
+        )
+    with pytest.raises(derivatives.Wrong):
+        derivatives.compare([product(1.0, 2.0)], [product(1.0, 2.1).numpy()])
 
 
 COMPLEX = dict(derivatives.all_cases("complex128", "contiguous"))

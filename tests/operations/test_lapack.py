@@ -171,6 +171,18 @@ def test_svd(shape, full):
     close(old.V, Vh.mT)
 
 
+@pytest.mark.parametrize("shape", [(5, 0), (0, 5), (2, 0, 3), (2, 3, 0), (0, 2, 3)])
+def test_svd_of_no_elements(shape):
+    A = flambeau.ones(*shape, dtype=flambeau.complex64)
+    U, S, Vh = linalg.svd(A)
+    assert S.shape == (*shape[:-2], 0) or shape[0] == 0
+    for basis, size in ((U, shape[-2]), (Vh, shape[-1])):
+        assert basis.shape == (*shape[:-2], size, size) and basis.dtype == A.dtype
+        assert flambeau.equal(basis, flambeau.eye(size, dtype=A.dtype).expand_as(basis))
+    mapped = flambeau.vmap(linalg.svd)(flambeau.stack([A, A]))
+    assert flambeau.equal(mapped.U[1], U) and flambeau.equal(mapped.Vh[1], Vh)
+
+
 def test_pinv_of_lower_rank_and_hermitian():
     a, b = matrices(5, 2, requires_grad=True), matrices(4, 2, seed=1, requires_grad=True)
     product = lambda x, y: linalg.pinv(x @ y.mT)  # changes keep the rank
@@ -231,6 +243,13 @@ def test_solve_triangular(upper, left, unit):
     close(T @ X.detach() if left else X.detach() @ T, B)
     function = lambda a, b: linalg.solve_triangular(a, b, upper=upper, left=left, unitriangular=unit)
     assert gradcheck(function, [A, B]) and gradgradcheck(function, [A, B])
+    options = {"upper": upper, "left": left, "unitriangular": unit}
+    for given in (B.detach().float(), B.detach().half(), B.detach().long()):
+        mixed = linalg.solve_triangular(A.detach(), given, **options)
+        assert mixed.dtype is A.dtype
+        assert mixed.equal(linalg.solve_triangular(A.detach(), given.to(A.dtype), **options))
+    with pytest.raises(RuntimeError, match="same dtype"):
+        linalg.solve_triangular(A, B.detach().cfloat(), **options)
     if left:
         found = flambeau.triangular_solve(B, A, upper, False, unit)
         close(found.solution, X)
@@ -310,8 +329,19 @@ def test_low_rank():
     close(U * S @ V.mT, A, 1e-8)
     U, S, V = flambeau.pca_lowrank(A, 3)
     close(U * S @ V.mT, A - A.mean(0), 1e-8)
-    with pytest.raises(ValueError):
-        flambeau.svd_lowrank(A, 11)
+    with pytest.raises(ValueError, match="not greater than min"):
+        flambeau.pca_lowrank(A, 11)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (3, 4), (2, 3, 3), (4, 0)])
+def test_low_rank_beyond_the_size(shape):
+    """The rank asked for, 6 by default, may be more than a matrix has: then the decomposition is whole."""
+    A = matrices(*shape)
+    U, S, V = flambeau.svd_lowrank(A)
+    assert S.shape[-1] == min(shape[-2:])
+    close(U * S.unsqueeze(-2) @ V.mT, A, 1e-8)
+    with pytest.raises(RuntimeError, match="must not be negative"):
+        flambeau.svd_lowrank(A, -1)
 
 
 @pytest.mark.parametrize(
@@ -570,3 +600,12 @@ def test_matrix_exp_of_every_norm(dtype):
         holds_up(one / scale, whole / scale, dtype)
     assert linalg.matrix_exp(flambeau.zeros(0, 3, 3)).shape == (0, 3, 3)
     assert flambeau.equal(linalg.matrix_exp(flambeau.zeros(3, 3)), flambeau.eye(3))
+
+
+def test_old_solvers_want_one_dtype():
+    b, factor = flambeau.ones(2, 1), flambeau.eye(2, dtype=flambeau.float64)
+    for solve in (flambeau.cholesky_solve, flambeau.triangular_solve):
+        with pytest.raises(
+            RuntimeError, match="to have the same dtype, but found b of type flambeau.float32"
+        ):
+            solve(b, factor)

@@ -156,7 +156,7 @@ CONSTANTS = frozenset(
     addr block_diag cholesky cholesky_ex cond cross cumprod_ dstack eigvalsh flat_gru flat_lstm flat_rnn_relu flat_rnn_tanh ger
     hstack index_reduce kron linalg_cross lu masked.amax masked.amin masked.cumprod masked.logaddexp
     masked.logsumexp masked.norm masked.normalize masked.prod masked.std masked.var matrix_norm
-    nuclear_norm old_cholesky outer polygamma_in_place quantile scatter_reduce solve svdvals tensorsolve
+    nuclear_norm old_cholesky outer polygamma_in_place quantile scatter_reduce segment_reduce solve svdvals tensorsolve
     vander vstack
     """.split()
 )

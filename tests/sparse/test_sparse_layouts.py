@@ -26,7 +26,7 @@ from sparse_samples import (
 )
 
 import flambeau
-from flambeau.sparse import check_sparse_tensor_invariants
+from flambeau.sparse import check_sparse_tensor_invariants, invariants
 from flambeau.testing import assert_close
 
 MAKERS = {
@@ -121,8 +121,6 @@ BROKEN = [
     ([0, 1, 2], [0, 3], "0 <= col_indices < ncols.*row 1 has 3, ncols is 3"),
     ([0, 1, 2], [-1, 0], "0 <= col_indices < ncols.*row 0 has -1"),
     ([0, 1, 2], [2**62, 0], "col_indices < ncols"),
-    ([0, 2, 2], [1, 0], "sorted and distinct.*row 0"),
-    ([0, 2, 2], [1, 1], "sorted and distinct.*row 0"),
     ([0, 1], [0, 1], "number of rows . 1 .=3., but got 2"),
     ([0, 1, 2], [0], "equal to nnz .=2."),
     ([0.5, 1, 2], [0, 1], "same dtype"),
@@ -146,6 +144,48 @@ def test_broken_rules_are_named(starts, places, told):
     )
     with pytest.raises(RuntimeError, match="sparse_csc_tensor.*" + turned):
         flambeau.sparse_csc_tensor(starts, places, values, (3, 2))
+
+
+UNORDERED = [([0, 2, 2], [1, 0]), ([0, 2, 2], [1, 1]), ([0, 2, 6], [2, 0, 1, 1, 0, 1])]
+
+
+@pytest.mark.parametrize("starts, places", UNORDERED)
+def test_order_is_checked_where_that_is_wanted(starts, places):
+    """Columns out of order, repeated, or more than there are: taken as they are, unless all invariants are checked."""
+    values = np.arange(1.0, len(places) + 1)
+    make = lambda **options: flambeau.sparse_csr_tensor(starts, places, values, (2, 3), **options)  # noqa: E731
+    told = "sorted and distinct.*row 0|row 1 has 4 elements"
+    with pytest.raises(RuntimeError, match=told):
+        make(check_invariants=True)
+    with check_sparse_tensor_invariants(), pytest.raises(RuntimeError, match=told):
+        make()
+    dense = np.zeros((2, 3))
+    np.add.at(dense, (np.repeat([0, 1], np.diff(starts)), places), values)
+    right, x = np.arange(12.0).reshape(3, 4), make()
+    b = flambeau.tensor(right)
+    for found, expected in [
+        (x.to_dense(), dense),
+        (x @ b, dense @ right),
+        (x @ b[:, 1], dense @ right[:, 1]),
+        ((x @ b.to_sparse_csr()).to_dense(), dense @ right),
+        (x.to_sparse_coo().to_dense(), dense),
+        (x.to_sparse_csc().to_dense(), dense),
+        (x.t().to_dense(), dense.T),
+        ((x + x).to_dense(), dense + dense),
+        ((x + b.t()[:2].to_sparse_csr()).to_dense(), dense + right.T[:2]),
+        ((x * 2).to_dense(), dense * 2),
+        (x.sum(), dense.sum()),
+    ]:
+        np.testing.assert_allclose(found.numpy(), expected)
+
+
+def test_a_claim_to_be_coalesced_is_checked_where_that_is_wanted():
+    parts = [[1, 0]], [1.0, 2.0], (2,)
+    assert flambeau.sparse_coo_tensor(*parts, is_coalesced=True).to_dense().tolist() == [2.0, 1.0]
+    with pytest.raises(RuntimeError, match="is_coalesced to true"):
+        flambeau.sparse_coo_tensor(*parts, is_coalesced=True, check_invariants=True)
+    with check_sparse_tensor_invariants(), pytest.raises(RuntimeError, match="is_coalesced to true"):
+        flambeau.sparse_coo_tensor(*parts, is_coalesced=True)
 
 
 def test_shapes_that_do_not_fit():
@@ -179,25 +219,27 @@ def test_shapes_that_do_not_fit():
             flambeau.sparse_coo_tensor(indices, [1.0], (2,))
     with pytest.raises(RuntimeError, match="64 bits"):
         flambeau.sparse_coo_tensor([[0], [0]], [1.0], (2**40, 2**40))
-    with pytest.raises(RuntimeError, match="is_coalesced to true"):
-        flambeau.sparse_coo_tensor([[1, 0]], [1.0, 2.0], (2,), is_coalesced=True)
 
 
-def test_switching_checks_off_and_on():
+def test_switching_checks_off_and_on(monkeypatch):
+    monkeypatch.setattr(invariants, "_checking", invariants._checking)
     bad = lambda **options: flambeau.sparse_coo_tensor([[5]], [1.0], (2,), **options)  # noqa: E731
-    assert check_sparse_tensor_invariants.is_enabled()
+    assert not check_sparse_tensor_invariants.is_enabled()
     with check_sparse_tensor_invariants(False):
         assert not check_sparse_tensor_invariants.is_enabled() and bad().shape == (2,)
         with pytest.raises(RuntimeError):
             bad(check_invariants=True)
         with check_sparse_tensor_invariants(), pytest.raises(RuntimeError):
+            assert check_sparse_tensor_invariants.is_enabled()
             bad()
     assert bad(check_invariants=False)._nnz() == 1
     try:
         check_sparse_tensor_invariants.disable()
         assert bad()._nnz() == 1
-    finally:
         check_sparse_tensor_invariants.enable()
+        assert check_sparse_tensor_invariants.is_enabled()
+    finally:
+        monkeypatch.undo()
 
     @check_sparse_tensor_invariants(False)
     def unchecked():

@@ -374,6 +374,16 @@ def test_products_of_their_own():
     input = sample(COO, (4, 5), 3)
     found = flambeau.sspaddmm(input, x, RIGHT, beta=2, alpha=3)
     assert found.is_sparse and np.allclose(array(found), 2 * array(input) + 3 * a @ b)
+    assert np.allclose(array(input.sspaddmm(x, RIGHT, beta=2, alpha=3)), array(found))
+    assert np.allclose(array(x.smm(RIGHT)), a @ b)
+    for call in (
+        lambda: flambeau.smm(ADDEND, RIGHT),
+        lambda: flambeau.sspaddmm(ADDEND, x, RIGHT),
+        lambda: input.sspaddmm(x.to_dense(), RIGHT),
+        lambda: sample(CSR).smm(RIGHT),
+    ):
+        with pytest.raises(RuntimeError, match="expected a sparse tensor in coordinates, got the layout"):
+            call()
     assert np.allclose(flambeau.sparse.addmm(ADDEND, x, RIGHT).numpy(), ADDEND.numpy() + a @ b)
     assert np.allclose(flambeau.spmm(x, RIGHT).numpy(), a @ b)
     sampled = flambeau.sparse.sampled_addmm(sample(CSR), ADDEND, RIGHT.t().contiguous(), beta=2, alpha=0.5)

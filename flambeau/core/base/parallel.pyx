@@ -5,6 +5,7 @@ The pool itself is `pool.c`; this is the only module linked with it, so a proces
 reach it by `from flambeau.core.base.parallel cimport parallel_for`.
 """
 
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, intptr_t
 
 from flambeau.core.base.pool cimport (
@@ -151,25 +152,49 @@ cdef void _visit(void* context, int64_t begin, int64_t end) noexcept nogil:
         visit.threads[i] = <int64_t><intptr_t>pthread_self()
 
 
+cdef struct Int64s:
+    Py_buffer buffer
+    int64_t* items
+    int64_t count
+
+
+cdef int acquire(object given, Int64s* out) except -1:
+    """The memory of a writable one-dimensional buffer of 64-bit integers, until it is released."""
+    PyObject_GetBuffer(given, &out.buffer, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS)
+    if out.buffer.ndim != 1 or out.buffer.itemsize != sizeof(int64_t):
+        PyBuffer_Release(&out.buffer)
+        raise ValueError("_visit_range(): counts and threads must be one-dimensional buffers of 64-bit integers")
+    out.items, out.count = <int64_t*>out.buffer.buf, out.buffer.len // <int64_t>sizeof(int64_t)
+    return 0
+
+
 def _visit_range(
-    int64_t[::1] counts, int64_t[::1] threads, int64_t grain,
-    int64_t inner=0, int64_t effort=0, int64_t times=1,
+    counts, threads, int64_t grain, int64_t inner=0, int64_t effort=0, int64_t times=1,
 ) -> None:
     """Adds 1 to each of counts and writes the thread that did it to threads, in parallel, `times` times over.
 
     With inner > 0 each index of the range is itself a parallel range of `inner` elements. Effort is how long
     to dwell on each element, in multiplications.
     """
-    if counts.shape[0] != threads.shape[0] or (inner > 0 and counts.shape[0] % inner != 0):
-        raise ValueError("_visit_range(): counts and threads must be of one length, a multiple of inner")
-    if counts.shape[0] == 0:
-        return
-    cdef Visit visit = Visit(&counts[0], &threads[0], inner, effort)
-    cdef int64_t n = counts.shape[0] // inner if inner > 0 else counts.shape[0]
-    cdef int64_t turn
-    with nogil:
-        for turn in range(times):
-            flambeau_parallel_for(_visit, &visit, n, grain)
+    cdef Int64s counted, ran
+    cdef Visit visit
+    cdef int64_t n, turn
+    acquire(counts, &counted)
+    try:
+        acquire(threads, &ran)
+        try:
+            if counted.count != ran.count or (inner > 0 and counted.count % inner != 0):
+                raise ValueError("_visit_range(): counts and threads must be of one length, a multiple of inner")
+            visit = Visit(counted.items, ran.items, inner, effort)
+            n = counted.count // inner if inner > 0 else counted.count
+            if n:
+                with nogil:
+                    for turn in range(times):
+                        flambeau_parallel_for(_visit, &visit, n, grain)
+        finally:
+            PyBuffer_Release(&ran.buffer)
+    finally:
+        PyBuffer_Release(&counted.buffer)
 
 
 def _most_parts() -> int:

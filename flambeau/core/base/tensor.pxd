@@ -35,6 +35,7 @@ cdef class TensorBase:
     cdef object hooks
     cdef TensorBase base      # what this is a view of
     cdef uint64_t fn_version  # a view's grad_fn is stale when the storage's version is newer
+    cdef uint64_t swapped     # nodes up to this sequence number know what this tensor was before `swap_tensors`
     cdef unsigned char made   # where a view was made: what may be written through it
     cdef object grad_fn_now(self)
 
@@ -76,6 +77,7 @@ cdef TensorBase new_tensor(int ndim, const int64_t* sizes, int code)
 cdef TensorBase new_strided(int ndim, const int64_t* sizes, const int64_t* strides, int code)
 cdef TensorBase alias(TensorBase source, int ndim, const int64_t* sizes, const int64_t* strides, int64_t offset)
 cdef void find_contiguous(TensorBase t) noexcept
+cdef void exchange(TensorBase a, TensorBase b) noexcept
 cdef bint same_shape(TensorBase a, TensorBase b) noexcept nogil
 cdef int64_t as_int(object value, str who, str argument) except? -9223372036854775807
 cdef int64_t as_size(object value, str who, str argument) except? -9223372036854775807

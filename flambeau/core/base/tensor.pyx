@@ -250,6 +250,39 @@ cdef void find_contiguous(TensorBase t) noexcept:
             n *= t.sizes[d]
 
 
+cdef void exchange(TensorBase a, TensorBase b) noexcept:
+    """Swap all that two tensors are but their identity, class and attributes."""
+    cdef int64_t small[2 * INLINE_DIMS]
+    cdef bint a_inline = a.sizes == a.small, b_inline = b.sizes == b.small
+    memcpy(small, a.small, sizeof(small))
+    memcpy(a.small, b.small, sizeof(small))
+    memcpy(b.small, small, sizeof(small))
+    a.sizes, b.sizes = b.sizes, a.sizes
+    a.strides, b.strides = b.strides, a.strides
+    if b_inline:
+        a.sizes, a.strides = a.small, a.small + INLINE_DIMS
+    if a_inline:
+        b.sizes, b.strides = b.small, b.small + INLINE_DIMS
+    a.storage, b.storage = b.storage, a.storage
+    a.code, b.code = b.code, a.code
+    a.width, b.width = b.width, a.width
+    a.rank, b.rank = b.rank, a.rank
+    a.contiguous, b.contiguous = b.contiguous, a.contiguous
+    a.requires, b.requires = b.requires, a.requires
+    a.silent, b.silent = b.silent, a.silent
+    a.retains, b.retains = b.retains, a.retains
+    a.output_number, b.output_number = b.output_number, a.output_number
+    a.count, b.count = b.count, a.count
+    a.offset, b.offset = b.offset, a.offset
+    a.shape_, b.shape_ = b.shape_, a.shape_
+    a.fn, b.fn = b.fn, a.fn
+    a.grad_, b.grad_ = b.grad_, a.grad_
+    a.hooks, b.hooks = b.hooks, a.hooks
+    a.base, b.base = b.base, a.base
+    a.fn_version, b.fn_version = b.fn_version, a.fn_version
+    a.made, b.made = b.made, a.made
+
+
 cdef bint same_shape(TensorBase a, TensorBase b) noexcept nogil:
     cdef int d
     if a.rank != b.rank:

@@ -43,7 +43,7 @@ def to_dtype(TensorBase input, d: dtype, copy: bool = False) -> TensorBase:
     return input if code == input.code and not copy else copied(input, code, False)
 
 
-def copy_(TensorBase input, src, non_blocking=False) -> TensorBase:
+def copy_(TensorBase input, src, non_blocking: bool = False) -> TensorBase:
     """Overwrite the elements by those of `src` (a tensor that broadcasts to the shape, of any dtype, or a
     number).
     """

@@ -90,8 +90,8 @@ cdef frozenset OF_FUNCTIONS = frozenset(("__code__", "__defaults__", "__kwdefaul
 cdef class Form(Op):
     """An operation under a public name that a class binds: a method of Tensor, or what is a function of Python in PyTorch.
 
-    Upper modes and classes of tensors are given the form that was called, as in PyTorch; everybody behind them the operation.  A form
-    equals its operation and every other form of it.  CPython binds types flagged as method descriptors without a bound method.
+    Upper modes and classes of tensors are given the form that was called, as in PyTorch; everybody behind them the operation.  As there, it
+    equals itself alone.  CPython binds types flagged as method descriptors without a bound method.
     """
 
     def __cinit__(self, Op op, str place):
@@ -111,15 +111,6 @@ cdef class Form(Op):
 
     def __get__(self, instance, owner):
         return self if instance is None else PyMethod_New(self, instance)
-
-    def __eq__(self, other):
-        return behind(other) is self.op
-
-    def __ne__(self, other):
-        return behind(other) is not self.op
-
-    def __hash__(self):
-        return hash(self.op)
 
     def __reduce__(self):
         return self.public_name

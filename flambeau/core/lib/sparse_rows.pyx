@@ -428,8 +428,10 @@ cdef enum:
 
 
 cdef int look(const Index* starts, const Index* columns, int64_t batches, int64_t rows, int64_t bound, int64_t n,
-              int64_t* where) noexcept nogil:
-    """Which of the rules that rows follow is broken first, and where: batch, row, the number found."""
+              bint strictly, int64_t* where) noexcept nogil:
+    """Which of the rules that rows follow is broken first, and where: batch, row, the number found; `strictly`, that columns of a row
+    are sorted and distinct is one.
+    """
     cdef int64_t b, i, k, begin, end
     cdef bint ordered
     for b in range(batches):
@@ -443,7 +445,7 @@ cdef int look(const Index* starts, const Index* columns, int64_t batches, int64_
         for i in range(rows):
             begin, end = starts[i], starts[i + 1]
             where[1] = i
-            if end < begin or end - begin > bound or end > n:
+            if end < begin or end > n or (strictly and end - begin > bound):
                 where[2] = end - begin
                 return STEP
             ordered = True
@@ -452,17 +454,18 @@ cdef int look(const Index* starts, const Index* columns, int64_t batches, int64_
                     where[2] = columns[k]
                     return PLACE
                 ordered &= k == begin or columns[k] > columns[k - 1]
-            if not ordered:
+            if strictly and not ordered:
                 return SEQUENCE
         starts += rows + 1
         columns += n
     return FITS
 
 
-def broken_rule(TensorBase starts not None, TensorBase columns not None, int64_t rows, int64_t bound) -> tuple:
+def broken_rule(TensorBase starts not None, TensorBase columns not None, int64_t rows, int64_t bound, bint strictly) -> tuple:
     """The rule that rows break, as a name, the batch, the row and the number found; the name is "" where they break none.
 
-    `starts` is (…, rows + 1), `columns` (…, listed).  The names: "first", "last", "step", "place", "sequence".
+    `starts` is (…, rows + 1), `columns` (…, listed).  The names: "first", "last", "step", "place", and, where looked
+    at `strictly`, "sequence".
     """
     cdef int code = starts.code, found
     cdef const void* a = numbers(starts, code, "starts")
@@ -472,7 +475,7 @@ def broken_rule(TensorBase starts not None, TensorBase columns not None, int64_t
     where[0] = where[1] = where[2] = 0
     with nogil:
         if code == I32:
-            found = look(<const int32_t*>a, <const int32_t*>b, batches, rows, bound, n, where)
+            found = look(<const int32_t*>a, <const int32_t*>b, batches, rows, bound, n, strictly, where)
         else:
-            found = look(<const int64_t*>a, <const int64_t*>b, batches, rows, bound, n, where)
+            found = look(<const int64_t*>a, <const int64_t*>b, batches, rows, bound, n, strictly, where)
     return ("", "first", "last", "step", "place", "sequence")[found], where[0], where[1], where[2]

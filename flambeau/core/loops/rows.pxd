@@ -36,6 +36,7 @@ cdef class RowOp(Op):
     cdef bint ordered               # reads where an element stands: the row keeps its logical order
     cdef bint splits                # can run in two stages
     cdef bint literal               # an empty list of dimensions means none, where it means all of other reductions
+    cdef bint listed                # dimensions may be given one by one
     cdef bint from_origin           # the kernel also reads the row's first element, as one input more
     cdef bint reduces               # called with (input, dim=None, keepdim=False), else (input, dim)
     cdef double defaults[MAX_PARAMS]

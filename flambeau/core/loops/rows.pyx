@@ -14,6 +14,7 @@ cimport cython
 from ..base.dtypes cimport C32, C64, F16, F32, NO_CODE, dtype, as_dtype, dtype_of, is_stored, CATEGORY, ITEMSIZE, size_from
 from ..base.tensor cimport TensorBase, MAX_DIMS, bare, set_rank, new_tensor_on, new_strided_on, place_of, parse_dims, wrap_dim, as_int, wrote, late
 from ..base.device cimport Device
+from ..base.sizes cimport row_major
 from ..tape.nodes cimport Node
 from ..tape.formulas cimport FormulaNode
 from ..tape.saved cimport Slot, keep
@@ -23,7 +24,7 @@ from ..call.operation cimport Op, make_callable, prepare_op
 from ..call.kernels cimport Operand, Kernel, Table, kernel_t, look_up, insert, away, one_device, insert_family, AWAY, MAX_OPERANDS, MAX_OUTPUTS, MAX_PARAMS, CONTIGUOUS, BROADCAST, STRIDED
 from ..call.operands cimport common_code
 from ..call.pointwise cimport copied, not_implemented, wider
-from ..call.layout cimport layout, broadcast, fits, fit_out
+from ..call.layout cimport broadcast, fits, fit_out
 from ..call.function import FunctionOp
 from ..call.signature cimport BOOL, DTYPE, MAX_BOUND, NOTHING, TENSOR, Signature
 from ..base.parallel cimport parallel_in_parts, num_threads
@@ -32,6 +33,7 @@ from libc.stdlib cimport calloc, free, malloc
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t n)
+    bint PyBool_Check(object o)
 
 cdef enum:
     PARALLEL_FROM = 32768
@@ -304,7 +306,7 @@ cdef object run_rows(RowOp op, tuple tensors, int* dims, int ndims, bint keepdim
         if reduced[d] and sizes[d] == 0 and op.reduces:
             op.declaration.check_empty(False)
     # strides of every operand along the dimensions of the input
-    layout(full_strides, rank, sizes, operands, n)
+    row_major(rank, sizes, full_strides)    # as PyTorch's, whatever the operands' layout: `view` may rely on it
     for k in range(m):
         if op.full >> k & 1:
             memcpy(strides[k], full_strides, rank * sizeof(int64_t))
@@ -642,7 +644,7 @@ cdef object rearranged(RowOp op, tuple tensors, shape, int* dims, int ndims, int
             back = [0] * rank
             for i, d in enumerate(order):
                 back[d] = i
-            r = r.reshape([shape[d] for d in order]).permute(back)
+            r = r.reshape([shape[d] for d in order]).permute(back).contiguous()
         elif keepdim:
             r = r.reshape([1 if d in chosen else shape[d] for d in range(rank)])
         if given is not None:
@@ -718,7 +720,7 @@ cdef class RowOp(Op):
 
     def __cinit__(self, str name, int inputs, int outputs, tuple full, tuple defaults, declaration, bint reduces, bint ordered,
                   bint splits, tuple saved=(), formula=None, names=None, unsigned int raw=0, bint literal=False,
-                  bint from_origin=False):
+                  bint from_origin=False, bint listed=False):
         cdef int k
         if inputs + from_origin > MAX_OPERANDS or outputs > MAX_OUTPUTS or len(defaults) > MAX_PARAMS:
             raise ValueError(f"{name}: too many operands, results or parameters")
@@ -729,7 +731,7 @@ cdef class RowOp(Op):
         for k in range(outputs):
             self.full |= bool(full[k]) << k
         self.declaration, self.reduces, self.ordered, self.splits = declaration, reduces, ordered, splits
-        self.literal = literal
+        self.literal, self.listed = literal, listed
         self.from_origin = from_origin
         self.saved, self.formula, self.names, self.raw = saved, formula, names, raw
         if reduces:
@@ -781,6 +783,12 @@ cdef object call_rows(PyObject* callable, PyObject** args, size_t flagged, PyObj
         x = <object>args[0]   # the most frequent calls need no binding
         if nargs == 2:
             dim = <object>args[1]
+    elif op.listed and nargs > 2 and not PyBool_Check(<object>args[2]):
+        dim = tuple([<object>args[k] for k in range(1, nargs)])
+        found[0], found[1] = args[0], <PyObject*>dim
+        for k in range(0 if names == NULL else <int>min(len(<tuple>names), MAX_BOUND - 2)):
+            found[2 + k] = args[nargs + k]
+        return call_rows(callable, found, 2, names)
     else:
         op.signature.bind(op.name, args, nargs, names, found)
         x = <object>found[0]

@@ -101,7 +101,7 @@ cdef object as_array(TensorBase t):
     return new_ndarray(<PyTypeObject*>ndarray, arguments, NULL)
 
 
-def numpy(TensorBase input not None, *, force=False):
+def numpy(TensorBase input not None, *, force: bool = False):
     """The tensor as an ndarray that shares its memory.
 
     RuntimeError for a tensor that requires a gradient (in grad mode) and TypeError for one on another device, unless `force` is
@@ -232,7 +232,7 @@ cdef int warn_read_only(str what) except -1:
 
 
 # --- buffers ------------------------------------------------------------------
-def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
+def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad: bool = False):
     """A 1-D tensor over the memory of an object with the buffer protocol, from byte `offset` on.
 
     The buffer stays exported while the tensor lives.  ValueError for an object without a buffer and for a

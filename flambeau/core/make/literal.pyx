@@ -382,7 +382,7 @@ cdef object make_as_tensor(Op op, PyObject** args, Py_ssize_t nargs, PyObject* n
     return data if o.code < 0 or o.code == (<TensorBase>data).code else data.to(dtype_of(o.code))
 
 
-def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad: bool = False):
     """A tensor of `obj`, sharing its memory where that is possible and `copy` is not True.
 
     obj: a tensor, a NumPy array or scalar, an object with DLPack or a buffer (read as `dtype`, by default the

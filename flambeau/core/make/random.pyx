@@ -94,7 +94,7 @@ cdef class Generator:
         """
         return self.place
 
-    def manual_seed(self, seed) -> "Generator":
+    def manual_seed(self, seed) -> Generator:
         """Start the stream of that seed; returns the generator.  RuntimeError for a seed beyond 64 bits."""
         start(self, read_seed(seed, "manual_seed"))
         return self
@@ -113,7 +113,7 @@ cdef class Generator:
         self.refuse_offset("get_offset")
         return self.offset
 
-    def set_offset(self, offset) -> "Generator":
+    def set_offset(self, offset) -> Generator:
         """Continue behind that many counters; returns the generator.  RuntimeError unless it is in [0, 2**64 - 1], and for a
         generator of PyTorch's stream, which has no counters.
         """
@@ -146,7 +146,7 @@ cdef class Generator:
             t.storage.data[8 + k] = <char>(self.offset >> 8 * k)
         return t
 
-    def set_state(self, new_state) -> "Generator":
+    def set_state(self, new_state) -> Generator:
         """Continue where `get_state` was called, here or, for 5056 bytes, in PyTorch: the generator draws the stream that the state
         is of.  TypeError unless it is a uint8 tensor, RuntimeError unless it is such a state.
         """
@@ -187,7 +187,7 @@ cdef class Generator:
         self.key, self.offset = self.twister.seed, 0
         return 0
 
-    def clone_state(self) -> "Generator":
+    def clone_state(self) -> Generator:
         """Another generator that continues the same stream."""
         return _generator_at(*self.__reduce__()[1])
 

@@ -16,6 +16,7 @@ from ..views.geometry cimport Shape, load, select_cut, slice_cut, unsqueeze_cut
 from ..call.watching cimport ask_objects, has_askable
 from .places cimport as_index, get, get_checked, put_checked, put_into
 from ..views.strided cimport clear, compact, cut, expanded, reshaped, view_of, viewed
+from ..base.formats import contiguous_format
 from ..call.copies import clone, copy_, to_dtype
 from ..make.elements import fill_
 from ..make.literal import tensor as tensor_of
@@ -188,9 +189,11 @@ cdef object plain_item(object item):
     elif isinstance(item, (list, tuple, range)) or hasattr(item, "__array__"):
         if hasattr(item, "__index__") and not hasattr(item, "__len__") and not getattr(item, "ndim", 0):
             return item.__index__()
-        t = <TensorBase>tensor_of(list(item) if isinstance(item, range) else item, device="cpu")
-        if t.count == 0 and CATEGORY[t.code] == 2:
-            t = <TensorBase>to_dtype(t, dtype_of(I64))
+        item = list(item) if isinstance(item, range) else item
+        t = <TensorBase>tensor_of(item, device="cpu")
+        if CATEGORY[t.code] > 1 and hasattr(item, "__len__"):   # PyTorch makes integers of a sequence's numbers
+            t = <TensorBase>(tensor_of(item, dtype=dtype_of(I64), device="cpu") if isinstance(item, (list, tuple))
+                             else to_dtype(t, dtype_of(I64)))
     elif hasattr(item, "__index__"):
         return item.__index__()
     else:
@@ -556,7 +559,7 @@ cdef inline int64_t listed(const uint8_t* p, int64_t n, int64_t first, int64_t* 
     return k
 
 
-def nonzero(TensorBase input not None, *, as_tuple=False):
+def nonzero(TensorBase input not None, *, as_tuple: bool = False):
     """Where the elements are not zero: a row of coordinates for each, in row-major order.
 
     With `as_tuple`, a vector for each dimension, as an index key has it; a 0-dim tensor then counts as a vector of one.
@@ -616,7 +619,7 @@ cdef list read_indices(TensorBase t, object indices, TensorBase values, str who)
     return found
 
 
-def index_put_(TensorBase input not None, indices, TensorBase values not None, accumulate=False):
+def index_put_(TensorBase input not None, indices, TensorBase values not None, accumulate: bool = False):
     """`input[indices] = values`, or `+=` with `accumulate`, where equal indices add up in their order."""
     if values.code != input.code:
         raise RuntimeError(f"index_put_(): Index put requires the source and destination dtypes match, got {dtype_of(input.code)} "
@@ -625,7 +628,7 @@ def index_put_(TensorBase input not None, indices, TensorBase values not None, a
     return input
 
 
-def index_put(TensorBase input not None, indices, TensorBase values not None, accumulate=False):
+def index_put(TensorBase input not None, indices, TensorBase values not None, accumulate: bool = False):
     """A copy of the input with `values` written (or added) at `indices`.
 
     >>> import flambeau
@@ -719,7 +722,7 @@ def index_add(TensorBase input not None, dim, TensorBase index not None, TensorB
     >>> flambeau.index_add(flambeau.zeros(3), 0, flambeau.tensor([0, 0]), flambeau.tensor([1.0, 2.0]))
     tensor([3., 0., 0.])
     """
-    return index_add_(clone(input), dim, index, source, alpha=alpha)
+    return index_add_(clone(input, memory_format=contiguous_format), dim, index, source, alpha=alpha)
 
 
 def index_copy_(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None):
@@ -734,7 +737,7 @@ def index_copy(TensorBase input not None, dim, TensorBase index not None, Tensor
     >>> flambeau.index_copy(flambeau.zeros(3), 0, flambeau.tensor([2, 0]), flambeau.tensor([1.0, 2.0]))
     tensor([2., 0., 1.])
     """
-    return index_copy_(clone(input), dim, index, source)
+    return index_copy_(clone(input, memory_format=contiguous_format), dim, index, source)
 
 
 def index_fill_(TensorBase input not None, dim, TensorBase index not None, value):
@@ -836,7 +839,7 @@ def masked_scatter(TensorBase input not None, TensorBase mask not None, TensorBa
     tensor([1., 0., 2.])
     """
     wide, mask = under_mask(input, mask, "masked_scatter")
-    return masked_scatter_(clone(wide), mask, source)
+    return masked_scatter_(clone(wide, memory_format=contiguous_format), mask, source)
 
 
 cdef TensorBase flat_index(TensorBase input, TensorBase index, str who):
@@ -870,7 +873,7 @@ def take(TensorBase input not None, TensorBase index not None):
     return found
 
 
-def put_(TensorBase input not None, TensorBase index not None, TensorBase source not None, accumulate=False):
+def put_(TensorBase input not None, TensorBase index not None, TensorBase source not None, accumulate: bool = False):
     """Write (or add) the elements of `source` at positions counted in row-major order."""
     cdef int64_t n = input.count
     cdef TensorBase places
@@ -888,7 +891,7 @@ def put_(TensorBase input not None, TensorBase index not None, TensorBase source
     return input
 
 
-def put(TensorBase input not None, TensorBase index not None, TensorBase source not None, accumulate=False):
+def put(TensorBase input not None, TensorBase index not None, TensorBase source not None, accumulate: bool = False):
     """A copy of the input with the elements of `source` written (or added) at positions counted in row-major order.
 
     >>> import flambeau

@@ -18,6 +18,7 @@ from ..base.parallel cimport parallel_for
 from ..base.provided import provided
 from ..views.strided cimport expanded, reshaped, taped
 from ..call.pointwise cimport not_implemented, wider
+from ..base.formats import contiguous_format
 from ..call.copies import clone, copy_, to_dtype
 from .lines cimport SET, ADD, MULTIPLY, LEAST, GREATEST, read_line, write_line
 from ..make.elements import fill_
@@ -160,7 +161,7 @@ cdef int check_index(TensorBase input, object dim, TensorBase index, TensorBase 
 
 
 # --- gather --------------------------------------------------------------------------------------------------------------------
-def gather(TensorBase input not None, dim, TensorBase index not None, *, sparse_grad=False):
+def gather(TensorBase input not None, dim, TensorBase index not None, *, sparse_grad: bool = False):
     """Elements of dimension `dim` chosen by `index`, whose shape the result has.
 
     The index tensor has the input's rank, and along the other dimensions at most its sizes.  RuntimeError for an index out
@@ -363,7 +364,7 @@ def scatter(TensorBase input not None, dim, TensorBase index not None, src=None,
     >>> flambeau.scatter(flambeau.zeros(3), 0, flambeau.tensor([2, 0]), flambeau.tensor([1.0, 2.0]))
     tensor([2., 0., 1.])
     """
-    return scatter_(clone(input), dim, index, src, value=value, reduce=reduce)
+    return scatter_(clone(input, memory_format=contiguous_format), dim, index, src, value=value, reduce=reduce)
 
 
 def scatter_add_(TensorBase input not None, dim, TensorBase index not None, TensorBase src not None):
@@ -378,12 +379,12 @@ def scatter_add(TensorBase input not None, dim, TensorBase index not None, Tenso
     >>> flambeau.scatter_add(flambeau.zeros(3), 0, flambeau.tensor([0, 2, 2]), flambeau.ones(3))
     tensor([1., 0., 2.])
     """
-    return scatter_add_(clone(input), dim, index, src)
+    return scatter_add_(clone(input, memory_format=contiguous_format), dim, index, src)
 
 
 # --- scatter_reduce ----------------------------------------------------------------------------------------------------------------
 def scatter_reduce_(TensorBase input not None, dim, TensorBase index not None, TensorBase src not None, reduce, *,
-                    include_self=True):
+                    include_self: bool = True):
     """Combine the elements of `src` that go to one place by "sum", "prod", "mean", "amax" or "amin".
 
     Without `include_self` what was at those places takes no part; other places keep their elements.  A mean of integers
@@ -429,18 +430,18 @@ def scatter_reduce_(TensorBase input not None, dim, TensorBase index not None, T
 
 
 def scatter_reduce(TensorBase input not None, dim, TensorBase index not None, TensorBase src not None, reduce, *,
-                   include_self=True):
+                   include_self: bool = True):
     """A copy of the input with the elements of `src` combined where `index` says, as `scatter_reduce_` does.
 
     >>> import flambeau
     >>> flambeau.scatter_reduce(flambeau.ones(2), 0, flambeau.tensor([0, 0]), flambeau.tensor([3.0, 5.0]), "mean")
     tensor([3., 1.])
     """
-    return scatter_reduce_(clone(input), dim, index, src, reduce, include_self=include_self)
+    return scatter_reduce_(clone(input, memory_format=contiguous_format), dim, index, src, reduce, include_self=include_self)
 
 
 def index_reduce_(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None, reduce, *,
-                  include_self=True):
+                  include_self: bool = True):
     """Combine the parts of `source` with the parts of dimension `dim` that a vector of indices names, by "prod", "mean",
     "amax" or "amin"."""
     cdef int64_t shape[MAX_DIMS]
@@ -464,9 +465,9 @@ def index_reduce_(TensorBase input not None, dim, TensorBase index not None, Ten
 
 
 def index_reduce(TensorBase input not None, dim, TensorBase index not None, TensorBase source not None, reduce, *,
-                 include_self=True):
+                 include_self: bool = True):
     """A copy of the input with the parts of `source` combined where `index` says, as `index_reduce_` does."""
-    return index_reduce_(clone(input), dim, index, source, reduce, include_self=include_self)
+    return index_reduce_(clone(input, memory_format=contiguous_format), dim, index, source, reduce, include_self=include_self)
 
 
 cdef object counts_at(TensorBase input, int d, TensorBase index, bint include_self):
@@ -481,10 +482,10 @@ def scatter_reduce_back(grad, index, *saved):
     product of the others."""
     dim, shape, reduce, include_self = saved[len(saved) - 1]
     if reduce == "sum":
-        own, theirs = grad, gather(grad, dim, index)
+        own, theirs = grad, grad.gather(dim, index)
     elif reduce == "mean":
         shared = grad / saved[0]
-        own, theirs = shared, gather(shared, dim, index)
+        own, theirs = shared, shared.gather(dim, index)
     else:
         src, old, result = saved[:3]
         for k in range(index.dim()):
@@ -493,13 +494,13 @@ def scatter_reduce_back(grad, index, *saved):
             own, theirs = product_gradients(grad, dim, index, src, old, result, include_self)
         else:
             mine = (old == result).to(grad.dtype)
-            chosen = (src == gather(result, dim, index)).to(grad.dtype)
-            number = mine if include_self else grad.new_zeros(grad.shape)
-            number = scatter_add(number, dim, index, chosen)
+            chosen = (src == result.gather(dim, index)).to(grad.dtype)
+            number = mine if include_self else mine * 0   # not of the gradient, which may be that of many slices
+            number = number.scatter_add(dim, index, chosen)
             shared = grad / (number + (number == 0).to(grad.dtype))
-            own, theirs = mine * shared, chosen * gather(shared, dim, index)
+            own, theirs = mine * shared, chosen * shared.gather(dim, index)
     if not include_self:
-        own = scatter(own, dim, index, 0)
+        own = own.scatter(dim, index, 0)
     return own, source_gradient(theirs, shape)
 
 
@@ -509,20 +510,20 @@ cdef tuple product_gradients(grad, dim, index, src, old, result, include_self):
         raise RuntimeError("scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to the same "
                            "position in self")
     zero = (src == 0).to(grad.dtype)
-    zeros = (old == 0).to(grad.dtype) if include_self else grad.new_zeros(grad.shape)
-    zeros = scatter_add(zeros, dim, index, zero)
-    # with the zeros replaced by ones, the product over a place is that of its other elements
-    start = old + (old == 0).to(grad.dtype) if include_self else grad.new_ones(grad.shape)
-    product = scatter_reduce(start, dim, index, src + zero, "prod")
     mine = (old == 0).to(grad.dtype)
+    none = mine * 0                      # not of the gradient, which may be that of many slices
+    zeros = (mine if include_self else none).scatter_add(dim, index, zero)
+    # with the zeros replaced by ones, the product over a place is that of its other elements
+    start = old + mine if include_self else none + 1
+    product = start.scatter_reduce(dim, index, src + zero, "prod")
     if recording(src, old):  # where another element is zero, the product is, too, and its derivative is not
-        whole = scatter_reduce(old if include_self else start, dim, index, src, "prod")
-        of_old = (whole * (1 - mine) + product * mine) / (old + mine) if include_self else grad.new_ones(grad.shape)
-        of_src = (gather(whole, dim, index) * (1 - zero) + gather(product, dim, index) * zero) / (src + zero)
-        return grad * of_old, gather(grad, dim, index) * of_src
-    of_old = product / (old + mine) * (zeros == mine).to(grad.dtype) if include_self else grad.new_ones(grad.shape)
-    of_src = gather(product, dim, index) / (src + zero) * (gather(zeros, dim, index) == zero).to(grad.dtype)
-    return grad * of_old, gather(grad, dim, index) * of_src
+        whole = (old if include_self else start).scatter_reduce(dim, index, src, "prod")
+        of_old = (whole * (1 - mine) + product * mine) / (old + mine) if include_self else none + 1
+        of_src = (whole.gather(dim, index) * (1 - zero) + product.gather(dim, index) * zero) / (src + zero)
+        return grad * of_old, grad.gather(dim, index) * of_src
+    of_old = product / (old + mine) * (zeros == mine).to(grad.dtype) if include_self else none + 1
+    of_src = product.gather(dim, index) / (src + zero) * (zeros.gather(dim, index) == zero).to(grad.dtype)
+    return grad * of_old, grad.gather(dim, index) * of_src
 
 
 cdef bint has_two_zeros(dim, index, src, old, include_self) except -1:

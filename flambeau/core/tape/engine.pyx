@@ -6,7 +6,7 @@ from cpython.object cimport PyObject
 from ..base.recorder cimport EVALUATION, NODE, begin, end, number, recording
 from ..base.tensor cimport TensorBase, late, new_tensor_on, OP_ADD, operator_for
 from .modes cimport FORWARD, REVERSE, casting, grad_enabled, set_casting, set_grad, wants_grad
-from .nodes cimport Node
+from .nodes cimport Node, swapped_error
 from .hooks cimport after_node, before_node
 from .anomaly cimport watched, watching
 from .gradients cimport accumulate
@@ -161,6 +161,8 @@ cdef class Task:
                         self.meet(target)
                     target.waiting += 1
                 else:
+                    if (<TensorBase>node.targets[k]).swapped > node.sequence:
+                        raise swapped_error("Trying to execute AccumulateGrad node of a leaf")
                     self.expect(<TensorBase>node.targets[k])
         return 0
 

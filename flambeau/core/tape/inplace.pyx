@@ -6,7 +6,7 @@ from cpython.ref cimport Py_INCREF
 from ..base.dtypes cimport CATEGORY, size_from
 from ..base.tensor cimport IN_FUNCTION, ON_TAPE, UNRECORDED, TensorBase, wrote
 from .modes cimport REVERSE, grad_enabled, wants_grad
-from .nodes cimport Node
+from .nodes cimport Node, check_swapped
 from .history cimport attach
 cimport cython
 
@@ -19,6 +19,7 @@ cdef int check_in_place(TensorBase t, str who) except -1:
         raise RuntimeError(f"{who}(): a leaf Variable that requires grad is being used in an in-place operation.")
     if t.base is None or t.silent:
         return 0
+    check_swapped(t)
     if t.made == UNRECORDED and t.base.requires and CATEGORY[t.code] >= 2:
         raise RuntimeError(f"{who}(): A view was created in no_grad mode and is being modified inplace with grad mode enabled. "
                            + AMBIGUOUS)

@@ -36,3 +36,5 @@ cdef void give_up(PyObject* p) noexcept
 cdef void record_places(recorder) noexcept
 cdef tuple leaf_hooks(TensorBase t)
 cdef PassNode passed_on(TensorBase leaf)
+cdef object swapped_error(str what)
+cdef int check_swapped(TensorBase view) except -1

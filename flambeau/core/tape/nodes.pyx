@@ -9,7 +9,7 @@ from libc.stdint cimport uint64_t
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_DECREF
 from ..base.recorder cimport recording
-from ..base.tensor cimport TensorBase
+from ..base.tensor cimport TensorBase, exchange
 from ..base.tensor import set_node_shown
 import os
 cimport cython
@@ -281,3 +281,24 @@ cdef PassNode passed_on(TensorBase leaf):
     node.set_edges(1)
     node.connect(0, leaf)
     return node
+
+
+# --- tensors that are exchanged ------------------------------
+def swap(TensorBase a, TensorBase b) -> None:
+    """Exchange what two tensors are.  A graph holds tensors by identity, so nodes recorded before refuse both from now on."""
+    exchange(a, b)
+    a.swapped = b.swapped = next_age()
+
+
+cdef object swapped_error(str what):
+    """The error for a graph that was recorded before `swap_tensors`, and what of it needs the tensor as it was."""
+    return RuntimeError(f"{what} that was exchanged by swap_tensors after the graph was recorded. Swap tensors, or convert modules under "
+                        "torch.__future__.set_swap_module_params_on_conversion(True), before the forward pass or after the backward pass, "
+                        "not between them.")
+
+
+cdef int check_swapped(TensorBase view) except -1:
+    """RuntimeError where a view's base has been exchanged: the view shares no memory with what the base is now."""
+    if view.base.swapped and view.base.storage is not view.storage:
+        raise swapped_error("this is a view of a tensor")
+    return 0

@@ -6,7 +6,7 @@ from cpython.ref cimport Py_INCREF
 from ..base.dtypes cimport dtype_of, CATEGORY
 from ..base.tensor cimport TensorBase, alias, late
 from .modes cimport grad_enabled, set_grad, wants_grad
-from .nodes cimport Node, passed_on
+from .nodes cimport Node, passed_on, swapped_error
 from .forward cimport primal_in_push
 from .history cimport attach
 import threading
@@ -54,6 +54,8 @@ cdef TensorBase kept(Slot* slot, Node node):
     if isinstance(<object>slot.tensor, Packed):
         return unpacked(<Packed>slot.tensor, slot.output, node)
     t = <TensorBase>slot.tensor
+    if t.swapped > node.sequence:
+        raise swapped_error(f"{node.name()} needs a tensor")
     if t.storage.version != slot.version and not t.silent:
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -149,5 +151,7 @@ cdef TensorBase unpacked(Packed p, int output, Node node):
     elif isinstance(p.source, Node):
         again.fn, again.output_number, again.requires = p.source, p.number, True
     elif p.source is not None:
+        if (<TensorBase>p.source).swapped > node.sequence:
+            raise swapped_error(f"{node.name()} needs a tensor")
         again.fn, again.output_number, again.requires = passed_on(<TensorBase>p.source), 0, True
     return again

@@ -14,7 +14,7 @@ from ..base.tensor cimport (
 )
 from ..base.provided import provided
 from ..tape.modes cimport REVERSE, grad_enabled, set_grad, wants_grad
-from ..tape.nodes cimport Node
+from ..tape.nodes cimport Node, check_swapped
 from ..tape.history cimport attach
 from ..tape.inplace cimport check_refresh, part_of
 from ..call.function import FunctionOp
@@ -422,6 +422,7 @@ cdef object refresh(TensorBase t):
     """The base has new elements: the view's history starts from the base's anew."""
     cdef TensorBase base = t.base, again
     cdef int modes = grad_enabled()
+    check_swapped(t)
     if wants_grad(base) and CATEGORY[t.code] >= 2:
         if t.made != ON_TAPE:
             if modes:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ... import __future__
 from ..._tensor import Tensor
 from ...autograd.grad_mode import no_grad
 from ...core.base import dtypes
 from ...core.make.create import empty_like
+from ...utils._python_dispatch import is_traceable_wrapper_subclass
+from ...utils._swap import swap_tensors
 from ..parameter import Parameter
 
 if TYPE_CHECKING:
@@ -27,25 +30,43 @@ class ConversionMixin:
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Replace every parameter's and gradient's data, and every buffer, by `fn` of it. Parameters stay the
-        same objects.
+        same objects, unless `flambeau.__future__` says otherwise; those of wrapper subclasses are swapped.
         """
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for parameter in self._parameters.values():
-            if parameter is None:
-                continue
-            grad = parameter.grad
-            with no_grad():
-                data = fn(parameter)
-                grad_data: Any = None if grad is None else fn(grad)
-            parameter.data = data
-            if grad is not None:
-                grad.data = grad_data
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                self._parameters[name] = self._converted(name, parameter, fn)
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
         return self
+
+    def _converted(self, name: str, parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Parameter:
+        """The parameter with `fn` of its data and gradient: the same object, unless `__future__` says otherwise."""
+        grad = parameter.grad
+        with no_grad():
+            data = fn(parameter)
+            grad_data: Any = None if grad is None else fn(grad)
+        if __future__.get_swap_module_params_on_conversion() or is_traceable_wrapper_subclass(data):
+            try:
+                swap_tensors(parameter, Parameter(data, parameter.requires_grad))
+                if grad is not None:
+                    swap_tensors(grad, grad_data.requires_grad_(grad.requires_grad))
+                    parameter.grad = grad
+            except Exception as error:
+                raise RuntimeError(f"_apply(): Couldn't swap {type(self).__name__}.{name}") from error
+            return parameter
+        if __future__.get_overwrite_module_params_on_conversion():
+            made = Parameter(data, parameter.requires_grad)
+            if grad is not None:
+                made.grad = grad_data.requires_grad_(grad.requires_grad)
+            return made
+        parameter.data = data
+        if grad is not None:
+            grad.data = grad_data
+        return parameter
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move and convert all parameters and buffers in place, and return the module.

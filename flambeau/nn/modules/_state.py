@@ -7,8 +7,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ... import __future__
 from ..._tensor import Tensor
 from ...autograd.grad_mode import no_grad
+from ...utils._swap import swap_tensors
 from ...utils.hooks import RemovableHandle
 from ..parameter import Parameter, is_lazy
 from ._hooks import BoundHook, add_hook
@@ -262,7 +264,17 @@ class StateDictMixin:
             )
         try:
             with no_grad():
-                if not assign:
+                if __future__.get_swap_module_params_on_conversion():
+                    loaded = tensor.module_load(value, assign=assign)
+                    if loaded is tensor or loaded is value:
+                        raise RuntimeError(
+                            "module_load returned one of self or other, please .detach() the result if returning one of the "
+                            "inputs in module_load"
+                        )
+                    if isinstance(tensor, Parameter):
+                        loaded = Parameter(loaded, tensor.requires_grad)
+                    swap_tensors(tensor, loaded)
+                elif not assign:
                     tensor.copy_(value)
                 elif isinstance(tensor, Parameter):
                     if isinstance(value, Parameter):

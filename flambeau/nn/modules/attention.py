@@ -172,7 +172,7 @@ class MultiheadAttention(Module):
         if self.bias_k is not None:
             k = cat([k, self.bias_k.expand(n, 1, -1)], 1)
             v = cat([v, self.bias_v.expand(n, 1, -1)], 1)
-        q, k, v = (x.reshape(n, -1, self.num_heads, self.head_dim).transpose(1, 2) for x in (q, k, v))
+        q, k, v = (x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2) for x in (q, k, v))
         if self.add_zero_attn:
             extra = zeros(n, self.num_heads, 1, self.head_dim, dtype=k.dtype, device=k.device)
             k, v = cat([k, extra], 2), cat([v, extra], 2)

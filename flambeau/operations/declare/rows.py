@@ -197,6 +197,7 @@ def _declare(
     raw=(),
     per_row=(),
     literal_dims=False,
+    listed_dims=False,
     origin=None,
     **details,
 ):
@@ -238,6 +239,7 @@ def _declare(
         sum(1 << k for k, n in enumerate(inputs) if n in raw),
         literal_dims,
         origin is not None,
+        listed_dims,
     )
     op.__doc__ = body.__doc__
     op.derivative = declared.derivative_of(op)
@@ -260,8 +262,8 @@ def _declare(
 def reduction(*, dtypes=ALL, **details):
     """Declare a reduction, called as `op(input, dim=None, keepdim=False, *, dtype=None, out=None)`.
 
-    With `dim` an empty list it reduces all dimensions, as with None, unless `literal_dims`: then none.  `_declare` has the
-    other options.
+    With `dim` an empty list it reduces all dimensions, as with None, unless `literal_dims`: then none.
+    With `listed_dims` they may also be given one by one.  `_declare` has the other options.
     """
     return lambda body: _declare(body, True, "reduction", dtypes=dtypes, **details)
 

@@ -42,8 +42,12 @@ def _halves(e: Expr) -> list[Expr] | None:
     if e.op == "select":
         condition, a, b = e.args
         zero = ex.const(0.0, e.dtype)
-        known = a is zero or b is zero
-        return None if known else [ex.where(condition, a, zero), ex.where(condition, zero, b)]
+        if a is not zero and b is not zero:
+            return [ex.where(condition, a, zero), ex.where(condition, zero, b)]
+        halves = _halves(a if b is zero else b)
+        return halves and [
+            ex.where(condition, h, zero) if b is zero else ex.where(condition, zero, h) for h in halves
+        ]
     if e.op == "pair":
         a, b = e.args
         zero = ex.const(0.0, a.dtype)

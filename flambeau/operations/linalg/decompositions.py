@@ -498,6 +498,9 @@ def _singular(a: TensorBase, full: bool, wanted: bool) -> tuple:
     turned = a.shape[-2] > a.shape[-1]
     U, S, Vh, info = lapack.svd(fresh(a.mT if turned else a), full, wanted)
     refuse("linalg.svd", info, _not_converged)
+    if wanted and full and not a.numel():  # LAPACK was not called: the identity is a basis as good as any
+        for basis in (U, Vh):
+            basis.zero_().diagonal(0, -2, -1).fill_(1)
     if turned and wanted:
         U, Vh = Vh.mT.contiguous(), U.mT.contiguous()
     return U, S, Vh

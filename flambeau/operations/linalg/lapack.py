@@ -149,7 +149,7 @@ def solve_triangular(
     unitriangular: bool = False,
     out: TensorBase | None = None,
 ) -> TensorBase:
-    """X with A X = B (or X A = B unless `left`) for triangular A, of which only that triangle is read.
+    """X with A X = B (or X A = B unless `left`) for triangular A, of which only that triangle is read, in A's dtype.
 
     >>> import flambeau
     >>> A = flambeau.tensor([[2., 0.], [1., 1.]])
@@ -158,6 +158,8 @@ def solve_triangular(
             [2.]])
     """
     checked("linalg.solve_triangular", A)
+    if A.is_complex() or not B.is_complex():
+        B = B.to(A.dtype)
     checked("linalg.solve_triangular", B, "B", square=False)
     if B.shape[-2 if left else -1] != A.shape[-1]:
         raise RuntimeError(

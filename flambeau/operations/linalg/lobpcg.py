@@ -48,7 +48,9 @@ def lobpcg(
     >>> values.round(decimals=3)
     tensor([10.,  9.])
     """
-    checked("lobpcg", A)
+    checked("lobpcg", A, square=False)
+    if A.shape[-2] != A.shape[-1]:
+        raise AssertionError(f"lobpcg(): A must be square, got shape {list(A.shape)}")
     given = {"A": A, "B": B, "X": X, "iK": iK}
     for name, x in given.items():
         if x is not None:
@@ -76,7 +78,9 @@ def lobpcg(
         )
     for name, x, shape in (("B", B, (m, m)), ("X", X, (m, columns)), ("iK", iK, (m, m))):
         if x is not None and tuple(x.shape) != (*batch, *shape):
-            raise RuntimeError(f"lobpcg(): expected {name} of shape {[*batch, *shape]}, got {list(x.shape)}")
+            raise AssertionError(
+                f"lobpcg(): expected {name} of shape {[*batch, *shape]}, got {list(x.shape)}"
+            )
     if A.requires_grad and B is not None:
         raise NotImplementedError("lobpcg(): gradients are not supported where B is given")
     source = A

@@ -69,11 +69,10 @@ def vecdot(x: TensorBase, y: TensorBase, *, dim: int = -1, out: TensorBase | Non
 def linalg_vander(x: TensorBase, *, N: int | None = None) -> TensorBase:
     """Powers 0 … N-1 of the last dimension's elements, in a new last dimension; N is by default how many those are."""
     x = atleast_1d(x)
-    if (x.shape[-1] if N is None and x.shape[-1] == 1 else 2 if N is None else N) <= 1:
-        raise RuntimeError(
-            f"linalg.vander(): N must be greater than 1, got {x.shape[-1] if N is None else N}"
-        )
-    return x.unsqueeze(-1) ** arange(x.shape[-1] if N is None else N, device=x.device)
+    n = x.shape[-1] if N is None else N
+    if n <= 1:
+        raise RuntimeError(f"linalg.vander(): N must be greater than 1, got {n}")
+    return x.unsqueeze(-1) ** arange(n, device=x.device)
 
 
 @library("composite", "linalg.diagonal", name="linalg_diagonal")
@@ -117,17 +116,22 @@ def matrix_norm(
     return into(out, _matrix_norm(A, ord, rows, columns, keepdim), "linalg.matrix_norm")
 
 
+def _largest(x: TensorBase, dim: int, keepdim: bool = False) -> TensorBase:
+    """Of numbers that are not negative: 0 where there are none."""
+    return x.amax(dim, keepdim) if x.shape[dim] else x.sum(dim, keepdim)
+
+
 def _matrix_norm(A: TensorBase, ord: Any, rows: int, columns: int, keepdim: bool) -> TensorBase:
     if ord == "fro":
         return vector_norm(A, 2, (rows, columns), keepdim)
     if ord in ("nuc", 2, -2):
         S = dec.svdvals(A.movedim((rows, columns), (-2, -1)))
-        found = S.sum(-1) if ord == "nuc" else S.amax(-1) if ord == 2 else S.amin(-1)
+        found = S.sum(-1) if ord == "nuc" else _largest(S, -1) if ord == 2 else S.amin(-1)
         return found.unsqueeze(min(rows, columns)).unsqueeze(max(rows, columns)) if keepdim else found
     if isinstance(ord, (int, float)) and abs(ord) in (1, math.inf):
         along, over = (rows, columns) if abs(ord) == 1 else (columns, rows)
         sums = A.abs().sum(along, True)
-        found = sums.amax(over, True) if ord > 0 else sums.amin(over, True)
+        found = _largest(sums, over, True) if ord > 0 else sums.amin(over, True)
         return found if keepdim else found.squeeze(max(rows, columns)).squeeze(min(rows, columns))
     raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
 
@@ -169,7 +173,7 @@ def _number(p) -> float | None:
 
 
 @library("composite", "norm", "Tensor.norm")
-def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+def norm(input, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None):
     """The p-norm over `dim` (all by default): (Σ |x|^p)^(1/p), the largest |x| for inf, the count of
     non-zeros for 0.
     """
@@ -441,7 +445,15 @@ def cholesky_solve(
         raise RuntimeError(
             f"cholesky_solve(): b and u should have at least 2 dimensions, but have {input.ndim} and {L.ndim} instead"
         )
+    _one_dtype("cholesky_solve", input, L, "L")
     return into(out, _cholesky_solve(input, L, upper), "cholesky_solve")
+
+
+def _one_dtype(who: str, b: TensorBase, A: TensorBase, name: str) -> None:
+    if b.dtype is not A.dtype:
+        raise RuntimeError(
+            f"{who}(): Expected b and {name} to have the same dtype, but found b of type {b.dtype} and {name} of type {A.dtype} instead."
+        )
 
 
 def _cholesky_solve(B: TensorBase, L: TensorBase, upper: bool) -> TensorBase:
@@ -478,6 +490,7 @@ def triangular_solve(
     b: TensorBase, A: TensorBase, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple:
     """X with A X = b for triangular A (its transpose where asked for), and A again."""
+    _one_dtype("triangular_solve", b, A, "A")
     if transpose:
         found = solve_triangular(A.mT, b, upper=not upper, unitriangular=unitriangular)
     else:
@@ -551,7 +564,7 @@ def pinverse(input: TensorBase, rcond: float = 1e-15) -> TensorBase:
 def svd_lowrank(
     A: TensorBase, q: int | None = 6, niter: int | None = 2, M: TensorBase | None = None
 ) -> tuple:
-    """U, S and V of the best approximation of A - M of rank q that random projections find.
+    """U, S and V of the best approximation of A - M of rank q, at most A's rows or columns, that random projections find.
 
     N. Halko, P.-G. Martinsson and J. A. Tropp, "Finding structure with randomness" (2011), algorithms 4.4 and 5.1.
     """
@@ -559,8 +572,8 @@ def svd_lowrank(
     if M is not None:
         A = A - M.expand(A.shape)
     m, n = A.shape[-2:]
-    if not 0 <= q <= min(m, n):
-        raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(m, n)}")
+    if q < 0:
+        raise RuntimeError(f"svd_lowrank(): q must not be negative, got {q}")
     if m < n:
         V, S, U = svd_lowrank(A.mH, q, niter)
         return U, S, V
@@ -579,6 +592,8 @@ def pca_lowrank(A: TensorBase, q: int | None = None, center: bool = True, niter:
     """Principal components: `svd_lowrank` of A, less the mean of its rows where `center`; q is by default up to 6."""
     m, n = A.shape[-2:]
     q = min(6, m, n) if q is None else q
+    if not 0 <= q <= min(m, n):
+        raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(m, n)}")
     return svd_lowrank(A - A.mean(-2, True) if center else A, q, niter)
 
 

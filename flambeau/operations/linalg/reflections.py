@@ -20,11 +20,7 @@ def _check(who: str, input: TensorBase, tau: TensorBase) -> None:
     if tau.ndim == 0:
         raise IndexError(f"{who}(): expected tau to have at least 1 dimension, got 0")
     checks.same_dtype(who, input=input, tau=tau)
-    m, n = input.shape[-2:]
-    if m < n:
-        raise RuntimeError(
-            f"{who}(): input.shape[-2] must be greater than or equal to input.shape[-1], got {m} and {n}"
-        )
+    n = input.shape[-1]
     if n < tau.shape[-1]:
         raise RuntimeError(
             f"{who}(): input.shape[-1] must be greater than or equal to tau.shape[-1], got "
@@ -56,6 +52,11 @@ def householder_product(input: TensorBase, tau: TensorBase, *, out: TensorBase |
     """
     _check("linalg.householder_product", input, tau)
     m, n = input.shape[-2:]
+    if m < n:
+        raise RuntimeError(
+            "linalg.householder_product(): input.shape[-2] must be greater than or equal to input.shape[-1], "
+            f"got {m} and {n}"
+        )
     V = _vectors(input, tau)
     Q = identity(m, input).narrow(-1, 0, n) - _turned(V, tau, V.narrow(-2, 0, n).mH)
     return into(out, Q.contiguous(), "linalg.householder_product")
@@ -91,6 +92,11 @@ def ormqr(
     if other.shape[-2 if left else -1] != m:
         raise RuntimeError(
             f"ormqr(): other.shape[{-2 if left else -1}] must be equal to input.shape[-2], {m}, got {list(other.shape)}"
+        )
+    if tau.shape[-1] != min(m, input.shape[-1]):
+        raise RuntimeError(
+            f"ormqr(): tau.shape[-1] must be equal to min(other.shape[{-2 if left else -1}], input.shape[-1]), "
+            f"{min(m, input.shape[-1])}, got {tau.shape[-1]}"
         )
     V = _vectors(input, tau)
     if left != transpose:  # Q C, and C Qᴴ = (Q Cᴴ)ᴴ

@@ -16,7 +16,8 @@ from ...core.call.operands import result_type
 from ...core.lib import tallies
 from ...core.lib.order import order
 from ...core.make.bridge import from_numpy
-from ...core.make.create import full
+from ...core.make.create import arange, full
+from ...core.places.join import stack
 from ..declare import checks
 from ..declare.host import Result, array, computed, needs_data, without_data
 from ..declare.registry import library
@@ -349,6 +350,75 @@ def bucketize(
             f"bucketize(): boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
         )
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
+
+
+@library("search", "_convert_indices_from_coo_to_csr", differentiable=False)
+def _convert_indices_from_coo_to_csr(
+    input: TensorBase, size: int, *, out_int32: bool = False, out: TensorBase | None = None
+) -> TensorBase:
+    """Where each of `size` rows begins, and the last one ends, among ascending indices of rows.
+
+    >>> import flambeau
+    >>> flambeau._convert_indices_from_coo_to_csr(flambeau.tensor([0, 0, 2]), 4)
+    tensor([0, 2, 2, 3, 3])
+    """
+    who = "_convert_indices_from_coo_to_csr"
+    checks.dtypes(who, checks.INTEGERS, input=input)
+    if input.ndim > 1:
+        raise RuntimeError(
+            f"{who}(): expected 'input' to be a vector, got {input.ndim} dimensions: {list(input.shape)}"
+        )
+    if size < 0:
+        raise RuntimeError(f"{who}(): expected 'size' to be at least 0, got {size}")
+    rows = to_dtype(input, by_name["int64"]).reshape(-1)
+    bounds = searchsorted(rows, arange(size + 1, device=rows.device), out_int32=out_int32)
+    return into(out, bounds, who, exact=True)
+
+
+@library("search", "_convert_indices_from_csr_to_coo", differentiable=False)
+def _convert_indices_from_csr_to_coo(
+    crow_indices: TensorBase,
+    col_indices: TensorBase,
+    *,
+    out_int32: bool = False,
+    transpose: bool = False,
+    out: TensorBase | None = None,
+) -> TensorBase:
+    """Indices of batches, rows and columns, a column for each element, from where rows begin and from the columns.
+
+    With `transpose` columns stand before rows.
+
+    >>> import flambeau
+    >>> flambeau._convert_indices_from_csr_to_coo(flambeau.tensor([0, 2, 2, 3]), flambeau.tensor([1, 0, 2]))
+    tensor([[0, 0, 2],
+            [1, 0, 2]])
+    """
+    who = "_convert_indices_from_csr_to_coo"
+    checks.dtypes(who, checks.INTEGERS, crow_indices=crow_indices, col_indices=col_indices)
+    for name, x in (("crow_indices", crow_indices), ("col_indices", col_indices)):
+        checks.rank_at_least(who, name, x, 1)
+    before, elements = col_indices.shape[:-1], col_indices.shape[-1]
+    if crow_indices.shape[:-1] != before or crow_indices.shape[-1] == 0:
+        raise RuntimeError(
+            f"{who}(): expected 'crow_indices' to have shape {[*before, 'rows + 1']} beside 'col_indices' of shape "
+            f"{list(col_indices.shape)}, got {list(crow_indices.shape)}"
+        )
+    bounds = to_dtype(crow_indices, by_name["int64"])
+    if not without_data(bounds) and (bounds.select(-1, -1) != elements).any():
+        raise RuntimeError(
+            f"{who}(): expected 'crow_indices' to end with the number of elements, {elements}, got "
+            f"{bounds.select(-1, -1).tolist()}"
+        )
+    kind = by_name["int32" if out_int32 else "int64"]
+    places = arange(elements, device=bounds.device).expand(col_indices.shape)
+    rows = searchsorted(bounds, places.contiguous(), right=True) - 1
+    pair = (col_indices, rows) if transpose else (rows, col_indices)
+    found = [arange(n, device=bounds.device) for n in before]
+    for k, (n, index) in enumerate(zip(before, found)):
+        sizes = [1] * len(col_indices.shape)
+        sizes[k] = n
+        found[k] = index.reshape(sizes).expand(col_indices.shape)
+    return into(out, to_dtype(stack([x.reshape(-1) for x in (*found, *pair)]), kind), who, exact=True)
 
 
 @library("search", "isin", differentiable=False)

@@ -162,7 +162,7 @@ def kthvalue(
         )
     if input.ndim == 0:
         return _given(out, kthvalue_result(input.clone(), _zero_place(input)))
-    places = _order(input, axis, False, k).narrow(axis, k - 1, 1)
+    places = _order(input, axis, False, k).narrow(axis, k - 1, 1).contiguous()  # the others' memory goes back
     return _given(out, _pick(input, axis, places, keepdim, kthvalue_result), (input,))
 
 
@@ -171,7 +171,7 @@ def _median_places(input: TensorBase, axis: int, skip_nan: bool) -> TensorBase:
     n = input.shape[axis]
     missing = input.detach().isnan() if input.is_floating_point() else None
     if missing is None or holds(~missing):
-        return _order(input, axis, False).narrow(axis, (n - 1) // 2, 1)
+        return _order(input, axis, False).narrow(axis, (n - 1) // 2, 1).contiguous()
     count = missing.sum(axis, True)
     if skip_nan:
         rank = (n - count - 1).clamp(min=0) // 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..._tensor import Tensor
+from ...core.base.formats import contiguous_format
 from ...core.base.tensor import TensorBase
 from ...core.call.function import FunctionOp
 from ...core.places import indexing, scatter
@@ -104,7 +105,7 @@ for _function in (real, imag):
 @library("composite", "narrow_copy", "Tensor.narrow_copy")
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """A copy of `narrow`."""
-    return input.narrow(dim, start, length).clone()
+    return input.narrow(dim, start, length).clone(memory_format=contiguous_format)
 
 
 @library("composite", "unsafe_split", "Tensor.unsafe_split")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from ...codegen import functions as fn
 from ...core.base.dtypes import by_name
@@ -379,7 +380,7 @@ def gelu(input: TensorBase, approximate: str = "none") -> TensorBase:
 _written_threshold = InPlaceOp(threshold_of, "threshold_")
 
 
-def threshold(input: TensorBase, threshold: float, value: float, inplace: bool = False) -> TensorBase:
+def threshold(input: TensorBase, threshold: float, value: float, inplace: Any = False) -> TensorBase:
     """x where it exceeds the threshold, else `value`."""
     if not input.is_floating_point():
         check_number(threshold, input, "threshold")
@@ -470,7 +471,7 @@ def rrelu(
     lower: float = 1.0 / 8,
     upper: float = 1.0 / 3,
     training: bool = False,
-    inplace: bool = False,
+    inplace: Any = False,
 ) -> TensorBase:
     """x above 0, else x times a random slope in [lower, upper]; outside training the mean slope (Xu et al. 2015)."""
     if not (math.isfinite(lower) and math.isfinite(upper)):

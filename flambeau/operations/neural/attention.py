@@ -312,9 +312,9 @@ def multi_head_attention_forward(
     if bias_k is not None:
         k, v = cat([k, bias_k.expand(1, n, -1)]), cat([v, bias_v.expand(1, n, -1)])
     head = width // num_heads
-    q, k, v = (x.reshape(-1, n, num_heads, head).permute(1, 2, 0, 3) for x in (q, k, v))
-    k = k if static_k is None else static_k.reshape(n, num_heads, -1, head)
-    v = v if static_v is None else static_v.reshape(n, num_heads, -1, head)
+    q, k, v = (x.reshape(x.shape[0], n, num_heads, head).permute(1, 2, 0, 3) for x in (q, k, v))
+    k = k if static_k is None else static_k.reshape(n, num_heads, static_k.shape[1], head)
+    v = v if static_v is None else static_v.reshape(n, num_heads, static_v.shape[1], head)
 
     keys = k.shape[2] - (bias_k is not None)  # what is added to the keys is never masked
     mask = _additive(attn_mask, "attn_mask", q)

@@ -102,6 +102,10 @@ def _checked(name: str, n: int, x, weight, bias, channels: int, groups: int, fil
             f"{name}(): expected weight to be at least 1 at dimension 0 and its kernel size to be greater than zero, but got "
             f"weight of size {list(weight.shape)}"
         )
+    if transposed and weight.shape[1] < 1:
+        raise RuntimeError(
+            f"{name}(): non-empty weight expected, but got weight of size {list(weight.shape)}"
+        )
     if 0 in x.shape[2:]:
         raise RuntimeError(
             f"{name}(): Only zero batch or zero channel inputs are supported, but got input shape: {list(x.shape)}"

@@ -53,7 +53,7 @@ def _paths(emitted: TensorBase, states: TensorBase, blank: int, lengths: TensorB
 
 @library("composite", "nn.functional.ctc_loss")
 def ctc_loss(
-    log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False
+    log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity: bool = False
 ):
     """-log of the probability of `targets` over all alignments (Graves et al. 2006, section 4.1).
 

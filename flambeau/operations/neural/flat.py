@@ -261,7 +261,7 @@ def native_group_norm(
             f"native_group_norm(): an input of {N} examples, {C} channels and {HxW} places expected, got {list(input.shape)}"
         )
     found = norms.group_norm(input, group, weight, bias, eps)
-    return found, *_moments(input.reshape(N, group, -1), (2,), eps, False)
+    return found, *_moments(input.reshape(N, group, C // group * HxW), (2,), eps, False)
 
 
 @library("composite", "native_batch_norm")

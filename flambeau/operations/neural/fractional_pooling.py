@@ -22,7 +22,7 @@ def _fractional(n: int) -> None:
         kernel_size: Any,
         output_size: Any = None,
         output_ratio: Any = None,
-        return_indices: bool = False,
+        return_indices: Any = False,
         _random_samples: TensorBase | None = None,
     ) -> Any:
         if input.ndim not in (n + 1, n + 2):
@@ -100,7 +100,7 @@ def _window_places(u: Any, spatial: tuple, sizes: tuple, window: tuple) -> Any:
         shape = [batch, channels] + [1] * (2 * n)
         shape[2 + d], shape[2 + n + d] = sizes[d], window[d]
         place = place * spatial[d] + along.reshape(shape)
-    return place.reshape(batch, channels, -1)
+    return place.reshape(batch, channels, math.prod(sizes) * math.prod(window))
 
 
 def _starts(u: Any, size: int, count: int, window: int) -> Any:

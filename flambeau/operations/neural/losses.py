@@ -445,7 +445,10 @@ rename(logit_entropy, "binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
-    """Binary cross-entropy of sigmoid(input), without overflow; `pos_weight` weights the positive examples."""
+    """Binary cross-entropy of sigmoid(input), without overflow, in the target's dtype.
+
+    `pos_weight` weights the positive examples.
+    """
     reduction = check_reduction("binary_cross_entropy_with_logits", reduction, size_average, reduce)
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(
@@ -459,11 +462,13 @@ def binary_cross_entropy_with_logits(
         from .activations import logsigmoid
 
         loss = (1 - target) * input - ((pos_weight - 1) * target + 1) * logsigmoid(input)
-    return reduced(loss if weight is None else loss * weight, reduction)
+    if weight is not None:
+        loss = loss * weight
+    return reduced(loss if loss.dtype is target.dtype else loss.to(target.dtype), reduction)
 
 
 @library("composite", "nn.functional.kl_div")
-def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target: bool = False):
     """Kullback-Leibler divergence of `target` from the log-probabilities `input`; "batchmean" divides by the rows."""
     reduction = check_reduction("kl_div", reduction, size_average, reduce, also=("batchmean",))
     checks.dtypes("kl_div", checks.FLOATS, RuntimeError, input=input, target=target)
@@ -538,7 +543,7 @@ def _cosine_losses(input1, input2, target, margin, reduction):
 
 
 @library("composite", "nn.functional.pairwise_distance", "pairwise_distance")
-def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim: bool = False):
     """The p-norm of x1 - x2 + eps over the last dimension."""
     from ..rows.norms import vector_norm
 
@@ -553,7 +558,7 @@ def triplet_margin_loss(
     margin=1.0,
     p=2.0,
     eps=1e-6,
-    swap=False,
+    swap: bool = False,
     size_average=None,
     reduce=None,
     reduction="mean",
@@ -679,7 +684,14 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 
 @library("composite", "nn.functional.poisson_nll_loss", "poisson_nll_loss")
 def poisson_nll_loss(
-    input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
+    input,
+    target,
+    log_input: bool = True,
+    full: bool = False,
+    size_average=None,
+    eps=1e-8,
+    reduce=None,
+    reduction="mean",
 ):
     """exp(x) - y x (or x - y log x); `full` adds Stirling's approximation of log y! for y > 1."""
     reduction = check_reduction("poisson_nll_loss", reduction, size_average, reduce)

@@ -8,6 +8,7 @@ from ..._typeinfo import finfo
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
 from ...core import tape
+from ...core.base.formats import channels_last, channels_last_3d
 from ...core.base.tensor import TensorBase
 from ...core.make.create import ones, zeros
 from ...core.tape.contexts import unrecorded
@@ -215,6 +216,7 @@ def rms_norm(
         and tuple(weight.shape) == shape
     ):
         return _weighted_rms(input, weight, dims, finfo(input.dtype).eps if eps is None else eps)
+    input = _row_major_or_channels_last(input)
     scale = (input.square().mean(dims, True) + (finfo(input.dtype).eps if eps is None else eps)).rsqrt()
     return input * scale if weight is None else input * scale * weight
 
@@ -288,6 +290,19 @@ def centred_moments(input, origin):
     return fn.cast(spread, input.dtype), rounded, fn.cast(mean - fn.cast(rounded, mean.dtype), input.dtype)
 
 
+def _row_major_or_channels_last(input: TensorBase) -> TensorBase:
+    """The input, or a row-major copy where its elements lie in another order: results and gradients lie as it does.
+
+    A single image is channels last where its stride says so, too, as PyTorch's `suggest_memory_format` has it.
+    """
+    if input.is_contiguous():
+        return input
+    last = {4: channels_last, 5: channels_last_3d}.get(input.ndim)
+    if last is not None and input.is_contiguous(memory_format=last) and input.stride(0) == input[0].numel():
+        return input
+    return input.contiguous()
+
+
 def _channel(t: TensorBase, ndim: int) -> TensorBase:
     return t.reshape([-1 if d == 1 else 1 for d in range(ndim)])
 
@@ -331,6 +346,7 @@ def batch_norm(
     for name, moment in (("running_mean", running_mean), ("running_var", running_var)):
         if moment is not None and moment.ndim != 1:
             checks.rank("batch_norm", name, moment, 1)
+    input = _row_major_or_channels_last(input)
     ndim = input.ndim
     dims = tuple(d for d in range(ndim) if d != 1)
     if not training:
@@ -504,6 +520,7 @@ def _grouped(input, groups: int, weight, bias, eps: float) -> TensorBase:
     """Channels in groups, times weight plus bias."""
     sizes = (input.shape[0], groups, input.shape[1] // groups, math.prod(input.shape[2:]))
     per_channel = (1, *sizes[1:3], 1)
+    input = _row_major_or_channels_last(input)
     seen = input.reshape(sizes)
     w = (
         ones(per_channel, dtype=input.dtype, device=input.device)
@@ -522,7 +539,11 @@ def _grouped(input, groups: int, weight, bias, eps: float) -> TensorBase:
     if tape.recording(seen, w, b):
         extra = (mean, inverse, eps)
         tape.record("NativeGroupNormBackward0", _grouped_back, (seen, w, b), found, (seen, w), extra)
-    return found.reshape(input.shape)
+    found = found.reshape(input.shape)
+    # convolutions look at the stride of one image, too
+    if input.shape[0] == 1 and not input.is_contiguous():
+        found = found.as_strided(input.shape, input.stride())
+    return found
 
 
 def _inverse(var, eps: float) -> TensorBase:

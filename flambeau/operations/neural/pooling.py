@@ -258,13 +258,13 @@ def addressable(name: str, extents: Sequence[int]) -> None:
         )
 
 
-def planes(name: str, shape: Sequence[int], n: int) -> tuple[int, ...]:
-    """(N, C, *) or (C, *) as (planes, *)."""
+def planes(name: str, shape: Sequence[int], n: int, without_channels: bool = False) -> tuple[int, ...]:
+    """(N, C, *) or (C, *) as (planes, *); whether there may be no channels."""
     if len(shape) not in (n + 1, n + 2):
         raise RuntimeError(
             f"{name}(): Expected {n + 1}D (unbatched) or {n + 2}D (batched) input, but got input of size: {list(shape)}"
         )
-    if 0 in shape[1 if len(shape) == n + 2 else 0 :]:
+    if 0 in shape[-n if without_channels else len(shape) - n - 1 :]:
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got input of size: {list(shape)}"
         )
@@ -378,12 +378,12 @@ def _places(where):
 
 def _declare_maxima(n: int) -> None:
     def max_pool(
-        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode: bool = False, return_indices=False
     ):
         return _max_pool(n, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
     def max_pool_with_indices(
-        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode: bool = False, return_indices=True
     ):
         return _max_pool(n, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
@@ -475,7 +475,7 @@ def _mean_back(grad, shape, label, given):
     return found
 
 
-def _divided(name: str, n: int, x, output_size):
+def _divided(name: str, n: int, x, output_size, without_channels: bool = False):
     """The input's shape as (planes, *sizes), and how many parts each dimension has."""
     single = isinstance(output_size, int) or output_size is None
     given = (output_size,) * n if single else tuple(output_size)
@@ -488,7 +488,7 @@ def _divided(name: str, n: int, x, output_size):
         raise RuntimeError(f"{name}(): output_size must be {n} ints, got {output_size}")
     if not x.is_floating_point():
         checks.floating(name, input=x)
-    flat = planes(name, x.shape, n)
+    flat = planes(name, x.shape, n, without_channels)
     if len(given) != n or any(s is not None and s < 0 for s in given):
         raise RuntimeError(f"{name}(): output_size must be {n} non-negative ints, got {output_size}")
     return flat, [flat[1 + d] if s is None else int(s) for d, s in enumerate(given)]
@@ -551,7 +551,9 @@ def _part_means_back(grad, shape):
 
 
 def _adaptive_mean(n: int, input, output_size) -> TensorBase:
-    (count, *sizes), wanted = _divided(f"adaptive_avg_pool{n}d", n, input, output_size)
+    (count, *sizes), wanted = _divided(
+        f"adaptive_avg_pool{n}d", n, input, output_size, without_channels=n < 3
+    )
     found = None
     if any(p != 1 for p in wanted) and all(map(taps.fits, sizes, wanted)):
         tables = [None if s == p else taps.parts(s, p) for s, p in zip(sizes, wanted)]
@@ -572,8 +574,8 @@ def _declare_means(n: int) -> None:
         kernel_size,
         stride=None,
         padding=0,
-        ceil_mode=False,
-        count_include_pad=True,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
         divisor_override=None,
     ):
         return _avg_pool(
@@ -584,7 +586,7 @@ def _declare_means(n: int) -> None:
         return _adaptive_mean(n, input, output_size)
 
     @in_float32()
-    def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode: bool = False):
         kernel = spread(f"lp_pool{n}d", "kernel_size", kernel_size, n)
         powers = _avg_pool(n, input**norm_type, kernel, stride, 0, ceil_mode, True, None)
         return (powers.sign() * powers.abs() * math.prod(kernel)) ** (1.0 / norm_type)

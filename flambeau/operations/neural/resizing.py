@@ -248,7 +248,7 @@ def interpolate(
             f"interpolate(): Only 3D, 4D and 5D input supported (got {input.ndim}D) for the modes: {' | '.join(_MODES)} "
             f"(got {mode})"
         )
-    if input.numel() == 0 and 0 in input.shape[1:]:
+    if mode != "area" and input.numel() == 0 and 0 in input.shape[1:]:
         raise RuntimeError(
             f"interpolate(): expected input with channels and places, but got shape {list(input.shape)}"
         )
@@ -444,14 +444,15 @@ def grid_sample(
             f"grid_sampler(): expected input to have non-empty spatial dimensions, but got {list(input.shape)}"
         )
     aligned = bool(align_corners)
-    flat, places = input.reshape(n, c, -1), list(grid.shape[1:-1])
+    flat, places = input.reshape(n, c, math.prod(shape)), list(grid.shape[1:-1])
+    count = math.prod(places)
     by_rows = _by_rows(input, grid)
     if by_rows and not tape.recording(grid):
-        at, weights = sampling.table(grid.reshape(n, -1, rank), shape, mode, padding_mode, aligned)
+        at, weights = sampling.table(grid.reshape(n, count, rank), shape, mode, padding_mode, aligned)
         return sampling.sampled(input, at, weights).reshape(n, c, *places)
     axes = []
     for d, size in enumerate(shape):
-        at = grid.select(-1, rank - 1 - d).reshape(n, -1)
+        at = grid.select(-1, rank - 1 - d).reshape(n, count)
         at = (at + 1.0) * ((size - 1) / 2.0) if aligned else ((at + 1.0) * size - 1.0) * 0.5
         axes.append(_taps(at, size, mode, padding_mode, aligned))
     terms = []

@@ -197,7 +197,7 @@ def _laid(input: TensorBase) -> TensorBase:
     """(batch, places + 1, channels) of an input (batch, channels, *shape): the last row is 0."""
     n, c = input.shape[:2]
     with unrecorded():
-        flat = input.reshape(n, c, -1)
+        flat = input.reshape(n, c, math.prod(input.shape[2:]))
         found = empty((n, flat.shape[2] + 1, c), dtype=input.dtype, device="cpu")
         found.narrow(1, 0, flat.shape[2]).copy_(flat.transpose(1, 2))
         found.select(1, flat.shape[2]).zero_()

@@ -839,7 +839,7 @@ def masked_fill_(input, mask, value):
     return MASKED_IN_PLACE(input, mask, value)
 
 
-def isclose(input: TensorBase, other: TensorBase, rtol=1e-05, atol=1e-08, equal_nan=False):
+def isclose(input: TensorBase, other: TensorBase, rtol=1e-05, atol=1e-08, equal_nan: bool = False):
     """Whether |input - other| <= atol + rtol · |other|, element by element (bool)."""
     if input.dtype != other.dtype:
         raise RuntimeError(f"isclose(): {input.dtype} did not match {other.dtype}")
@@ -852,7 +852,7 @@ def isclose(input: TensorBase, other: TensorBase, rtol=1e-05, atol=1e-08, equal_
     return close_to(input, other, rtol=rtol, atol=atol, equal_nan=float(equal_nan))
 
 
-def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False) -> bool:
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan: bool = False) -> bool:
     """Whether all elements are close; see `isclose`."""
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 

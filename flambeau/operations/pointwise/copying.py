@@ -110,7 +110,7 @@ def old_kind(who: str, name: str) -> tuple[dtype, str]:
     return by_name[_OF_OLD_NAME[kind]], place or "cpu"
 
 
-def legacy_type(self, dtype=None, non_blocking=False):
+def legacy_type(self, dtype=None, non_blocking: bool = False):
     """The legacy name of the tensor's type, or the tensor as another dtype: a dtype, such a name, or a class as `LongTensor`,
     which say where the tensor is to be, too.
 
@@ -150,12 +150,12 @@ def cpu(self, memory_format=None):
     return to_device(self, "cpu", "cpu")
 
 
-def cuda(self, device=None, non_blocking=False, memory_format=None):
+def cuda(self, device=None, non_blocking: bool = False, memory_format=None):
     """The tensor on a CUDA device, by default the current one; RuntimeError where there is none."""
     return to_device(self, "cuda" if device is None else device, "cuda", False, non_blocking)
 
 
-def opencl(self, device=None, non_blocking=False, memory_format=None):
+def opencl(self, device=None, non_blocking: bool = False, memory_format=None):
     """The tensor on an OpenCL device, by default the current one; RuntimeError where there is none."""
     return to_device(self, "opencl" if device is None else device, "opencl", False, non_blocking)
 

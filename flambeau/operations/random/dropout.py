@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import Any
 
 from ...core.base.tensor import TensorBase
 from ...core.make.create import empty_like
@@ -34,7 +35,7 @@ def _dropped(
     return input.copy_(found) if inplace else found
 
 
-def dropout(input: TensorBase, p: float = 0.5, training: bool = True, inplace: bool = False) -> TensorBase:
+def dropout(input: TensorBase, p: float = 0.5, training: bool = True, inplace: Any = False) -> TensorBase:
     """Zero elements with chance p and scale the others by 1 / (1 - p) (Srivastava et al. 2014); identity unless training."""
     return _dropped("dropout", input, p, training, inplace)
 
@@ -50,7 +51,7 @@ register("dropout", "random", _flat_dropout, places=("dropout",))
 
 
 @library("random", "nn.functional.dropout1d")
-def dropout1d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: bool = False) -> TensorBase:
+def dropout1d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: Any = False) -> TensorBase:
     """Zero whole channels of (N, C, L) or (C, L) with chance p and scale the others by 1 / (1 - p) (Tompson et al. 2014)."""
     if input.ndim not in (2, 3):
         raise RuntimeError(f"dropout1d(): Expected 2D or 3D input, but received a {input.ndim}D input")
@@ -58,7 +59,7 @@ def dropout1d(input: TensorBase, p: float = 0.5, training: bool = True, inplace:
 
 
 @library("random", "nn.functional.dropout2d")
-def dropout2d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: bool = False) -> TensorBase:
+def dropout2d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: Any = False) -> TensorBase:
     """Zero whole channels of (N, C, H, W) with chance p and scale the others by 1 / (1 - p) (Tompson et al. 2014).
 
     The channel is the second dimension of inputs of other ranks, too; these are a warning.
@@ -71,7 +72,7 @@ def dropout2d(input: TensorBase, p: float = 0.5, training: bool = True, inplace:
 
 
 @library("random", "nn.functional.dropout3d")
-def dropout3d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: bool = False) -> TensorBase:
+def dropout3d(input: TensorBase, p: float = 0.5, training: bool = True, inplace: Any = False) -> TensorBase:
     """Zero whole channels of (N, C, D, H, W) or (C, D, H, W) with chance p and scale the others by 1 / (1 - p).
 
     The channel is the first dimension of inputs of other ranks, too; these are a warning.
@@ -110,7 +111,7 @@ def _alpha(
 
 @library("random", "nn.functional.alpha_dropout")
 def alpha_dropout(
-    input: TensorBase, p: float = 0.5, training: bool = False, inplace: bool = False
+    input: TensorBase, p: float = 0.5, training: bool = False, inplace: Any = False
 ) -> TensorBase:
     """Dropout that keeps mean and variance of self-normalising networks (Klambauer et al. 2017)."""
     return _alpha("alpha_dropout", input, p, training, inplace)
@@ -118,7 +119,7 @@ def alpha_dropout(
 
 @library("random", "nn.functional.feature_alpha_dropout")
 def feature_alpha_dropout(
-    input: TensorBase, p: float = 0.5, training: bool = False, inplace: bool = False
+    input: TensorBase, p: float = 0.5, training: bool = False, inplace: Any = False
 ) -> TensorBase:
     """`alpha_dropout` of whole channels."""
     return _alpha("feature_alpha_dropout", input, p, training, inplace, lead=2)

@@ -48,7 +48,7 @@ def _edges(who: str, values: Any, bins: Any, low_high: Sequence[float] | None) -
     if not isinstance(bins, int):
         return bins
     low, high = (
-        low_high if low_high is not None else (values.min(), values.max()) if values.size else (0.0, 0.0)
+        low_high if low_high is not None else (values.min(), values.max()) if values.size else (0.0, 1.0)
     )
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError(f"{who}(): range of [{low}, {high}] is not finite")

@@ -77,7 +77,7 @@ def _enter(function: Callable) -> Callable:
 
 def _over(op: Any, x: TensorBase, dim: Any, keepdim: bool) -> TensorBase:
     dims = _dims(dim, x)
-    return op(x, dims, keepdim) if dims else op(x)
+    return op(x, dims, bool(keepdim)) if dims else op(x)
 
 
 @_enter
@@ -92,7 +92,7 @@ def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     x = _widened(_filled(input, mask, 1), dtype)
     dims = _dims(dim, x)
     for d in sorted(dims, reverse=True):
-        x = reductions.prod(x, d, keepdim)
+        x = reductions.prod(x, d, bool(keepdim))
     return x if dims else reductions.prod(x)
 
 
@@ -128,7 +128,7 @@ def argmax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     has it.
     """
     x = _as(input, dtype)
-    return reductions.argmax(_filled(x, mask, _lowest(x.dtype)), dim, keepdim).to(x.dtype)
+    return reductions.argmax(_filled(x, mask, _lowest(x.dtype)), dim, bool(keepdim)).to(x.dtype)
 
 
 @_enter
@@ -137,7 +137,9 @@ def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     has it.
     """
     x = _as(input, dtype)
-    return reductions.argmin(_filled(x, mask, _limit(x.dtype, "max", math.inf)), dim, keepdim).to(x.dtype)
+    return reductions.argmin(_filled(x, mask, _limit(x.dtype, "max", math.inf)), dim, bool(keepdim)).to(
+        x.dtype
+    )
 
 
 def _count(x: TensorBase, dim: Any, keepdim: bool, mask: TensorBase | None) -> TensorBase:
@@ -202,7 +204,7 @@ def norm(input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The norm of order `ord` over `dim`."""
     order = float(ord) if ord is not None else 2.0
     x = _filled(_as(input, dtype), mask, math.inf if order < 0 else 0)
-    return vector_norm(x, order, _dims(dim, x) or None, keepdim)
+    return vector_norm(x, order, _dims(dim, x) or None, bool(keepdim))
 
 
 def _spread(input, dim, unbiased, correction, keepdim, dtype, mask):

@@ -91,7 +91,9 @@ def _correction(dim, unbiased, correction):
 
 
 def _spread(name: str, op, doc: str):
-    def function(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
+    def function(
+        input, dim=None, unbiased: bool | None = None, keepdim: bool = False, *, correction=None, out=None
+    ):
         dim, free = _correction(dim, unbiased, correction)
         return op.over((input,), dim, keepdim, params=(free,), out=out)
 
@@ -107,14 +109,14 @@ std = _spread("std", deviation, "Standard deviation over `dim`, the root of `var
 
 
 @library("composite")
-def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def var_mean(input, dim=None, unbiased: bool | None = None, keepdim: bool = False, *, correction=None):
     """Variance and mean over `dim`."""
     dim, free = _correction(dim, unbiased, correction)
     return variance_and_mean.over((input,), dim, keepdim, params=(free,))
 
 
 @library("composite")
-def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def std_mean(input, dim=None, unbiased: bool | None = None, keepdim: bool = False, *, correction=None):
     """Standard deviation and mean over `dim`."""
     dim, free = _correction(dim, unbiased, correction)
     return deviation.over((input,), dim, keepdim, params=(free,)), mean(input, dim, keepdim)

@@ -54,7 +54,7 @@ def check_norm(who: str, x: TensorBase, ord: Any, dtype: Any) -> None:
         )
 
 
-def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
+def vector_norm(x, ord=2, dim=None, keepdim: bool = False, *, dtype=None, out=None):
     """The norm of order `ord` of vectors along `dim` (all dimensions flattened by default); its derivative is 0 where an
     element (or all of them) is 0.
     """

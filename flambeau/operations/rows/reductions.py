@@ -167,7 +167,12 @@ def all_(input):
     return fn.cast(found, "uint8") if input.dtype == "uint8" else found
 
 
-@reduction(places=("count_nonzero", "Tensor.count_nonzero"), reference="numpy.count_nonzero", dtypes=EVERY)
+@reduction(
+    places=("count_nonzero", "Tensor.count_nonzero"),
+    reference="numpy.count_nonzero",
+    dtypes=EVERY,
+    listed_dims=True,
+)
 def count_nonzero(input):
     """How many elements are not zero, over `dim` (int64)."""
     return kn.sum(fn.cast(fn.cast(input, "bool"), "int64"))
@@ -219,7 +224,7 @@ set_sum_to(sum_to_size)
 
 
 def _extreme(name: str, all_of, pair, best):
-    def function(input, dim=None, keepdim=False, *, out=None):
+    def function(input, dim=None, keepdim: bool = False, *, out=None):
         if dim is None:
             return all_of(input) if out is None else into(out, all_of(input), name)
         if isinstance(dim, TensorBase):
@@ -247,7 +252,7 @@ aminmax_result = named_result("aminmax", "min", "max")
 
 @library("composite")
 @accepts_out(exact=True)
-def aminmax(input, *, dim=None, keepdim=False):
+def aminmax(input, *, dim=None, keepdim: bool = False):
     """Smallest and largest element as a named tuple (min, max)."""
     return aminmax_result(amin(input, dim, keepdim), amax(input, dim, keepdim))
 
@@ -271,7 +276,7 @@ def _others(x, dim):
 
 
 @library("composite", reference="numpy.prod")
-def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
+def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None):
     """Product over one `dim`, or of all elements; integers and bools give int64."""
     if dtype is not None and dtype.name == "bool":
         return all_(input, dim, keepdim, out=out)
@@ -294,7 +299,7 @@ def prod(input, dim=None, keepdim=False, *, dtype=None, out=None):
 
 @library("composite")
 @accepts_out
-def nansum(input, dim=None, keepdim=False, *, dtype=None):
+def nansum(input, dim=None, keepdim: bool = False, *, dtype=None):
     """Sum in which NaN counts as zero."""
     checks.dtypes("nansum", checks.FLOATS | checks.INTEGERS | {"bool"}, RuntimeError, input=input)
     return sum_(
@@ -305,7 +310,7 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None):
 @library("composite")
 @accepts_out
 @in_float32()
-def nanmean(input, dim=None, keepdim=False, *, dtype=None):
+def nanmean(input, dim=None, keepdim: bool = False, *, dtype=None):
     """Mean of the elements that are numbers."""
     checks.dtypes("nanmean", checks.FLOATS | checks.COMPLEXES, RuntimeError, input=input)
     if input.is_complex():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -201,12 +202,12 @@ def _old(name: str, what: str, shape: Callable, *parameters: tuple[str, float]) 
 
     def function(
         window_length,
-        periodic=True,
+        periodic: bool = True,
         *values,
         dtype=None,
         layout=None,
         device=None,
-        requires_grad=False,
+        requires_grad: bool = False,
         **named,
     ):
         given = dict(parameters)
@@ -225,8 +226,8 @@ def _old(name: str, what: str, shape: Callable, *parameters: tuple[str, float]) 
             )
         if dtype is not None and not dtype.is_floating_point:
             raise RuntimeError(f"{name}(): expects floating point dtypes, got: {dtype}")
-        values = lambda k, n: shape(k, n, **given)
-        return _made(name, window_length, not periodic, values, dtype, layout, device, requires_grad, FLOATS)
+        formula = functools.partial(shape, **given)
+        return _made(name, window_length, not periodic, formula, dtype, layout, device, requires_grad, FLOATS)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{what}: a period of that length or, unless `periodic`, symmetric."
