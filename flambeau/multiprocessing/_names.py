@@ -18,7 +18,8 @@ from ..core.base.provided import provide
 
 _MESSAGE = struct.Struct("=cQ")
 _ANSWER = struct.Struct("=Q")
-_STRATEGIES = {"file_descriptor", "file_system"}
+# A keeper listens on an abstract address and asks who calls (SO_PEERCRED), which is Linux's alone.
+_STRATEGIES = {"file_descriptor", "file_system"} if sys.platform == "linux" else {"file_descriptor"}
 _strategy = "file_descriptor"
 
 # The shared storages of this process by their memory: what arrives twice, or comes back, is one storage.
@@ -26,7 +27,7 @@ shared_cache: weakref.WeakValueDictionary[tuple[int, int, int], Storage] = weakr
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """The strategies there are: 'file_descriptor' and 'file_system'."""
+    """The strategies there are: 'file_descriptor' and, on Linux, 'file_system'."""
     return set(_STRATEGIES)
 
 
@@ -49,7 +50,8 @@ def set_sharing_strategy(new_strategy: str) -> None:
     global _strategy
     if new_strategy not in _STRATEGIES:
         raise AssertionError(
-            f"set_sharing_strategy(): the strategy must be one of {sorted(_STRATEGIES)}, got {new_strategy!r}"
+            f"set_sharing_strategy(): on this system the strategy must be one of {sorted(_STRATEGIES)}, "
+            f"got {new_strategy!r}"
         )
     _strategy = new_strategy
 

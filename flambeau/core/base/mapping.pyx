@@ -20,9 +20,9 @@ cdef extern from *:
     #include <fcntl.h>
     #include <sys/mman.h>
     #include <sys/stat.h>
-    #include <sys/syscall.h>
     #include <unistd.h>
     #ifdef __linux__
+    #include <sys/syscall.h>
     #include <sys/sysinfo.h>
     #ifndef F_ADD_SEALS
     #define F_ADD_SEALS 1033
@@ -52,10 +52,18 @@ cdef extern from *:
         return fd;
     }
     static int flambeau_seal(int fd) { return 0; }
+    #ifdef __APPLE__
+    #include <sys/sysctl.h>
+    static double flambeau_machine(void) {
+        unsigned long long bytes = 0;
+        size_t n = sizeof bytes;
+        return sysctlbyname("hw.memsize", &bytes, &n, NULL, 0) ? -1.0 : (double)bytes;
+    }
+    /* Nothing is reserved: a full disk is met by whoever writes. */
+    #define posix_fallocate(fd, offset, n) (ftruncate((fd), (offset) + (n)) ? errno : 0)
+    #else
     static double flambeau_machine(void) { return -1.0; }
     #endif
-    #ifdef __APPLE__  /* which reserves nothing: a full disk is met by whoever writes */
-    #define posix_fallocate(fd, offset, n) (ftruncate((fd), (offset) + (n)) ? errno : 0)
     #endif
     static long long flambeau_length(int fd) { struct stat s; return fstat(fd, &s) ? -1 : (long long)s.st_size; }
     static char *flambeau_map(int fd, size_t n, int shared, int present) {
