@@ -105,7 +105,12 @@ def main(build: str, root: str, *arguments: str) -> None:
         source = PROJECT / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, home / name)
     # Not qemu's own processor, which has SME: OpenBLAS 0.3.34 multiplies wrongly on it.
-    settings = ["QEMU_CPU=neoverse-n1", "PYTHONPATH=/opt/flambeau/installed:/opt/site", "PYTHONSAFEPATH=1", "HOME=/root"]
+    settings = [
+        "QEMU_CPU=neoverse-n1",
+        "PYTHONPATH=/opt/flambeau/installed:/opt/site",
+        "PYTHONSAFEPATH=1",
+        "HOME=/root",
+    ]
     for name in ("proc", "sys", "dev"):
         if not os.path.ismount(place / name):
             subprocess.run(["mount", "--bind", f"/{name}", place / name], check=True)
