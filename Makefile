@@ -1,9 +1,10 @@
 # `make demo` trains a network on real digits; `make test` runs every check; `make aarch64` runs kernels for ARM under
 # emulation; `make examples` writes docs/gallery.md; `make docs` builds the site; `make clients` runs other people's
-# libraries; `make wheel` builds what installs without a compiler.  Each has its own environment.
+# libraries; `make wheel` builds what installs without a compiler; `make compilers` compiles the C for other systems.  Each has
+# its own environment.
 PYTHON ?= python3
 
-.PHONY: demo test aarch64 clients docs examples wheel clean
+.PHONY: demo test aarch64 clients compilers docs examples wheel clean
 .PRECIOUS: .venv-%/requirements.txt .venv-%/dependencies
 
 demo: .venv-demo/ready
@@ -59,6 +60,14 @@ dist/$(tag)/built: .venv-build/ready pyproject.toml meson.build tools/cythonize.
 	.venv-build/bin/pip install --quiet --requirement .venv-build/requirements.txt
 	touch $@
 
+compilers: .venv-compilers/ready $(built)  # zig's Clang, which is newer than most systems' compilers
+	.venv-compilers/bin/python tools/compilers.py build/wheel-$(tag) --target x86_64-linux-gnu --target aarch64-macos
+
+.venv-compilers/ready:
+	$(PYTHON) -m venv --clear .venv-compilers
+	.venv-compilers/bin/pip install --quiet ziglang
+	touch $@
+
 .venv-clients/requirements.txt: clients/requirements.txt tools/requirements.py
 	$(PYTHON) -m venv .venv-clients
 	(.venv-clients/bin/python tools/requirements.py; cat clients/requirements.txt) > $@
@@ -78,4 +87,4 @@ dist/$(tag)/built: .venv-build/ready pyproject.toml meson.build tools/cythonize.
 	touch $@
 
 clean:
-	rm -rf .venv-demo .venv-test .venv-clients .venv-docs .venv-examples .venv-wheel .venv-build build dist digits.png
+	rm -rf .venv-demo .venv-test .venv-clients .venv-docs .venv-examples .venv-wheel .venv-build .venv-compilers build dist digits.png
