@@ -8,12 +8,16 @@ runs people's code: tensors, a tape, neural networks, optimisers, data loading. 
 
 from __future__ import annotations
 
-from . import _interpreter  # noqa: F401  first of all
+from . import _interpreter  # first of all
 from . import _absent
 
 _absent.take_imports()
 from .torch_version import __version__
-from .core.base import dtypes as _dtypes
+
+try:
+    from .core.base import dtypes as _dtypes
+except ImportError as _error:
+    raise _interpreter.not_built(_error) from _error
 from .core.base.device import get_default_device, set_default_device
 from .core.base.dtypes import Size, device, dtype, get_default_dtype, promote_types, set_default_dtype
 from .core.base.memory import OutOfMemoryError

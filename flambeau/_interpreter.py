@@ -5,6 +5,9 @@ Imported before those modules, so that an attempt in another interpreter does no
 
 from __future__ import annotations
 
+import os
+import sys
+
 
 def require_main() -> None:
     """ImportError in a second interpreter, as servers make them (mod_wsgi), or `_interpreters.create()`."""
@@ -20,6 +23,17 @@ def require_main() -> None:
             "flambeau can be imported in the main interpreter of a process only, and this is a subinterpreter: "
             "use a process of its own (under mod_wsgi, `WSGIApplicationGroup %{GLOBAL}`)"
         )
+
+
+def not_built(error: ImportError) -> ImportError:
+    """The error of an import whose first compiled module is missing: that of a source folder, or of another Python."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    return ImportError(
+        f"flambeau has no modules compiled for this Python ({sys.implementation.cache_tag}) in {folder} ({error}): "
+        "in its source folder, run from another folder so that the installed package is imported, or build in place "
+        "with `python tools/develop.py`",
+        name="flambeau",
+    )
 
 
 require_main()

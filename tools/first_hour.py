@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHON = ".venv-demo/bin/python"
+PYTHON = (
+    "../flambeau/.venv-demo/bin/python"  # from a folder beside the clone, which would be imported from itself
+)
 
 OPERATION = """
 import flambeau as torch
@@ -58,7 +60,8 @@ reveal_type(values)
 
 
 class Step(NamedTuple):
-    """A title, a command of the shell, what is written to files before, whether it is to fail, and how much of its output is shown."""
+    """A title, a command of the shell, what is written to files before, whether it is to fail, and how much of its output is
+    shown.  Commands that begin with `make` run in the clone, others in a folder beside it."""
 
     title: str
     command: str
@@ -69,7 +72,10 @@ class Step(NamedTuple):
 
 STEPS = (
     Step("Build, install, train on digits", "make demo"),
-    Step("The README's tour", f"{PYTHON} -m doctest README.md && echo every example gives what it says"),
+    Step(
+        "The README's tour",
+        f"{PYTHON} -m doctest ../flambeau/README.md && echo every example gives what it says",
+    ),
     Step("An operation of one's own", f"{PYTHON} own.py", {"own.py": OPERATION}),
     Step("A mistake", f"{PYTHON} mistake.py", {"mistake.py": MISTAKE}, fails=True, lines=12),
     Step(
@@ -88,11 +94,13 @@ STEPS = (
 
 def taken(step: Step, clone: Path) -> tuple[float, int, str]:
     """Seconds, status and output of a step."""
+    folder = clone if step.command.startswith("make") else clone.parent / "work"
+    folder.mkdir(exist_ok=True)
     for name, text in step.files.items():
-        (clone / name).write_text(text.lstrip())
+        (folder / name).write_text(text.lstrip())
     began = time.perf_counter()
     done = subprocess.run(
-        step.command, shell=True, cwd=clone, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        step.command, shell=True, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     return time.perf_counter() - began, done.returncode, done.stdout
 
@@ -130,7 +138,7 @@ def main() -> None:
         print(f"{step.title}: {seconds:.0f} s{'' if right else f', FAILED with status {status}'}", flush=True)
         table.append(f"| {step.title} | {seconds:.0f}{'' if right else ' (fails)'} |")
         last = "\n".join(
-            output.rstrip().replace(str(clone), ".").splitlines()[-step.lines if right else -40 :]
+            output.rstrip().replace(str(clone), "flambeau").splitlines()[-step.lines if right else -40 :]
         )
         files = "".join(f"{text.strip()}\n\n" for text in step.files.values())
         shown.append(f"## {step.title}\n\n```\n{files}$ {step.command}\n{last}\n```\n")

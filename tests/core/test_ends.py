@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
+
+import flambeau
 
 
 def run(program: str, *arguments: str, folder=None):
@@ -204,3 +208,24 @@ def test_a_second_interpreter_is_told(before):
     lines = run(SECOND.replace("{before}", before)).stdout.splitlines()
     assert "main interpreter of a process only, and this is a subinterpreter" in lines[0]
     assert lines[1:] == ["3.0"]
+
+
+def test_a_source_folder_says_that_it_is_not_built(tmp_path):
+    """Python files without their compiled modules, as in a clone whose folder is the first that Python looks at."""
+    source = Path(flambeau.__file__).parent
+    shutil.copytree(
+        source, tmp_path / "flambeau", ignore=shutil.ignore_patterns("*.so", "*.c", "__pycache__")
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "import flambeau"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(
+        f"ImportError: flambeau has no modules compiled for this Python ({sys.implementation.cache_tag})"
+    )
+    assert "run from another folder" in last and "python tools/develop.py" in last

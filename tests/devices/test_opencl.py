@@ -85,7 +85,17 @@ VIEWS = (lambda x: x[::2, 1::3], lambda x: x.t(), lambda x: x[:1, :].expand(4, 3
 @pytest.mark.parametrize("entry", POINTWISE, ids=name_of)
 def test_pointwise(entry):
     """Every dtype, and every layout with the first of them and one in turn with the others: the bits of the CPU."""
-    dtypes = ("float32", "float64", "int64", "uint8", "bool", "bfloat16", "float16", "complex64", "complex128")
+    dtypes = (
+        "float32",
+        "float64",
+        "int64",
+        "uint8",
+        "bool",
+        "bfloat16",
+        "float16",
+        "complex64",
+        "complex128",
+    )
     for turn, dtype in enumerate(supported(entry, dtypes)):
         operands = sample(entry, (5, 37), dtype)
         moved = [x.to(DEVICE) for x in operands]
