@@ -36,7 +36,7 @@ def made(kind: dtype | None, place: str | None, *args: Any, **named: Any) -> Ten
     if named:
         raise TypeError(f"new() received an invalid combination of arguments: got '{next(iter(named))}'")
     where = on or place
-    options = {"dtype": kind or get_default_dtype(), "device": where}
+    options: dict[str, Any] = {"dtype": kind or get_default_dtype(), "device": where}
     given = args[0] if len(args) == 1 else None
     if isinstance(given, TensorBase):
         return provided["alias"](_same(given, kind, where))

@@ -69,7 +69,7 @@ def _with_number(found: dtype | None, number: complex) -> dtype:
     if isinstance(number, float):
         return found if floating else get_default_dtype()  # type: ignore[return-value]
     if floating:
-        return COMPLEX_OF.get(found, found)  # type: ignore[arg-type]
+        return COMPLEX_OF.get(found, found)  # type: ignore[arg-type, return-value]
     return default_complex()
 
 

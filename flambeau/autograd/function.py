@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.base.provided import provided
 from ..core.base.tensor import TensorBase
@@ -41,6 +41,12 @@ class FunctionCtx:
         self._materialize = True
         self.needs_input_grad: tuple[bool, ...] = ()
 
+    if TYPE_CHECKING:  # whatever `forward` leaves
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
     def save_for_backward(self, *tensors: TensorBase | None) -> None:
         """Keep inputs or outputs; `saved_tensors` gives them back and notices if they were changed."""
         for t in tensors:
@@ -55,7 +61,7 @@ class FunctionCtx:
         self._forward = tensors
 
     @property
-    def saved_tensors(self) -> tuple:
+    def saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` (in `jvp`: `save_for_forward`) kept; RuntimeError after the graph was
         freed.
         """
@@ -118,15 +124,16 @@ class Function:
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        """The gradients of the arguments of `forward`, from `ctx` and those of the outputs."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward "
             "mode AD."
         )
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
-        """The tangents of the outputs from those of the arguments (None for what is no tensor)."""
+    def jvp(*args: Any, **kwargs: Any) -> Any:
+        """The tangents of the outputs, from `ctx` and those of the arguments (None for what is no tensor)."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )

@@ -11,7 +11,7 @@ def index_of(device: object) -> int | None:
     """The index in an argument that names a device of this kind: None where it names the current one."""
     if device is None or isinstance(device, int):
         return device
-    found = device if isinstance(device, _device) else _device(device)
+    found = device if isinstance(device, _device) else _device(device)  # type: ignore[call-overload]
     if found.type != "cuda":
         raise ValueError(f"Expected a cuda device, but got: {found}")
     return found.index

@@ -8,6 +8,11 @@ The package is a shell, which is filled when a program first names something in 
 tensor(0.5000)
 """
 
+from typing import TYPE_CHECKING
+
 from .._lazily import on_first_use
+
+if TYPE_CHECKING:
+    from ._public import *  # noqa: F403
 
 __getattr__, __dir__ = on_first_use(__name__, "_public", ("constraints", "transforms"))

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from .._tensor import Tensor
+
 _KL_REGISTRY: dict[tuple[type, type], Callable] = {}  # what was registered
 _KL_MEMOIZE: dict[
     tuple[type, type], Callable | None
@@ -78,7 +80,7 @@ def _dispatch_kl(type_p: type, type_q: type) -> Callable | None:
     return found
 
 
-def kl_divergence(p: Any, q: Any) -> Any:
+def kl_divergence(p: Any, q: Any) -> Tensor:
     """The Kullback-Leibler divergence KL(p ‖ q) = ∫ p(x) log(p(x) / q(x)) dx in nats, of the shape of the broadcast batches.
 
     NotImplementedError for pairs of classes that were not registered (`register_kl`).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from .categorical import Categorical
 from .distribution import Distribution
@@ -36,11 +37,11 @@ class OverCategorical(Distribution):
         return self._categorical._param
 
     @property
-    def probs(self) -> Any:
+    def probs(self) -> Tensor:
         return self._categorical.probs
 
     @property
-    def logits(self) -> Any:
+    def logits(self) -> Tensor:
         return self._categorical.logits
 
     @property

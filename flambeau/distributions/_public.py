@@ -42,7 +42,6 @@ from .relaxed_categorical import RelaxedOneHotCategorical
 from .studentT import StudentT
 from .transformed_distribution import TransformedDistribution
 from .transforms import *  # noqa: F403
-from .transforms import __all__ as _all_transforms
 from .uniform import Uniform
 from .von_mises import VonMises
 from .weibull import Weibull
@@ -100,5 +99,5 @@ __all__ = [
     "register_kl",
     "transform_to",
     "transforms",
-    *_all_transforms,
 ]
+__all__ += transforms.__all__

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.make.create import arange
 from ..core.make.literal import as_tensor
@@ -57,31 +58,31 @@ class Bernoulli(ByProbsOrLogits, ExponentialFamily):
         return self._expanded_one_of(Bernoulli, batch_shape, _instance)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.probs
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return _bernoulli_mode(self.probs.detach())
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         return bernoulli(self.probs.detach().expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         value = as_tensor(value)
         found = bernoulli_log_prob(value, self.logits)
         return found.to(value.dtype) if value.is_floating_point() else found
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return -bernoulli_log_prob(self.probs, self.logits)
 
-    def enumerate_support(self, expand: bool = True) -> Any:
+    def enumerate_support(self, expand: bool = True) -> Tensor:
         values = arange(2, dtype=self._param.dtype, device=self._param.device)
         values = values.view((-1, *[1] * len(self._batch_shape)))
         return values.expand((-1, *self._batch_shape)) if expand else values

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.places.join import stack
 from ..operations.random.sampled import standard_beta
@@ -97,28 +98,28 @@ class Beta(ExponentialFamily):
         return self._concentration(1)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.concentration1 / (self.concentration1 + self.concentration0)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return _beta_mode(self.concentration1, self.concentration0)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return _beta_variance(self.concentration1, self.concentration0)
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         return standard_beta(self.concentration1.expand(shape), self.concentration0.expand(shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         a, b = self.concentration1, self.concentration0
         return _beta_log_prob(value, a, b, log_beta(a, b))
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return _beta_entropy(self.concentration1, self.concentration0)
 
     @property

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from .._typeinfo import finfo
 from ..core.base.dtypes import Size, by_name
 from ..core.make.create import arange, full
@@ -79,11 +80,11 @@ class Categorical(Distribution):
         return constraints.integer_interval(0, self._num_events - 1)
 
     @lazy_property
-    def logits(self) -> Any:
+    def logits(self) -> Tensor:
         return probs_to_logits(self.probs)
 
     @lazy_property
-    def probs(self) -> Any:
+    def probs(self) -> Tensor:
         return logits_to_probs(self.logits)
 
     @property
@@ -95,23 +96,23 @@ class Categorical(Distribution):
         return full(self._extended_shape(), math.nan, dtype=self.probs.dtype, device=self.probs.device)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self._unknown()
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.probs.argmax(-1)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self._unknown()
 
-    def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         sample_shape = Size(sample_shape)
         drawn = categories(self.probs, sample_shape.numel())
         return drawn.view(self._extended_shape(sample_shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         logits, value = self.logits, value.to(_INT64)
@@ -119,10 +120,10 @@ class Categorical(Distribution):
         value = value.expand(shape).unsqueeze(-1)
         return logits.expand((*shape, self._num_events)).gather(-1, value).squeeze(-1)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return -_surprise(self.probs, self.logits, least=finfo(self.logits.dtype).min).sum(-1)
 
-    def enumerate_support(self, expand: bool = True) -> Any:
+    def enumerate_support(self, expand: bool = True) -> Tensor:
         values = arange(self._num_events, dtype=_INT64, device=self._param.device)
         values = values.view((-1, *[1] * len(self._batch_shape)))
         return values.expand((-1, *self._batch_shape)) if expand else values

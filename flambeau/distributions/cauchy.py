@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.make.create import full
 from ..operations.random.random import rand
@@ -62,35 +63,35 @@ class Cauchy(Distribution):
         return full(self._extended_shape(), value, dtype=self.loc.dtype, device=self.loc.device)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self._filled(math.nan)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.loc
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self._filled(math.inf)
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         if in_turn(self.loc):
             return self.loc + cauchy_noise(self._extended_shape(sample_shape), self.loc) * self.scale
         noise = rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return made_of(_cauchy_icdf, noise, self.loc, self.scale)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _cauchy_log_prob(value, self.loc, self.scale)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _cauchy_cdf(value, self.loc, self.scale)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Any) -> Tensor:
         return _cauchy_icdf(value, self.loc, self.scale)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return math.log(4 * math.pi) + self.scale.log()

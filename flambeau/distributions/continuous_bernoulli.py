@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..operations.random.random import rand
 from . import constraints
@@ -147,7 +148,7 @@ class ContinuousBernoulli(ByProbsOrLogits, ExponentialFamily):
         return new
 
     @lazy_property
-    def probs(self) -> Any:
+    def probs(self) -> Tensor:
         return clamp_probs(logits_to_probs(self.logits, is_binary=True))
 
     def _cont_bern_log_norm(self) -> Any:
@@ -155,33 +156,33 @@ class ContinuousBernoulli(ByProbsOrLogits, ExponentialFamily):
         return _cb_log_norm(self.probs, *self._lims)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return _cb_mean(self.probs, *self._lims)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return _cb_variance(self.probs, *self._lims)
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         noise = rand(self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device)
         return self.icdf(noise)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _cb_log_prob(
             value, self.logits, self._cont_bern_log_norm()
         )  # which few parameters make for many values
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _cb_cdf(value, self.probs, *self._lims)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Any) -> Tensor:
         return _cb_icdf(value, self.probs, *self._lims)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return _cb_entropy(self.probs, *self._lims)
 
     @property

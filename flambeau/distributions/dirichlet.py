@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..operations.neural.embedding import one_hot
 from ..operations.pointwise.arithmetic import where
@@ -71,30 +72,30 @@ class Dirichlet(ExponentialFamily):
         return self._settled(new, batch_shape)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.concentration / self.concentration.sum(-1, True)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         above = (self.concentration - 1).clamp(min=0.0)
         found = above / above.sum(-1, True)
         corner = one_hot(found.argmax(-1), found.shape[-1]).to(found.dtype)  # of densities without a top
         return where((self.concentration < 1).all(-1, keepdim=True), corner, found)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return _dirichlet_variance(self.concentration, self.concentration.sum(-1, True))
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         return sample_dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         a = self.concentration
         return _dirichlet_terms(value, a).sum(-1) + a.sum(-1).lgamma() - a.lgamma().sum(-1)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         a = self.concentration
         return _entropy_terms(a).sum(-1) + _entropy_of_total(a.sum(-1), a.shape[-1])
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
 from ..core.base.tensor import TensorBase
@@ -117,65 +118,65 @@ class Distribution:
         raise lacking(self, "support")
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         """The mean, of shape `batch_shape + event_shape`."""
         raise lacking(self, "mean")
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         """The most likely value, of shape `batch_shape + event_shape`."""
         raise NotImplementedError(f"{self.__class__} does not implement mode")
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         """The variance, of shape `batch_shape + event_shape`."""
         raise lacking(self, "variance")
 
     @property
-    def stddev(self) -> Any:
+    def stddev(self) -> Tensor:
         """The standard deviation, of shape `batch_shape + event_shape`."""
         return self.variance.sqrt()
 
-    def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         """Unrecorded samples, of shape `sample_shape + batch_shape + event_shape`."""
         with no_grad():
             return self.rsample(sample_shape)
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         """Samples that are differentiable functions of the parameters, of shape `sample_shape + batch_shape + event_shape`."""
         raise lacking(self, "rsample")
 
-    def sample_n(self, n: int) -> Any:
+    def sample_n(self, n: int) -> Tensor:
         """Deprecated, as in PyTorch: `sample((n,))`."""
         warnings.warn(
             "`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning, stacklevel=2
         )
         return self.sample(Size((n,)))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         """The logarithm of the density or probability at `value`, whose shape is broadcast against batch and event."""
         raise lacking(self, "log_prob")
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Any) -> Tensor:
         """The probability of values up to `value`."""
         raise lacking(self, "cdf")
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Any) -> Tensor:
         """The quantile at probability `value`: the inverse of `cdf`."""
         raise lacking(self, "icdf")
 
-    def enumerate_support(self, expand: bool = True) -> Any:
+    def enumerate_support(self, expand: bool = True) -> Tensor:
         """All values of a discrete distribution along dimension 0: (values,) + `batch_shape` + `event_shape`.
 
         Without `expand` the batch dimensions are of size 1.
         """
         raise lacking(self, "enumerate_support")
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         """The entropy in nats, of shape `batch_shape`."""
         raise lacking(self, "entropy")
 
-    def perplexity(self) -> Any:
+    def perplexity(self) -> Tensor:
         """exp(entropy), of shape `batch_shape`."""
         return self.entropy().exp()
 

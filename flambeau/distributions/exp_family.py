@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._tensor import Tensor
 from ..autograd import grad
 from ..autograd.grad_mode import enable_grad, is_grad_enabled
 from .distribution import Distribution
@@ -37,7 +38,7 @@ class ExponentialFamily(Distribution):
     def _mean_carrier_measure(self) -> Any:
         raise lacking(self, "entropy")
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         """Entropy in nats, of shape `batch_shape`: F(θ) - ⟨θ, ∇F(θ)⟩ - E[k(x)], differentiable by the parameters."""
         with enable_grad():
             thetas, value, slopes = self._normalizer_and_slopes()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from .._typeinfo import finfo
 from ..core.base.dtypes import Size
 from ..operations.random.sampled import standard_gamma
@@ -76,24 +77,24 @@ class FisherSnedecor(Distribution):
         return self._expanded(FisherSnedecor, batch_shape, _instance, "df1", "df2")
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return _fisher_mean(self.df2)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return _fisher_mode(self.df1, self.df2)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return _fisher_variance(self.df1, self.df2)
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         first = standard_gamma((self.df1 * 0.5).expand(shape))
         second = standard_gamma((self.df2 * 0.5).expand(shape))
         return _quotient(first, second, self.df1, self.df2, finfo(first.dtype).tiny)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _fisher_log_prob(value, self.df1, self.df2, _fisher_normalizer(self.df1, self.df2))

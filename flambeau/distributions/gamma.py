@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from .._typeinfo import finfo
 from ..core import tape
 from ..core.base.dtypes import Size
@@ -76,35 +77,35 @@ class Gamma(ExponentialFamily):
         return self._expanded(Gamma, batch_shape, _instance, "concentration", "rate")
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.concentration / self.rate
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return ((self.concentration - 1) / self.rate).clamp(min=0)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.concentration / self.rate.square()
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         drawn = standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
         least = finfo(drawn.dtype).tiny
         if tape.recording(drawn, self.rate) or self.rate.dtype is not drawn.dtype:
             return _over_rate(drawn, self.rate, least)
         return _over_rate(drawn, self.rate, least, out=drawn)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         a, rate = self.concentration, self.rate
         value = as_tensor(value, dtype=rate.dtype, device=rate.device)
         return _gamma_log_prob(value, a, rate, _gamma_normalizer(a, rate))
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return _gamma_entropy(self.concentration, self.rate)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return igamma(self.concentration, self.rate * value)

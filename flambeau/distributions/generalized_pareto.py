@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.make.create import empty
 from . import constraints
@@ -109,22 +110,22 @@ class GeneralizedPareto(Distribution):
         return self.loc, self.scale, self.concentration
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return _gpd_mean(*self._all)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.loc
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return _gpd_variance(self.scale, self.concentration)
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         noise = empty(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return made_of(_gpd_from_exponential, noise.exponential_(), *self._all)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _gpd_log_prob(value, *self._all)
@@ -139,11 +140,11 @@ class GeneralizedPareto(Distribution):
         """The logarithm of the probability of values up to `value`."""
         return (-self.log_survival_function(value).exp()).log1p()
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Any) -> Tensor:
         return -self.log_survival_function(value).expm1()
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Any) -> Tensor:
         return _gpd_from_exponential(-(-value).log1p(), *self._all)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return self.scale.log() + self.concentration + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from .._typeinfo import finfo
 from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
@@ -62,27 +63,27 @@ class Geometric(ByProbsOrLogits):
         return self._expanded_one_of(Geometric, batch_shape, _instance)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return 1.0 / self.probs - 1.0
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return zeros_like(self.probs)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return (1.0 / self.probs - 1.0) / self.probs
 
-    def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         with no_grad():
             least = finfo(self.probs.dtype).tiny
             noise = exponential_noise(self._extended_shape(sample_shape), self.probs, least)
             return made_of(_failures, noise, self.probs)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _geometric_log_prob(value, self.probs)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return -bernoulli_log_prob(self.probs, self.logits) / self.probs

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.make.create import full, zeros_like
 from ..core.make.literal import as_tensor
@@ -73,18 +74,18 @@ class HalfCauchy(TransformedDistribution):
         return full(self._extended_shape(), math.inf, dtype=self.scale.dtype, device=self.scale.device)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self._infinite()
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return zeros_like(self.scale)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self._infinite()
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         if in_turn(self.scale):
             return (cauchy_noise(self._extended_shape(sample_shape), self.scale) * self.scale).abs()
         noise = rand(self._extended_shape(sample_shape), dtype=self.scale.dtype, device=self.scale.device)
@@ -92,19 +93,19 @@ class HalfCauchy(TransformedDistribution):
 
     sample = Distribution.sample
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         value = as_tensor(value, dtype=self.scale.dtype, device=self.scale.device)
         return _half_cauchy_log_prob(value, self.scale)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _half_cauchy_cdf(value, self.scale)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Any) -> Tensor:
         return _half_cauchy_icdf(value, self.scale)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return math.log(2 * math.pi) + self.scale.log()

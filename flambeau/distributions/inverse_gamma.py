@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from . import constraints
 from ._fused import fn, fused
@@ -74,28 +75,28 @@ class InverseGamma(TransformedDistribution):
         return self.base_dist.rate
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return _inverse_gamma_mean(self.concentration, self.rate)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.rate / (self.concentration + 1)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return _inverse_gamma_variance(self.concentration, self.rate)
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         return self.base_dist.rsample(sample_shape).reciprocal()
 
-    def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         return self.base_dist.sample(sample_shape).reciprocal_()
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         a, rate = self.concentration, self.rate
         return _inverse_gamma_log_prob(value, a, rate, _gamma_normalizer(a, rate))
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return _inverse_gamma_entropy(self.concentration, self.rate)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.make.create import ones_like, zeros_like
 from . import constraints
@@ -106,36 +107,36 @@ class Kumaraswamy(TransformedDistribution):
         ]
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return _kumaraswamy_mean(self.concentration1, self.concentration0)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return _kumaraswamy_mode(self.concentration1, self.concentration0)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return _kumaraswamy_variance(self.concentration1, self.concentration0)
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         like = self.concentration1
         noise = exponential_noise(self._extended_shape(sample_shape), like)
         return made_of(_kumaraswamy_of_exponential, noise, self.concentration1, self.concentration0)
 
     sample = Distribution.sample
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _kumaraswamy_log_prob(value, self.concentration1, self.concentration0)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _kumaraswamy_cdf(value, self.concentration1, self.concentration0)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Any) -> Tensor:
         return _kumaraswamy_of_exponential(-(-value).log1p(), self.concentration1, self.concentration0)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return _kumaraswamy_entropy(self.concentration1, self.concentration0)

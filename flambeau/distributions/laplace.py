@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from .._typeinfo import finfo
 from ..core.base.dtypes import Size
 from ..core.make.create import empty
@@ -64,38 +65,38 @@ class Laplace(Distribution):
         return self._expanded(Laplace, batch_shape, _instance, "loc", "scale")
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.loc
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.loc
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return 2 * self.scale.square()
 
     @property
-    def stddev(self) -> Any:
+    def stddev(self) -> Tensor:
         return 2**0.5 * self.scale
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         dtype = self.loc.dtype
         noise = empty(self._extended_shape(sample_shape), dtype=dtype, device=self.loc.device)
         return made_of(_from_signed, noise.uniform_(finfo(dtype).eps - 1, 1), self.loc, self.scale)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _laplace_log_prob(value, self.loc, self.scale)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _laplace_cdf(value, self.loc, self.scale)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Any) -> Tensor:
         return _laplace_icdf(value, self.loc, self.scale)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return 1 + (2 * self.scale).log()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from .._typeinfo import finfo
 from ..core.base.dtypes import Size
 from ..core.make.create import arange
@@ -61,7 +62,7 @@ class LKJCholesky(Distribution):
         new._beta = self._beta.expand((*batch_shape, self.dim))
         return self._settled(new, batch_shape)
 
-    def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         y = self._beta.sample(sample_shape).unsqueeze(-1)
         noise = _standard_normal(self._extended_shape(sample_shape), dtype=y.dtype, device=y.device).tril_(-1)
         w = y.sqrt() * (noise / noise.norm(dim=-1, keepdim=True))
@@ -69,7 +70,7 @@ class LKJCholesky(Distribution):
         diagonal = (1 - w.square().sum(-1)).clamp(min=finfo(w.dtype).tiny).sqrt()
         return w + diagonal.diag_embed()
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         eta, less = self.concentration, self.dim - 1

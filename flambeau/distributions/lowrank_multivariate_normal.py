@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.make.create import eye
 from ..operations.linalg.lapack import cholesky, solve_triangular
@@ -99,33 +100,33 @@ class LowRankMultivariateNormal(Distribution):
         return self._settled(new, batch_shape)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.loc
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.loc
 
     @lazy_property
-    def variance(self) -> Any:  # type: ignore[override]
+    def variance(self) -> Tensor:  # type: ignore[override]
         found = self._unbroadcasted_cov_factor.square().sum(-1) + self._unbroadcasted_cov_diag
         return found.expand(self._batch_shape + self._event_shape)
 
     @lazy_property
-    def scale_tril(self) -> Any:
+    def scale_tril(self) -> Tensor:
         """The Cholesky factor of the covariance: √D times that of I + D^-½ W Wᵀ D^-½, whose eigenvalues are at least 1."""
         root = self._unbroadcasted_cov_diag.sqrt().unsqueeze(-1)
         scaled = self._unbroadcasted_cov_factor / root
         return (root * cholesky(with_unit(scaled @ scaled.mT))).expand(self._matrix_shape)
 
     @lazy_property
-    def covariance_matrix(self) -> Any:
+    def covariance_matrix(self) -> Tensor:
         """W Wᵀ + D."""
         factor = self._unbroadcasted_cov_factor
         return (factor @ factor.mT + self._unbroadcasted_cov_diag.diag_embed()).expand(self._matrix_shape)
 
     @lazy_property
-    def precision_matrix(self) -> Any:
+    def precision_matrix(self) -> Tensor:
         """The inverse of W Wᵀ + D by Woodbury's identity."""
         diagonal = self._unbroadcasted_cov_diag
         a = solve_triangular(
@@ -133,7 +134,7 @@ class LowRankMultivariateNormal(Distribution):
         )
         return (diagonal.reciprocal().diag_embed() - a.mT @ a).expand(self._matrix_shape)
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         options = {"dtype": self.loc.dtype, "device": self.loc.device}
         along = _standard_normal(shape[:-1] + self.cov_factor.shape[-1:], **options)
@@ -141,7 +142,7 @@ class LowRankMultivariateNormal(Distribution):
         root = self._unbroadcasted_cov_diag.sqrt()
         return self.loc + batch_mv(self._unbroadcasted_cov_factor, along) + root * beside
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         distance = lowrank_mahalanobis(
@@ -153,6 +154,6 @@ class LowRankMultivariateNormal(Distribution):
         log_det = lowrank_log_det(self._capacitance_tril, self._unbroadcasted_cov_diag)
         return -0.5 * (self._event_shape[0] * LOG_2PI + log_det + distance)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         log_det = lowrank_log_det(self._capacitance_tril, self._unbroadcasted_cov_diag)
         return (0.5 * (self._event_shape[0] * (1.0 + LOG_2PI) + log_det)).expand(self._batch_shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
 from ..operations.rows.softmax import log_softmax
@@ -102,25 +103,25 @@ class MixtureSameFamily(Distribution):
         return (probs * what).sum(-1 - self._event_ndims)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self._weighted(self.component_distribution.mean)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         """Of the components, and of their means around the common mean."""
         components = self.component_distribution
         return self._weighted(components.variance + (components.mean - self._pad(self.mean)).square())
 
-    def cdf(self, x: Any) -> Any:
+    def cdf(self, x: Any) -> Tensor:
         return (self.component_distribution.cdf(self._pad(x)) * self.mixture_distribution.probs).sum(-1)
 
-    def log_prob(self, x: Any) -> Any:
+    def log_prob(self, x: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(x)
         weights = log_softmax(self.mixture_distribution.logits, -1)
         return (self.component_distribution.log_prob(self._pad(x)) + weights).logsumexp(-1)
 
-    def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         with no_grad():
             event = self.event_shape
             chosen = self.mixture_distribution.expand(self._batch_shape).sample(sample_shape)

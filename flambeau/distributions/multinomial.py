@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
 from ..core.make.create import arange, ones_like, zeros
@@ -66,14 +67,14 @@ class Multinomial(OverCategorical):
         return constraints.multinomial(self.total_count)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.probs * self.total_count
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.total_count * self.probs * (1 - self.probs)
 
-    def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         sample_shape = Size(sample_shape)
         shape = self._extended_shape(sample_shape)
         with no_grad():
@@ -92,12 +93,12 @@ class Multinomial(OverCategorical):
             empty = zeros(shape, dtype=drawn.dtype, device=drawn.device)
             return empty.scatter_add_(-1, drawn, ones_like(drawn)).to(self.probs)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return (value.sum(-1) + 1).lgamma() + _weight(value, self.logits).sum(-1)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         n, probs = self.total_count, self.probs
         counts = arange(n + 1, dtype=probs.dtype, device=probs.device).view((-1, *[1] * probs.dim()))
         expected = _log_factorial_weight(counts, probs, float(n)).sum((0, -1))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.make.create import eye
 from ..operations.linalg.lapack import cholesky, solve_triangular
@@ -99,18 +100,18 @@ class ByMatrix(Distribution):
                 setattr(new, name, self.__dict__[name].expand(shape))
 
     @lazy_property
-    def scale_tril(self) -> Any:
+    def scale_tril(self) -> Tensor:
         """The lower-triangular factor L of the covariance L Lᵀ."""
         return self._unbroadcasted_scale_tril.expand(self._matrix_shape)
 
     @lazy_property
-    def covariance_matrix(self) -> Any:
+    def covariance_matrix(self) -> Tensor:
         """L Lᵀ."""
         factor = self._unbroadcasted_scale_tril
         return (factor @ factor.mT).expand(self._matrix_shape)
 
     @lazy_property
-    def precision_matrix(self) -> Any:
+    def precision_matrix(self) -> Tensor:
         """The inverse of L Lᵀ."""
         return cholesky_inverse(self._unbroadcasted_scale_tril).expand(self._matrix_shape)
 
@@ -175,31 +176,31 @@ class MultivariateNormal(ByMatrix):
         return self._settled(new, batch_shape)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.loc
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.loc
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self._unbroadcasted_scale_tril.square().sum(-1).expand(self._batch_shape + self._event_shape)
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         noise = _standard_normal(
             self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device
         )
         return self.loc + batch_mv(self._unbroadcasted_scale_tril, noise)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         factor = self._unbroadcasted_scale_tril
         distance = batch_mahalanobis(factor, value - self.loc)
         return -0.5 * (self._event_shape[0] * LOG_2PI + distance) - half_log_det(factor)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         found = 0.5 * self._event_shape[0] * (1.0 + LOG_2PI) + half_log_det(self._unbroadcasted_scale_tril)
         return found.expand(self._batch_shape)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from .._typeinfo import finfo
 from ..autograd.grad_mode import no_grad
 from ..core.base.dtypes import Size
@@ -55,18 +56,18 @@ class NegativeBinomial(CountedTrials):
         return self._expanded_count_and_one_of(NegativeBinomial, batch_shape, _instance)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.total_count * self.logits.exp()
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self.mean / (-self.logits).sigmoid()
 
-    def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         """Poisson numbers whose rates are gamma numbers."""
         shape = self._extended_shape(sample_shape)
         with no_grad():
@@ -75,7 +76,7 @@ class NegativeBinomial(CountedTrials):
                 return poisson(rates.clamp(min=finfo(rates.dtype).tiny))
             return negative_binomial(self.total_count.expand(shape), self.logits.exp().expand(shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _negative_binomial_log_prob(value, self.total_count, self.logits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.make.create import eye
 from ..operations.neural.embedding import one_hot
@@ -39,33 +40,33 @@ class OneHotCategorical(OverCategorical):
         return self._expanded_categorical(OneHotCategorical, batch_shape, _instance)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self._categorical.probs
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         probs = self._categorical.probs
         return one_hot(probs.argmax(-1), probs.shape[-1]).to(probs)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return self._categorical.probs * (1 - self._categorical.probs)
 
-    def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         sample_shape = Size(sample_shape)
         probs = self._categorical.probs
         drawn = one_hot_categories(probs, sample_shape.numel())
         return drawn.view(self._extended_shape(sample_shape)).to(probs.dtype)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return self._categorical.log_prob(value.argmax(-1))
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return self._categorical.entropy()
 
-    def enumerate_support(self, expand: bool = True) -> Any:
+    def enumerate_support(self, expand: bool = True) -> Tensor:
         n = self.event_shape[0]
         values = eye(n, dtype=self._param.dtype, device=self._param.device)
         values = values.view((n, *[1] * len(self.batch_shape), n))
@@ -86,6 +87,6 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
     has_rsample = True
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         probs = self._categorical.probs
         return self.sample(sample_shape) + (probs - probs.detach())

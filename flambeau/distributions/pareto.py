@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.make.create import empty
 from . import constraints
@@ -81,35 +82,35 @@ class Pareto(TransformedDistribution):
         return [ExpTransform(), AffineTransform(0, self.scale)]
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return _pareto_mean(self.scale, self.alpha)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.scale
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return _pareto_variance(self.scale, self.alpha)
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         noise = empty(self._extended_shape(sample_shape), dtype=self.scale.dtype, device=self.scale.device)
         return made_of(_pareto_of_exponential, noise.exponential_(), self.scale, self.alpha)
 
     sample = Distribution.sample
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _pareto_log_prob(value, self.scale, self.alpha)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _pareto_cdf(value, self.scale, self.alpha)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Any) -> Tensor:
         return _pareto_of_exponential(-(-value).log1p(), self.scale, self.alpha)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return (self.scale / self.alpha).log() + (1 + self.alpha.reciprocal())

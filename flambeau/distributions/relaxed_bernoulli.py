@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from .._typeinfo import finfo
 from ..core.base.dtypes import Size
 from ..core.make.create import empty
@@ -59,14 +60,14 @@ class LogitRelaxedBernoulli(ByProbsOrLogits):
         new.temperature = self.temperature
         return new
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         dtype = self._param.dtype
         eps = finfo(dtype).eps
         temperature = _as_tensor(self.temperature, self._param)
         noise = empty(self._extended_shape(sample_shape), dtype=dtype, device=self._param.device)
         return made_of(_relaxed_logit, noise.uniform_(eps, 1 - eps), self.logits, temperature)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _relaxed_log_prob(value, self.logits, self.temperature)
@@ -104,9 +105,9 @@ class RelaxedBernoulli(TransformedDistribution):
         return self.base_dist.temperature
 
     @property
-    def logits(self) -> Any:
+    def logits(self) -> Tensor:
         return self.base_dist.logits
 
     @property
-    def probs(self) -> Any:
+    def probs(self) -> Tensor:
         return self.base_dist.probs

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from .._typeinfo import finfo
 from ..core.base.dtypes import Size
 from ..operations.rows.softmax import log_softmax
@@ -54,14 +55,14 @@ class ExpRelaxedCategorical(OverCategorical):
         new.temperature = self.temperature
         return new
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         logits = self.logits
         temperature = _as_tensor(self.temperature, logits)
         eps = finfo(logits.dtype).eps
         noise = exponential_noise(self._extended_shape(sample_shape), logits, eps, 1 - eps)
         return log_softmax(_score(noise, logits, temperature), -1)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         others = self._categorical._num_events - 1
@@ -105,9 +106,9 @@ class RelaxedOneHotCategorical(TransformedDistribution):
         return self.base_dist.temperature
 
     @property
-    def logits(self) -> Any:
+    def logits(self) -> Tensor:
         return self.base_dist.logits
 
     @property
-    def probs(self) -> Any:
+    def probs(self) -> Tensor:
         return self.base_dist.probs

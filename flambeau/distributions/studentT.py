@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from .._typeinfo import finfo
 from ..core import tape
 from ..core.base.dtypes import Size
@@ -82,18 +83,18 @@ class StudentT(Distribution):
         return self._expanded(StudentT, batch_shape, _instance, "df", "loc", "scale")
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return _student_mean(self.df, self.loc)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.loc
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return _student_variance(self.df, self.scale)
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         df, loc, scale = self.df, self.loc, self.scale
         noise = _standard_normal(shape, dtype=df.dtype, device=df.device)
@@ -103,11 +104,11 @@ class StudentT(Distribution):
             return _student(noise, gamma, df, loc, scale, least)
         return _student(noise, gamma, df, loc, scale, least, out=noise)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         df, scale = self.df, self.scale
         return _student_log_prob(value, df, self.loc, scale, _student_normalizer(df, scale))
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         return _student_entropy(self.df, self.scale)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size, by_name
 from ..core.make.create import ones_like, zeros_like
 from ..operations.pointwise.arithmetic import where
@@ -103,20 +104,20 @@ class VonMises(Distribution):
         return self._expanded(VonMises, batch_shape, _instance, "loc", "concentration")
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         """The circular mean."""
         return self.loc
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return self.loc
 
     @lazy_property
-    def variance(self) -> Any:  # type: ignore[override]
+    def variance(self) -> Tensor:  # type: ignore[override]
         """The circular variance."""
         return 1 - i1e(self.concentration) / i0e(self.concentration)
 
-    def sample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         if in_turn(self.loc):
             return _in_rounds(self.loc.double().expand(shape), self.concentration.double().expand(shape)).to(
@@ -124,7 +125,7 @@ class VonMises(Distribution):
             )
         return von_mises(self.loc.expand(shape), self.concentration.expand(shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         k = self.concentration

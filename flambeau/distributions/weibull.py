@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from ..core.base.dtypes import Size
 from ..core.make.create import empty, ones_like
 from . import constraints
@@ -88,36 +89,36 @@ class Weibull(TransformedDistribution):
         return [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)]
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return _weibull_mean(self.scale, self.concentration)
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         return _weibull_mode(self.scale, self.concentration)
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         return _weibull_variance(self.scale, self.concentration)
 
-    def rsample(self, sample_shape: Sequence[int] = Size()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size()) -> Tensor:
         noise = empty(self._extended_shape(sample_shape), dtype=self.scale.dtype, device=self.scale.device)
         return made_of(_weibull_of_exponential, noise.exponential_(), self.scale, self.concentration)
 
     sample = Distribution.sample
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return _weibull_log_prob(value, self.scale, self.concentration)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_within(value, constraints.nonnegative)
         return _weibull_cdf(value, self.scale, self.concentration)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: Any) -> Tensor:
         return _weibull_of_exponential(-(-value).log1p(), self.scale, self.concentration)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         inverse = self.concentration_reciprocal
         return euler_constant * (1 - inverse) + (self.scale * inverse).log() + 1

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from .._tensor import Tensor
 from .._typeinfo import finfo
 from ..core.base.dtypes import Size
 from ..core.make.create import arange, tensor
@@ -121,16 +122,16 @@ class Wishart(ByMatrix, ExponentialFamily):
         return new
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Tensor:
         return self.df.expand(self._batch_shape)[..., None, None] * self.covariance_matrix
 
     @property
-    def mode(self) -> Any:
+    def mode(self) -> Tensor:
         factor = self.df.expand(self._batch_shape) - self._event_shape[-1] - 1
         return factor.masked_fill(factor <= 0, math.nan)[..., None, None] * self.covariance_matrix
 
     @property
-    def variance(self) -> Any:
+    def variance(self) -> Tensor:
         covariance = self.covariance_matrix
         diagonal = covariance.diagonal(dim1=-2, dim2=-1)
         products = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
@@ -146,7 +147,7 @@ class Wishart(ByMatrix, ExponentialFamily):
         factor = self._unbroadcasted_scale_tril @ (noise.tril_(-1) + diagonal.diag_embed())
         return factor @ factor.mT
 
-    def rsample(self, sample_shape: Sequence[int] = Size(), max_try_correction: int | None = None) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = Size(), max_try_correction: int | None = None) -> Tensor:
         """Samples; those that are singular in floating point are drawn again, up to `max_try_correction` (10) times.
 
         A warning tells of them.  Some may be left, and have the log probability -inf.
@@ -173,7 +174,7 @@ class Wishart(ByMatrix, ExponentialFamily):
     def _spread(self, singular: Any, sample: Any) -> Any:
         return singular.view((*singular.shape, *[1] * (sample.dim() - singular.dim()))).expand(sample.shape)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: Any) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         nu, p, factor = self.df, self._event_shape[-1], self._unbroadcasted_scale_tril
@@ -185,7 +186,7 @@ class Wishart(ByMatrix, ExponentialFamily):
             - trace / 2
         )
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         nu, p = self.df, self._event_shape[-1]
         return (
             (p + 1) * (p * _LOG_2 / 2 + half_log_det(self._unbroadcasted_scale_tril))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 from ..autograd import forward_ad
 from ..autograd import grad as _grad
@@ -24,6 +24,7 @@ from ._vmap import vmap
 __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp"]
 
 Argnums = int | tuple[int, ...]
+P = ParamSpec("P")
 
 
 class _Running(threading.local):
@@ -167,7 +168,7 @@ class _Pass:
         return _like(tree, [_released(leaf, self.keep) for leaf in _leaves(tree)])
 
 
-def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
+def grad_and_value(func: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, Any]:
     """A function that returns the gradient of `func`, which has one element, and its value.
 
     With `has_aux`, `func` returns (value, aux), and the new function (gradient, (value, aux)).
@@ -191,7 +192,7 @@ def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) 
     return differentiated
 
 
-def grad(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
+def grad(func: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[P, Any]:
     """A function that returns the gradient of `func`, which has one element.
 
     It is taken with respect to the argument (or arguments) `argnums`, tensors or nested containers of them, and has
@@ -210,7 +211,7 @@ def grad(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callabl
     return differentiated
 
 
-def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
+def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """The output of `func(*primals)`, and a function that gives the product of a vector with the Jacobian.
 
     >>> import flambeau
@@ -232,7 +233,7 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
 # --- forward mode ---
 def jvp(
     func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False, has_aux: bool = False
-) -> tuple:
+) -> tuple[Any, ...]:
     """The output of `func(*primals)`, and its derivative along `tangents`.
 
     >>> import flambeau
@@ -299,7 +300,7 @@ class _Adjoint:
         return [_released(t, keep) for t in found]
 
 
-def linearize(func: Callable, *primals: Any) -> tuple:
+def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """The output of `func(*primals)`, and a function that gives the derivative there along any tangents.
 
     `func` is called once; what its derivative needs is kept as long as that function is. It takes tangents of the structure and
@@ -362,13 +363,13 @@ def _rows(call: _Pass, i: int, chunk_size: int | None) -> list[TensorBase]:
 
 
 def jacrev(
-    func: Callable,
+    func: Callable[P, Any],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
-) -> Callable:
+) -> Callable[P, Any]:
     """A function that returns the Jacobian of `func`, by rows: a backward pass for all elements of an output together.
 
     For each output, the structure of the arguments `argnums`, with tensors of shape `output.shape + input.shape`.  `chunk_size`
@@ -397,8 +398,8 @@ def jacrev(
 
 
 def jacfwd(
-    func: Callable, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
-) -> Callable:
+    func: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable[P, Any]:
     """A function that returns the Jacobian of `func`, by columns: tangents along all elements of an input together.
 
     What `func` cannot do for all of them at once (`if x:`, a write to a tensor of its own) makes it run once for each.
@@ -495,7 +496,7 @@ def _columns(along: Callable, j: int, x: TensorBase, randomness: str) -> Any:
     return [stack(list(column)) for column in zip(*(along(j, _unit(x, k)) for k in range(n)))]
 
 
-def hessian(func: Callable, argnums: Argnums = 0) -> Callable:
+def hessian(func: Callable[P, Any], argnums: Argnums = 0) -> Callable[P, Any]:
     """A function that returns the second derivatives of `func`: forward mode over reverse mode.
 
     >>> import flambeau

@@ -283,4 +283,5 @@ class _Trial:
             for found in (ours, theirs):
                 sum(f.abs().sum() for f in found if f.requires_grad).backward()
             pairs = [(h.grad, t.grad) for h, t in zip(here, there) if _smooth(h) and h.grad is not None]
-            self.same(what, [t.cpu() for _, t in pairs], [h for h, _ in pairs], rtol=1e-4, atol=1e-5)
+            there_too = [t.cpu() for _, t in pairs]  # type: ignore[union-attr]
+            self.same(what, there_too, [h for h, _ in pairs], rtol=1e-4, atol=1e-5)

@@ -17,6 +17,7 @@ from ..operations.declare.indexed import At, Indexed, Operand
 from ..operations.declare.pointwise import compute_dtype
 from ._bodies import Body
 from ._functions import Derivative, called, numbers_of
+from ._kinds import declares
 from ._pointwise import publish
 from ._sites import Sites
 from ._traces import Trace
@@ -108,6 +109,7 @@ def _static(body: Body, static: Iterable[str]) -> frozenset[str]:
     return found
 
 
+@declares
 def indexed(
     function: Callable | None = None,
     *,
@@ -212,6 +214,7 @@ def _op(body: Body, results: int, run: Callable) -> Any:
     )
 
 
+@declares
 def scatter(
     function: Callable | None = None,
     *,

@@ -12,6 +12,7 @@ from ..core.base.dtypes import by_name, dtype
 from ..operations.declare.pointwise import FLOATING, Pointwise, compute_dtype
 from ._bodies import Body, Lifted
 from ._functions import check_shadows
+from ._kinds import declares
 from ._traces import Trace
 
 
@@ -43,6 +44,7 @@ class Declared(Pointwise):
             ) from None
 
 
+@declares
 def pointwise(
     function: Callable | None = None,
     *,

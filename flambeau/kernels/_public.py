@@ -15,8 +15,6 @@ for _word in WORDS:
     if "<locals>" in _word.function.__qualname__:  # made in a row with others: pickle and help find it here
         _word.function.__module__, _word.function.__qualname__ = __name__, _word.name
 
-__all__ = [
-    *("ALL", "COMPLEX", "FLOATING", "INTEGRAL", "NUMERIC"),
-    *("check", "indexed", "pointwise", "reduction", "row", "scan", "scatter", "vocabulary"),
-    *[word.name for word in WORDS],
-]
+__all__ = ["ALL", "COMPLEX", "FLOATING", "INTEGRAL", "NUMERIC"]
+__all__ += ["check", "indexed", "pointwise", "reduction", "row", "scan", "scatter", "vocabulary"]
+__all__ += [word.name for word in WORDS]

@@ -21,6 +21,7 @@ from ..operations.rows.reductions import restore, sum_to_size
 from ._adjoint import adjoint
 from ._bodies import Body
 from ._functions import Derivative, called, mapped_rows, numbers_of
+from ._kinds import declares
 from ._pointwise import names_of, publish
 
 
@@ -145,6 +146,7 @@ class _Varying:
         return self.known[id(e)]
 
 
+@declares
 def row(
     function: Callable | None = None,
     *,
@@ -188,6 +190,7 @@ def row(
     return _declare("row", function, name, dtypes)
 
 
+@declares
 def reduction(
     function: Callable | None = None,
     *,

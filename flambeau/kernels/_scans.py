@@ -20,6 +20,7 @@ from ..operations.declare.shapes import wrapped
 from ..operations.rows.scans import cumsum
 from ._bodies import Body
 from ._functions import Derivative, called, mapped_rows
+from ._kinds import declares
 from ._pointwise import names_of, publish
 
 
@@ -84,6 +85,7 @@ def _is_no_sum(p: Expr) -> bool:
     )
 
 
+@declares
 def scan(
     function: Callable | None = None,
     *,

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .._lazily import on_first_use
+
+if TYPE_CHECKING:
+    from ._names import *  # noqa: F403
 
 __getattr__, __dir__ = on_first_use(
     "flambeau.library",

@@ -7,7 +7,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from .._tags import Tag
 from ..core.base.dtypes import dtype
@@ -22,6 +22,10 @@ from ._schema import has_named_tensors
 from ._where import caller, where
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @callable_class
@@ -79,7 +83,7 @@ class CustomOpDef(OpOverload):
                 )
         return register if fn is None else register(fn)
 
-    def register_fake(self, fn: Callable, /) -> Callable:
+    def register_fake(self, fn: F, /) -> F:
         """Register what makes the results of tensors without data: their shapes, dtypes and devices.
 
         The first results of kernels are compared with it; where they differ, RuntimeError names both functions and their files.
@@ -204,6 +208,40 @@ def _places(device_types: str | Sequence[str] | None) -> list[str]:
     if device_types is None:
         return [EVERYWHERE]
     return [type_known(t) for t in ((device_types,) if isinstance(device_types, str) else device_types)]
+
+
+if TYPE_CHECKING:
+
+    class Called(CustomOpDef, Generic[P, R]):
+        """An operation that is called as its function, for type checkers."""
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+
+@overload
+def custom_op(
+    name: str,
+    fn: Callable[P, R],
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    device_types: str | Sequence[str] | None = None,
+    schema: str | None = None,
+    tags: Tag | Sequence[Tag] | None = None,
+) -> Called[P, R]: ...
+
+
+@overload
+def custom_op(
+    name: str,
+    fn: None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    device_types: str | Sequence[str] | None = None,
+    schema: str | None = None,
+    tags: Tag | Sequence[Tag] | None = None,
+) -> Callable[[Callable[P, R]], Called[P, R]]: ...
 
 
 def custom_op(

@@ -101,7 +101,7 @@ class MaskedTensor(Composed):
         """False: masked tensors are strided."""
         return False
 
-    def is_sparse_csr(self) -> bool:
+    def is_sparse_csr(self) -> bool:  # type: ignore[override]
         """False: masked tensors are strided."""
         return False
 

@@ -21,7 +21,12 @@ tensor([2., 2., 2.])
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .._lazily import functions_first, on_first_use
+
+if TYPE_CHECKING:
+    from ._public import *  # noqa: F403
 
 __getattr__, __dir__ = on_first_use(__name__, "_public")
 functions_first(__name__)  # `spawn`

@@ -224,7 +224,7 @@ def _spread(
     """Variances of sequences, from deviations of their means."""
     whole = packed(input)
     off = whole - _sums(whole, dims, True, True, None)
-    squares = _sums(off * off, dims, True, False, None)
+    squares = _sums(off * off, dims, True, False, None)  # type: ignore[arg-type]
     count = input.ragged.counts() * math.prod(input.shape[d] for d in dims if d != input._ragged_idx)
     count = (count - correction).clamp(min=0).to(squares.dtype).reshape(-1, *[1] * (squares.ndim - 1))
     found = squares / count

@@ -331,7 +331,7 @@ def smm(input: TensorBase, mat: TensorBase) -> TensorBase:
     """
     from .methods import products
 
-    return products.smm(input, mat)
+    return products.smm(input, mat)  # type: ignore[arg-type]
 
 
 @BuiltIn
@@ -348,7 +348,7 @@ def sspaddmm(
     """
     from .methods import products
 
-    return products.sspaddmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    return products.sspaddmm(input, mat1, mat2, beta=beta, alpha=alpha)  # type: ignore[arg-type]
 
 
 sspaddmm.orders = (("beta", "input", "alpha", "mat1", "mat2"), ("beta", "input", "mat1", "mat2"))
@@ -364,7 +364,7 @@ def hspmm(mat1: TensorBase, mat2: TensorBase) -> TensorBase:
     """
     from .methods import products
 
-    return products.hspmm(mat1, mat2)
+    return products.hspmm(mat1, mat2)  # type: ignore[arg-type]
 
 
 @BuiltIn
@@ -377,7 +377,7 @@ def native_norm(input: TensorBase, p: Any = 2) -> TensorBase:
     """
     from .methods import reductions
 
-    return reductions.native_norm(input, p)
+    return reductions.native_norm(input, p)  # type: ignore[arg-type]
 
 
 @BuiltIn
@@ -390,7 +390,7 @@ def resize_as_sparse_(input: TensorBase, the_template: TensorBase) -> TensorBase
     """
     from .methods import masks
 
-    return masks.resize_as_sparse_(input, the_template)
+    return masks.resize_as_sparse_(input, the_template)  # type: ignore[arg-type]
 
 
 def _of_gathered(grad: TensorBase, index: TensorBase, dim: int, size: Any) -> TensorBase:

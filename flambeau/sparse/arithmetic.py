@@ -76,7 +76,7 @@ def _add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         same_size("add", input, other)
         if isinstance(input, SparseTensor):
             return _onto(other if alpha == 1 else other * alpha, input, 1)
-        return _onto(input, other, alpha)
+        return _onto(input, other, alpha)  # type: ignore[arg-type]  # the sparse one
     same_size("add", input, other)
     if input.layout is not other.layout:
         raise mixed("add", input, other)
@@ -129,7 +129,7 @@ def _add_(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         if not isinstance(found, SparseTensor):
             return found
         return input._become(_kept(found, input), "add_")
-    return _add_into(input, other, alpha)
+    return _add_into(input, other, alpha)  # type: ignore[arg-type]
 
 
 @answers("sub")

@@ -111,7 +111,7 @@ def _leaf(made: SparseTensor, requires_grad: bool) -> SparseTensor:
     """Made of constants where the tensor itself is to be a leaf."""
     if not requires_grad:
         return made
-    return made.detach().requires_grad_()
+    return made.detach().requires_grad_()  # type: ignore[return-value]
 
 
 def of_gradient(indices: TensorBase, values: TensorBase, size: Any) -> TensorBase:

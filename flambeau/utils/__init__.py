@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .._lazily import lazily
 from . import _python_dispatch, checkpoint, data, dlpack, hooks  # noqa: F401
 from ._swap import swap_tensors
+
+if TYPE_CHECKING:
+    from . import benchmark, cpp_extension, flop_counter, module_tracker, pytree, tensorboard, trainer  # noqa: F401
 
 __all__ = [  # noqa: F822
     "_python_dispatch",

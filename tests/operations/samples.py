@@ -672,12 +672,17 @@ def calls(entry) -> list[str] | None:
 ALL = [(entry, text) for entry in REGISTRY.values() for text in calls(entry) or ()]
 
 
-def run(entry, text: str, operands: Operands):
-    """Results of a call, tensors alone, in a list."""
+def result(entry, text: str, operands: Operands):
+    """What a call gives."""
     flambeau.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of functions that have a newer name
-        return tensors_in(eval(f"function({text})", {"function": entry.function}, operands))
+        return eval(f"function({text})", {"function": entry.function}, operands)
+
+
+def run(entry, text: str, operands: Operands):
+    """Results of a call, tensors alone, in a list."""
+    return tensors_in(result(entry, text, operands))
 
 
 def tensors_in(found) -> list:

@@ -65,7 +65,7 @@ class SpatialMaxPooling(_Pooling):
     indices: Any = None  # where the elements lie in their planes
     iheight = iwidth = 0
 
-    def _pooled(self, input: Any) -> tuple[Any, Any]:
+    def _pooled(self, input: Any) -> Any:
         return F.max_pool2d(input, self._of("k"), self._of("d"), self._of("pad"), 1, self.ceil_mode, True)
 
     def compute(self, input: Any) -> Any:
@@ -93,7 +93,7 @@ class SpatialAdaptiveMaxPooling(SpatialMaxPooling):
         Computed.__init__(self)
         self.w, self.h = w, h
 
-    def _pooled(self, input: Any) -> tuple[Any, Any]:
+    def _pooled(self, input: Any) -> Any:
         return F.adaptive_max_pool2d(input, (self.h, self.w), return_indices=True)
 
     def _shown(self) -> str:
@@ -338,7 +338,7 @@ class VolumetricMaxPooling(SpatialMaxPooling):
         self.dT, self.dW, self.dH = dT or kT, dW or kW, dH or kH
         self.padT, self.padW, self.padH = padT, padW, padH
 
-    def _pooled(self, input: Any) -> tuple[Any, Any]:
+    def _pooled(self, input: Any) -> Any:
         self.itime = input.shape[-3]
         return F.max_pool3d(input, self._of("k"), self._of("d"), self._of("pad"), 1, self.ceil_mode, True)
 

@@ -301,7 +301,7 @@ class _ConvTransposeNd(_ConvNd):
                 f"elements (got {len(wanted)})"
             )
         smallest = [
-            (input.size(leading + i) - 1) * self.stride[i]
+            (input.size(leading + i) - 1) * self.stride[i]  # type: ignore[operator]
             - 2 * self.padding[i]
             + self.dilation[i] * (self.kernel_size[i] - 1)
             + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from ..._tensor import Tensor
 from ...core.base.provided import provided
@@ -32,6 +32,15 @@ from ._state import (  # noqa: F401  found here by other people
 
 if TYPE_CHECKING:
     from typing import Self
+
+    P = ParamSpec("P")
+    R = TypeVar("R", covariant=True)
+
+    class _Forward(Protocol[P, R]):
+        """A module, for type checkers: a call takes and gives what its `forward` does."""
+
+        def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
 
 __all__ = [
     "Module",
@@ -147,7 +156,12 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
 
     # ------------------------------------------------------------------ the call
 
-    __call__: Callable[..., Any] = call
+    if TYPE_CHECKING:
+
+        def __call__(self: _Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    else:
+        __call__ = call
 
     def _call_with_hooks(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         return call_with_hooks(self, args, kwargs)
@@ -189,7 +203,7 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
         super().__init_subclass__(**kwargs)
         quicken(cls, Module)
 
-    def forward(self, *args: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the output; every subclass defines it. Call the module instead, so that hooks run.
 
         Raises:

@@ -34,14 +34,14 @@ CODES = {name: d.code for name, d in dtypes.by_name.items()}
 CODE_NAMES = {code: name for name, code in CODES.items()}
 NO_CODE, NUMBER = 15, 3
 ACCESS = (kn.CONTIGUOUS, kn.BROADCAST, kn.STRIDED)
-FLOATING = frozenset(ex.FLOATS)
-INTEGRAL = frozenset(ex.SIGNED + ex.UNSIGNED)
-BOOL = frozenset(("bool",))
-NUMERIC = FLOATING | INTEGRAL
-ALL = NUMERIC | BOOL
-COMPLEX = frozenset(ex.PARTS)
-NUMBERS = NUMERIC | COMPLEX
-EVERY = ALL | COMPLEX
+FLOATING: frozenset[str] = frozenset(ex.FLOATS)
+INTEGRAL: frozenset[str] = frozenset(ex.SIGNED + ex.UNSIGNED)
+BOOL: frozenset[str] = frozenset(("bool",))
+NUMERIC: frozenset[str] = FLOATING | INTEGRAL
+ALL: frozenset[str] = NUMERIC | BOOL
+COMPLEX: frozenset[str] = frozenset(ex.PARTS)
+NUMBERS: frozenset[str] = NUMERIC | COMPLEX
+EVERY: frozenset[str] = ALL | COMPLEX
 # Dtypes whose error is not a plain NotImplementedError: the dtypes, the error's class, its text.
 Refused = Sequence[tuple[frozenset[str], type[Exception], str]]
 

@@ -173,7 +173,7 @@ def _number(p) -> float | None:
 
 
 @library("composite", "norm", "Tensor.norm")
-def norm(input, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None):
+def norm(input, p="fro", dim=None, keepdim: bool = False, out=None, dtype=None) -> TensorBase:
     """The p-norm over `dim` (all by default): (Σ |x|^p)^(1/p), the largest |x| for inf, the count of
     non-zeros for 0.
     """
@@ -377,11 +377,11 @@ def matrix_power(A: TensorBase, n: int, *, out: TensorBase | None = None) -> Ten
         checks.rank_at_least("linalg.matrix_power", "A", A, 2)
         check_square("linalg.matrix_power", A)
     if n == 0:
-        found = identity(A.shape[-1], A.detach()).expand(A.shape).clone()
-        record("LinalgMatrixPower", lambda grad: (grad * 0.0,), (A,), found)
-        return into(out, found, "linalg.matrix_power")
+        one = identity(A.shape[-1], A.detach()).expand(A.shape).clone()
+        record("LinalgMatrixPower", lambda grad: (grad * 0.0,), (A,), one)
+        return into(out, one, "linalg.matrix_power")
     base, left = (inv(A), -n) if n < 0 else (A, n)
-    found = None
+    found: Any = None
     while left:
         if left & 1:
             found = base if found is None else matmul(found, base)
@@ -519,7 +519,16 @@ def svd(input: TensorBase, some: bool = True, compute_uv: bool = True) -> tuple:
     return svd_result(U, S, Vh.mH)
 
 
-@library("composite", "lu", "Tensor.lu", name="old_lu")
+@library(
+    "composite",
+    "lu",
+    "Tensor.lu",
+    name="old_lu",
+    overloads=(
+        "(A: Tensor, pivot: bool = True, get_infos: Literal[False] = False) -> tuple[Tensor, Tensor]",
+        "(A: Tensor, pivot: bool = True, *, get_infos: Literal[True]) -> tuple[Tensor, Tensor, Tensor]",
+    ),
+)
 def lu(A: TensorBase, pivot: bool = True, get_infos: bool = False) -> tuple:
     """`linalg.lu_factor` without an error for a zero pivot; with the verdicts where `get_infos`."""
     found = dec.lu_factor_ex(A, pivot=pivot)
@@ -563,7 +572,7 @@ def pinverse(input: TensorBase, rcond: float = 1e-15) -> TensorBase:
 @library("composite", "svd_lowrank")
 def svd_lowrank(
     A: TensorBase, q: int | None = 6, niter: int | None = 2, M: TensorBase | None = None
-) -> tuple:
+) -> tuple[TensorBase, TensorBase, TensorBase]:
     """U, S and V of the best approximation of A - M of rank q, at most A's rows or columns, that random projections find.
 
     N. Halko, P.-G. Martinsson and J. A. Tropp, "Finding structure with randomness" (2011), algorithms 4.4 and 5.1.
@@ -588,7 +597,9 @@ def svd_lowrank(
 
 
 @library("composite", "pca_lowrank")
-def pca_lowrank(A: TensorBase, q: int | None = None, center: bool = True, niter: int = 2) -> tuple:
+def pca_lowrank(
+    A: TensorBase, q: int | None = None, center: bool = True, niter: int = 2
+) -> tuple[TensorBase, TensorBase, TensorBase]:
     """Principal components: `svd_lowrank` of A, less the mean of its rows where `center`; q is by default up to 6."""
     m, n = A.shape[-2:]
     q = min(6, m, n) if q is None else q

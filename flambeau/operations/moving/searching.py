@@ -54,7 +54,26 @@ def _whole(x: TensorBase) -> TensorBase:
     return to_dtype(x.detach(), by_name["int64"]).contiguous().reshape(-1)
 
 
-@library("search", "unique", "Tensor.unique", differentiable=False)
+def _with_others(before: str) -> tuple[str, ...]:
+    """The signatures of `unique` and its like: how many results there are is said by two flags."""
+
+    def with_flags(inverse: str, counts: str, result: str, star: str = "*, ") -> str:
+        flags = f"return_inverse: {inverse}, return_counts: {counts}"
+        return f"(input: Tensor, {before}{star}{flags}, dim: int | None = None) -> {result}"
+
+    no, yes = "Literal[False] = False", "Literal[True]"
+    return (
+        with_flags(no, no, "Tensor", ""),
+        with_flags(yes, no, "tuple[Tensor, Tensor]"),
+        with_flags(no, yes, "tuple[Tensor, Tensor]"),
+        with_flags(yes, yes, "tuple[Tensor, Tensor, Tensor]"),
+        with_flags("bool = False", "bool = False", "Tensor | tuple[Tensor, ...]", ""),
+    )
+
+
+@library(
+    "search", "unique", "Tensor.unique", differentiable=False, overloads=_with_others("sorted: bool = True, ")
+)
 @underived("Unique2Backward0")
 def unique(
     input: TensorBase,
@@ -136,7 +155,13 @@ def _wanted(input: TensorBase, values, others: Sequence) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
-@library("search", "unique_consecutive", "Tensor.unique_consecutive", differentiable=False)
+@library(
+    "search",
+    "unique_consecutive",
+    "Tensor.unique_consecutive",
+    differentiable=False,
+    overloads=_with_others(""),
+)
 @underived("UniqueConsecutiveBackward0")
 def unique_consecutive(
     input: TensorBase, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None

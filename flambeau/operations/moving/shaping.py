@@ -214,7 +214,7 @@ def repeat_interleave(
             f"and input.size({axis}) = {n}"
         )
     if repeats.is_meta:
-        return x.index_select(axis, repeats.new_empty(output_size, dtype=INT64))
+        return x.index_select(axis, repeats.new_empty(output_size, dtype=INT64))  # type: ignore[arg-type]
     times = repeats.cpu().numpy()
     if (times < 0).any():
         raise RuntimeError("repeat_interleave(): repeats can not be negative")
@@ -653,7 +653,8 @@ def cov(
             w = w.to(by_name["float64"]) if w.dtype.name == "float32" and x.dtype.name in _DOUBLE else w
             weights = w if weights is None else weights * w
     if weights is None:
-        centred, free = x - x.mean(1, True), x.shape[1] - correction
+        free: Any = x.shape[1] - correction
+        centred = x - x.mean(1, True)
         scaled = centred
     else:
         total = weights.sum()

@@ -207,7 +207,12 @@ def _median(who: str, result: type, skip_nan: bool):
         + "(values, indices).\n\n"
         + ("NaN is left out." if skip_nan else "NaN where there is a NaN.")
     )
-    register(who, "sort", function)
+    overloads = (
+        "(input: Tensor) -> Tensor",
+        "(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) "
+        f"-> return_types.{who}",
+    )
+    register(who, "sort", function, overloads=overloads)
     return function
 
 
@@ -254,7 +259,7 @@ def _quantile(who: str, skip_nan: bool):
         *,
         interpolation: str = "linear",
         out: TensorBase | None = None,
-    ):
+    ) -> TensorBase:
         if input.dtype.name not in ("float32", "float64"):
             raise RuntimeError(
                 f"{who}(): input tensor must be either float or double dtype, got {input.dtype}"

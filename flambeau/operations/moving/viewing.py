@@ -28,16 +28,37 @@ _WITH_OUT = """
 """
 _SCATTER = "gather take_along_dim scatter scatter_add scatter_reduce index_reduce"
 
+_SET = (
+    "(input: Tensor) -> Tensor",
+    "(input: Tensor, source: Tensor | UntypedStorage | TypedStorage, storage_offset: int = 0, size: Sequence[int] = (), "
+    "stride: Sequence[int] = ()) -> Tensor",
+)
+
 for _name in _BOTH.split():
     register(_name, "view", getattr(views, _name))
 for _name in _METHODS.split():
     flat = [_name] if _name in ("detach_", "as_strided_", "resize_as_") else []
-    register(_name, "view", getattr(views, _name), places=(f"Tensor.{_name}", *flat))
+    shown = _SET if _name == "set_" else ()
+    register(_name, "view", getattr(views, _name), places=(f"Tensor.{_name}", *flat), overloads=shown)
 for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
-    register(_name, "view", getattr(views, _name), places=(_name,))
+    register(
+        _name,
+        "view",
+        getattr(views, _name),
+        places=(_name,),
+        overloads=(
+            "(input: Tensor, /) -> Tensor",
+            "(first: Tensor, second: Tensor, /, *tensors: Tensor) -> tuple[Tensor, ...]",
+            "(tensors: Sequence[Tensor], /) -> tuple[Tensor, ...]",
+        ),
+    )
 view_as_real = register("view_as_real", "view", views.view_as_real, places=("view_as_real",))
 view_as_complex = register("view_as_complex", "view", views.view_as_complex, places=("view_as_complex",))
 register("broadcast_to", "view", views.broadcast_to)
+_NONZERO = (
+    "(input: Tensor, *, as_tuple: Literal[False] = False, out: Tensor | None = None) -> Tensor",
+    "(input: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]",
+)
 for _module, _names in ((indexing, _INDEXING), (scatter, _SCATTER)):
     for _name in _names.split():
         register(
@@ -46,6 +67,7 @@ for _module, _names in ((indexing, _INDEXING), (scatter, _SCATTER)):
             getattr(_module, _name),
             in_place=getattr(_module, _name + "_", None),
             out=_name in _WITH_OUT.split(),
+            overloads=_NONZERO if _name == "nonzero" else (),
         )
 
 for _name in ("T", "mT", "H", "mH"):
@@ -109,18 +131,18 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 @library("composite", "unsafe_split", "Tensor.unsafe_split")
-def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple:
+def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """`split`."""
     return tensor.split(split_size, dim)
 
 
 @library("composite", "unsafe_split_with_sizes", "Tensor.unsafe_split_with_sizes")
-def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple:
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """`split_with_sizes`."""
     return input.split_with_sizes(split_sizes, dim)
 
 
 @library("composite", "unsafe_chunk", "Tensor.unsafe_chunk")
-def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """`chunk`."""
     return input.chunk(chunks, dim)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -314,7 +315,7 @@ def _with_inplace(op, *params: tuple[str, float], check: Callable | None = None)
     function: Callable
     if params:
 
-        def with_params(input, *given, inplace=False, **named):
+        def with_params(input, *given, inplace=False, **named) -> TensorBase:
             values = dict(params)
             if len(given) > len(params):
                 inplace, given = given[-1], given[:-1]
@@ -324,10 +325,16 @@ def _with_inplace(op, *params: tuple[str, float], check: Callable | None = None)
                 check(input, **values)
             return (written if inplace else op)(input, **values)
 
+        one_by_one = [
+            inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=v)
+            for n, v in (("input", inspect.Parameter.empty), *params, ("inplace", False))
+        ]
+        shown_as = inspect.signature(with_params).replace(parameters=one_by_one)
+        with_params.__signature__ = shown_as  # type: ignore[attr-defined]
         function = with_params
     else:
 
-        def plain(input, inplace=False):
+        def plain(input, inplace=False) -> TensorBase:
             return written(input) if inplace else op(input)
 
         function = plain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ...core import tape
 from ...core.base.dtypes import by_name
@@ -305,7 +306,7 @@ def multi_head_attention_forward(
             f"{name}(): was expecting embedding dimension of {embed_dim_to_check}, a multiple of {num_heads} heads, but got {width}"
         )
     if use_separate_proj_weight:
-        weights = (q_proj_weight, k_proj_weight, v_proj_weight)
+        weights: tuple[Any, ...] = (q_proj_weight, k_proj_weight, v_proj_weight)
     else:
         weights = in_proj_weight.chunk(3)
     q, k, v = _projected((query, key, value), weights, in_proj_bias)

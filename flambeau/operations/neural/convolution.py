@@ -265,10 +265,12 @@ _SPREADS = """
 
 
 def _declare(n: int) -> None:
-    def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    def conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1) -> TensorBase:
         return _convolution(f"conv{n}d", n, input, weight, bias, stride, padding, dilation, groups)
 
-    def transposed(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    def transposed(
+        input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
+    ) -> TensorBase:
         name = f"conv_transpose{n}d"
         return _transposition(name, n, input, weight, bias, stride, padding, output_padding, groups, dilation)
 

@@ -54,7 +54,7 @@ def _paths(emitted: TensorBase, states: TensorBase, blank: int, lengths: TensorB
 @library("composite", "nn.functional.ctc_loss")
 def ctc_loss(
     log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity: bool = False
-):
+) -> TensorBase:
     """-log of the probability of `targets` over all alignments (Graves et al. 2006, section 4.1).
 
     `log_probs` is (T, N, C) or (T, C); `targets` (N, S), or all of them one after another; lengths are tensors

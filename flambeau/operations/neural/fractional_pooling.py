@@ -11,7 +11,7 @@ from ..declare import checks
 from ..declare.host import Result, computed
 from ..declare.registry import library
 from ..random.random import rand
-from .pooling import spread
+from .pooling import spread, with_or_without
 
 
 def _fractional(n: int) -> None:
@@ -75,11 +75,17 @@ def _fractional(n: int) -> None:
         "`output_size` or `output_ratio` says how large it is; `_random_samples` in [0, 1), one for each dimension of each image "
         "and channel, decide the places."
     )
-    library("composite", f"nn.functional.{who}")(function)
+    window = "kernel_size: int | Sequence[int], output_size: int | Sequence[int] | None = None, "
+    window += "output_ratio: float | Sequence[float] | None = None"
+    library(
+        "composite",
+        f"nn.functional.{who}",
+        overloads=with_or_without(window, ", _random_samples: Tensor | None = None"),
+    )(function)
 
     def with_indices(
         input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
-    ):
+    ) -> tuple[TensorBase, TensorBase]:
         return function(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
     with_indices.__name__ = with_indices.__qualname__ = f"{who}_with_indices"

@@ -319,7 +319,7 @@ def _check_weight(name: str, input, weight) -> None:
 
 
 def _elementwise(name: str, what: str, of):
-    def loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    def loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None) -> TensorBase:
         reduction = check_reduction(name, reduction, size_average, reduce)
         _sizes_warn(name, input, target)
         _check_weight(name, input, weight)
@@ -372,7 +372,7 @@ rename(huber_distance, "huber_loss")
 
 
 @library("composite", "nn.functional.smooth_l1_loss", thin=True)
-def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0) -> TensorBase:
     """Squared below `beta`, linear above it (Girshick 2015)."""
     reduction = check_reduction("smooth_l1_loss", reduction, size_average, reduce)
     if not beta >= 0:
@@ -384,7 +384,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
 
 @library("composite", "nn.functional.huber_loss", thin=True)
-def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None) -> TensorBase:
     """Squared below `delta`, linear above it (Huber 1964)."""
     reduction = check_reduction("huber_loss", reduction)
     if not delta > 0:
@@ -404,7 +404,9 @@ def _fits_into(shape, whole) -> bool:
 
 
 @library("composite", "nn.functional.binary_cross_entropy", thin=True)
-def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+def binary_cross_entropy(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean"
+) -> TensorBase:
     """-(y log x + (1 - y) log(1 - x)) for probabilities x; logarithms are at least -100.
 
     RuntimeError where a probability is outside [0, 1].
@@ -444,7 +446,7 @@ rename(logit_entropy, "binary_cross_entropy_with_logits")
 @library("composite", "nn.functional.binary_cross_entropy_with_logits", thin=True)
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
-):
+) -> TensorBase:
     """Binary cross-entropy of sigmoid(input), without overflow, in the target's dtype.
 
     `pos_weight` weights the positive examples.
@@ -468,7 +470,9 @@ def binary_cross_entropy_with_logits(
 
 
 @library("composite", "nn.functional.kl_div")
-def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target: bool = False):
+def kl_div(
+    input, target, size_average=None, reduce=None, reduction="mean", log_target: bool = False
+) -> TensorBase:
     """Kullback-Leibler divergence of `target` from the log-probabilities `input`; "batchmean" divides by the rows."""
     reduction = check_reduction("kl_div", reduction, size_average, reduce, also=("batchmean",))
     checks.dtypes("kl_div", checks.FLOATS, RuntimeError, input=input, target=target)
@@ -487,7 +491,7 @@ def _divergence(input, target, reduction, log_target):
 
 # --- margins and distances ------------------------------
 @library("composite", "nn.functional.soft_margin_loss")
-def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean") -> TensorBase:
     """log(1 + exp(-y x)) for targets y of -1 or 1."""
     reduction = check_reduction("soft_margin_loss", reduction, size_average, reduce)
     from .activations import logsigmoid
@@ -497,7 +501,9 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
 
 
 @library("composite", "nn.functional.hinge_embedding_loss", "hinge_embedding_loss")
-def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+def hinge_embedding_loss(
+    input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"
+) -> TensorBase:
     """x where the target is 1, max(0, margin - x) where it is -1."""
     reduction = check_reduction("hinge_embedding_loss", reduction, size_average, reduce)
     near = input.masked_fill(target == -1, 0.0)
@@ -506,7 +512,9 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
 
 
 @library("composite", "nn.functional.margin_ranking_loss", "margin_ranking_loss")
-def margin_ranking_loss(input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"):
+def margin_ranking_loss(
+    input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
+) -> TensorBase:
     """max(0, -y (x1 - x2) + margin)."""
     reduction = check_reduction("margin_ranking_loss", reduction, size_average, reduce)
     if not input1.ndim == input2.ndim == target.ndim:
@@ -520,7 +528,7 @@ def margin_ranking_loss(input1, input2, target, margin=0.0, size_average=None, r
 @library("composite", "nn.functional.cosine_embedding_loss", "cosine_embedding_loss")
 def cosine_embedding_loss(
     input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"
-):
+) -> TensorBase:
     """1 - cos for targets of 1, max(0, cos - margin) for targets of -1; inputs (N, D) or (D,)."""
     reduction = check_reduction("cosine_embedding_loss", reduction, size_average, reduce)
     checks.rank("cosine_embedding_loss", "target", target, 0, 1)
@@ -543,7 +551,7 @@ def _cosine_losses(input1, input2, target, margin, reduction):
 
 
 @library("composite", "nn.functional.pairwise_distance", "pairwise_distance")
-def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim: bool = False):
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim: bool = False) -> TensorBase:
     """The p-norm of x1 - x2 + eps over the last dimension."""
     from ..rows.norms import vector_norm
 
@@ -562,7 +570,7 @@ def triplet_margin_loss(
     size_average=None,
     reduce=None,
     reduction="mean",
-):
+) -> TensorBase:
     """max(0, d(anchor, positive) - d(anchor, negative) + margin); `swap` takes the nearer pair (Balntas et al. 2016)."""
     return triplet_margin_with_distance_loss(
         anchor, positive, negative, distance_function=lambda a, b: pairwise_distance(a, b, p, eps), margin=margin, swap=swap,
@@ -573,7 +581,7 @@ def triplet_margin_loss(
 @library("composite", "nn.functional.triplet_margin_with_distance_loss")
 def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
-):
+) -> TensorBase:
     """The triplet loss for any distance of two tensors."""
     reduction = check_reduction("triplet_margin_loss", reduction)
     if margin <= 0:
@@ -603,7 +611,7 @@ def _check_scores(name: str, input, target) -> None:
 @library("composite", "nn.functional.multi_margin_loss")
 def multi_margin_loss(
     input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
-):
+) -> TensorBase:
     """Σ over the other classes of max(0, margin - x[y] + x[k])^p / C for scores (N, C) or (C,)."""
     reduction = check_reduction("multi_margin_loss", reduction, size_average, reduce)
     if p not in (1, 2):
@@ -637,7 +645,7 @@ def multi_margin_loss(
 
 
 @library("composite", "nn.functional.multilabel_margin_loss")
-def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean") -> TensorBase:
     """Σ over a row's classes y and all others k of max(0, 1 - x[y] + x[k]) / C, for scores (N, C) or (C,).
 
     `target`, of the input's shape, lists the classes of each row up to the first -1.
@@ -669,7 +677,9 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 
 
 @library("composite", "nn.functional.multilabel_soft_margin_loss")
-def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+def multilabel_soft_margin_loss(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean"
+) -> TensorBase:
     """Mean over classes of the binary cross-entropy of sigmoid(x) with 0/1 targets."""
     reduction = check_reduction("multilabel_soft_margin_loss", reduction, size_average, reduce)
     from .activations import logsigmoid
@@ -692,7 +702,7 @@ def poisson_nll_loss(
     eps=1e-8,
     reduce=None,
     reduction="mean",
-):
+) -> TensorBase:
     """exp(x) - y x (or x - y log x); `full` adds Stirling's approximation of log y! for y > 1."""
     reduction = check_reduction("poisson_nll_loss", reduction, size_average, reduce)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
@@ -703,7 +713,7 @@ def poisson_nll_loss(
 
 
 @library("composite", "nn.functional.gaussian_nll_loss")
-def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean") -> TensorBase:
     """(log var + (x - y)² / var) / 2 with var at least eps (Nix and Weigend 1994); `full` adds log(2π) / 2."""
     reduction = check_reduction("gaussian_nll_loss", reduction)
     if isinstance(var, (int, float)):

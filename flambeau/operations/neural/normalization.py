@@ -133,8 +133,8 @@ def layer_norm(
     addend = zeros(shape, dtype=input.dtype, device=input.device) if bias is None else bias
     if not recorded:
         return affine_rows.over((input, factor, addend), dims, True, params=(eps,))[0]
-    given = (input.detach(), factor.detach(), addend.detach())
-    found, mean, inverse = affine_rows.over(given, dims, True, params=(eps,))
+    operands = (input.detach(), factor.detach(), addend.detach())
+    found, mean, inverse = affine_rows.over(operands, dims, True, params=(eps,))
     wanted = tuple(tape.recording(x) for x in (input, weight, bias))
     tape.record(
         "NativeLayerNormBackward0",

@@ -376,6 +376,15 @@ def _places(where):
     return where.flatten(1).to(by_name["int64"])
 
 
+def with_or_without(parameters: str, more: str = "") -> tuple[str, ...]:
+    """The signatures of a maximum that gives its places where `return_indices`; `more` parameters come after that."""
+    return (
+        f"(input: Tensor, {parameters}, return_indices: Literal[False] = False{more}) -> Tensor",
+        f"(input: Tensor, {parameters}, *, return_indices: Literal[True]{more}) -> tuple[Tensor, Tensor]",
+        f"(input: Tensor, {parameters}, return_indices: bool = False{more}) -> Tensor | tuple[Tensor, Tensor]",
+    )
+
+
 def _declare_maxima(n: int) -> None:
     def max_pool(
         input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode: bool = False, return_indices=False
@@ -384,7 +393,7 @@ def _declare_maxima(n: int) -> None:
 
     def max_pool_with_indices(
         input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode: bool = False, return_indices=True
-    ):
+    ) -> tuple[TensorBase, TensorBase]:
         return _max_pool(n, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
     def largest(input, output_size, return_indices=False):
@@ -407,18 +416,30 @@ def _declare_maxima(n: int) -> None:
         values = flat.flatten(1).gather(1, at.flatten(1)).reshape(shape)
         return (values, at.reshape(shape)) if return_indices else values
 
-    _enter(n, f"max_pool{n}d", max_pool, "The largest element of each window")
+    def largest_with_indices(input, output_size, return_indices=False) -> tuple[TensorBase, TensorBase]:
+        return largest(input, output_size, True)
+
+    window = "kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, "
+    window += "padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False"
+    parts = "output_size: int | None | Sequence[int | None]"
+    _enter(n, f"max_pool{n}d", max_pool, "The largest element of each window", with_or_without(window))
     _enter(
         n,
         f"max_pool{n}d_with_indices",
         max_pool_with_indices,
         "The largest element of each window and its flat place",
     )
-    _enter(n, f"adaptive_max_pool{n}d", largest, "The largest element of each of `output_size` equal parts")
+    _enter(
+        n,
+        f"adaptive_max_pool{n}d",
+        largest,
+        "The largest element of each of `output_size` equal parts",
+        with_or_without(parts),
+    )
     _enter(
         n,
         f"adaptive_max_pool{n}d_with_indices",
-        lambda input, output_size, return_indices=False: largest(input, output_size, True),
+        largest_with_indices,
         "The largest element of each of `output_size` equal parts and its flat place",
     )
 
@@ -577,16 +598,16 @@ def _declare_means(n: int) -> None:
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override=None,
-    ):
+    ) -> TensorBase:
         return _avg_pool(
             n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
         )
 
-    def adaptive(input, output_size):
+    def adaptive(input, output_size) -> TensorBase:
         return _adaptive_mean(n, input, output_size)
 
     @in_float32()
-    def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode: bool = False):
+    def lp_pool(input, norm_type, kernel_size, stride=None, ceil_mode: bool = False) -> TensorBase:
         kernel = spread(f"lp_pool{n}d", "kernel_size", kernel_size, n)
         powers = _avg_pool(n, input**norm_type, kernel, stride, 0, ceil_mode, True, None)
         return (powers.sign() * powers.abs() * math.prod(kernel)) ** (1.0 / norm_type)
@@ -607,13 +628,13 @@ _FLAT = {
 }
 
 
-def _enter(n: int, name: str, function, what: str) -> None:
+def _enter(n: int, name: str, function, what: str, overloads: tuple[str, ...] = ()) -> None:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
         f"{what} of an input {'(N, C, L)' if n == 1 else '(N, C, *)'} or {'(C, L)' if n == 1 else '(C, *)'}."
     )
     places = (f"nn.functional.{name}", name) if name in _FLAT else (f"nn.functional.{name}",)
-    register(name, "composite", function, places=places)
+    register(name, "composite", function, places=places, overloads=overloads)
 
 
 for _n in (1, 2, 3):

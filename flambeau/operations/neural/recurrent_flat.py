@@ -37,7 +37,8 @@ def _weights(
     for first in range(0, len(params), each):
         given = list(params[first : first + each])
         projection = given.pop() if projected else None
-        of_input, of_state, input_bias, state_bias = given if biases else (*given, None, None)
+        of_input, of_state, *added = given
+        input_bias, state_bias = added if biases else (None, None)
         found.append(Weights(of_input, of_state, input_bias, state_bias, projection))
     return found
 
@@ -152,7 +153,10 @@ def _declare(name: str, mode: str, what: str) -> None:
         f"{'pair' if pair else 'state'} `hx`, weights (G, I) and (G, H), and biases (G,), where G is {MODES[mode].gates} H."
     )
     library("composite", name, name=f"flat_{name}")(layers)
-    library("composite", f"{name}_cell", name=f"flat_{name}_cell")(cell)
+    state, found = ("Sequence[Tensor]", "tuple[Tensor, Tensor]") if mode == "LSTM" else ("Tensor", "Tensor")
+    weights = "w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None"
+    overloads = (f"(input: Tensor, hx: {state}, {weights}) -> {found}",)
+    library("composite", f"{name}_cell", name=f"flat_{name}_cell", overloads=overloads)(cell)
 
 
 _declare("lstm", "LSTM", "long short-term memory (Hochreiter and Schmidhuber 1997)")

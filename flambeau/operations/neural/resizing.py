@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
 from ...core import tape
 from ...core.base.dtypes import by_name
@@ -74,7 +75,7 @@ def _cubic_taps(size: int, out: int, scale: float, aligned: bool, like: TensorBa
 
 
 def _bicubic(x: TensorBase, dim: int, out: int, scale: float, aligned: bool) -> TensorBase:
-    found = None
+    found: Any = None
     for index, weight in _cubic_taps(x.shape[dim], out, scale, aligned, x):
         term = x.index_select(dim, index) * _column(weight, dim, x)
         found = term if found is None else found + term
@@ -289,7 +290,7 @@ def _by_dimensions(input: TensorBase, sizes, scales, mode: str, aligned: bool, a
 
 
 @library("composite", "nn.functional.upsample")
-def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
+def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None) -> TensorBase:
     """`interpolate` under its old name."""
     warnings.warn(
         "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2
@@ -298,7 +299,7 @@ def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=
 
 
 @library("composite", "nn.functional.upsample_nearest")
-def upsample_nearest(input, size=None, scale_factor=None):
+def upsample_nearest(input, size=None, scale_factor=None) -> TensorBase:
     """`interpolate` to the nearest elements."""
     warnings.warn(
         "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
@@ -308,7 +309,7 @@ def upsample_nearest(input, size=None, scale_factor=None):
 
 
 @library("composite", "nn.functional.upsample_bilinear")
-def upsample_bilinear(input, size=None, scale_factor=None):
+def upsample_bilinear(input, size=None, scale_factor=None) -> TensorBase:
     """Bilinear `interpolate` with aligned corners."""
     warnings.warn(
         "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",

@@ -342,7 +342,7 @@ def _(grad):
 
 
 @library("composite", "round", "Tensor.round", "special.round", reference="numpy.round")
-def round(input, *, decimals=0, out=None):  # noqa: A001
+def round(input, *, decimals=0, out=None) -> TensorBase:  # noqa: A001
     """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
     if decimals == 0:
         return rounded(input, out=out)
@@ -683,7 +683,7 @@ def _(grad):
 
 
 @library("composite")
-def positive(input):
+def positive(input) -> TensorBase:
     """The tensor itself; RuntimeError for bool."""
     if input.dtype.name == "bool":
         raise RuntimeError("positive(): The `+` operator, on a bool tensor is not supported.")
@@ -702,7 +702,7 @@ def _no_integer_zero(name: str, input, other) -> None:
 
 
 def _checked(name: str, op, reference: str | None):
-    def function(input, other, *, out=None):
+    def function(input, other, *, out=None) -> TensorBase:
         _no_integer_zero(name, input, other)
         return op(input, other) if out is None else op(input, other, out=out)
 
@@ -743,7 +743,7 @@ remainder, remainder_ = _checked("remainder", remainder_of, "numpy.remainder")
 fmod, fmod_ = _checked("fmod", fmod_of, "numpy.fmod")
 
 
-def div(input, other, *, rounding_mode=None, out=None):
+def div(input, other, *, rounding_mode=None, out=None) -> TensorBase:
     """Quotient, element by element: in floating point, or rounded by `rounding_mode` "trunc" or "floor".
 
     RuntimeError for another mode, and for integer zeros where the quotient is rounded.
@@ -769,7 +769,7 @@ def div_(input, other, *, rounding_mode=None):
 SHORT_POWERS = {0.5: root, -0.5: inverse_root, -1: inverse, 3: cube}  # of floating-point and complex numbers
 
 
-def pow(input, exponent, *, out=None):  # noqa: A001
+def pow(input, exponent, *, out=None) -> TensorBase:  # noqa: A001
     """input ** exponent, element by element; RuntimeError for a negative integer exponent of integers."""
     given = {} if out is None else {"out": out}
     if type(exponent) in (int, float) and isinstance(input, TensorBase):
@@ -790,7 +790,7 @@ def pow_(input, exponent):
     return overwrite(input, pow, exponent)
 
 
-def clamp(input, min=None, max=None, *, out=None):
+def clamp(input, min=None, max=None, *, out=None) -> TensorBase:
     """input, kept between min and max (numbers or tensors; either may be None, not both)."""
     given = {} if out is None else {"out": out}
     if min is None:
@@ -822,12 +822,12 @@ def where(condition, input=None, other=None, *, out=None):
     return where_of(condition, input, other) if out is None else where_of(condition, input, other, out=out)
 
 
-def _where_method(input, condition, other):
+def _where_method(input, condition, other) -> TensorBase:
     """input where the condition holds, else other."""
     return where(condition, input, other)
 
 
-def masked_fill(input, mask, value):
+def masked_fill(input, mask, value) -> TensorBase:
     """input, with `value` (a number or a 0-dim tensor) where the mask (bool) holds."""
     check_filling(input, mask, value, "masked_fill")
     return masked_value(input, mask, value)
@@ -839,7 +839,9 @@ def masked_fill_(input, mask, value):
     return MASKED_IN_PLACE(input, mask, value)
 
 
-def isclose(input: TensorBase, other: TensorBase, rtol=1e-05, atol=1e-08, equal_nan: bool = False):
+def isclose(
+    input: TensorBase, other: TensorBase, rtol=1e-05, atol=1e-08, equal_nan: bool = False
+) -> TensorBase:
     """Whether |input - other| <= atol + rtol · |other|, element by element (bool)."""
     if input.dtype != other.dtype:
         raise RuntimeError(f"isclose(): {input.dtype} did not match {other.dtype}")
@@ -885,7 +887,18 @@ register(
     domain=(0.5, 3.0),
     thin=True,
 )
-register("pow", "composite", pow, in_place=pow_, reference="numpy.power", domain=(0.2, 3.0), thin=True)
+register(
+    "pow",
+    "composite",
+    pow,
+    in_place=pow_,
+    reference="numpy.power",
+    domain=(0.2, 3.0),
+    thin=True,
+    overloads=(
+        "(input: Tensor | complex, exponent: Tensor | complex, *, out: Tensor | None = None) -> Tensor",
+    ),
+)
 register(
     "clamp",
     "composite",
@@ -894,7 +907,17 @@ register(
     in_place=clamp_,
     thin=True,
 )
-register("where", "composite", where, places=("where",), thin=True)
+register(
+    "where",
+    "composite",
+    where,
+    places=("where",),
+    thin=True,
+    overloads=(
+        "(condition: Tensor) -> tuple[Tensor, ...]",
+        "(condition: Tensor, input: Tensor | complex, other: Tensor | complex, *, out: Tensor | None = None) -> Tensor",
+    ),
+)
 register("where_method", "composite", _where_method, places=("Tensor.where",), thin=True)
 register("masked_fill", "composite", masked_fill, in_place=masked_fill_, thin=True)
 register("isclose", "composite", isclose, differentiable=False, thin=True)

@@ -19,7 +19,7 @@ from .special import mvlgamma
 
 @library("composite", "nan_to_num", "Tensor.nan_to_num", reference="numpy.nan_to_num")
 @accepts_out
-def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
+def nan_to_num(input, nan=0.0, posinf=None, neginf=None) -> TensorBase:
     """NaN and infinities replaced by numbers: the dtype's largest and lowest for the infinities by default."""
     if not input.is_floating_point() and not input.is_complex():
         return input.clone()
@@ -39,14 +39,14 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
 )
 @accepts_out
 @in_float32()
-def logit(input, eps=None):
+def logit(input, eps=None) -> TensorBase:
     """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
     return log_odds(input if eps is None else clamp(input, eps, 1 - eps))
 
 
 @library("composite", "float_power", "Tensor.float_power")
 @accepts_out
-def float_power(input, exponent):
+def float_power(input, exponent) -> TensorBase:
     """input ** exponent in float64, or in complex128 where either is complex."""
     some_complex = any(
         x.is_complex() if isinstance(x, TensorBase) else isinstance(x, complex) for x in (input, exponent)

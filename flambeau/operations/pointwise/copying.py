@@ -13,7 +13,7 @@ from ...core.loops.launch import record_stream as record_use
 from ..declare.registry import library, register
 from .arithmetic import identity
 
-set_identity(identity)
+set_identity(identity)  # type: ignore[has-type]
 
 
 def to(self, *args, **kwargs):
@@ -160,13 +160,25 @@ def opencl(self, device=None, non_blocking: bool = False, memory_format=None):
     return to_device(self, "opencl" if device is None else device, "opencl", False, non_blocking)
 
 
-register("to", "copy", to, places=("Tensor.to",))
-register("type", "copy", legacy_type, places=("Tensor.type",))
+_TO = (
+    "non_blocking: bool = False, copy: bool = False, *, memory_format: memory_format | None = None) -> Tensor"
+)
+_TO_OVERLOADS = (
+    f"(input: Tensor, dtype: dtype, {_TO}",
+    f"(input: Tensor, device: device | str | int | None = None, dtype: dtype | None = None, {_TO}",
+    f"(input: Tensor, other: Tensor, {_TO}",
+)
+_TYPE_OVERLOADS = (
+    "(input: Tensor) -> str",
+    "(input: Tensor, dtype: dtype | str | type, non_blocking: bool = False) -> Tensor",
+)
+register("to", "copy", to, places=("Tensor.to",), overloads=_TO_OVERLOADS)
+register("type", "copy", legacy_type, places=("Tensor.type",), overloads=_TYPE_OVERLOADS)
 register("type_as", "copy", type_as, places=("Tensor.type_as",))
 register("cpu", "copy", cpu, places=("Tensor.cpu",))
 
 
-def record_stream(self, stream):
+def record_stream(self, stream) -> None:
     """Keep the tensor's memory, once freed, from others until the work that `stream` (a `flambeau.cuda.Stream`)
     holds by then has run.  RuntimeError for a tensor that is not on a CUDA device.
     """

@@ -6,6 +6,7 @@ import math
 
 from ...codegen import functions as fn
 from ...codegen import kernels as kn
+from ...core.base.tensor import TensorBase
 from ..declare.pointwise import COMPLEX, FLOATING
 from ..declare.registry import library, register
 from ..declare.rows import reduction
@@ -93,7 +94,7 @@ def _correction(dim, unbiased, correction):
 def _spread(name: str, op, doc: str):
     def function(
         input, dim=None, unbiased: bool | None = None, keepdim: bool = False, *, correction=None, out=None
-    ):
+    ) -> TensorBase:
         dim, free = _correction(dim, unbiased, correction)
         return op.over((input,), dim, keepdim, params=(free,), out=out)
 
@@ -109,14 +110,18 @@ std = _spread("std", deviation, "Standard deviation over `dim`, the root of `var
 
 
 @library("composite")
-def var_mean(input, dim=None, unbiased: bool | None = None, keepdim: bool = False, *, correction=None):
+def var_mean(
+    input, dim=None, unbiased: bool | None = None, keepdim: bool = False, *, correction=None
+) -> tuple[TensorBase, TensorBase]:
     """Variance and mean over `dim`."""
     dim, free = _correction(dim, unbiased, correction)
     return variance_and_mean.over((input,), dim, keepdim, params=(free,))
 
 
 @library("composite")
-def std_mean(input, dim=None, unbiased: bool | None = None, keepdim: bool = False, *, correction=None):
+def std_mean(
+    input, dim=None, unbiased: bool | None = None, keepdim: bool = False, *, correction=None
+) -> tuple[TensorBase, TensorBase]:
     """Standard deviation and mean over `dim`."""
     dim, free = _correction(dim, unbiased, correction)
     return deviation.over((input,), dim, keepdim, params=(free,)), mean(input, dim, keepdim)

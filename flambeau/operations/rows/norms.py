@@ -54,7 +54,7 @@ def check_norm(who: str, x: TensorBase, ord: Any, dtype: Any) -> None:
         )
 
 
-def vector_norm(x, ord=2, dim=None, keepdim: bool = False, *, dtype=None, out=None):
+def vector_norm(x, ord=2, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> TensorBase:
     """The norm of order `ord` of vectors along `dim` (all dimensions flattened by default); its derivative is 0 where an
     element (or all of them) is 0.
     """
@@ -91,14 +91,14 @@ register("vector_norm", "composite", vector_norm, places=("linalg.vector_norm",)
 
 
 @library("composite")
-def dist(input, other, p=2):
+def dist(input, other, p=2) -> TensorBase:
     """The p-norm of input - other."""
     return vector_norm(input - other, float(p))
 
 
 @library("composite")
 @in_float32()
-def renorm(input, p, dim, maxnorm, *, out=None):
+def renorm(input, p, dim, maxnorm, *, out=None) -> TensorBase:
     """Slices along `dim` whose p-norm is above maxnorm, scaled down to it.
 
     RuntimeError for a tensor of less than two dimensions, a p not above 0 and a negative maxnorm.
@@ -121,7 +121,7 @@ def renorm(input, p, dim, maxnorm, *, out=None):
 
 
 @library("composite", "Tensor.renorm_", name="renorm_in_place")
-def renorm_(self, p, dim, maxnorm):
+def renorm_(self, p, dim, maxnorm) -> TensorBase:
     """`renorm` in place."""
     return overwrite(self, renorm, p, dim, maxnorm)
 

@@ -200,7 +200,7 @@ def product(input):
 
 # --- of more arguments ------------------------------
 @library("composite", "Tensor.sum_to_size")
-def sum_to_size(input, *size):
+def sum_to_size(input, *size) -> TensorBase:
     """Sum over the dimensions along which a tensor of shape `size` would broadcast to this one."""
     sizes = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     lead = input.ndim - len(sizes)
@@ -240,7 +240,19 @@ def _extreme(name: str, all_of, pair, best):
         f"{name}(input): the {name} of all elements; {name}(input, dim, keepdim=False): values and indices along `dim` as a "
         f"named tuple; {name}(input, other): element by element."
     )
-    register(f"{name}_of", "composite", function, places=(name, f"Tensor.{name}"), thin=True)
+    register(
+        f"{name}_of",
+        "composite",
+        function,
+        places=(name, f"Tensor.{name}"),
+        thin=True,
+        overloads=(
+            "(input: Tensor, *, out: Tensor | None = None) -> Tensor",
+            "(input: Tensor, dim: int, keepdim: bool = False, *, out: tuple[Tensor, Tensor] | None = None) "
+            f"-> return_types.{name}",
+            "(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor",
+        ),
+    )
     return function
 
 
@@ -276,7 +288,7 @@ def _others(x, dim):
 
 
 @library("composite", reference="numpy.prod")
-def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None):
+def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None) -> TensorBase:
     """Product over one `dim`, or of all elements; integers and bools give int64."""
     if dtype is not None and dtype.name == "bool":
         return all_(input, dim, keepdim, out=out)
@@ -299,7 +311,7 @@ def prod(input, dim=None, keepdim: bool = False, *, dtype=None, out=None):
 
 @library("composite")
 @accepts_out
-def nansum(input, dim=None, keepdim: bool = False, *, dtype=None):
+def nansum(input, dim=None, keepdim: bool = False, *, dtype=None) -> TensorBase:
     """Sum in which NaN counts as zero."""
     checks.dtypes("nansum", checks.FLOATS | checks.INTEGERS | {"bool"}, RuntimeError, input=input)
     return sum_(
@@ -310,7 +322,7 @@ def nansum(input, dim=None, keepdim: bool = False, *, dtype=None):
 @library("composite")
 @accepts_out
 @in_float32()
-def nanmean(input, dim=None, keepdim: bool = False, *, dtype=None):
+def nanmean(input, dim=None, keepdim: bool = False, *, dtype=None) -> TensorBase:
     """Mean of the elements that are numbers."""
     checks.dtypes("nanmean", checks.FLOATS | checks.COMPLEXES, RuntimeError, input=input)
     if input.is_complex():

@@ -67,7 +67,7 @@ def _bounds(
     given, name = (lengths, "lengths") if offsets is None else (offsets, "offsets")
     if given is None:
         raise RuntimeError(f"{WHO}(): either lengths or offsets must be given")
-    checks.dtypes(WHO, ("int32", "int64"), **{name: given})
+    checks.dtypes(WHO, ("int32", "int64"), **{name: given})  # type: ignore[arg-type]
     checks.rank_at_least(WHO, name, given, 1)
     checks.rank_at_least(WHO, "data", data, given.ndim)
     if not -data.ndim <= axis < data.ndim:

@@ -135,7 +135,7 @@ def _(grad, input, out, sizes, dims, keepdim):
 
 
 @library("composite", "logsumexp", "Tensor.logsumexp", "special.logsumexp")
-def logsumexp(input, dim, keepdim: bool = False, *, out=None):
+def logsumexp(input, dim, keepdim: bool = False, *, out=None) -> TensorBase:
     """log Σ exp(input) over `dim`, without overflow."""
     if input.is_complex():
         top = input.real.detach().amax(dim, True)

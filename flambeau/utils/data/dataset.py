@@ -7,15 +7,21 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..._tensor import Tensor
 from ...core.make.literal import tensor
-from ...core.make.random import randperm
+from ...core.make.random import Generator, randperm
 from ._utils.fetch import samples_of
 from ._utils.worker import room_for
 
 T_co = TypeVar("T_co", covariant=True)
+
+
+class Indexed(Protocol[T_co]):
+    """What has samples by their numbers: a dataset, a sequence."""
+
+    def __getitem__(self, index: Any, /) -> T_co: ...
 
 
 class Dataset(Generic[T_co]):
@@ -28,7 +34,7 @@ class Dataset(Generic[T_co]):
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} does not define __getitem__")
 
-    def __add__(self, other: Dataset[T_co]) -> Dataset[Any]:
+    def __add__(self, other: Dataset[T_co]) -> ConcatDataset[T_co]:
         return ConcatDataset([self, other])
 
 
@@ -50,7 +56,7 @@ class IterableDataset(Dataset[T_co]):
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
 
-    def __add__(self, other: Dataset[T_co]) -> Dataset[Any]:
+    def __add__(self, other: Dataset[T_co]) -> ChainDataset:  # type: ignore[override]
         return ChainDataset([self, other])
 
 
@@ -196,11 +202,11 @@ class Subset(Dataset[T_co]):
     dataset: Any
     indices: Sequence[int]
 
-    def __init__(self, dataset: Dataset[T_co], indices: Sequence[int]) -> None:
+    def __init__(self, dataset: Indexed[T_co], indices: Sequence[int]) -> None:
         self.dataset = dataset
         self.indices = indices
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> T_co:
         if isinstance(index, list):
             return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
@@ -250,7 +256,9 @@ def _rows(t: Any, index: Any) -> Any:
     return t.index_select(0, index.to(t.device))
 
 
-def random_split(dataset: Any, lengths: Sequence[Any], generator: Any = None) -> list[Subset[Any]]:
+def random_split(
+    dataset: Indexed[T_co], lengths: Sequence[int | float], generator: Generator | None = None
+) -> list[Subset[T_co]]:
     """Splits a dataset at random into subsets of `lengths`, which add up to its length, or are fractions that
     add up to 1.
 
@@ -265,7 +273,7 @@ def random_split(dataset: Any, lengths: Sequence[Any], generator: Any = None) ->
     >>> [len(part) for part in parts]
     [3, 7]
     """
-    total = len(dataset)
+    total = len(dataset)  # type: ignore[arg-type]
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         for i, fraction in enumerate(lengths):
             if not 0 <= fraction <= 1:
@@ -281,7 +289,7 @@ def random_split(dataset: Any, lengths: Sequence[Any], generator: Any = None) ->
                     f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2
                 )
     else:
-        counts = list(lengths)
+        counts = list(lengths)  # type: ignore[arg-type]
     if sum(counts) != total:
         raise ValueError(
             "random_split: Sum of input lengths does not equal the length of the input dataset: got "

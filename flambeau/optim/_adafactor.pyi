@@ -1,0 +1,15 @@
+# Written by `python tools/interface.py` from the declared options.
+from builtins import bool as _bool
+from builtins import float as _float
+from builtins import str as _str
+from builtins import tuple as _tuple
+from typing import Any as _Any
+from flambeau import Tensor as Tensor
+from ._declared import Declared
+from .optimizer import Params
+
+class Adafactor(Declared):
+    """Adafactor: keeps of the mean squares of a matrix those of its rows and columns alone (Shazeer and Stern, 2018)."""
+    def __init__(self, params: Params, lr: _float | Tensor = ..., beta2_decay: _float | Tensor = ..., eps: _tuple[_float | Tensor | None, _float | Tensor] = ..., d: _float | Tensor = ..., weight_decay: _float | Tensor = ..., *, foreach: _bool | None = ..., maximize: _bool = ...) -> None: ...
+
+def __getattr__(name: _str) -> _Any: ...

@@ -1,0 +1,15 @@
+# Written by `python tools/interface.py` from the declared options.
+from builtins import bool as _bool
+from builtins import float as _float
+from builtins import str as _str
+from builtins import tuple as _tuple
+from typing import Any as _Any
+from flambeau import Tensor as Tensor
+from ._declared import Declared
+from .optimizer import Params
+
+class Muon(Declared):
+    """Muon: steps by the orthogonal matrix nearest to the momentum of a matrix (Jordan et al., 2024)."""
+    def __init__(self, params: Params, lr: _float | Tensor = ..., weight_decay: _float | Tensor = ..., momentum: _float | Tensor = ..., nesterov: _bool = ..., ns_coefficients: _tuple[_float | Tensor, _float | Tensor, _float | Tensor] = ..., eps: _float | Tensor = ..., ns_steps: _float | Tensor = ..., adjust_lr_fn: _bool | None = ...) -> None: ...
+
+def __getattr__(name: _str) -> _Any: ...

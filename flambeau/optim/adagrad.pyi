@@ -1,0 +1,14 @@
+# Written by `python tools/interface.py` from the declared options.
+from builtins import bool as _bool
+from builtins import float as _float
+from builtins import str as _str
+from typing import Any as _Any
+from flambeau import Tensor as Tensor
+from ._declared import Declared
+from .optimizer import Params
+
+class Adagrad(Declared):
+    """Adagrad: steps by the gradient over the root of the sum of its squares so far (Duchi et al., 2011)."""
+    def __init__(self, params: Params, lr: _float | Tensor = ..., lr_decay: _float | Tensor = ..., weight_decay: _float | Tensor = ..., initial_accumulator_value: _float | Tensor = ..., eps: _float | Tensor = ..., foreach: _bool | None = ..., *, maximize: _bool = ..., differentiable: _bool = ..., fused: _bool | None = ...) -> None: ...
+
+def __getattr__(name: _str) -> _Any: ...

@@ -1,0 +1,15 @@
+# Written by `python tools/interface.py` from the declared options.
+from builtins import bool as _bool
+from builtins import float as _float
+from builtins import str as _str
+from builtins import tuple as _tuple
+from typing import Any as _Any
+from flambeau import Tensor as Tensor
+from ._declared import Declared
+from .optimizer import Params
+
+class NAdam(Declared):
+    """NAdam: Adam that looks a step ahead, as Nesterov's momentum does (Dozat, 2016)."""
+    def __init__(self, params: Params, lr: _float | Tensor = ..., betas: _tuple[_float | Tensor, _float | Tensor] = ..., eps: _float | Tensor = ..., weight_decay: _float | Tensor = ..., momentum_decay: _float | Tensor = ..., decoupled_weight_decay: _bool = ..., *, foreach: _bool | None = ..., maximize: _bool = ..., capturable: _bool = ..., differentiable: _bool = ...) -> None: ...
+
+def __getattr__(name: _str) -> _Any: ...

@@ -1,0 +1,15 @@
+# Written by `python tools/interface.py` from the declared options.
+from builtins import bool as _bool
+from builtins import float as _float
+from builtins import str as _str
+from builtins import tuple as _tuple
+from typing import Any as _Any
+from flambeau import Tensor as Tensor
+from ._declared import Declared
+from .optimizer import Params
+
+class RAdam(Declared):
+    """RAdam: Adam whose first steps are those of momentum, while too few gradients are known to tell their variance (Liu et al., 2020)."""
+    def __init__(self, params: Params, lr: _float | Tensor = ..., betas: _tuple[_float | Tensor, _float | Tensor] = ..., eps: _float | Tensor = ..., weight_decay: _float | Tensor = ..., decoupled_weight_decay: _bool = ..., *, foreach: _bool | None = ..., maximize: _bool = ..., capturable: _bool = ..., differentiable: _bool = ...) -> None: ...
+
+def __getattr__(name: _str) -> _Any: ...
