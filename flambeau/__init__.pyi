@@ -373,7 +373,7 @@ class Size(_tuple[_int, ...]):
     def __mul__(self, count: _SupportsIndex, /) -> _Size: ...
     def __rmul__(self, count: _SupportsIndex, /) -> _Size: ...
     def numel(self) -> _int:
-        """--"""
+        """numel(self) --"""
 
 class Storage:
     def __init__(self, *args: _Any, **kwargs: _Any) -> None: ...
@@ -520,19 +520,19 @@ uint64: _dtype
 uint7: _dtype
 uint8: _dtype
 
-def abs(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def abs(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Absolute value, element by element, a real number; its derivative at 0 is 0."""
 def abs_(input: Tensor) -> Tensor:
     """`abs` in place: the result is written over the tensor itself, which is returned."""
-def absolute(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def absolute(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Absolute value, element by element, a real number; its derivative at 0 is 0."""
 def absolute_(input: Tensor) -> Tensor:
     """`abs` in place: the result is written over the tensor itself, which is returned."""
-def acos(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def acos(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Arc cosine in radians, element by element; integers become the default dtype."""
 def acos_(input: Tensor) -> Tensor:
     """`acos` in place: the result is written over the tensor itself, which is returned."""
-def acosh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def acosh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Inverse hyperbolic cosine, element by element; integers become the default dtype."""
 def acosh_(input: Tensor) -> Tensor:
     """`acosh` in place: the result is written over the tensor itself, which is returned."""
@@ -540,125 +540,125 @@ def adaptive_avg_pool1d(input: Tensor, output_size: _int | None | _Sequence[_int
     """The means of `output_size` equal parts of an input (N, C, L) or (C, L)."""
 def adaptive_max_pool1d(input: Tensor, output_size: _int | None | _Sequence[_int | None]) -> _tuple[Tensor, Tensor]:
     """The largest element of each of `output_size` equal parts of (N, C, L) or (C, L), and its place."""
-def add(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def add(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = 1.0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input + alpha · other, element by element."""
-def add_(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = ...) -> Tensor:
+def add_(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = 1.0) -> Tensor:
     """`add` in place: the result is written over the tensor itself, which is returned."""
-def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _complex = ..., alpha: _complex = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _complex = 1, alpha: _complex = 1, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """`beta * input + alpha * (batch1 @ batch2).sum(0)` of b matrices each, (b, n, k) and (b, k, m); input broadcasts to (n, m), and is not read where beta is 0. RuntimeError where the shapes do not fit or the dtypes differ."""
-def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _complex = ..., alpha: _complex = ...) -> Tensor:
+def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _complex = 1, alpha: _complex = 1) -> Tensor:
     """`addbmm` with its result written to input, which must have the result's shape."""
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | _complex = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | _complex = 1.0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input + value · tensor1 / tensor2."""
-def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | _complex = ...) -> Tensor:
+def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | _complex = 1.0) -> Tensor:
     """`addcdiv` in place: the result is written over the tensor itself, which is returned."""
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | _complex = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | _complex = 1.0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input + value · tensor1 · tensor2."""
-def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | _complex = ...) -> Tensor:
+def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor | _complex = 1.0) -> Tensor:
     """`addcmul` in place: the result is written over the tensor itself, which is returned."""
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: _complex = ..., alpha: _complex = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: _complex = 1, alpha: _complex = 1, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """`beta * input + alpha * mat1 @ mat2` of matrices (n, k) and (k, m); input broadcasts to (n, m), and is not read where beta is 0. RuntimeError where the shapes do not fit or the dtypes differ."""
-def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: _complex = ..., alpha: _complex = ...) -> Tensor:
+def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: _complex = 1, alpha: _complex = 1) -> Tensor:
     """`addmm` with its result written to input, which must have the result's shape."""
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _complex = ..., alpha: _complex = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _complex = 1, alpha: _complex = 1, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """`beta * input + alpha * mat @ vec` of a matrix (n, k) and a vector (k); input broadcasts to (n), and is not read where beta is 0. RuntimeError where the shapes do not fit or the dtypes differ."""
-def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _complex = ..., alpha: _complex = ...) -> Tensor:
+def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _complex = 1, alpha: _complex = 1) -> Tensor:
     """`addmv` with its result written to input, which must have the result's shape."""
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _complex = ..., alpha: _complex = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _complex = 1, alpha: _complex = 1, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """`beta * input + alpha * outer(vec1, vec2)`; input broadcasts to (n, m), and is not read where beta is 0; dtypes are promoted. RuntimeError where the shapes do not fit."""
-def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _complex = ..., alpha: _complex = ...) -> Tensor:
+def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _complex = 1, alpha: _complex = 1) -> Tensor:
     """`addr` with its result written to input, which must have the result's shape."""
 def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions exchanged, and complex numbers conjugated; RuntimeError for a vector."""
 def affine_grid_generator(theta: Tensor, size: _Sequence[_int], align_corners: _bool) -> Tensor:
     """`nn.functional.affine_grid`: the places to which affine maps, (N, 2, 3) or (N, 3, 4), take those of an image."""
-def alias_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def alias_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `view_as`, row-major and in memory of its own; shapes and errors are the view's."""
-def all(input: Tensor, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., *, dtype: None | _dtype = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def all(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether all elements are not zero, over `dim` (bool; uint8 for uint8)."""
-def allclose(input: Tensor, other: Tensor | _complex, rtol: _float = ..., atol: _float = ..., equal_nan: _bool = ...) -> _bool:
+def allclose(input: Tensor, other: Tensor | _complex, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> _bool:
     """Whether all elements are close; see `isclose`."""
 def alpha_dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
     """Drop elements so that mean and variance stay, each with chance `p`, where `train`; else the input itself. RuntimeError unless 0 <= p <= 1."""
 def alpha_dropout_(input: Tensor, p: _float, train: _bool) -> Tensor:
     """Drop elements so that mean and variance stay in place, each with chance `p`, where `train`. RuntimeError unless 0 <= p <= 1."""
-def amax(input: Tensor, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., *, dtype: None | _dtype = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def amax(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Largest element over `dim`; equal ones share the gradient."""
-def amin(input: Tensor, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., *, dtype: None | _dtype = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def amin(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Smallest element over `dim`; equal ones share the gradient."""
-def aminmax(input: Tensor, *, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.aminmax:
+def aminmax(input: Tensor, *, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.aminmax:
     """Smallest and largest element as a named tuple (min, max)."""
-def angle(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def angle(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The angle of each complex number in radians, in (-π, π]; of real ones, 0 or π, and NaN for NaN."""
-def any(input: Tensor, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., *, dtype: None | _dtype = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def any(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether any element is not zero, over `dim` (bool; uint8 for uint8)."""
-def arange(start: Tensor | _complex | None = ..., end: Tensor | _complex | None = ..., step: _float | None = ..., *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
-    """int64 when all are integers, else the default dtype. RuntimeError for a step of zero or of the wrong sign."""
-def arccos(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def arange(start: Tensor | _complex | None = None, end: Tensor | _complex | None = None, step: _float | None = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """1-D Tensor of start, start + step, … before end."""
+def arccos(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Arc cosine in radians, element by element; integers become the default dtype."""
 def arccos_(input: Tensor) -> Tensor:
     """`acos` in place: the result is written over the tensor itself, which is returned."""
-def arccosh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def arccosh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Inverse hyperbolic cosine, element by element; integers become the default dtype."""
 def arccosh_(input: Tensor) -> Tensor:
     """`acosh` in place: the result is written over the tensor itself, which is returned."""
-def arcsin(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def arcsin(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Arc sine in radians, element by element; integers become the default dtype."""
 def arcsin_(input: Tensor) -> Tensor:
     """`asin` in place: the result is written over the tensor itself, which is returned."""
-def arcsinh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def arcsinh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Inverse hyperbolic sine, element by element; integers become the default dtype."""
 def arcsinh_(input: Tensor) -> Tensor:
     """`asinh` in place: the result is written over the tensor itself, which is returned."""
-def arctan(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def arctan(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Arc tangent in radians, element by element; integers become the default dtype."""
-def arctan2(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def arctan2(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Angle of the point (other, input) in radians, in (-π, π]."""
 def arctan2_(input: Tensor, other: Tensor) -> Tensor:
     """`atan2` in place: the result is written over the tensor itself, which is returned."""
 def arctan_(input: Tensor) -> Tensor:
     """`atan` in place: the result is written over the tensor itself, which is returned."""
-def arctanh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def arctanh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Inverse hyperbolic tangent, element by element; integers become the default dtype."""
 def arctanh_(input: Tensor) -> Tensor:
     """`atanh` in place: the result is written over the tensor itself, which is returned."""
-def argmax(input: Tensor, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., *, dtype: None | _dtype = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def argmax(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Where the largest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64)."""
-def argmin(input: Tensor, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., *, dtype: None | _dtype = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def argmin(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Where the smallest element stands (the first of equal ones), along `dim` or in the flattened tensor (int64)."""
-def argsort(input: Tensor, dim: _int = ..., descending: _bool = ..., stable: _bool = ...) -> Tensor:
+def argsort(input: Tensor, dim: _int = -1, descending: _bool = False, stable: _bool = False) -> Tensor:
     """Indices (int64) that sort along `dim`: the second result of `sort`."""
 def argwhere(input: Tensor) -> Tensor:
     """`nonzero(input)`."""
-def as_strided(input: Tensor, size: _int | _Sequence[_int], stride: _int | _Sequence[_int], storage_offset: _int | None = ...) -> Tensor:
+def as_strided(input: Tensor, size: _int | _Sequence[_int], stride: _int | _Sequence[_int], storage_offset: _int | None = None) -> Tensor:
     """Any view of the storage: element `i` lies at storage_offset + i · stride, counted in elements."""
-def as_strided_(input: Tensor, size: _int | _Sequence[_int], stride: _int | _Sequence[_int], storage_offset: _int | None = ...) -> Tensor:
+def as_strided_(input: Tensor, size: _int | _Sequence[_int], stride: _int | _Sequence[_int], storage_offset: _int | None = None) -> Tensor:
     """`as_strided` in place: the tensor itself gets the new shape."""
-def as_strided_copy(input: Tensor, size: _Sequence[_int], stride: _Sequence[_int], storage_offset: None | _int = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def as_strided_copy(input: Tensor, size: _Sequence[_int], stride: _Sequence[_int], storage_offset: None | _int = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `as_strided`, row-major and in memory of its own; shapes and errors are the view's."""
-def as_strided_scatter(input: Tensor, src: Tensor, size: _Sequence[_int], stride: _Sequence[_int], storage_offset: _int | None = ...) -> Tensor:
+def as_strided_scatter(input: Tensor, src: Tensor, size: _Sequence[_int], stride: _Sequence[_int], storage_offset: _int | None = None) -> Tensor:
     """A row-major copy of `input` with `src` at the places of `as_strided(size, stride, storage_offset)`."""
-def as_tensor(data: _Any, dtype: _dtype | None = ..., device: _device | _str | _int | None = ..., *, layout: _layout | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def as_tensor(data: _Any, dtype: _dtype | None = None, device: _device | _str | _int | None = None, *, layout: _layout | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """As `tensor`, but a tensor of the right dtype is returned as it is, and a NumPy array shares its memory."""
-def asarray(obj: _Any, *, dtype: _dtype | None = ..., device: _device | _str | _int | None = ..., copy: _Any = ..., requires_grad: _bool = ...) -> Tensor:
+def asarray(obj: _Any, *, dtype: _dtype | None = None, device: _device | _str | _int | None = None, copy: _Any = None, requires_grad: _bool = False) -> Tensor:
     """A tensor of `obj`, sharing its memory where that is possible and `copy` is not True."""
-def asin(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def asin(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Arc sine in radians, element by element; integers become the default dtype."""
 def asin_(input: Tensor) -> Tensor:
     """`asin` in place: the result is written over the tensor itself, which is returned."""
-def asinh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def asinh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Inverse hyperbolic sine, element by element; integers become the default dtype."""
 def asinh_(input: Tensor) -> Tensor:
     """`asinh` in place: the result is written over the tensor itself, which is returned."""
-def atan(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def atan(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Arc tangent in radians, element by element; integers become the default dtype."""
-def atan2(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def atan2(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Angle of the point (other, input) in radians, in (-π, π]."""
 def atan2_(input: Tensor, other: Tensor) -> Tensor:
     """`atan2` in place: the result is written over the tensor itself, which is returned."""
 def atan_(input: Tensor) -> Tensor:
     """`atan` in place: the result is written over the tensor itself, which is returned."""
-def atanh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def atanh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Inverse hyperbolic tangent, element by element; integers become the default dtype."""
 def atanh_(input: Tensor) -> Tensor:
     """`atanh` in place: the result is written over the tensor itself, which is returned."""
@@ -689,286 +689,290 @@ def atleast_3d(first: Tensor, second: Tensor, /, *tensors: Tensor) -> _tuple[Ten
 @_overload
 def atleast_3d(tensors: _Sequence[Tensor], /) -> _tuple[Tensor, ...]:
     """Tensors of fewer than three dimensions with new ones: behind a matrix, on both sides of a vector."""
-def avg_pool1d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None = ..., padding: _int | _Sequence[_int] | _str = ..., ceil_mode: _bool = ..., count_include_pad: _bool = ..., divisor_override: _int | None = ...) -> Tensor:
+def avg_pool1d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None = None, padding: _int | _Sequence[_int] | _str = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, divisor_override: _int | None = None) -> Tensor:
     """The mean of each window of an input (N, C, L) or (C, L)."""
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _complex = ..., alpha: _complex = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _complex = 1, alpha: _complex = 1, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """`beta * input + alpha * batch1 @ batch2` of b matrices each, (b, n, k) and (b, k, m); input broadcasts to (b, n, m), and is not read where beta is 0. RuntimeError where the shapes do not fit or the dtypes differ."""
-def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _complex = ..., alpha: _complex = ...) -> Tensor:
+def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _complex = 1, alpha: _complex = 1) -> Tensor:
     """`baddbmm` with its result written to input, which must have the result's shape."""
-def bartlett_window(window_length: _int, periodic: _bool = ..., *values: _Any, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **named: _Any) -> Tensor:
+def bartlett_window(window_length: _int, periodic: _bool = True, *values: _Any, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **named: _Any) -> Tensor:
     """Triangle: a period of that length or, unless `periodic`, symmetric."""
-def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = ..., bias: Tensor | None = ..., training: _bool = ..., momentum: _float = ..., eps: _float = ..., cudnn_enabled: _bool = ...) -> Tensor:
+def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: _bool = False, momentum: _float = 0.1, eps: _float = 1e-05, cudnn_enabled: _bool = True) -> Tensor:
     """Each channel (dimension 1) to mean 0 and variance 1, then weight and bias (Ioffe and Szegedy 2015)."""
-def bernoulli(input: Tensor, p: _float | None = ..., *, generator: _Generator | None = ..., out: Tensor | None = ...) -> Tensor:
+def bernoulli(input: Tensor, p: _float | None = None, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
     """1 with the probability that the element of `input` gives (or `p`, where it is given), else 0, in input's dtype."""
-def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = ...) -> Tensor:
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`y[..., n] = input1[..., :] @ weight[n] @ input2[..., :] + bias[n]`."""
-def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = ..., pos_weight: Tensor | None = ..., reduction: _int = ...) -> Tensor:
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: _int = 1) -> Tensor:
     """`nn.functional.binary_cross_entropy_with_logits` with a number for the reduction: 0 none, 1 mean, 2 sum."""
-def bincount(input: Tensor, weights: Tensor | None = ..., minlength: _int = ...) -> Tensor:
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
     """How often each non-negative integer occurs in a 1-dim tensor, or the sum of the weights where it does."""
-def binomial(count: Tensor, prob: Tensor, generator: _Generator | None = ...) -> Tensor:
+def binomial(count: Tensor, prob: Tensor, generator: _Generator | None = None) -> Tensor:
     """How many of `count` trials succeed, each with probability `prob`: floating-point tensors of one dtype, which broadcast."""
-def bitwise_and(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def bitwise_and(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """bitwise_and of the bits of integers, or of bools."""
 def bitwise_and_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`bitwise_and` in place: the result is written over the tensor itself, which is returned."""
-def bitwise_left_shift(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def bitwise_left_shift(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input · 2^other, wrapping."""
 def bitwise_left_shift_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`bitwise_left_shift` in place: the result is written over the tensor itself, which is returned."""
-def bitwise_not(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def bitwise_not(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The complement of each element's bits; of bools, the opposite."""
 def bitwise_not_(input: Tensor) -> Tensor:
     """`bitwise_not` in place: the result is written over the tensor itself, which is returned."""
-def bitwise_or(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def bitwise_or(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """bitwise_or of the bits of integers, or of bools."""
 def bitwise_or_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`bitwise_or` in place: the result is written over the tensor itself, which is returned."""
-def bitwise_right_shift(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def bitwise_right_shift(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """⌊input / 2^other⌋."""
 def bitwise_right_shift_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`bitwise_right_shift` in place: the result is written over the tensor itself, which is returned."""
-def bitwise_xor(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def bitwise_xor(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """bitwise_xor of the bits of integers, or of bools."""
 def bitwise_xor_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`bitwise_xor` in place: the result is written over the tensor itself, which is returned."""
-def blackman_window(window_length: _int, periodic: _bool = ..., *values: _Any, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **named: _Any) -> Tensor:
+def blackman_window(window_length: _int, periodic: _bool = True, *values: _Any, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **named: _Any) -> Tensor:
     """Blackman window: a period of that length or, unless `periodic`, symmetric."""
 def block_diag(*tensors: Tensor) -> Tensor:
     """A matrix with the given ones (or rows, or numbers) along its diagonal and zeros elsewhere."""
-def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The products of b matrices each: (b, n, k) and (b, k, m) give (b, n, m). RuntimeError for other shapes (nothing broadcasts) or different dtypes."""
 def broadcast_shapes(*shapes: _Any) -> _Size:
     """The shape that tensors of these shapes broadcast to; RuntimeError where they do not."""
 def broadcast_tensors(*tensors: Tensor) -> _tuple[Tensor, ...]:
     """Views of the tensors, all of the shape that they broadcast to."""
-def broadcast_to(input: Tensor, *sizes: _int | _Sequence[_int], size: _int | _Sequence[_int] | None = ...) -> Tensor:
+def broadcast_to(input: Tensor, *sizes: _int | _Sequence[_int], size: _int | _Sequence[_int] | None = None) -> Tensor:
     """`input.expand(size)`."""
-def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: _bool = ..., right: _bool = ..., out: Tensor | None = ...) -> Tensor:
+def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor:
     """Which interval between ascending boundaries each value lies in: `searchsorted` in a 1-dim tensor."""
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All tuples of one element of each 1-dim tensor, as rows in lexical order."""
-def cat(tensors: _Sequence[Tensor], dim: _int | _Sequence[_int] | None = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def cat(tensors: _Sequence[Tensor], dim: _int | _Sequence[_int] | None = 0, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The tensors one after another along `dim`; their other sizes must agree, their dtypes are promoted to a common one. Empty 1-dim tensors are skipped. ValueError for no tensors, RuntimeError for 0-dim ones and for sizes that differ."""
 def ccol_indices_copy(self: Tensor) -> Tensor:
     """`x.ccol_indices()` in memory of its own."""
-def cdist(x1: Tensor, x2: Tensor, p: _float = ..., compute_mode: _str = ...) -> Tensor:
+def cdist(x1: Tensor, x2: Tensor, p: _float = 2.0, compute_mode: _str = 'use_mm_for_euclid_dist_if_necessary') -> Tensor:
     """The p-norm of every row of x1 (…, P, M) less every row of x2 (…, R, M): (…, P, R)."""
-def ceil(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def ceil(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """ceil of each element, as a floating-point number; its derivative is 0."""
 def ceil_(input: Tensor) -> Tensor:
     """`ceil` in place: the result is written over the tensor itself, which is returned."""
-def celu(input: Tensor, alpha: _complex = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def celu(input: Tensor, alpha: _complex = 1.0, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """max(0, x) + min(0, alpha · (exp(x / alpha) - 1)) (Barron 2017)."""
-def celu_(input: Tensor, alpha: _complex = ...) -> Tensor:
+def celu_(input: Tensor, alpha: _complex = 1.0) -> Tensor:
     """`celu` in place: the result is written over the tensor itself, which is returned."""
-def chain_matmul(*matrices: Tensor, out: Tensor | None = ...) -> Tensor:
+def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """The product of matrices in the order of least work, as `linalg.multi_dot`; of one matrix, itself."""
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """(N, C, *) with the channels of `groups` groups dealt out in turn (Zhang et al. 2018)."""
-def cholesky(input: Tensor, upper: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
+def cholesky(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """`linalg.cholesky`."""
-def cholesky_inverse(L: Tensor, upper: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
+def cholesky_inverse(L: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The inverse of L Lᴴ (Lᴴ L where `upper`)."""
-def cholesky_solve(input: Tensor, L: Tensor, upper: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
+def cholesky_solve(input: Tensor, L: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """X with A X = input, for A = L Lᴴ (Lᴴ L where `upper`)."""
-def chunk(input: Tensor, chunks: _int, dim: _int | _Sequence[_int] | None = ...) -> _tuple[Tensor, ...]:
+def chunk(input: Tensor, chunks: _int, dim: _int | _Sequence[_int] | None = 0) -> _tuple[Tensor, ...]:
     """At most `chunks` pieces of equal length; the last may be shorter."""
-def clamp(input: Tensor, min: Tensor | _complex | None = ..., max: Tensor | _complex | None = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def clamp(input: Tensor, min: Tensor | _complex | None = None, max: Tensor | _complex | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input, kept between min and max (numbers or tensors; either may be None, not both)."""
-def clamp_(input: Tensor, min: Tensor | _complex | None = ..., max: Tensor | _complex | None = ...) -> Tensor:
+def clamp_(input: Tensor, min: Tensor | _complex | None = None, max: Tensor | _complex | None = None) -> Tensor:
     """`clamp` in place."""
-def clamp_max(input: Tensor, max: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def clamp_max(input: Tensor, max: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input, lowered to max where it is more."""
 def clamp_max_(input: Tensor, max: Tensor | _complex) -> Tensor:
     """`clamp_max` in place: the result is written over the tensor itself, which is returned."""
-def clamp_min(input: Tensor, min: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def clamp_min(input: Tensor, min: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input, raised to min where it is less."""
 def clamp_min_(input: Tensor, min: Tensor | _complex) -> Tensor:
     """`clamp_min` in place: the result is written over the tensor itself, which is returned."""
-def clip(input: Tensor, min: Tensor | _complex | None = ..., max: Tensor | _complex | None = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def clip(input: Tensor, min: Tensor | _complex | None = None, max: Tensor | _complex | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input, kept between min and max (numbers or tensors; either may be None, not both)."""
-def clip_(input: Tensor, min: Tensor | _complex | None = ..., max: Tensor | _complex | None = ...) -> Tensor:
+def clip_(input: Tensor, min: Tensor | _complex | None = None, max: Tensor | _complex | None = None) -> Tensor:
     """`clamp` in place."""
-def clone(input: Tensor, *, memory_format: _memory_format | None = ...) -> Tensor:
+def clone(input: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
     """A copy with its own memory, on the tape: with the strides of the input where it has no gaps, or in `memory_format`."""
 def col_indices_copy(self: Tensor) -> Tensor:
     """`x.col_indices()` in memory of its own."""
-def column_stack(tensors: _Sequence[Tensor], *, out: Tensor | None = ...) -> Tensor:
+def column_stack(tensors: _Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The tensors side by side as columns: 0-dim and 1-dim ones become matrices of one column first."""
-def combinations(input: Tensor, r: _int = ..., with_replacement: _bool = ...) -> Tensor:
+def combinations(input: Tensor, r: _int = 2, with_replacement: _bool = False) -> Tensor:
     """All choices of r elements of a 1-dim tensor, as rows in the order of `itertools.combinations`."""
-def complex(real: Tensor, imag: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def complex(real: Tensor, imag: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The complex numbers real + i·imag; of float16, complex32."""
-def concat(tensors: _Sequence[Tensor], dim: _int | _Sequence[_int] | None = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def concat(tensors: _Sequence[Tensor], dim: _int | _Sequence[_int] | None = 0, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """cat(tensors, dim=0, *, out=None) -> Tensor"""
-def concatenate(tensors: _Sequence[Tensor], dim: _int | _Sequence[_int] | None = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def concatenate(tensors: _Sequence[Tensor], dim: _int | _Sequence[_int] | None = 0, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """cat(tensors, dim=0, *, out=None) -> Tensor"""
 def conj(input: Tensor) -> Tensor:
     """The complex conjugate, in memory of its own; a real tensor itself."""
-def conj_physical(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def conj_physical(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The complex conjugate, element by element; of real numbers, themselves."""
 def conj_physical_(input: Tensor) -> Tensor:
     """`conj_physical` in place: the result is written over the tensor itself, which is returned."""
-def constant_pad_nd(input: Tensor, pad_: _Sequence[_int], value: _complex = ...) -> Tensor:
+def constant_pad_nd(input: Tensor, pad_: _Sequence[_int], value: _complex = 0) -> Tensor:
     """`nn.functional.pad` with a constant."""
-def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = ..., stride: _int | _Sequence[_int] = ..., padding: _int | _Sequence[_int] | _str = ..., dilation: _int | _Sequence[_int] = ..., groups: _int = ...) -> Tensor:
+def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] | _str = 0, dilation: _int | _Sequence[_int] = 1, groups: _int = 1) -> Tensor:
     """Cross-correlation of an input (N, C, *) with a weight (O, C / groups, *), with stride, padding, dilation and groups."""
-def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = ..., stride: _int | _Sequence[_int] = ..., padding: _int | _Sequence[_int] | _str = ..., dilation: _int | _Sequence[_int] = ..., groups: _int = ...) -> Tensor:
+def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] | _str = 0, dilation: _int | _Sequence[_int] = 1, groups: _int = 1) -> Tensor:
     """Cross-correlation of an input (N, C, *) with a weight (O, C / groups, *), with stride, padding, dilation and groups."""
-def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = ..., stride: _int | _Sequence[_int] = ..., padding: _int | _Sequence[_int] | _str = ..., dilation: _int | _Sequence[_int] = ..., groups: _int = ...) -> Tensor:
+def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] | _str = 0, dilation: _int | _Sequence[_int] = 1, groups: _int = 1) -> Tensor:
     """Cross-correlation of an input (N, C, *) with a weight (O, C / groups, *), with stride, padding, dilation and groups."""
-def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: _int = ...) -> Tensor:
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: _int = 0) -> Tensor:
     """Cross-correlation of an input (T, N, C) with a weight (K, C, O) along time, with `pad` zeros at both ends."""
-def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = ..., stride: _int | _Sequence[_int] = ..., padding: _int | _Sequence[_int] | _str = ..., output_padding: _int | _Sequence[_int] = ..., groups: _int = ..., dilation: _int | _Sequence[_int] = ...) -> Tensor:
+def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] | _str = 0, output_padding: _int | _Sequence[_int] = 0, groups: _int = 1, dilation: _int | _Sequence[_int] = 1) -> Tensor:
     """The adjoint of a convolution, for a weight (C, O / groups, *), with stride, padding, dilation and groups."""
-def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = ..., stride: _int | _Sequence[_int] = ..., padding: _int | _Sequence[_int] | _str = ..., output_padding: _int | _Sequence[_int] = ..., groups: _int = ..., dilation: _int | _Sequence[_int] = ...) -> Tensor:
+def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] | _str = 0, output_padding: _int | _Sequence[_int] = 0, groups: _int = 1, dilation: _int | _Sequence[_int] = 1) -> Tensor:
     """The adjoint of a convolution, for a weight (C, O / groups, *), with stride, padding, dilation and groups."""
-def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = ..., stride: _int | _Sequence[_int] = ..., padding: _int | _Sequence[_int] | _str = ..., output_padding: _int | _Sequence[_int] = ..., groups: _int = ..., dilation: _int | _Sequence[_int] = ...) -> Tensor:
+def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | _Sequence[_int] = 1, padding: _int | _Sequence[_int] | _str = 0, output_padding: _int | _Sequence[_int] = 0, groups: _int = 1, dilation: _int | _Sequence[_int] = 1) -> Tensor:
     """The adjoint of a convolution, for a weight (C, O / groups, *), with stride, padding, dilation and groups."""
 def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: _Sequence[_int], padding: _Sequence[_int], dilation: _Sequence[_int], transposed: _bool, output_padding: _Sequence[_int], groups: _int) -> Tensor:
     """A convolution, or a transposed one, of 1 to 3 dimensions, told by the weight: `nn.functional.conv1d` and its kin."""
-def copysign(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def copysign(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """|input| with other's sign."""
 def copysign_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`copysign` in place: the result is written over the tensor itself, which is returned."""
 def corrcoef(input: Tensor) -> Tensor:
     """Correlation coefficients of variables (rows) over observations (columns), within [-1, 1]."""
-def cos(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def cos(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Cosine of radians, element by element; integers become the default dtype."""
 def cos_(input: Tensor) -> Tensor:
     """`cos` in place: the result is written over the tensor itself, which is returned."""
-def cosh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def cosh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Hyperbolic cosine, element by element; integers become the default dtype."""
 def cosh_(input: Tensor) -> Tensor:
     """`cosh` in place: the result is written over the tensor itself, which is returned."""
-def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = ..., size_average: _bool | None = ..., reduce: _str | _bool | None = ..., reduction: _str = ...) -> Tensor:
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, size_average: _bool | None = None, reduce: _str | _bool | None = None, reduction: _str = 'mean') -> Tensor:
     """1 - cos for targets of 1, max(0, cos - margin) for targets of -1; inputs (N, D) or (D,)."""
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = ..., eps: _float = ...) -> Tensor:
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
     """x1·x2 / (max(‖x1‖, eps) · max(‖x2‖, eps)) along `dim`."""
-def count_nonzero(input: Tensor, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., *, dtype: None | _dtype = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def count_nonzero(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """How many elements are not zero, over `dim` (int64)."""
-def cov(input: Tensor, *, correction: _int = ..., fweights: Tensor | None = ..., aweights: Tensor | None = ...) -> Tensor:
+def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
     """Covariances of variables (rows) over observations (columns), which may count several times or have weights."""
-def cross(input: Tensor, other: Tensor, dim: _int | None = ..., *, out: Tensor | None = ...) -> Tensor:
+def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Vector product along `dim`, which has three elements (by default the first dimension that has)."""
 def crow_indices_copy(self: Tensor) -> Tensor:
     """`x.crow_indices()` in memory of its own."""
-def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor | _int | _Sequence[_int], target_lengths: Tensor | _int | _Sequence[_int], blank: _int = ..., reduction: _int = ..., zero_infinity: _bool = ...) -> Tensor:
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor | _int | _Sequence[_int], target_lengths: Tensor | _int | _Sequence[_int], blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor:
     """`nn.functional.ctc_loss` with a number for the reduction: 0 none, 1 mean, 2 sum."""
-def cummax(input: Tensor, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.cummax:
+def cummax(input: Tensor, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.cummax:
     """Running maximum along `dim` and where it stands, as a named tuple (values, indices)."""
-def cummin(input: Tensor, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.cummin:
+def cummin(input: Tensor, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.cummin:
     """Running minimum along `dim` and where it stands, as a named tuple (values, indices)."""
-def cumprod(input: Tensor, dim: _int, *, dtype: _dtype | None = ..., out: Tensor | None = ...) -> Tensor:
+def cumprod(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Running product along `dim`; integers and bools give int64."""
-def cumsum(input: Tensor, dim: _int, *, dtype: _dtype | None = ..., out: Tensor | None = ...) -> Tensor:
+def cumsum(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Running sum along `dim`; integers and bools give int64, half types are summed in float32, float32 in float64."""
-def cumulative_trapezoid(y: Tensor, x: Tensor | None = ..., *, dx: _float = ..., dim: _int = ...) -> Tensor:
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: _float = 1.0, dim: _int = -1) -> Tensor:
     """Running integral of `y` along `dim` by the trapezoidal rule, at places `x` or at distance `dx`."""
-def deg2rad(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def deg2rad(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Degrees to radians."""
 def deg2rad_(input: Tensor) -> Tensor:
     """`deg2rad` in place: the result is written over the tensor itself, which is returned."""
-def det(A: Tensor, *, out: Tensor | None = ...) -> Tensor:
+def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The determinant of square matrices."""
 def detach(input: Tensor) -> Tensor:
     """The same elements without history; writes to it are seen by the tape as writes to the input."""
 def detach_(input: Tensor) -> Tensor:
     """Cut the tensor off from its history; RuntimeError for a view."""
-def detach_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def detach_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `detach`, row-major and in memory of its own; shapes and errors are the view's."""
-def diag(input: Tensor, diagonal: _int = ..., *, out: Tensor | None = ...) -> Tensor:
+def diag(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """Of a vector, the matrix with it as a diagonal; of a matrix, a copy of its diagonal. RuntimeError for other ranks."""
-def diag_embed(input: Tensor, offset: _int = ..., dim1: _int = ..., dim2: _int = ...) -> Tensor:
+def diag_embed(input: Tensor, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
     """Matrices, over dimensions dim1 and dim2, with the last dimension of `input` as their diagonal and zeros elsewhere."""
-def diagflat(input: Tensor, offset: _int = ...) -> Tensor:
+def diagflat(input: Tensor, offset: _int = 0) -> Tensor:
     """The matrix with all elements, flattened, as a diagonal."""
-def diagonal(input: Tensor, offset: _int = ..., dim1: _int = ..., dim2: _int = ...) -> Tensor:
+def diagonal(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
     """The diagonal of the matrices along dim1 and dim2, as a new last dimension; `offset` > 0 lies above the main one."""
-def diagonal_copy(input: Tensor, offset: _int = ..., dim1: _int = ..., dim2: _int = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def diagonal_copy(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `diagonal`, row-major and in memory of its own; shapes and errors are the view's."""
-def diagonal_scatter(input: Tensor, src: Tensor, offset: _int = ..., dim1: _int = ..., dim2: _int = ...) -> Tensor:
+def diagonal_scatter(input: Tensor, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
     """A copy of `input` with `src` as its diagonal."""
-def diff(input: Tensor, n: _int = ..., dim: _int = ..., prepend: Tensor | None = ..., append: Tensor | None = ..., *, out: Tensor | None = ...) -> Tensor:
+def diff(input: Tensor, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Differences of neighbours along `dim`, n times over; `prepend` and `append` are joined on first."""
-def digamma(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def digamma(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Logarithmic derivative of Γ, element by element."""
 def digamma_(input: Tensor) -> Tensor:
     """`digamma` in place: the result is written over the tensor itself, which is returned."""
-def dist(input: Tensor, other: Tensor | _complex, p: _float | _str | None = ...) -> Tensor:
+def dist(input: Tensor, other: Tensor | _complex, p: _float | _str | None = 2) -> Tensor:
     """The p-norm of input - other."""
-def div(input: Tensor, other: Tensor | _complex, *, rounding_mode: _str | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def div(input: Tensor, other: Tensor | _complex, *, rounding_mode: _str | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Quotient, element by element: in floating point, or rounded by `rounding_mode` "trunc" or "floor"."""
-def div_(input: Tensor, other: Tensor | _complex, *, rounding_mode: _str | None = ...) -> Tensor:
+def div_(input: Tensor, other: Tensor | _complex, *, rounding_mode: _str | None = None) -> Tensor:
     """`div` in place."""
-def divide(input: Tensor, other: Tensor | _complex, *, rounding_mode: _str | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def divide(input: Tensor, other: Tensor | _complex, *, rounding_mode: _str | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Quotient, element by element: in floating point, or rounded by `rounding_mode` "trunc" or "floor"."""
-def divide_(input: Tensor, other: Tensor | _complex, *, rounding_mode: _str | None = ...) -> Tensor:
+def divide_(input: Tensor, other: Tensor | _complex, *, rounding_mode: _str | None = None) -> Tensor:
     """`div` in place."""
-def dot(input: Tensor, tensor: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def dot(input: Tensor, tensor: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The sum of products of two vectors of one length, 0-dim. RuntimeError for other shapes or different dtypes."""
 def dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
     """`flambeau.dropout(input, p, train)`."""
 def dropout_(input: Tensor, p: _float, train: _bool) -> Tensor:
     """Zero elements and scale the others by 1 / (1 - p) in place, each with chance `p`, where `train`. RuntimeError unless 0 <= p <= 1."""
-def dsmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def dsmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """mm(input, mat2, *, out=None) -> Tensor"""
 def dsplit(input: Tensor, indices_or_sections: Tensor | _int | _Sequence[_int]) -> _tuple[Tensor, ...]:
     """`tensor_split` along depth, dimension 2 of at least 3; sections must be of equal length."""
-def dstack(tensors: _Sequence[Tensor], *, out: Tensor | None = ...) -> Tensor:
+def dstack(tensors: _Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The tensors one behind another: along the third dimension, which is added where it is missing."""
 def einsum(*args: _Any) -> Tensor:
     """Sum of products of tensors whose dimensions are named by letters."""
-def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = ..., scale_grad_by_freq: _bool = ..., sparse: _bool = ...) -> Tensor:
+def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor:
     """`nn.functional.embedding` with the table first: rows of `weight` (V, D) at the places `indices` (*): (*, D)."""
-def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: _bool = ..., mode: _int = ..., sparse: _bool = ..., per_sample_weights: Tensor | None = ..., include_last_offset: _bool = ..., padding_idx: _int | None = ...) -> _tuple[Tensor, Tensor, Tensor, Tensor]:
+def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: _bool = False, mode: _int = 0, sparse: _bool = False, per_sample_weights: Tensor | None = None, include_last_offset: _bool = False, padding_idx: _int | None = None) -> _tuple[Tensor, Tensor, Tensor, Tensor]:
     """Bags of rows of `weight` (V, D), starting at `offsets` (B): sums (`mode` 0), means (1) or maxima (2), (B, D)."""
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: _float, norm_type: _float) -> Tensor:
     """Shorten those rows of a table (V, D) at `indices` whose p-norm, p = `norm_type`, is above `max_norm`; in place."""
 @_overload
-def empty(*size: _int | _Sequence[_int], dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
+def empty(*size: _int | _Sequence[_int], dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """Tensor: elements are not set."""
 @_overload
-def empty(size: _Sequence[_int], *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
-def empty_like(input: Tensor, *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
-    """Keywords of every such function: `dtype`, `device`, `requires_grad`, `layout`, `pin_memory`, `memory_format`, `out`. TypeError for arguments of the wrong kind, RuntimeError for negative sizes and for gradients of integers."""
-def empty_permuted(size: _Sequence[_int], physical_layout: _Sequence[_int], *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., pin_memory: _bool = ...) -> Tensor:
+def empty(size: _Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """Tensor: elements are not set."""
+def empty_like(input: Tensor, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """Tensor of input's shape, dtype and layout, not set."""
+def empty_permuted(size: _Sequence[_int], physical_layout: _Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
     """An uninitialised tensor of shape `size` whose dimensions lie in memory in the order `physical_layout`, outermost first."""
-def empty_strided(size: _int | _Sequence[_int], stride: _int | _Sequence[_int], *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
-def eq(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def empty_strided(size: _int | _Sequence[_int], stride: _int | _Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """Tensor with that layout."""
+def eq(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether input eq other, element by element (bool)."""
 def eq_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`eq` in place: the result is written over the tensor itself, which is returned."""
 def equal(input: Tensor, other: Tensor | _complex) -> _bool:
     """Whether both tensors have the same shape and elements."""
-def erf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def erf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Error function, 2/√π ∫₀ˣ exp(-t²) dt, element by element; integers become the default dtype."""
 def erf_(input: Tensor) -> Tensor:
     """`erf` in place: the result is written over the tensor itself, which is returned."""
-def erfc(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def erfc(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """1 - erf(input), exact for large inputs, element by element; integers become the default dtype."""
 def erfc_(input: Tensor) -> Tensor:
     """`erfc` in place: the result is written over the tensor itself, which is returned."""
-def erfinv(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def erfinv(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Inverse of erf, element by element; integers become the default dtype."""
 def erfinv_(input: Tensor) -> Tensor:
     """`erfinv` in place: the result is written over the tensor itself, which is returned."""
-def exp(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def exp(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """e to the power of the input, element by element; integers become the default dtype."""
-def exp2(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def exp2(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """2 to the power of the input, element by element; integers become the default dtype."""
 def exp2_(input: Tensor) -> Tensor:
     """`exp2` in place: the result is written over the tensor itself, which is returned."""
 def exp_(input: Tensor) -> Tensor:
     """`exp` in place: the result is written over the tensor itself, which is returned."""
-def expand_copy(input: Tensor, size: _Sequence[_int], *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def expand_copy(input: Tensor, size: _Sequence[_int], *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `expand`, row-major and in memory of its own; shapes and errors are the view's."""
-def expm1(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def expm1(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """exp(input) - 1, exact for small inputs, element by element; integers become the default dtype."""
 def expm1_(input: Tensor) -> Tensor:
     """`expm1` in place: the result is written over the tensor itself, which is returned."""
-def eye(n: Tensor | _int, m: _Any = ..., *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
+def eye(n: Tensor | _int, m: _Any = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """(n, m) Tensor with ones on the diagonal."""
 def fake_quantize_per_channel_affine(input: Tensor, scale: Tensor, zero_point: Tensor, axis: _int, quant_min: _int, quant_max: _int) -> Tensor:
     """`fake_quantize_per_tensor_affine` with a scale and a zero point, (C,), for each index of dimension `axis`."""
 def fake_quantize_per_tensor_affine(input: Tensor, scale: _Any, zero_point: _Any, quant_min: _int, quant_max: _int) -> Tensor:
@@ -985,68 +989,71 @@ def fill(input: Tensor, value: Tensor | _complex) -> Tensor:
     """A tensor of the same shape and dtype with `value` (a number or a 0-dim tensor) everywhere."""
 def fill_(input: Tensor, value: Tensor | _complex) -> Tensor:
     """Write `value`, a number or a 0-dim tensor, to every element. RuntimeError for a number that the dtype cannot hold and for a tensor with dimensions."""
-def fill_diagonal_(self: Tensor, fill_value: _complex, wrap: _bool = ...) -> Tensor:
+def fill_diagonal_(self: Tensor, fill_value: _complex, wrap: _bool = False) -> Tensor:
     """The main diagonal set to a number, in place; `wrap` starts it again below the square part of a tall matrix."""
-def fix(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def fix(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """trunc of each element, as a floating-point number; its derivative is 0."""
 def fix_(input: Tensor) -> Tensor:
     """`trunc` in place: the result is written over the tensor itself, which is returned."""
-def flatten(input: Tensor, start_dim: _int = ..., end_dim: _int = ...) -> Tensor:
+def flatten(input: Tensor, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
     """Dimensions start_dim … end_dim made one; a 0-dim tensor gets one dimension."""
-def flip(input: Tensor, *dims_: _int | _Sequence[_int], dims: _int | _Sequence[_int] | None = ...) -> Tensor:
+def flip(input: Tensor, *dims_: _int | _Sequence[_int], dims: _int | _Sequence[_int] | None = None) -> Tensor:
     """A copy with the elements in reverse order along `dims`."""
 def fliplr(input: Tensor) -> Tensor:
     """The columns (dimension 1) in reverse order."""
 def flipud(input: Tensor) -> Tensor:
     """The rows (dimension 0) in reverse order."""
-def float_power(input: Tensor, exponent: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def float_power(input: Tensor, exponent: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input ** exponent in float64, or in complex128 where either is complex."""
 def float_power_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
     """`float_power` in place."""
-def floor(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def floor(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """floor of each element, as a floating-point number; its derivative is 0."""
 def floor_(input: Tensor) -> Tensor:
     """`floor` in place: the result is written over the tensor itself, which is returned."""
-def floor_divide(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def floor_divide(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Quotient rounded down; the caller has ruled out integer zeros. Of integers: RuntimeError where a divisor is 0."""
-def floor_divide_(input: Tensor, other: Tensor | _complex) -> Tensor: ...
-def fmax(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def floor_divide_(input: Tensor, other: Tensor | _complex) -> Tensor:
+    """`floor_divide` in place."""
+def fmax(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The larger of the two; a NaN loses to a number."""
-def fmin(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def fmin(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The smaller of the two; a NaN loses to a number."""
-def fmod(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def fmod(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input - other · trunc(input / other): of input's sign. Of integers: RuntimeError where a divisor is 0."""
-def fmod_(input: Tensor, other: Tensor | _complex) -> Tensor: ...
-def frac(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def fmod_(input: Tensor, other: Tensor | _complex) -> Tensor:
+    """`fmod` in place."""
+def frac(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The part after the point, with input's sign."""
 def frac_(input: Tensor) -> Tensor:
     """`frac` in place: the result is written over the tensor itself, which is returned."""
-def frexp(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.frexp:
+def frexp(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.frexp:
     """Mantissa, of magnitude in [0.5, 1), and exponent (int32) with input = mantissa · 2^exponent."""
-def frobenius_norm(input: Tensor, dim: _int | _tuple[_int, ...], keepdim: _bool = ...) -> Tensor:
+def frobenius_norm(input: Tensor, dim: _int | _tuple[_int, ...], keepdim: _bool = False) -> Tensor:
     """Root of the sum of squares over `dim`."""
-def from_dlpack(ext_tensor: _Any, *, device: _device | _str | _int | None = ..., copy: _Any = ...) -> Tensor:
+def from_dlpack(ext_tensor: _Any, *, device: _device | _str | _int | None = None, copy: _Any = None) -> Tensor:
     """A tensor that shares the memory of another library's array, or of a DLPack capsule."""
 def from_numpy(array: _Any) -> Tensor:
     """A tensor that shares an ndarray's memory."""
-def frombuffer(buffer: _Any, *, dtype: _dtype | None, count: _float = ..., offset: _float = ..., requires_grad: _bool = ...) -> Tensor:
+def frombuffer(buffer: _Any, *, dtype: _dtype | None, count: _float = -1, offset: _float = 0, requires_grad: _bool = False) -> Tensor:
     """A 1-D tensor over the memory of an object with the buffer protocol, from byte `offset` on."""
-def full(size: _int | _Sequence[_int], fill_value: Tensor | _complex, *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
-def full_like(input: Tensor, fill_value: Tensor | _complex, *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
-    """Keywords of every such function: `dtype`, `device`, `requires_grad`, `layout`, `pin_memory`, `memory_format`, `out`. TypeError for arguments of the wrong kind, RuntimeError for negative sizes and for gradients of integers."""
-def gather(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, *, sparse_grad: _bool = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def full(size: _int | _Sequence[_int], fill_value: Tensor | _complex, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """Tensor of one number, which gives the dtype."""
+def full_like(input: Tensor, fill_value: Tensor | _complex, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """Tensor of one number in input's shape, dtype and layout."""
+def gather(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Elements of dimension `dim` chosen by `index`, whose shape the result has."""
-def gcd(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def gcd(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Greatest common divisor of integers, element by element."""
 def gcd_(self: Tensor, *others: Tensor) -> Tensor:
     """`gcd` in place."""
-def ge(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def ge(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether input ge other, element by element (bool)."""
 def ge_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`ge` in place: the result is written over the tensor itself, which is returned."""
-def geqrf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.geqrf:
+def geqrf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.geqrf:
     """QR decomposition in LAPACK's compact form: `a` holds R and, below its diagonal, the vectors of the reflections whose scales are `tau`; `linalg.householder_product` makes Q of both."""
-def ger(input: Tensor, vec2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def ger(input: Tensor, vec2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """outer(input, vec2, *, out=None) -> Tensor"""
 def get_autocast_cpu_dtype() -> _dtype:
     """The lower dtype for "cpu"; deprecated: `get_autocast_dtype` takes the type of device."""
@@ -1064,13 +1071,13 @@ def get_num_threads() -> _int:
     """Returns the number of threads that CPU operations share their work over."""
 def get_rng_state() -> Tensor:
     """The default generator's state, a uint8 tensor."""
-def gradient(input: Tensor, *, spacing: _float = ..., dim: _int | _Sequence[_int] | None = ..., edge_order: _int = ...) -> _tuple[Tensor, ...]:
+def gradient(input: Tensor, *, spacing: _float = 1, dim: _int | _Sequence[_int] | None = None, edge_order: _int = 1) -> _tuple[Tensor, ...]:
     """Derivatives along dimensions (`dim`, all by default), from differences to both neighbours; at the edges one-sided ones of `edge_order` 1 or 2."""
-def greater(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def greater(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether input gt other, element by element (bool)."""
 def greater_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`gt` in place: the result is written over the tensor itself, which is returned."""
-def greater_equal(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def greater_equal(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether input ge other, element by element (bool)."""
 def greater_equal_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`ge` in place: the result is written over the tensor itself, which is returned."""
@@ -1080,63 +1087,63 @@ def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: _int, paddi
     """`nn.functional.grid_sample`, its modes by number."""
 def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
     """`nn.functional.grid_sample`, its modes by number."""
-def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = ..., bias: Tensor | None = ..., eps: _float = ..., cudnn_enabled: _bool = ...) -> Tensor:
+def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05, cudnn_enabled: _bool = True) -> Tensor:
     """Channels in `num_groups` groups, each of each example to mean 0 and variance 1 (Wu and He 2018)."""
 def gru(input: Tensor, hx: _Any, params: _Any, has_biases: _bool, num_layers: _Any, dropout: _Any, train: _bool, bidirectional: _bool, batch_first: _bool) -> _tuple[Tensor, ...]:
     """Layers of gated recurrent units (Cho et al. 2014): the last one's outputs and the state at the end."""
-def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None=..., b_hh: Tensor | None=...) -> Tensor:
+def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None=None, b_hh: Tensor | None=None) -> Tensor:
     """The next state, (N, H), of gated recurrent units (Cho et al. 2014), for an input (N, I), the state `hx`, weights (G, I) and (G, H), and biases (G,), where G is 3 H."""
-def gt(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def gt(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether input gt other, element by element (bool)."""
 def gt_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`gt` in place: the result is written over the tensor itself, which is returned."""
-def hamming_window(window_length: _int, periodic: _bool = ..., *values: _Any, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **named: _Any) -> Tensor:
+def hamming_window(window_length: _int, periodic: _bool = True, *values: _Any, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **named: _Any) -> Tensor:
     """alpha - beta · cos(2πk/n): a period of that length or, unless `periodic`, symmetric."""
-def hann_window(window_length: _int, periodic: _bool = ..., *values: _Any, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **named: _Any) -> Tensor:
+def hann_window(window_length: _int, periodic: _bool = True, *values: _Any, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **named: _Any) -> Tensor:
     """Hann window: a period of that length or, unless `periodic`, symmetric."""
-def hardshrink(input: Tensor, lambd: _float = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def hardshrink(input: Tensor, lambd: _float = 0.5, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """x, or 0 within lambd of 0."""
-def heaviside(input: Tensor, values: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def heaviside(input: Tensor, values: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """0 below zero and for NaN, 1 above zero, `values` at it."""
 def heaviside_(input: Tensor, values: Tensor) -> Tensor:
     """`heaviside` in place: the result is written over the tensor itself, which is returned."""
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _float = ..., size_average: _bool | None = ..., reduce: _str | _bool | None = ..., reduction: _str = ...) -> Tensor:
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _float = 1.0, size_average: _bool | None = None, reduce: _str | _bool | None = None, reduction: _str = 'mean') -> Tensor:
     """x where the target is 1, max(0, margin - x) where it is -1."""
-def histc(input: Tensor, bins: _int = ..., min: _float = ..., max: _float = ..., *, out: Tensor | None = ...) -> Tensor:
+def histc(input: Tensor, bins: _int = 100, min: _float = 0, max: _float = 0, *, out: Tensor | None = None) -> Tensor:
     """How many elements lie in each of `bins` equal parts of [min, max]; of [smallest, largest] where both are equal."""
-def histogram(input: Tensor, bins: _Any, *, range: _Sequence[_float] | None = ..., weight: Tensor | None = ..., density: _bool = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.histogram:
+def histogram(input: Tensor, bins: _Any, *, range: _Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.histogram:
     """How many elements, or what weight of them, lie in each bin, and the edges of the bins; the last bin is closed."""
-def histogramdd(input: Tensor, bins: _Any, *, range: _Sequence[_float] | None = ..., weight: Tensor | None = ..., density: _bool = ...) -> _return_types.histogramdd:
+def histogramdd(input: Tensor, bins: _Any, *, range: _Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> _return_types.histogramdd:
     """How many points (rows of the last dimension), or what weight of them, each box of a grid holds."""
-def hsmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def hsmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """mm(input, mat2, *, out=None) -> Tensor"""
 def hsplit(input: Tensor, indices_or_sections: Tensor | _int | _Sequence[_int]) -> _tuple[Tensor, ...]:
     """`tensor_split` along columns: dimension 1, or 0 of a vector; sections must be of equal length."""
-def hstack(tensors: _Sequence[Tensor], *, out: Tensor | None = ...) -> Tensor:
+def hstack(tensors: _Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The tensors side by side: along the second dimension, 1-dim ones along the first."""
-def hypot(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def hypot(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """√(input² + other²) without overflow."""
 def hypot_(input: Tensor, other: Tensor) -> Tensor:
     """`hypot` in place: the result is written over the tensor itself, which is returned."""
-def i0(x: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def i0(x: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Modified Bessel function of the first kind, order 0, element by element; integers become the default dtype."""
 def i0_(self: Tensor, *others: Tensor) -> Tensor:
     """`i0` in place."""
-def igamma(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def igamma(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Regularised lower incomplete gamma function, 1/Γ(a) ∫₀ˣ t^(a-1) e^(-t) dt with a = input, x = other."""
 def igamma_(self: Tensor, *others: Tensor) -> Tensor:
     """`igamma` in place."""
-def igammac(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def igammac(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Regularised upper incomplete gamma function, 1 - igamma(input, other)."""
 def igammac_(self: Tensor, *others: Tensor) -> Tensor:
     """`igammac` in place."""
 def imag(input: Tensor) -> Tensor:
     """The imaginary part of complex numbers, a view. RuntimeError for real dtypes."""
-def index_add(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, source: Tensor, *, alpha: _complex = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def index_add(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, source: Tensor, *, alpha: _complex = 1, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of the input with `alpha` times the parts of `source` added to the parts that `index` names."""
-def index_add_(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, source: Tensor, *, alpha: _complex = ...) -> Tensor:
+def index_add_(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, source: Tensor, *, alpha: _complex = 1) -> Tensor:
     """Add `alpha` times the parts of `source` to the parts of dimension `dim` that `index` names; equal indices add up."""
-def index_copy(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, source: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def index_copy(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, source: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of the input with the parts that `index` names overwritten by those of `source`."""
 def index_copy_(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, source: Tensor) -> Tensor:
     """Overwrite the parts of dimension `dim` that `index` names by those of `source`; of equal indices the last wins."""
@@ -1144,25 +1151,25 @@ def index_fill(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor,
     """A copy of the input with the parts that `index` names filled with `value`."""
 def index_fill_(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, value: Tensor | _complex) -> Tensor:
     """Fill the parts of dimension `dim` that `index` names with `value`, a number or a 0-dim tensor."""
-def index_put(input: Tensor, indices: Tensor | _int | _Sequence[_int], values: _Any, accumulate: _bool = ...) -> Tensor:
+def index_put(input: Tensor, indices: Tensor | _int | _Sequence[_int], values: _Any, accumulate: _bool = False) -> Tensor:
     """A copy of the input with `values` written (or added) at `indices`."""
-def index_put_(input: Tensor, indices: Tensor | _int | _Sequence[_int], values: _Any, accumulate: _bool = ...) -> Tensor:
+def index_put_(input: Tensor, indices: Tensor | _int | _Sequence[_int], values: _Any, accumulate: _bool = False) -> Tensor:
     """`input[indices] = values`, or `+=` with `accumulate`, where equal indices add up in their order."""
-def index_reduce(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, source: Tensor, reduce: _str | _bool | None, *, include_self: _bool = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def index_reduce(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, source: Tensor, reduce: _str | _bool | None, *, include_self: _bool = True, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of the input with the parts of `source` combined where `index` says, as `index_reduce_` does."""
-def index_reduce_(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, source: Tensor, reduce: _str | _bool | None, *, include_self: _bool = ...) -> Tensor:
+def index_reduce_(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, source: Tensor, reduce: _str | _bool | None, *, include_self: _bool = True) -> Tensor:
     """Combine the parts of `source` with the parts of dimension `dim` that a vector of indices names, by "prod", "mean", "amax" or "amin"."""
-def index_select(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def index_select(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The parts of dimension `dim` that a vector of indices names, in its order."""
 def indices_copy(self: Tensor) -> Tensor:
     """`x.indices()` in memory of its own."""
 def initial_seed() -> _int:
     """The default generator's seed."""
-def inner(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def inner(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Sums of products over the last dimension of both; the shape is input's other dimensions, then other's. With a 0-dim tensor it is the product of all elements with it. RuntimeError where the last sizes or the dtypes differ."""
-def instance_norm(input: Tensor, running_mean: Tensor | None = ..., running_var: Tensor | None = ..., weight: Tensor | None = ..., bias: Tensor | None = ..., use_input_stats: _bool = ..., momentum: _float = ..., eps: _float = ..., cudnn_enabled: _bool = ...) -> Tensor:
+def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: _bool = True, momentum: _float = 0.1, eps: _float = 1e-05, cudnn_enabled: _bool = True) -> Tensor:
     """Each channel of each example to mean 0 and variance 1, then weight and bias (Ulyanov et al. 2016)."""
-def inverse(A: Tensor, *, out: Tensor | None = ...) -> Tensor:
+def inverse(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse of square matrices; LinAlgError where one is singular."""
 def is_autocast_cpu_enabled() -> _bool:
     """Whether autocast is on for "cpu"; deprecated: `is_autocast_enabled` takes the type of device."""
@@ -1182,135 +1189,137 @@ def is_set_to(input: Tensor, tensor: Tensor) -> _bool:
     """Whether both lie over the same storage at the same place with the same shape and strides."""
 def is_signed(input: Tensor) -> _bool:
     """Whether the tensor's dtype has negative numbers."""
-def isclose(input: Tensor, other: Tensor, rtol: _float = ..., atol: _float = ..., equal_nan: _bool = ...) -> Tensor:
+def isclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
     """Whether |input - other| <= atol + rtol · |other|, element by element (bool)."""
-def isfinite(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def isfinite(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether each element is a finite number."""
-def isin(elements: _Any, test_elements: _Any, *, assume_unique: _bool = ..., invert: _bool = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def isin(elements: _Any, test_elements: _Any, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether each element is among the test elements (bool)."""
-def isinf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def isinf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether each element is infinite."""
-def isnan(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def isnan(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether each element is not a number."""
-def isneginf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def isneginf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether each element is -inf."""
-def isposinf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def isposinf(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether each element is +inf."""
-def isreal(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def isreal(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether the imaginary part is 0, element by element; True for real numbers."""
-def istft(input: Tensor, n_fft: _int, hop_length: _int | None = ..., win_length: _int | None = ..., window: Tensor | None = ..., center: _bool = ..., normalized: _bool = ..., onesided: _bool | None = ..., length: _int | None = ..., return_complex: _bool = ...) -> Tensor:
+def istft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
     """The signal with the least squared distance to these short-time transforms: D. W. Griffin and J. S. Lim, "Signal estimation from modified short-time Fourier transform" (1984)."""
-def kaiser_window(window_length: _int, periodic: _bool = ..., *values: _Any, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **named: _Any) -> Tensor:
+def kaiser_window(window_length: _int, periodic: _bool = True, *values: _Any, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **named: _Any) -> Tensor:
     """Kaiser window: a period of that length or, unless `periodic`, symmetric."""
-def kl_div(input: Tensor, target: Tensor, reduction: _int = ..., *, log_target: _bool = ...) -> Tensor:
+def kl_div(input: Tensor, target: Tensor, reduction: _int = 1, *, log_target: _bool = False) -> Tensor:
     """`nn.functional.kl_div` with a number for the reduction: 0 none, 1 mean, 2 sum."""
-def kron(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor:
+def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Kronecker product: every element of `input` times the whole of `other`."""
-def kthvalue(input: Tensor, k: _int, dim: _int = ..., keepdim: _bool = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.kthvalue:
+def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.kthvalue:
     """The k-th smallest element along `dim`, counted from 1, and where it stands: (values, indices)."""
-def layer_norm(input: Tensor, normalized_shape: _int | _Sequence[_int], weight: Tensor | None = ..., bias: Tensor | None = ..., eps: _float = ..., cudnn_enable: _bool = ...) -> Tensor:
+def layer_norm(input: Tensor, normalized_shape: _int | _Sequence[_int], weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05, cudnn_enable: _bool = True) -> Tensor:
     """Each slice of the last dimensions, `normalized_shape`, to mean 0 and variance 1, then weight and bias (Ba et al. 2016)."""
-def lcm(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def lcm(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Least common multiple of integers, element by element."""
 def lcm_(self: Tensor, *others: Tensor) -> Tensor:
     """`lcm` in place."""
-def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = ...) -> Tensor:
+def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input · 2^other, in the common dtype; integers become the default dtype."""
 def ldexp_(self: Tensor, other: Tensor) -> Tensor:
     """`ldexp` in place."""
-def le(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def le(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether input le other, element by element (bool)."""
 def le_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`le` in place: the result is written over the tensor itself, which is returned."""
-def lerp(input: Tensor, end: Tensor, weight: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def lerp(input: Tensor, end: Tensor, weight: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input + weight · (end - input), computed from the nearer end."""
 def lerp_(input: Tensor, end: Tensor, weight: Tensor | _complex) -> Tensor:
     """`lerp` in place: the result is written over the tensor itself, which is returned."""
-def less(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def less(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether input lt other, element by element (bool)."""
 def less_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`lt` in place: the result is written over the tensor itself, which is returned."""
-def less_equal(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def less_equal(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether input le other, element by element (bool)."""
 def less_equal_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`le` in place: the result is written over the tensor itself, which is returned."""
-def lgamma(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def lgamma(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Logarithm of |Γ(input)|, element by element; integers become the default dtype."""
 def lgamma_(input: Tensor) -> Tensor:
     """`lgamma` in place: the result is written over the tensor itself, which is returned."""
-def linspace(start: Tensor | _complex, end: Tensor | _complex, steps: _int, *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
-def lobpcg(A: Tensor, k: _int | None = ..., B: Tensor | None = ..., X: Tensor | None = ..., n: _int | None = ..., iK: Tensor | None = ..., niter: _int | None = ..., tol: _float | None = ..., largest: _bool | None = ..., method: _str | None = ..., tracker: _Any = ..., ortho_iparams: _Any = ..., ortho_fparams: _Any = ..., ortho_bparams: _Any = ...) -> _tuple[Tensor, Tensor]:
+def linspace(start: Tensor | _complex, end: Tensor | _complex, steps: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """1-D Tensor of equally spaced points, both ends included."""
+def lobpcg(A: Tensor, k: _int | None = None, B: Tensor | None = None, X: Tensor | None = None, n: _int | None = None, iK: Tensor | None = None, niter: _int | None = None, tol: _float | None = None, largest: _bool | None = None, method: _str | None = None, tracker: _Any = None, ortho_iparams: _Any = None, ortho_fparams: _Any = None, ortho_bparams: _Any = None) -> _tuple[Tensor, Tensor]:
     """The `k` largest (or smallest) eigenvalues, (*, k), and eigenvectors, (*, m, k), of symmetric matrices A, (*, m, m)."""
-def log(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def log(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Natural logarithm, element by element; integers become the default dtype."""
-def log10(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def log10(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Logarithm to base 10, element by element; integers become the default dtype."""
 def log10_(input: Tensor) -> Tensor:
     """`log10` in place: the result is written over the tensor itself, which is returned."""
-def log1p(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def log1p(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """log(1 + input), exact for small inputs, element by element; integers become the default dtype."""
 def log1p_(input: Tensor) -> Tensor:
     """`log1p` in place: the result is written over the tensor itself, which is returned."""
-def log2(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def log2(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Logarithm to base 2, element by element; integers become the default dtype."""
 def log2_(input: Tensor) -> Tensor:
     """`log2` in place: the result is written over the tensor itself, which is returned."""
 def log_(input: Tensor) -> Tensor:
     """`log` in place: the result is written over the tensor itself, which is returned."""
-def log_softmax(input: Tensor, dim: _int | _Sequence[_int] | None, dtype: None | _dtype = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def log_softmax(input: Tensor, dim: _int | _Sequence[_int] | None, dtype: None | _dtype = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input - log Σ exp(input), relative to the largest element."""
-def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """log(exp(input) + exp(other)) without overflow."""
-def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """log₂(2^input + 2^other) without overflow."""
-def logcumsumexp(input: Tensor, dim: _int, *, out: Tensor | None = ...) -> Tensor:
+def logcumsumexp(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the running sum of exponentials along `dim`, without overflow."""
 def logdet(A: Tensor) -> Tensor:
     """Logarithm of the determinant: NaN where it is negative, -inf where it is 0."""
-def logical_and(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def logical_and(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """logical_and of the elements taken as truth values (bool)."""
 def logical_and_(input: Tensor, other: Tensor) -> Tensor:
     """`logical_and` in place: the result is written over the tensor itself, which is returned."""
-def logical_not(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def logical_not(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether each element is zero (bool)."""
 def logical_not_(input: Tensor) -> Tensor:
     """`logical_not` in place: the result is written over the tensor itself, which is returned."""
-def logical_or(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def logical_or(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """logical_or of the elements taken as truth values (bool)."""
 def logical_or_(input: Tensor, other: Tensor) -> Tensor:
     """`logical_or` in place: the result is written over the tensor itself, which is returned."""
-def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """logical_xor of the elements taken as truth values (bool)."""
 def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
     """`logical_xor` in place: the result is written over the tensor itself, which is returned."""
-def logit(input: Tensor, eps: _float | None = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """log(x / (1 - x)); with `eps`, x is first kept within [eps, 1 - eps]."""
 def logit_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
     """`logit` in place."""
-def logspace(start: Tensor | _complex, end: Tensor | _complex, steps: _int, base: _Any = ..., *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
-def logsumexp(input: Tensor, dim: _int | _Sequence[_int] | None, keepdim: _bool = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def logspace(start: Tensor | _complex, end: Tensor | _complex, steps: _int, base: _Any = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """base to the power of linspace(start, end, steps)."""
+def logsumexp(input: Tensor, dim: _int | _Sequence[_int] | None, keepdim: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """log Σ exp(input) over `dim`, without overflow."""
 def lstm(input: Tensor, hx: _Any, params: _Any, has_biases: _bool, num_layers: _Any, dropout: _Any, train: _bool, bidirectional: _bool, batch_first: _bool) -> _tuple[Tensor, ...]:
     """Layers of long short-term memory (Hochreiter and Schmidhuber 1997): the last one's outputs and the states h and c at the end."""
-def lstm_cell(input: Tensor, hx: _Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None=..., b_hh: Tensor | None=...) -> _tuple[Tensor, Tensor]:
+def lstm_cell(input: Tensor, hx: _Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None=None, b_hh: Tensor | None=None) -> _tuple[Tensor, Tensor]:
     """The next pair (h, c), (N, H), of long short-term memory (Hochreiter and Schmidhuber 1997), for an input (N, I), the pair `hx`, weights (G, I) and (G, H), and biases (G,), where G is 4 H."""
-def lt(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def lt(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether input lt other, element by element (bool)."""
 def lt_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`lt` in place: the result is written over the tensor itself, which is returned."""
 @_overload
-def lu(A: Tensor, pivot: _bool=..., get_infos: _Literal[False]=...) -> _tuple[Tensor, Tensor]:
+def lu(A: Tensor, pivot: _bool=True, get_infos: _Literal[False]=False) -> _tuple[Tensor, Tensor]:
     """`linalg.lu_factor` without an error for a zero pivot; with the verdicts where `get_infos`."""
 @_overload
-def lu(A: Tensor, pivot: _bool=..., *, get_infos: _Literal[True]) -> _tuple[Tensor, Tensor, Tensor]:
+def lu(A: Tensor, pivot: _bool=True, *, get_infos: _Literal[True]) -> _tuple[Tensor, Tensor, Tensor]:
     """`linalg.lu_factor` without an error for a zero pivot; with the verdicts where `get_infos`."""
-def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """`linalg.lu_solve`."""
-def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = ..., unpack_pivots: _bool = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.lu_unpack:
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.lu_unpack:
     """P, L and U of what `linalg.lu_factor` gave; empty where not unpacked."""
 def manual_seed(seed: _Any) -> _Generator:
     """Start the streams of that seed on the host and on every device; returns the host's generator. RuntimeError for a seed beyond 64 bits."""
-def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = ..., size_average: _bool | None = ..., reduce: _str | _bool | None = ..., reduction: _str = ...) -> Tensor:
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, size_average: _bool | None = None, reduce: _str | _bool | None = None, reduction: _str = 'mean') -> Tensor:
     """max(0, -y (x1 - x2) + margin)."""
 def masked_fill(input: Tensor, mask: Tensor | None, value: Tensor | _complex) -> Tensor:
     """input, with `value` (a number or a 0-dim tensor) where the mask (bool) holds."""
@@ -1320,110 +1329,116 @@ def masked_scatter(input: Tensor, mask: Tensor | None, source: Tensor) -> Tensor
     """A copy of the input with the elements of `source`, in order, where `mask` is true; input and mask broadcast."""
 def masked_scatter_(input: Tensor, mask: Tensor | None, source: Tensor) -> Tensor:
     """Write the elements of `source`, in order, where `mask` (which broadcasts) is true."""
-def masked_select(input: Tensor, mask: Tensor | None, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def masked_select(input: Tensor, mask: Tensor | None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The elements where `mask` is true, as a vector; both broadcast."""
-def matmul(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The matrix product `input @ other`. Two vectors give their dot product, a 0-dim tensor; a vector beside a matrix counts as a row on the left and as a column on the right, and its dimension does not appear in the result; dimensions before the last two count matrices and broadcast."""
 def matrix_exp(A: Tensor) -> Tensor:
     """The exponential of square matrices, Σ Aᵏ / k!, by scaling, squaring and Taylor polynomials (Bader, Blanes, Casas 2019)."""
-def matrix_power(A: Tensor, n: _int, *, out: Tensor | None = ...) -> Tensor:
+def matrix_power(A: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
     """A · A · … · A, n times, by repeated squaring; for negative n of the inverse, for 0 the identity."""
 @_overload
-def max(input: Tensor, *, out: Tensor | None=...) -> Tensor: ...
+def max(input: Tensor, *, out: Tensor | None=None) -> Tensor:
+    """max(input): the max of all elements; max(input, dim, keepdim=False): values and indices along `dim` as a named tuple; max(input, other): element by element."""
 @_overload
-def max(input: Tensor, dim: _int, keepdim: _bool=..., *, out: _tuple[Tensor, Tensor] | None=...) -> _return_types.max: ...
+def max(input: Tensor, dim: _int, keepdim: _bool=False, *, out: _tuple[Tensor, Tensor] | None=None) -> _return_types.max:
+    """max(input): the max of all elements; max(input, dim, keepdim=False): values and indices along `dim` as a named tuple; max(input, other): element by element."""
 @_overload
-def max(input: Tensor, other: Tensor, *, out: Tensor | None=...) -> Tensor: ...
+def max(input: Tensor, other: Tensor, *, out: Tensor | None=None) -> Tensor:
+    """max(input): the max of all elements; max(input, dim, keepdim=False): values and indices along `dim` as a named tuple; max(input, other): element by element."""
 @_overload
-def max_pool1d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=..., padding: _int | _Sequence[_int]=..., dilation: _int | _Sequence[_int]=..., ceil_mode: _bool=..., return_indices: _Literal[False]=...) -> Tensor:
+def max_pool1d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, return_indices: _Literal[False]=False) -> Tensor:
     """The largest element of each window of an input (N, C, L) or (C, L)."""
 @_overload
-def max_pool1d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=..., padding: _int | _Sequence[_int]=..., dilation: _int | _Sequence[_int]=..., ceil_mode: _bool=..., *, return_indices: _Literal[True]) -> _tuple[Tensor, Tensor]:
+def max_pool1d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, *, return_indices: _Literal[True]) -> _tuple[Tensor, Tensor]:
     """The largest element of each window of an input (N, C, L) or (C, L)."""
 @_overload
-def max_pool1d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=..., padding: _int | _Sequence[_int]=..., dilation: _int | _Sequence[_int]=..., ceil_mode: _bool=..., return_indices: _bool=...) -> Tensor | _tuple[Tensor, Tensor]:
+def max_pool1d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, return_indices: _bool=False) -> Tensor | _tuple[Tensor, Tensor]:
     """The largest element of each window of an input (N, C, L) or (C, L)."""
-def max_pool1d_with_indices(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None = ..., padding: _int | _Sequence[_int] | _str = ..., dilation: _int | _Sequence[_int] = ..., ceil_mode: _bool = ..., return_indices: _bool = ...) -> _tuple[Tensor, Tensor]:
+def max_pool1d_with_indices(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None = None, padding: _int | _Sequence[_int] | _str = 0, dilation: _int | _Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = True) -> _tuple[Tensor, Tensor]:
     """The largest element of each window and its flat place of an input (N, C, L) or (C, L)."""
 @_overload
-def max_pool2d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=..., padding: _int | _Sequence[_int]=..., dilation: _int | _Sequence[_int]=..., ceil_mode: _bool=..., return_indices: _Literal[False]=...) -> Tensor:
+def max_pool2d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, return_indices: _Literal[False]=False) -> Tensor:
     """The largest element of each window of an input (N, C, *) or (C, *)."""
 @_overload
-def max_pool2d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=..., padding: _int | _Sequence[_int]=..., dilation: _int | _Sequence[_int]=..., ceil_mode: _bool=..., *, return_indices: _Literal[True]) -> _tuple[Tensor, Tensor]:
+def max_pool2d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, *, return_indices: _Literal[True]) -> _tuple[Tensor, Tensor]:
     """The largest element of each window of an input (N, C, *) or (C, *)."""
 @_overload
-def max_pool2d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=..., padding: _int | _Sequence[_int]=..., dilation: _int | _Sequence[_int]=..., ceil_mode: _bool=..., return_indices: _bool=...) -> Tensor | _tuple[Tensor, Tensor]:
+def max_pool2d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, return_indices: _bool=False) -> Tensor | _tuple[Tensor, Tensor]:
     """The largest element of each window of an input (N, C, *) or (C, *)."""
 @_overload
-def max_pool3d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=..., padding: _int | _Sequence[_int]=..., dilation: _int | _Sequence[_int]=..., ceil_mode: _bool=..., return_indices: _Literal[False]=...) -> Tensor:
+def max_pool3d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, return_indices: _Literal[False]=False) -> Tensor:
     """The largest element of each window of an input (N, C, *) or (C, *)."""
 @_overload
-def max_pool3d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=..., padding: _int | _Sequence[_int]=..., dilation: _int | _Sequence[_int]=..., ceil_mode: _bool=..., *, return_indices: _Literal[True]) -> _tuple[Tensor, Tensor]:
+def max_pool3d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, *, return_indices: _Literal[True]) -> _tuple[Tensor, Tensor]:
     """The largest element of each window of an input (N, C, *) or (C, *)."""
 @_overload
-def max_pool3d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=..., padding: _int | _Sequence[_int]=..., dilation: _int | _Sequence[_int]=..., ceil_mode: _bool=..., return_indices: _bool=...) -> Tensor | _tuple[Tensor, Tensor]:
+def max_pool3d(input: Tensor, kernel_size: _int | _Sequence[_int], stride: _int | _Sequence[_int] | None=None, padding: _int | _Sequence[_int]=0, dilation: _int | _Sequence[_int]=1, ceil_mode: _bool=False, return_indices: _bool=False) -> Tensor | _tuple[Tensor, Tensor]:
     """The largest element of each window of an input (N, C, *) or (C, *)."""
-def maximum(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def maximum(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The larger of the two, NaN where either is; at a tie the gradient is halved."""
-def mean(input: Tensor, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., *, dtype: None | _dtype = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def mean(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Arithmetic mean over `dim`; floating-point dtypes only."""
 @_overload
 def median(input: Tensor) -> Tensor:
-    """NaN where there is a NaN."""
+    """median(input): the lower median of all elements; median(input, dim, keepdim=False): along `dim`, as a named tuple (values, indices)."""
 @_overload
-def median(input: Tensor, dim: _int, keepdim: _bool=..., *, out: _tuple[Tensor, Tensor] | None=...) -> _return_types.median:
-    """NaN where there is a NaN."""
-def meshgrid(*tensors: Tensor, indexing: _str | None = ...) -> _tuple[Tensor, ...]:
+def median(input: Tensor, dim: _int, keepdim: _bool=False, *, out: _tuple[Tensor, Tensor] | None=None) -> _return_types.median:
+    """median(input): the lower median of all elements; median(input, dim, keepdim=False): along `dim`, as a named tuple (values, indices)."""
+def meshgrid(*tensors: Tensor, indexing: _str | None = None) -> _tuple[Tensor, ...]:
     """Coordinates of a grid: result k varies along dimension k with the elements of tensor k (1-dim or 0-dim)."""
 @_overload
-def min(input: Tensor, *, out: Tensor | None=...) -> Tensor: ...
+def min(input: Tensor, *, out: Tensor | None=None) -> Tensor:
+    """min(input): the min of all elements; min(input, dim, keepdim=False): values and indices along `dim` as a named tuple; min(input, other): element by element."""
 @_overload
-def min(input: Tensor, dim: _int, keepdim: _bool=..., *, out: _tuple[Tensor, Tensor] | None=...) -> _return_types.min: ...
+def min(input: Tensor, dim: _int, keepdim: _bool=False, *, out: _tuple[Tensor, Tensor] | None=None) -> _return_types.min:
+    """min(input): the min of all elements; min(input, dim, keepdim=False): values and indices along `dim` as a named tuple; min(input, other): element by element."""
 @_overload
-def min(input: Tensor, other: Tensor, *, out: Tensor | None=...) -> Tensor: ...
-def minimum(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def min(input: Tensor, other: Tensor, *, out: Tensor | None=None) -> Tensor:
+    """min(input): the min of all elements; min(input, dim, keepdim=False): values and indices along `dim` as a named tuple; min(input, other): element by element."""
+def minimum(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The smaller of the two, NaN where either is; at a tie the gradient is halved."""
-def mm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def mm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The product of an (n, k) and a (k, m) matrix. RuntimeError for other shapes or different dtypes."""
-def mode(input: Tensor, dim: _int = ..., keepdim: _bool = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.mode:
+def mode(input: Tensor, dim: _int = -1, keepdim: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.mode:
     """The most frequent element along `dim`, the smallest of equally frequent ones, and where it last stands."""
 def moveaxis(input: Tensor, source: _int | _Sequence[_int], destination: _int | _Sequence[_int]) -> Tensor:
     """`movedim` by NumPy's name."""
 def movedim(input: Tensor, source: _int | _Sequence[_int], destination: _int | _Sequence[_int]) -> Tensor:
     """Dimensions `source` (an int or several) moved to `destination`; the others keep their order."""
-def msort(input: Tensor, *, out: Tensor | None = ...) -> Tensor:
+def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements in order along the first dimension."""
-def mul(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def mul(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Product, element by element."""
 def mul_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`mul` in place: the result is written over the tensor itself, which is returned."""
-def multinomial(input: Tensor, num_samples: _int, replacement: _bool = ..., *, generator: _Generator | None = ..., out: Tensor | None = ...) -> Tensor:
+def multinomial(input: Tensor, num_samples: _int, replacement: _bool = False, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
     """Indices (int64) drawn from each row of weights, which need not sum to 1: shape [num_samples] or [rows, num_samples]."""
-def multiply(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def multiply(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Product, element by element."""
 def multiply_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`mul` in place: the result is written over the tensor itself, which is returned."""
-def mv(input: Tensor, vec: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def mv(input: Tensor, vec: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The product of an (n, k) matrix and a vector of k elements: n elements. RuntimeError for other shapes or different dtypes."""
-def mvlgamma(input: Tensor, p: _int, *, out: Tensor | None = ...) -> Tensor:
+def mvlgamma(input: Tensor, p: _int, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(input - j/2), j < p."""
 def mvlgamma_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
     """`mvlgamma` in place."""
-def nan_to_num(input: Tensor, nan: _float | None = ..., posinf: _float | None = ..., neginf: _float | None = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def nan_to_num(input: Tensor, nan: _float | None = 0.0, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """NaN and infinities replaced by numbers: the dtype's largest and lowest for the infinities by default."""
 def nan_to_num_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
     """`nan_to_num` in place."""
-def nanmean(input: Tensor, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., *, dtype: _dtype | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def nanmean(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Mean of the elements that are numbers."""
 @_overload
 def nanmedian(input: Tensor) -> Tensor:
-    """NaN is left out."""
+    """nanmedian(input): the lower median of all elements; nanmedian(input, dim, keepdim=False): along `dim`, as a named tuple (values, indices)."""
 @_overload
-def nanmedian(input: Tensor, dim: _int, keepdim: _bool=..., *, out: _tuple[Tensor, Tensor] | None=...) -> _return_types.nanmedian:
-    """NaN is left out."""
-def nanquantile(input: Tensor, q: Tensor | _float, dim: _int | None = ..., keepdim: _bool = ..., *, interpolation: _str = ..., out: Tensor | None = ...) -> Tensor:
-    """A quantile between two elements is interpolated ('linear', 'midpoint') or one of them ('lower', 'higher', 'nearest'). A 1-dim q gives a first dimension of its length. NaN is left out."""
-def nansum(input: Tensor, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., *, dtype: _dtype | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def nanmedian(input: Tensor, dim: _int, keepdim: _bool=False, *, out: _tuple[Tensor, Tensor] | None=None) -> _return_types.nanmedian:
+    """nanmedian(input): the lower median of all elements; nanmedian(input, dim, keepdim=False): along `dim`, as a named tuple (values, indices)."""
+def nanquantile(input: Tensor, q: Tensor | _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
+    """nanquantile(input, q, dim=None, keepdim=False, *, interpolation='linear'): the q-quantiles along `dim`, or of all elements."""
+def nansum(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Sum in which NaN counts as zero."""
 def narrow(input: Tensor, dim: _int | _Sequence[_int] | None, start: _int, length: _int) -> Tensor:
     """Positions start … start + length - 1 of dimension `dim`; a negative start counts from the end."""
@@ -1439,139 +1454,143 @@ def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None,
     """`nn.functional.group_norm`, and the means and 1 / √(variance + eps), (N, group), which have no gradients."""
 def native_layer_norm(input: Tensor, normalized_shape: _int | _Sequence[_int], weight: Tensor | None, bias: Tensor | None, eps: _float) -> _tuple[Tensor, Tensor, Tensor]:
     """`nn.functional.layer_norm`, and the means and 1 / √(variance + eps), which have no gradients."""
-def ne(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def ne(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether input ne other, element by element (bool)."""
 def ne_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`ne` in place: the result is written over the tensor itself, which is returned."""
-def neg(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def neg(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """-input, element by element."""
 def neg_(input: Tensor) -> Tensor:
     """`neg` in place: the result is written over the tensor itself, which is returned."""
-def negative(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def negative(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """-input, element by element."""
 def negative_(input: Tensor) -> Tensor:
     """`neg` in place: the result is written over the tensor itself, which is returned."""
-def nextafter(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def nextafter(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The floating-point number next to `input` in the direction of `other`, of the dtype of both."""
 def nextafter_(self: Tensor, *others: Tensor) -> Tensor:
     """`nextafter` in place."""
 @_overload
-def nonzero(input: Tensor, *, as_tuple: _Literal[False]=..., out: Tensor | None=...) -> Tensor:
+def nonzero(input: Tensor, *, as_tuple: _Literal[False]=False, out: Tensor | None=None) -> Tensor:
     """Where the elements are not zero: a row of coordinates for each, in row-major order."""
 @_overload
 def nonzero(input: Tensor, *, as_tuple: _Literal[True]) -> _tuple[Tensor, ...]:
     """Where the elements are not zero: a row of coordinates for each, in row-major order."""
-def nonzero_static(input: Tensor, *, size: _int, fill_value: _int = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def nonzero_static(input: Tensor, *, size: _int, fill_value: _int = -1, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The first `size` rows of `nonzero`, and rows of `fill_value` where there are fewer: (size, input.ndim), int64."""
-def norm(input: Tensor, p: _float | _str | None = ..., dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., out: Tensor | _tuple[Tensor, ...] | None = ..., dtype: _dtype | None = ...) -> Tensor:
+def norm(input: Tensor, p: _float | _str | None = 'fro', dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, out: Tensor | _tuple[Tensor, ...] | None = None, dtype: _dtype | None = None) -> Tensor:
     """The p-norm over `dim` (all by default): (Σ |x|^p)^(1/p), the largest |x| for inf, the count of non-zeros for 0."""
-def norm_except_dim(v: Tensor, pow: _int = ..., dim: _int = ...) -> Tensor:
+def norm_except_dim(v: Tensor, pow: _int = 2, dim: _int = 0) -> Tensor:
     """p-norms, p = `pow`, over all dimensions but `dim`, which keep size 1; over all of them where `dim` is -1."""
-def normal(mean: Tensor | _complex, std: Tensor | _complex = ..., size: _int | _Sequence[_int] | None = ..., *, generator: _Generator | None = ..., out: Tensor | None = ..., **options: _Any) -> Tensor:
+def normal(mean: Tensor | _complex, std: Tensor | _complex = 1.0, size: _int | _Sequence[_int] | None = None, *, generator: _Generator | None = None, out: Tensor | None = None, **options: _Any) -> Tensor:
     """Normal numbers whose mean and standard deviation are tensors, which broadcast, or numbers with a `size`."""
-def not_equal(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def not_equal(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether input ne other, element by element (bool)."""
 def not_equal_(input: Tensor, other: Tensor | _complex) -> Tensor:
     """`ne` in place: the result is written over the tensor itself, which is returned."""
-def nuclear_norm(input: Tensor, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ...) -> Tensor:
+def nuclear_norm(input: Tensor, dim: _int | _Sequence[_int] | None = (-2, -1), keepdim: _bool = False) -> Tensor:
     """Sum of the singular values of matrices."""
 @_overload
-def ones(*size: _int | _Sequence[_int], dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
+def ones(*size: _int | _Sequence[_int], dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """Tensor of ones."""
 @_overload
-def ones(size: _Sequence[_int], *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
-def ones_like(input: Tensor, *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
-    """Keywords of every such function: `dtype`, `device`, `requires_grad`, `layout`, `pin_memory`, `memory_format`, `out`. TypeError for arguments of the wrong kind, RuntimeError for negative sizes and for gradients of integers."""
-def orgqr(input: Tensor, tau: Tensor, *, out: Tensor | None = ...) -> Tensor:
+def ones(size: _Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """Tensor of ones."""
+def ones_like(input: Tensor, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """Tensor of ones in input's shape, dtype and layout."""
+def orgqr(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The first n columns of the product of the reflections 1 - τₖ vₖ vₖᴴ, whose vₖ stand below the diagonal of the m by n `input` (with a 1 on it and zeros above)."""
-def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: _bool = ..., transpose: _bool = ..., *, out: Tensor | None = ...) -> Tensor:
+def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: _bool = True, transpose: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Q · other, or other · Q unless `left`, for the square Q of the reflections in `input` and `tau`, as `geqrf` gives them."""
-def outer(input: Tensor, vec2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def outer(input: Tensor, vec2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """All products of the elements of two vectors, as a matrix; dtypes are promoted. RuntimeError unless both are 1-D."""
-def pairwise_distance(x1: Tensor, x2: Tensor, p: _float | _str | None = ..., eps: _float | None = ..., keepdim: _bool = ...) -> Tensor:
+def pairwise_distance(x1: Tensor, x2: Tensor, p: _float | _str | None = 2.0, eps: _float | None = 1e-06, keepdim: _bool = False) -> Tensor:
     """The p-norm of x1 - x2 + eps over the last dimension."""
-def pca_lowrank(A: Tensor, q: _int | None = ..., center: _bool = ..., niter: _int = ...) -> _tuple[Tensor, Tensor, Tensor]:
+def pca_lowrank(A: Tensor, q: _int | None = None, center: _bool = True, niter: _int = 2) -> _tuple[Tensor, Tensor, Tensor]:
     """Principal components: `svd_lowrank` of A, less the mean of its rows where `center`; q is by default up to 6."""
-def pdist(input: Tensor, p: _float = ...) -> Tensor:
+def pdist(input: Tensor, p: _float = 2.0) -> Tensor:
     """The p-norm of the differences of all pairs of rows of a matrix, in the order of the upper triangle's elements."""
-def permute(input: Tensor, *dims_: _int | _Sequence[_int], dims: _int | _Sequence[_int] | None = ...) -> Tensor:
+def permute(input: Tensor, *dims_: _int | _Sequence[_int], dims: _int | _Sequence[_int] | None = None) -> Tensor:
     """Dimensions in another order: dimension k of the result is dimension dims[k] of the input."""
-def permute_copy(input: Tensor, dims: _Sequence[_int], *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def permute_copy(input: Tensor, dims: _Sequence[_int], *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `permute`, row-major and in memory of its own; shapes and errors are the view's."""
-def pinverse(input: Tensor, rcond: _float = ...) -> Tensor:
+def pinverse(input: Tensor, rcond: _float = 1e-15) -> Tensor:
     """`linalg.pinv`."""
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
     """(*, C r², H, W) to (*, C, H r, W r) (Shi et al. 2016)."""
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
     """(*, C, H r, W r) to (*, C r², H, W), the inverse of `pixel_shuffle`."""
-def poisson(input: Tensor, generator: _Generator | None = ...) -> Tensor:
+def poisson(input: Tensor, generator: _Generator | None = None) -> Tensor:
     """Poisson numbers with the rates that `input` gives; RuntimeError where one is negative or NaN. The gradient is 0."""
-def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = ..., full: _bool = ..., size_average: _bool | None = ..., eps: _float | None = ..., reduce: _str | _bool | None = ..., reduction: _str = ...) -> Tensor:
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = True, full: _bool = False, size_average: _bool | None = None, eps: _float | None = 1e-08, reduce: _str | _bool | None = None, reduction: _str = 'mean') -> Tensor:
     """exp(x) - y x (or x - y log x); `full` adds Stirling's approximation of log y! for y > 1."""
-def polar(abs: Tensor, angle: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def polar(abs: Tensor, angle: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The complex numbers of that length and angle: abs · (cos angle + i·sin angle)."""
-def polygamma(n: _int, input: Tensor, *, out: Tensor | None = ...) -> Tensor:
+def polygamma(n: _int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The n-th derivative of `digamma`. RuntimeError where n is negative."""
 def positive(input: Tensor) -> Tensor:
     """The tensor itself; RuntimeError for bool."""
-def pow(input: Tensor | _complex, exponent: Tensor | _complex, *, out: Tensor | None=...) -> Tensor:
+def pow(input: Tensor | _complex, exponent: Tensor | _complex, *, out: Tensor | None=None) -> Tensor:
     """input ** exponent, element by element; RuntimeError for a negative integer exponent of integers."""
 def pow_(input: Tensor, exponent: Tensor | _complex) -> Tensor:
     """`pow` in place."""
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """input above 0, weight · input elsewhere; `weight` has one element or one a channel (dimension 1)."""
-def prod(input: Tensor, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., *, dtype: _dtype | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def prod(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Product over one `dim`, or of all elements; integers and bools give int64."""
 def promote_types(type1: _dtype, type2: _dtype) -> _dtype:
     """The smallest dtype that holds both kinds of value without loss of category."""
-def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = ...) -> Tensor:
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
     """A copy of the input with the elements of `source` written (or added) at positions counted in row-major order."""
-def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = ...) -> Tensor:
+def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
     """Write (or add) the elements of `source` at positions counted in row-major order."""
-def qr(input: Tensor, some: _bool = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.linalg_qr:
+def qr(input: Tensor, some: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.linalg_qr:
     """`linalg.qr`, reduced where `some`, else complete."""
-def quantile(input: Tensor, q: Tensor | _float, dim: _int | None = ..., keepdim: _bool = ..., *, interpolation: _str = ..., out: Tensor | None = ...) -> Tensor:
-    """A quantile between two elements is interpolated ('linear', 'midpoint') or one of them ('lower', 'higher', 'nearest'). A 1-dim q gives a first dimension of its length. NaN where there is a NaN."""
-def rad2deg(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def quantile(input: Tensor, q: Tensor | _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
+    """quantile(input, q, dim=None, keepdim=False, *, interpolation='linear'): the q-quantiles along `dim`, or of all elements."""
+def rad2deg(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Radians to degrees."""
 def rad2deg_(input: Tensor) -> Tensor:
     """`rad2deg` in place: the result is written over the tensor itself, which is returned."""
-def rand(*size: _int | _Sequence[_int], generator: _Generator | None = ..., **options: _Any) -> Tensor:
-    """The default dtype unless another floating-point or complex one is given; NotImplementedError for integers."""
-def rand_like(input: Tensor, *, generator: _Generator | None = ..., **options: _Any) -> Tensor:
+def rand(*size: _int | _Sequence[_int], generator: _Generator | None = None, **options: _Any) -> Tensor:
+    """rand(*size, generator=None, out=None, dtype=None, requires_grad=False): numbers uniform in [0, 1)."""
+def rand_like(input: Tensor, *, generator: _Generator | None = None, **options: _Any) -> Tensor:
     """Numbers uniform in [0, 1), in the shape and, unless another is given, the dtype of `input`."""
-def randint(*given: _Any, generator: _Generator | None = ..., **options: _Any) -> Tensor:
-    """RuntimeError where low >= high or the dtype cannot hold them."""
-def randint_like(input: Tensor, *given: _Any, generator: _Generator | None = ..., **options: _Any) -> Tensor: ...
-def randn(*size: _int | _Sequence[_int], generator: _Generator | None = ..., **options: _Any) -> Tensor:
-    """The default dtype unless another floating-point or complex one is given (complex numbers have variance 1); NotImplementedError for integers."""
-def randn_like(input: Tensor, *, generator: _Generator | None = ..., **options: _Any) -> Tensor:
+def randint(*given: _Any, generator: _Generator | None = None, **options: _Any) -> Tensor:
+    """randint(low=0, high, size, *, generator=None, out=None, dtype=int64): integers in [low, high)."""
+def randint_like(input: Tensor, *given: _Any, generator: _Generator | None = None, **options: _Any) -> Tensor:
+    """randint_like(input, low=0, high): integers in [low, high), in the shape and dtype of `input`."""
+def randn(*size: _int | _Sequence[_int], generator: _Generator | None = None, **options: _Any) -> Tensor:
+    """randn(*size, generator=None, out=None, dtype=None, requires_grad=False): standard normal numbers."""
+def randn_like(input: Tensor, *, generator: _Generator | None = None, **options: _Any) -> Tensor:
     """Standard normal numbers, in the shape and, unless another is given, the dtype of `input`."""
-def randperm(n: Tensor | _int, generator: _Generator | None = ..., *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def randperm(n: Tensor | _int, generator: _Generator | None = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The integers 0 … n - 1 in random order, each order with equal probability. RuntimeError where the dtype cannot tell them apart."""
-def range(start: _float, end: _float, step: _float = ..., *, out: Tensor | None = ..., dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ...) -> Tensor:
+def range(start: _float, end: _float, step: _float = 1, *, out: Tensor | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
     """Numbers from `start` to `end`, both included, `step` apart, as floating-point numbers; `arange` leaves out the end."""
 def ravel(input: Tensor) -> Tensor:
     """One dimension: a view where the input is contiguous, else a copy."""
 def real(input: Tensor) -> Tensor:
     """The real part of complex numbers, a view; real numbers themselves."""
-def reciprocal(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def reciprocal(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """1 / input."""
 def reciprocal_(input: Tensor) -> Tensor:
     """`reciprocal` in place: the result is written over the tensor itself, which is returned."""
-def relu(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def relu(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """max(input, 0), element by element; the derivative at 0 is 0."""
 def relu_(input: Tensor) -> Tensor:
     """`relu` in place: the result is written over the tensor itself, which is returned."""
-def remainder(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def remainder(input: Tensor, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input - other · ⌊input / other⌋: of other's sign. Of integers: RuntimeError where a divisor is 0."""
-def remainder_(input: Tensor, other: Tensor | _complex) -> Tensor: ...
-def renorm(input: Tensor, p: _float | _str | None, dim: _int | _Sequence[_int] | None, maxnorm: _float, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def remainder_(input: Tensor, other: Tensor | _complex) -> Tensor:
+    """`remainder` in place."""
+def renorm(input: Tensor, p: _float | _str | None, dim: _int | _Sequence[_int] | None, maxnorm: _float, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Slices along `dim` whose p-norm is above maxnorm, scaled down to it."""
-def repeat_interleave(input: Tensor, repeats: Tensor | _int | None = ..., dim: _int | None = ..., *, output_size: _int | None = ...) -> Tensor:
+def repeat_interleave(input: Tensor, repeats: Tensor | _int | None = None, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
     """Every element (or slice along `dim`) `repeats` times over: a number, or a tensor with a number for each."""
-def reshape(input: Tensor, *shape_: _int | _Sequence[_int], shape: _int | _Sequence[_int] | _dtype | None = ...) -> Tensor:
+def reshape(input: Tensor, *shape_: _int | _Sequence[_int], shape: _int | _Sequence[_int] | _dtype | None = None) -> Tensor:
     """The elements in the same order with another shape: a view where the strides allow it, else a copy."""
-def resize_as_(input: Tensor, the_template: _Any, *, memory_format: _memory_format | None = ...) -> Tensor:
+def resize_as_(input: Tensor, the_template: _Any, *, memory_format: _memory_format | None = None) -> Tensor:
     """`resize_` to the shape of another tensor."""
 def resolve_conj(input: Tensor) -> Tensor:
     """The tensor itself: conjugates are never put off."""
@@ -1579,67 +1598,67 @@ def resolve_neg(input: Tensor) -> Tensor:
     """The tensor itself: negatives are never put off."""
 def result_type(a: _Any, b: _Any) -> _dtype:
     """The dtype of an arithmetic operation on `a` and `b` (tensors or numbers)."""
-def rms_norm(input: Tensor, normalized_shape: _int | _Sequence[_int], weight: Tensor | None = ..., eps: _float | None = ...) -> Tensor:
+def rms_norm(input: Tensor, normalized_shape: _int | _Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
     """input / √(mean of squares + eps) over the last dimensions, times weight (Zhang and Sennrich 2019)."""
 def rnn_relu(input: Tensor, hx: _Any, params: _Any, has_biases: _bool, num_layers: _Any, dropout: _Any, train: _bool, bidirectional: _bool, batch_first: _bool) -> _tuple[Tensor, ...]:
     """Layers of Elman's recurrent network (1990) with max(0, x): the last one's outputs and the state at the end."""
-def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None=..., b_hh: Tensor | None=...) -> Tensor:
+def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None=None, b_hh: Tensor | None=None) -> Tensor:
     """The next state, (N, H), of Elman's recurrent network (1990) with max(0, x), for an input (N, I), the state `hx`, weights (G, I) and (G, H), and biases (G,), where G is 1 H."""
 def rnn_tanh(input: Tensor, hx: _Any, params: _Any, has_biases: _bool, num_layers: _Any, dropout: _Any, train: _bool, bidirectional: _bool, batch_first: _bool) -> _tuple[Tensor, ...]:
     """Layers of Elman's recurrent network (1990) with tanh: the last one's outputs and the state at the end."""
-def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None=..., b_hh: Tensor | None=...) -> Tensor:
+def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None=None, b_hh: Tensor | None=None) -> Tensor:
     """The next state, (N, H), of Elman's recurrent network (1990) with tanh, for an input (N, I), the state `hx`, weights (G, I) and (G, H), and biases (G,), where G is 1 H."""
-def roll(input: Tensor, shifts: _int | _Sequence[_int], dims: _int | _Sequence[_int] | None = ...) -> Tensor:
+def roll(input: Tensor, shifts: _int | _Sequence[_int], dims: _int | _Sequence[_int] | None = None) -> Tensor:
     """The elements moved on by `shifts` along `dims`, the last ones to the front; without dims, along all as if one."""
-def rot90(input: Tensor, k: _int = ..., dims: _Sequence[_int] = ...) -> Tensor:
+def rot90(input: Tensor, k: _int = 1, dims: _Sequence[_int] = (0, 1)) -> Tensor:
     """The plane of two dimensions turned by k quarters, from the first of `dims` towards the second."""
-def round(input: Tensor, *, decimals: _float = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def round(input: Tensor, *, decimals: _float = 0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
 def round_(self: Tensor, *args: _Any, **named: _Any) -> Tensor:
     """`round` in place."""
 def row_indices_copy(self: Tensor) -> Tensor:
     """`x.row_indices()` in memory of its own."""
-def row_stack(tensors: _Sequence[Tensor], *, out: Tensor | None = ...) -> Tensor:
+def row_stack(tensors: _Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The tensors one above another: along the first dimension, where a 1-dim tensor counts as a row."""
-def rrelu(input: Tensor, lower: _float = ..., upper: _float = ..., training: _bool = ..., inplace: _bool = ...) -> Tensor:
+def rrelu(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, inplace: _bool = False) -> Tensor:
     """x above 0, else x times a random slope in [lower, upper]; outside training the mean slope (Xu et al. 2015)."""
-def rrelu_(input: Tensor, lower: _float = ..., upper: _float = ..., training: _bool = ...) -> Tensor:
+def rrelu_(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False) -> Tensor:
     """`rrelu`, written over the input."""
-def rsqrt(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def rsqrt(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """1 / √input."""
 def rsqrt_(input: Tensor) -> Tensor:
     """`rsqrt` in place: the result is written over the tensor itself, which is returned."""
-def rsub(input: Tensor, other: Tensor | _complex, alpha: _complex = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def rsub(input: Tensor, other: Tensor | _complex, alpha: _complex = 1.0, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """other - alpha · input."""
-def saddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: _complex = ..., alpha: _complex = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def saddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: _complex = 1, alpha: _complex = 1, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None) -> Tensor"""
-def scalar_tensor(s: _int | _Sequence[_int], *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
-    """Keywords of every such function: `dtype`, `device`, `requires_grad`, `layout`, `pin_memory`, `memory_format`, `out`. TypeError for arguments of the wrong kind, RuntimeError for negative sizes and for gradients of integers."""
-def scatter(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, src: Tensor | _complex | None = ..., *, value: Tensor | _complex | None = ..., reduce: _str | _bool | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def scalar_tensor(s: _int | _Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """0-dim Tensor of the default dtype."""
+def scatter(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, src: Tensor | _complex | None = None, *, value: Tensor | _complex | None = None, reduce: _str | _bool | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of the input with the elements of `src` (or a number) written where `index` says."""
-def scatter_(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, src: Tensor | _complex | None = ..., *, value: Tensor | _complex | None = ..., reduce: _str | _bool | None = ...) -> Tensor:
+def scatter_(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, src: Tensor | _complex | None = None, *, value: Tensor | _complex | None = None, reduce: _str | _bool | None = None) -> Tensor:
     """Write the elements of `src` (or a number) to the places of dimension `dim` that `index` names; of equal indices the last wins. `reduce` "add" or "multiply" combines instead."""
-def scatter_add(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, src: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def scatter_add(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, src: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of the input with the elements of `src` added where `index` says."""
 def scatter_add_(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, src: Tensor | _complex) -> Tensor:
     """Add the elements of `src` to the places of dimension `dim` that `index` names, in the order of the elements."""
-def scatter_reduce(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, src: Tensor | _complex, reduce: _str | _bool | None, *, include_self: _bool = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def scatter_reduce(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, src: Tensor | _complex, reduce: _str | _bool | None, *, include_self: _bool = True, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of the input with the elements of `src` combined where `index` says, as `scatter_reduce_` does."""
-def scatter_reduce_(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, src: Tensor | _complex, reduce: _str | _bool | None, *, include_self: _bool = ...) -> Tensor:
+def scatter_reduce_(input: Tensor, dim: _int | _Sequence[_int] | None, index: Tensor, src: Tensor | _complex, reduce: _str | _bool | None, *, include_self: _bool = True) -> Tensor:
     """Combine the elements of `src` that go to one place by "sum", "prod", "mean", "amax" or "amin"."""
-def searchsorted(sorted_sequence: Tensor, input: Tensor, *, out_int32: _bool = ..., right: _bool = ..., side: _str | None = ..., sorter: Tensor | None = ..., out: Tensor | None = ...) -> Tensor:
+def searchsorted(sorted_sequence: Tensor, input: Tensor, *, out_int32: _bool = False, right: _bool = False, side: _str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Where values belong in ascending rows: before equal elements, or behind them where `right` (or side="right")."""
 def seed() -> _int:
     """Give the host and every device a seed that nobody can foresee, and return it."""
-def segment_reduce(data: Tensor, reduce: _str, *, lengths: Tensor | None = ..., indices: Tensor | None = ..., offsets: Tensor | None = ..., axis: _int = ..., unsafe: _bool = ..., initial: _Any = ...) -> Tensor:
+def segment_reduce(data: Tensor, reduce: _str, *, lengths: Tensor | None = None, indices: Tensor | None = None, offsets: Tensor | None = None, axis: _int = 0, unsafe: _bool = False, initial: _Any = None) -> Tensor:
     """One row for each segment along `axis`: the sum, mean, prod, max or min of its rows, or `initial` where it has none."""
 def select(input: Tensor, dim: _int | _Sequence[_int] | None, index: _int) -> Tensor:
     """The part at position `index` of dimension `dim`, which the result lacks."""
-def select_copy(input: Tensor, dim: _int, index: _int, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def select_copy(input: Tensor, dim: _int, index: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `select`, row-major and in memory of its own; shapes and errors are the view's."""
 def select_scatter(input: Tensor, src: Tensor, dim: _int, index: _int) -> Tensor:
     """A copy of `input` with `src` at one index of `dim`."""
-def selu(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def selu(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Scaled elu whose activations keep mean 0 and variance 1 (Klambauer et al. 2017)."""
 def selu_(input: Tensor) -> Tensor:
     """`selu` in place: the result is written over the tensor itself, which is returned."""
@@ -1667,85 +1686,85 @@ def set_num_threads(n: _int) -> None:
     """Sets the number of threads that CPU operations share their work over, the caller's thread included."""
 def set_rng_state(new_state: _Any) -> None:
     """Let the default generator continue from a state."""
-def sgn(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def sgn(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The sign of each element; of a complex number, the one of length 1 in its direction, or 0."""
 def sgn_(input: Tensor) -> Tensor:
     """`sgn` in place: the result is written over the tensor itself, which is returned."""
-def sigmoid(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def sigmoid(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Logistic function, 1 / (1 + exp(-input)), element by element; integers become the default dtype."""
 def sigmoid_(input: Tensor) -> Tensor:
     """`sigmoid` in place: the result is written over the tensor itself, which is returned."""
-def sign(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def sign(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """-1, 0 or 1 by the sign of each element."""
 def sign_(input: Tensor) -> Tensor:
     """`sign` in place: the result is written over the tensor itself, which is returned."""
-def signbit(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def signbit(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Whether the sign bit is set: true for -0.0 too."""
-def sin(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def sin(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Sine of radians, element by element; integers become the default dtype."""
 def sin_(input: Tensor) -> Tensor:
     """`sin` in place: the result is written over the tensor itself, which is returned."""
-def sinc(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def sinc(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """sin(πx) / (πx), 1 at 0."""
 def sinc_(input: Tensor) -> Tensor:
     """`sinc` in place: the result is written over the tensor itself, which is returned."""
-def sinh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def sinh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Hyperbolic sine, element by element; integers become the default dtype."""
 def sinh_(input: Tensor) -> Tensor:
     """`sinh` in place: the result is written over the tensor itself, which is returned."""
-def slice_copy(input: Tensor, dim: _int = ..., start: None | _int = ..., end: None | _int = ..., step: _int = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def slice_copy(input: Tensor, dim: _int = 0, start: None | _int = None, end: None | _int = None, step: _int = 1, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `narrow`, row-major and in memory of its own; shapes and errors are the view's."""
-def slice_scatter(input: Tensor, src: Tensor, dim: _int = ..., start: _int | None = ..., end: _int | None = ..., step: _int = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def slice_scatter(input: Tensor, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `input` with `src` in place of the slice start:end:step of `dim`."""
-def slogdet(A: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.linalg_slogdet:
+def slogdet(A: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.linalg_slogdet:
     """Sign (of modulus 1, or 0) and logarithm of the modulus of the determinant, as a named tuple (sign, logabsdet)."""
-def softmax(input: Tensor, dim: _int | _Sequence[_int] | None, dtype: None | _dtype = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def softmax(input: Tensor, dim: _int | _Sequence[_int] | None, dtype: None | _dtype = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Exponentials of a row, relative to its largest element, divided by their sum."""
-def sort(input: Tensor, dim: _int = ..., descending: _bool = ..., stable: _bool = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.sort:
+def sort(input: Tensor, dim: _int = -1, descending: _bool = False, stable: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.sort:
     """The elements in order along `dim` and where each stood, as a named tuple (values, indices)."""
-def split(tensor: Tensor, split_size_or_sections: _int | _Sequence[_int] | None = ..., dim: _int | _Sequence[_int] | None = ..., *, split_size: _int | _Sequence[_int] | None = ...) -> _tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: _int | _Sequence[_int] | None = None, dim: _int | _Sequence[_int] | None = 0, *, split_size: _int | _Sequence[_int] | None = None) -> _tuple[Tensor, ...]:
     """Pieces of `split_size_or_sections` elements (the last may be shorter), or of the lengths in that list."""
-def split_copy(tensor: Tensor, split_size: _int, dim: _int = ...) -> _tuple[Tensor, ...]:
+def split_copy(tensor: Tensor, split_size: _int, dim: _int = 0) -> _tuple[Tensor, ...]:
     """A copy of `split`, row-major and in memory of its own; shapes and errors are the view's."""
-def split_with_sizes(input: Tensor, split_sizes: _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = ...) -> _tuple[Tensor, ...]:
+def split_with_sizes(input: Tensor, split_sizes: _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = 0) -> _tuple[Tensor, ...]:
     """Pieces of the given lengths, whose sum is the size of the dimension."""
-def split_with_sizes_copy(input: Tensor, split_sizes: _Sequence[_int], dim: _int = ...) -> _tuple[Tensor, ...]:
+def split_with_sizes_copy(input: Tensor, split_sizes: _Sequence[_int], dim: _int = 0) -> _tuple[Tensor, ...]:
     """A copy of `split_with_sizes`, row-major and in memory of its own; shapes and errors are the view's."""
-def spmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def spmm(input: Tensor, mat2: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """mm(input, mat2, *, out=None) -> Tensor"""
-def sqrt(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def sqrt(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Square root; NaN below 0."""
 def sqrt_(input: Tensor) -> Tensor:
     """`sqrt` in place: the result is written over the tensor itself, which is returned."""
-def square(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def square(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input², element by element; int64 for bool."""
 def square_(input: Tensor) -> Tensor:
     """`square` in place: the result is written over the tensor itself, which is returned."""
-def squeeze(input: Tensor, *dims: _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = ...) -> Tensor:
+def squeeze(input: Tensor, *dims: _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = None) -> Tensor:
     """Without the dimensions of size 1: all of them, or those given."""
-def squeeze_copy(input: Tensor, dim: _int | _Sequence[_int] | None = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def squeeze_copy(input: Tensor, dim: _int | _Sequence[_int] | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `squeeze`, row-major and in memory of its own; shapes and errors are the view's."""
-def stack(tensors: _Sequence[Tensor], dim: _int | _Sequence[_int] | None = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def stack(tensors: _Sequence[Tensor], dim: _int | _Sequence[_int] | None = 0, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Tensors of one shape side by side along a new dimension `dim`. RuntimeError for no tensors and for shapes that differ."""
-def std(input: Tensor, dim: _int | _Sequence[_int] | None = ..., unbiased: _bool | None = ..., keepdim: _bool = ..., *, correction: _float | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def std(input: Tensor, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Standard deviation over `dim`, the root of `var`."""
-def std_mean(input: Tensor, dim: _int | _Sequence[_int] | None = ..., unbiased: _bool | None = ..., keepdim: _bool = ..., *, correction: _float | None = ...) -> _tuple[Tensor, Tensor]:
+def std_mean(input: Tensor, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None) -> _tuple[Tensor, Tensor]:
     """Standard deviation and mean over `dim`."""
-def stft(input: Tensor, n_fft: _int, hop_length: _int | None = ..., win_length: _int | None = ..., window: Tensor | None = ..., center: _bool = ..., pad_mode: _str = ..., normalized: _bool = ..., onesided: _bool | None = ..., return_complex: _bool | None = ...) -> Tensor:
+def stft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: _str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None) -> Tensor:
     """Fourier transforms of windows of n_fft elements, at every hop_length-th place: (batch, frequency, place)."""
-def sub(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def sub(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = 1.0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input - alpha · other, element by element."""
-def sub_(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = ...) -> Tensor:
+def sub_(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = 1.0) -> Tensor:
     """`sub` in place: the result is written over the tensor itself, which is returned."""
-def subtract(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def subtract(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = 1.0, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input - alpha · other, element by element."""
-def subtract_(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = ...) -> Tensor:
+def subtract_(input: Tensor | _complex, other: Tensor | _complex, *, alpha: _complex = 1.0) -> Tensor:
     """`sub` in place: the result is written over the tensor itself, which is returned."""
-def sum(input: Tensor, dim: _int | _Sequence[_int] | None = ..., keepdim: _bool = ..., *, dtype: None | _dtype = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def sum(input: Tensor, dim: _int | _Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: None | _dtype = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Sum over `dim` (an int, a tuple, or None for all); integers and bools give int64."""
-def svd(input: Tensor, some: _bool = ..., compute_uv: _bool = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.svd:
+def svd(input: Tensor, some: _bool = True, compute_uv: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.svd:
     """`linalg.svd` with V instead of its Hermitian transpose; zeros for U and V unless `compute_uv`."""
-def svd_lowrank(A: Tensor, q: _int | None = ..., niter: _int | None = ..., M: Tensor | None = ...) -> _tuple[Tensor, Tensor, Tensor]:
+def svd_lowrank(A: Tensor, q: _int | None = 6, niter: _int | None = 2, M: Tensor | None = None) -> _tuple[Tensor, Tensor, Tensor]:
     """U, S and V of the best approximation of A - M of rank q, at most A's rows or columns, that random projections find."""
 def swapaxes(input: Tensor, axis0: _int, axis1: _int) -> Tensor:
     """`transpose` by NumPy's name."""
@@ -1753,153 +1772,155 @@ def swapdims(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
     """Another name of `transpose`."""
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix; tensors of fewer dimensions are returned as they are, as a view."""
-def t_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def t_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `t`, row-major and in memory of its own; shapes and errors are the view's."""
-def take(input: Tensor, index: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def take(input: Tensor, index: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The elements at positions counted in row-major order; the result has the index tensor's shape."""
-def take_along_dim(input: Tensor, indices: Tensor | _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def take_along_dim(input: Tensor, indices: Tensor | _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = None, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """`gather` with broadcasting: the other dimensions of input and indices are repeated to match, and negative indices count from the end. Without `dim`, both are flattened."""
-def tan(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def tan(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Tangent of radians, element by element; integers become the default dtype."""
 def tan_(input: Tensor) -> Tensor:
     """`tan` in place: the result is written over the tensor itself, which is returned."""
-def tanh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def tanh(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Hyperbolic tangent, element by element; integers become the default dtype."""
 def tanh_(input: Tensor) -> Tensor:
     """`tanh` in place: the result is written over the tensor itself, which is returned."""
-def tensor(data: _Any, *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def tensor(data: _Any, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `data`: a number, nested sequences of numbers, a NumPy array, a tensor. Without `dtype`, ints become int64, bools bool, floats the default dtype; mixtures the dtype that holds all."""
-def tensor_split(input: Tensor, indices_or_sections: Tensor | _int | _Sequence[_int] | None = ..., dim: _int | _Sequence[_int] | None = ..., *, sections: _int | None = ..., indices: Tensor | _int | _Sequence[_int] | None = ...) -> _tuple[Tensor, ...]:
+def tensor_split(input: Tensor, indices_or_sections: Tensor | _int | _Sequence[_int] | None = None, dim: _int | _Sequence[_int] | None = 0, *, sections: _int | None = None, indices: Tensor | _int | _Sequence[_int] | None = None) -> _tuple[Tensor, ...]:
     """That many pieces of nearly equal length, or the pieces between the given positions."""
-def tensordot(a: Tensor, b: Tensor, dims: _int | _Sequence[_int] = ..., out: Tensor | None = ...) -> Tensor:
+def tensordot(a: Tensor, b: Tensor, dims: _int | _Sequence[_int] = 2, out: Tensor | None = None) -> Tensor:
     """Sum of products over the last `dims` dimensions of a and the first of b, or over the two lists `dims`."""
-def threshold(input: Tensor, threshold: _float, value: _float, inplace: _bool = ...) -> Tensor:
+def threshold(input: Tensor, threshold: _float, value: _float, inplace: _bool = False) -> Tensor:
     """x where it exceeds the threshold, else `value`."""
 def threshold_(input: Tensor, threshold: _float, value: _float) -> Tensor:
     """`threshold` in place."""
-def tile(input: Tensor, *dims_: _int | _Sequence[_int], dims: _int | _Sequence[_int] | None = ...) -> Tensor:
+def tile(input: Tensor, *dims_: _int | _Sequence[_int], dims: _int | _Sequence[_int] | None = None) -> Tensor:
     """`repeat`, with repeats of 1 in front where `dims` are fewer than the dimensions."""
-def topk(input: Tensor, k: _int, dim: _int = ..., largest: _bool = ..., sorted: _bool = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.topk:
+def topk(input: Tensor, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.topk:
     """The k largest (or smallest) elements along `dim`, in that order, and where they stand: (values, indices)."""
 def trace(input: Tensor) -> Tensor:
     """Sum of a matrix's diagonal. RuntimeError unless there are two dimensions."""
 def transpose(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
     """Dimensions dim0 and dim1 exchanged."""
-def transpose_copy(input: Tensor, dim0: _int, dim1: _int, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def transpose_copy(input: Tensor, dim0: _int, dim1: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `transpose`, row-major and in memory of its own; shapes and errors are the view's."""
-def trapezoid(y: Tensor, x: Tensor | None = ..., *, dx: _float = ..., dim: _int = ...) -> Tensor:
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: _float = 1.0, dim: _int = -1) -> Tensor:
     """Integral of `y` along `dim` by the trapezoidal rule, at places `x` or at distance `dx`."""
-def trapz(y: Tensor, x: Tensor | None = ..., *, dx: _float = ..., dim: _int = ...) -> Tensor:
+def trapz(y: Tensor, x: Tensor | None = None, *, dx: _float = 1.0, dim: _int = -1) -> Tensor:
     """Integral of `y` along `dim` by the trapezoidal rule, at places `x` or at distance `dx`."""
-def triangular_solve(b: Tensor, A: Tensor, upper: _bool = ..., transpose: _bool = ..., unitriangular: _bool = ..., *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> _return_types.triangular_solve:
+def triangular_solve(b: Tensor, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.triangular_solve:
     """X with A X = b for triangular A (its transpose where asked for), and A again."""
-def tril(input: Tensor, diagonal: _int = ..., *, out: Tensor | None = ...) -> Tensor:
+def tril(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """The lower triangles of matrices: elements up to the given diagonal (0 the main one, above it positive), zeros beyond."""
-def tril_indices(row: _int, col: _int, offset: _Any = ..., *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
-    """Keywords of every such function: `dtype`, `device`, `requires_grad`, `layout`, `pin_memory`, `memory_format`, `out`. TypeError for arguments of the wrong kind, RuntimeError for negative sizes and for gradients of integers."""
-def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = ..., p: _float | _str | None = ..., eps: _float | None = ..., swap: _bool = ..., size_average: _bool | None = ..., reduce: _str | _bool | None = ..., reduction: _str = ...) -> Tensor:
+def tril_indices(row: _int, col: _int, offset: _Any = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """(2, n) int64 Tensor: where the lower triangle of a matrix is."""
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float | _str | None = 2.0, eps: _float | None = 1e-06, swap: _bool = False, size_average: _bool | None = None, reduce: _str | _bool | None = None, reduction: _str = 'mean') -> Tensor:
     """max(0, d(anchor, positive) - d(anchor, negative) + margin); `swap` takes the nearer pair (Balntas et al. 2016)."""
-def triu(input: Tensor, diagonal: _int = ..., *, out: Tensor | None = ...) -> Tensor:
+def triu(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """The upper triangles of matrices: elements from the given diagonal on (0 the main one, above it positive), zeros before."""
-def triu_indices(row: _int, col: _int, offset: _Any = ..., *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
-    """Keywords of every such function: `dtype`, `device`, `requires_grad`, `layout`, `pin_memory`, `memory_format`, `out`. TypeError for arguments of the wrong kind, RuntimeError for negative sizes and for gradients of integers."""
-def true_divide(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def triu_indices(row: _int, col: _int, offset: _Any = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """(2, n) int64 Tensor: where the upper triangle of a matrix is."""
+def true_divide(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Quotient in floating point, element by element."""
 def true_divide_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`true_divide` in place: the result is written over the tensor itself, which is returned."""
-def trunc(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def trunc(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """trunc of each element, as a floating-point number; its derivative is 0."""
 def trunc_(input: Tensor) -> Tensor:
     """`trunc` in place: the result is written over the tensor itself, which is returned."""
-def unbind(input: Tensor, dim: _int | _Sequence[_int] | None = ...) -> _tuple[Tensor, ...]:
+def unbind(input: Tensor, dim: _int | _Sequence[_int] | None = 0) -> _tuple[Tensor, ...]:
     """The parts along a dimension, each without it."""
-def unbind_copy(input: Tensor, dim: _int = ...) -> _tuple[Tensor, ...]:
+def unbind_copy(input: Tensor, dim: _int = 0) -> _tuple[Tensor, ...]:
     """A copy of `unbind`, row-major and in memory of its own; shapes and errors are the view's."""
 def unflatten(input: Tensor, dim: _int | _Sequence[_int] | None, sizes: _int | _Sequence[_int]) -> Tensor:
     """Dimension `dim` split into `sizes`, whose product is its size; one may be -1."""
-def unfold_copy(input: Tensor, dimension: _int, size: _int, step: _int, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def unfold_copy(input: Tensor, dimension: _int, size: _int, step: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `unfold`, row-major and in memory of its own; shapes and errors are the view's."""
 @_overload
-def unique(input: Tensor, sorted: _bool=..., return_inverse: _Literal[False]=..., return_counts: _Literal[False]=..., dim: _int | None=...) -> Tensor:
+def unique(input: Tensor, sorted: _bool=True, return_inverse: _Literal[False]=False, return_counts: _Literal[False]=False, dim: _int | None=None) -> Tensor:
     """The different elements (or slices along `dim`), in order; also which one each element is, and how many each are."""
 @_overload
-def unique(input: Tensor, sorted: _bool=..., *, return_inverse: _Literal[True], return_counts: _Literal[False]=..., dim: _int | None=...) -> _tuple[Tensor, Tensor]:
+def unique(input: Tensor, sorted: _bool=True, *, return_inverse: _Literal[True], return_counts: _Literal[False]=False, dim: _int | None=None) -> _tuple[Tensor, Tensor]:
     """The different elements (or slices along `dim`), in order; also which one each element is, and how many each are."""
 @_overload
-def unique(input: Tensor, sorted: _bool=..., *, return_inverse: _Literal[False]=..., return_counts: _Literal[True], dim: _int | None=...) -> _tuple[Tensor, Tensor]:
+def unique(input: Tensor, sorted: _bool=True, *, return_inverse: _Literal[False]=False, return_counts: _Literal[True], dim: _int | None=None) -> _tuple[Tensor, Tensor]:
     """The different elements (or slices along `dim`), in order; also which one each element is, and how many each are."""
 @_overload
-def unique(input: Tensor, sorted: _bool=..., *, return_inverse: _Literal[True], return_counts: _Literal[True], dim: _int | None=...) -> _tuple[Tensor, Tensor, Tensor]:
+def unique(input: Tensor, sorted: _bool=True, *, return_inverse: _Literal[True], return_counts: _Literal[True], dim: _int | None=None) -> _tuple[Tensor, Tensor, Tensor]:
     """The different elements (or slices along `dim`), in order; also which one each element is, and how many each are."""
 @_overload
-def unique(input: Tensor, sorted: _bool=..., return_inverse: _bool=..., return_counts: _bool=..., dim: _int | None=...) -> Tensor | _tuple[Tensor, ...]:
+def unique(input: Tensor, sorted: _bool=True, return_inverse: _bool=False, return_counts: _bool=False, dim: _int | None=None) -> Tensor | _tuple[Tensor, ...]:
     """The different elements (or slices along `dim`), in order; also which one each element is, and how many each are."""
 @_overload
-def unique_consecutive(input: Tensor, return_inverse: _Literal[False]=..., return_counts: _Literal[False]=..., dim: _int | None=...) -> Tensor:
+def unique_consecutive(input: Tensor, return_inverse: _Literal[False]=False, return_counts: _Literal[False]=False, dim: _int | None=None) -> Tensor:
     """The elements (or slices along `dim`) without those that are equal to the one before."""
 @_overload
-def unique_consecutive(input: Tensor, *, return_inverse: _Literal[True], return_counts: _Literal[False]=..., dim: _int | None=...) -> _tuple[Tensor, Tensor]:
+def unique_consecutive(input: Tensor, *, return_inverse: _Literal[True], return_counts: _Literal[False]=False, dim: _int | None=None) -> _tuple[Tensor, Tensor]:
     """The elements (or slices along `dim`) without those that are equal to the one before."""
 @_overload
-def unique_consecutive(input: Tensor, *, return_inverse: _Literal[False]=..., return_counts: _Literal[True], dim: _int | None=...) -> _tuple[Tensor, Tensor]:
+def unique_consecutive(input: Tensor, *, return_inverse: _Literal[False]=False, return_counts: _Literal[True], dim: _int | None=None) -> _tuple[Tensor, Tensor]:
     """The elements (or slices along `dim`) without those that are equal to the one before."""
 @_overload
-def unique_consecutive(input: Tensor, *, return_inverse: _Literal[True], return_counts: _Literal[True], dim: _int | None=...) -> _tuple[Tensor, Tensor, Tensor]:
+def unique_consecutive(input: Tensor, *, return_inverse: _Literal[True], return_counts: _Literal[True], dim: _int | None=None) -> _tuple[Tensor, Tensor, Tensor]:
     """The elements (or slices along `dim`) without those that are equal to the one before."""
 @_overload
-def unique_consecutive(input: Tensor, return_inverse: _bool=..., return_counts: _bool=..., dim: _int | None=...) -> Tensor | _tuple[Tensor, ...]:
+def unique_consecutive(input: Tensor, return_inverse: _bool=False, return_counts: _bool=False, dim: _int | None=None) -> Tensor | _tuple[Tensor, ...]:
     """The elements (or slices along `dim`) without those that are equal to the one before."""
 def unravel_index(indices: Tensor, shape: _int | _Sequence[_int] | _dtype) -> _tuple[Tensor, ...]:
     """Coordinates, one tensor for each dimension, of places counted in row-major order."""
-def unsafe_chunk(input: Tensor, chunks: _int, dim: _int = ...) -> _tuple[Tensor, ...]:
+def unsafe_chunk(input: Tensor, chunks: _int, dim: _int = 0) -> _tuple[Tensor, ...]:
     """`chunk`."""
-def unsafe_split(tensor: Tensor, split_size: _int, dim: _int = ...) -> _tuple[Tensor, ...]:
+def unsafe_split(tensor: Tensor, split_size: _int, dim: _int = 0) -> _tuple[Tensor, ...]:
     """`split`."""
-def unsafe_split_with_sizes(input: Tensor, split_sizes: _Sequence[_int], dim: _int = ...) -> _tuple[Tensor, ...]:
+def unsafe_split_with_sizes(input: Tensor, split_sizes: _Sequence[_int], dim: _int = 0) -> _tuple[Tensor, ...]:
     """`split_with_sizes`."""
 def unsqueeze(input: Tensor, dim: _int | _Sequence[_int] | None) -> Tensor:
     """A new dimension of size 1 at `dim`."""
-def unsqueeze_copy(input: Tensor, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def unsqueeze_copy(input: Tensor, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `unsqueeze`, row-major and in memory of its own; shapes and errors are the view's."""
 def values_copy(self: Tensor) -> Tensor:
     """`x.values()` in memory of its own."""
-def vander(x: Tensor, N: _int | None = ..., increasing: _bool = ...) -> Tensor:
+def vander(x: Tensor, N: _int | None = None, increasing: _bool = False) -> Tensor:
     """Powers of a vector as columns, the highest first unless `increasing`; N columns, by default as many as elements."""
-def var(input: Tensor, dim: _int | _Sequence[_int] | None = ..., unbiased: _bool | None = ..., keepdim: _bool = ..., *, correction: _float | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def var(input: Tensor, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """Variance over `dim`: squared deviations over n - correction (default 1)."""
-def var_mean(input: Tensor, dim: _int | _Sequence[_int] | None = ..., unbiased: _bool | None = ..., keepdim: _bool = ..., *, correction: _float | None = ...) -> _tuple[Tensor, Tensor]:
+def var_mean(input: Tensor, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None) -> _tuple[Tensor, Tensor]:
     """Variance and mean over `dim`."""
-def vdot(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def vdot(input: Tensor, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """The sum of products of two vectors of one length, the first conjugated: for real dtypes the same as `dot`."""
 def view_as_complex(input: Tensor) -> Tensor:
     """A real tensor whose last dimension has size 2 as a complex one; the strides must allow it."""
-def view_as_complex_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def view_as_complex_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `view_as_complex`, row-major and in memory of its own; shapes and errors are the view's."""
 def view_as_real(input: Tensor) -> Tensor:
     """A complex tensor as a real one with a last dimension of size 2: the real part and the imaginary part."""
-def view_as_real_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def view_as_real_copy(input: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `view_as_real`, row-major and in memory of its own; shapes and errors are the view's."""
-def view_copy(input: Tensor, size: _int | _Sequence[_int], *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def view_copy(input: Tensor, size: _int | _Sequence[_int], *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """A copy of `view`, row-major and in memory of its own; shapes and errors are the view's."""
 def vsplit(input: Tensor, indices_or_sections: Tensor | _int | _Sequence[_int]) -> _tuple[Tensor, ...]:
     """`tensor_split` along rows, dimension 0 of at least 2; sections must be of equal length."""
-def vstack(tensors: _Sequence[Tensor], *, out: Tensor | None = ...) -> Tensor:
+def vstack(tensors: _Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The tensors one above another: along the first dimension, where a 1-dim tensor counts as a row."""
 @_overload
 def where(condition: Tensor) -> _tuple[Tensor, ...]:
     """input where the condition (bool) holds, else other; with the condition alone, its true indices as a tuple."""
 @_overload
-def where(condition: Tensor, input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | None=...) -> Tensor:
+def where(condition: Tensor, input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | None=None) -> Tensor:
     """input where the condition (bool) holds, else other; with the condition alone, its true indices as a tuple."""
-def xlogy(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
+def xlogy(input: Tensor | _complex, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
     """input · log(other), 0 where input is 0 and other is a number."""
 def xlogy_(input: Tensor | _complex, other: Tensor | _complex) -> Tensor:
     """`xlogy` in place: the result is written over the tensor itself, which is returned."""
 def zero_(input: Tensor) -> Tensor:
     """Write zero to every element."""
 @_overload
-def zeros(*size: _int | _Sequence[_int], dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
+def zeros(*size: _int | _Sequence[_int], dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """Tensor of zeros."""
 @_overload
-def zeros(size: _Sequence[_int], *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor: ...
-def zeros_like(input: Tensor, *, dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., pin_memory: _bool | None = ..., requires_grad: _bool | None = ..., memory_format: _memory_format | None = ..., out: Tensor | _tuple[Tensor, ...] | None = ...) -> Tensor:
-    """Keywords of every such function: `dtype`, `device`, `requires_grad`, `layout`, `pin_memory`, `memory_format`, `out`. TypeError for arguments of the wrong kind, RuntimeError for negative sizes and for gradients of integers."""
+def zeros(size: _Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """Tensor of zeros."""
+def zeros_like(input: Tensor, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = None, memory_format: _memory_format | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
+    """Tensor of zeros in input's shape, dtype and layout."""

@@ -1,7 +1,7 @@
 """Type checkers over programs as people write them (`tests/typed`): none has a fault, and mistakes are reported.
 
 mypy looks at all of them in one process, as it does in a user's project: strictly, and at flambeau as it is installed.
-`tools/checkers.py` runs pyright, too.
+`tools/checkers.py` runs pyright, too, which fetches itself from the network and is no part of the tests.
 """
 
 from __future__ import annotations

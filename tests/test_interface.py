@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pathlib
 import subprocess
@@ -58,3 +59,27 @@ def test_every_public_operation_has_a_one_line_summary():
             assert found, names[0]
             long += [names[0]] if "." not in found else []
     assert len(long) <= LONG, long
+
+
+def test_compiled_classes_are_stated_as_they_are():
+    """`tools/compiled.pyi` names what the classes have, and all that users see of those which it has in full."""
+    tree = ast.parse((ROOT / "tools" / "compiled.pyi").read_text())
+    for node in (n for n in tree.body if isinstance(n, ast.ClassDef)):
+        cls = getattr(flambeau, node.name)
+        stated = {
+            getattr(n, "name", None) or getattr(getattr(n, "target", None), "id", None) for n in node.body
+        } - {None}
+        assert not [name for name in stated if not hasattr(cls, name)], node.name
+        if cls is not flambeau.Tensor:
+            assert {n for n in vars(cls) if not n.startswith("_")} <= stated, node.name
+    for node in (n for n in tree.body if isinstance(n, ast.FunctionDef)):
+        assert callable(getattr(flambeau, node.name))
+
+
+def test_editors_find_docstrings_and_defaults():
+    text = (pathlib.Path(flambeau.__file__).parent / "__init__.pyi").read_text()
+    undocumented = [
+        n.name for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and not ast.get_docstring(n)
+    ]
+    assert not undocumented
+    assert "def cumsum(input: Tensor, dim: _int, *, dtype: _dtype | None = None" in text

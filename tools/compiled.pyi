@@ -57,12 +57,8 @@ class Generator:
 
 class Tensor:
     grad_fn: Any
-    grad_dtype: dtype | None
-    name: str | None
-    names: tuple[str | None, ...]
     is_hpu: bool
     is_ipu: bool
-    is_lazy: bool
     is_maia: bool
     is_mkldnn: bool
     is_mps: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from math import isfinite
 
 from flambeau.operations.declare.registry import Entry
 
@@ -139,7 +140,14 @@ def parameter(p: inspect.Parameter, entry: Entry | None) -> str:
         kind = kind if found == "Any" else found
     if p.default is None and kind != "Any" and "None" not in kind:
         kind += " | None"
-    return f"{star}{p.name}: {aliased(kind)}" + (" = ..." if p.default is not p.empty else "")
+    return f"{star}{p.name}: {aliased(kind)}" + ("" if p.default is p.empty else f" = {shown(p.default)}")
+
+
+def shown(default: object) -> str:
+    """A default as readers of the stub see it; `...` for what has no literal."""
+    items = default if type(default) is tuple else (default,)
+    plain = all(x is None or type(x) in (bool, int, str) or type(x) is float and isfinite(x) for x in items)
+    return repr(default) if plain else "..."
 
 
 def by_ones(function: object, p: inspect.Parameter) -> bool:
@@ -188,7 +196,5 @@ def head(text: str, name: str, method: bool = False) -> str:
     if method:
         first = (given.posonlyargs or given.args)[0]
         first.arg, first.annotation = "self", None
-    given.defaults = [ast.Constant(...) for _ in given.defaults]
-    given.kw_defaults = [None if d is None else ast.Constant(...) for d in given.kw_defaults]
     gives = "Any" if node.returns is None else typed(ast.unparse(node.returns))
     return f"def {name}({ast.unparse(given)}) -> {aliased(gives)}:"

@@ -20,7 +20,7 @@ from types import ModuleType
 
 import stub_types
 from flambeau.core.call.operation import behind
-from stub_types import ALIASES, VARIABLES, aliased, by_ones, head, parameters, signature, typed
+from stub_types import ALIASES, VARIABLES, aliased, by_ones, head, parameters, shown, signature, typed
 
 import flambeau
 from flambeau.operations.declare.registry import REGISTRY, Entry, published
@@ -122,8 +122,10 @@ def result(function: Callable, name: str) -> str:
 def paragraph(function: object, name: str) -> str:
     """The first paragraph of a docstring, without the signature that compiled functions begin with."""
     text = inspect.cleandoc(getattr(function, "__doc__", None) or "").partition(">>>")[0]
-    if text.startswith(f"{name}("):
-        text = text.partition("\n")[2]
+    line, _, rest = text.partition("\n")
+    if line.startswith(f"{name}(") and " -> " in line:
+        gives = line.partition(" -> ")[2]
+        text = gives if gives.endswith(".") else rest
     first = " ".join(text.strip().partition("\n\n")[0].split())
     return first.replace("\\", "\\\\").replace('"""', "'''")
 
@@ -346,7 +348,7 @@ def option(p: inspect.Parameter) -> str:
         kind = f"tuple[{', '.join(number + ' | None' * (x is None) for x in p.default)}]"
     if isinstance(p.default, bool) or p.default is None:
         kind = "bool" if isinstance(p.default, bool) else "bool | None"
-    return f"{p.name}: {aliased(kind)} = ..."
+    return f"{p.name}: {aliased(kind)} = {shown(p.default)}"
 
 
 def optimiser_stub(module: str) -> str:

@@ -712,6 +712,7 @@ def _checked(name: str, op, reference: str | None):
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = op.__doc__ + "  Of integers: RuntimeError where a divisor is 0."
+    in_place.__doc__ = f"`{name}` in place."
     register(
         name,
         "composite",

@@ -10,25 +10,25 @@ from flambeau import layout as _layout
 from typing import Any as _Any
 from flambeau import Tensor as Tensor
 
-def bartlett(M: _int, *, sym: _bool = ..., dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **options: _Any) -> Tensor:
+def bartlett(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
     """Triangle: M values, symmetric, or `sym=False` a period of length M."""
-def blackman(M: _int, *, sym: _bool = ..., dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **options: _Any) -> Tensor:
+def blackman(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
     """Blackman window: M values, symmetric, or `sym=False` a period of length M."""
-def cosine(M: _int, *, sym: _bool = ..., dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **options: _Any) -> Tensor:
+def cosine(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
     """Half a period of the sine: M values, symmetric, or `sym=False` a period of length M."""
-def exponential(M: _int, *, sym: _bool = ..., dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **options: _Any) -> Tensor:
+def exponential(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
     """exp(-|k - center| / tau): M values, symmetric, or `sym=False` a period of length M."""
-def gaussian(M: _int, *, sym: _bool = ..., dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **options: _Any) -> Tensor:
+def gaussian(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
     """exp(-((k - n/2) / std)² / 2): M values, symmetric, or `sym=False` a period of length M."""
-def general_cosine(M: _int, *, a: _Sequence[_float], sym: _bool = ..., dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ...) -> Tensor:
+def general_cosine(M: _int, *, a: _Sequence[_float], sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
     """Σ (-1)^j a_j cos(2πjk/n). TypeError unless `a` is a sequence, ValueError where it is empty."""
-def general_hamming(M: _int, *, alpha: _float = ..., sym: _bool = ..., dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ...) -> Tensor:
+def general_hamming(M: _int, *, alpha: _float = 0.54, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
     """alpha - (1 - alpha) cos(2πk/n)."""
-def hamming(M: _int, *, sym: _bool = ..., dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **options: _Any) -> Tensor:
+def hamming(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
     """Hamming window: M values, symmetric, or `sym=False` a period of length M."""
-def hann(M: _int, *, sym: _bool = ..., dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **options: _Any) -> Tensor:
+def hann(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
     """Hann window: M values, symmetric, or `sym=False` a period of length M."""
-def kaiser(M: _int, *, sym: _bool = ..., dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **options: _Any) -> Tensor:
+def kaiser(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
     """Kaiser window: M values, symmetric, or `sym=False` a period of length M."""
-def nuttall(M: _int, *, sym: _bool = ..., dtype: _dtype | None = ..., layout: _layout | None = ..., device: _device | _str | _int | None = ..., requires_grad: _bool = ..., **options: _Any) -> Tensor:
+def nuttall(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, **options: _Any) -> Tensor:
     """Nuttall window with continuous first derivative: M values, symmetric, or `sym=False` a period of length M."""
