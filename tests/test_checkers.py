@@ -13,6 +13,7 @@ import re
 import runpy
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
@@ -34,7 +35,7 @@ def reported(tmp_path_factory) -> dict[str, dict[int, set[str]]]:
     files = [*PROGRAMS, HERE / "typed" / "mistakes.py"]
     command = [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--follow-imports=silent"]
     command += ["--cache-dir", str(tmp_path_factory.mktemp("mypy")), *map(str, files)]
-    installed = PACKAGE.parent.name == "site-packages"
+    installed = str(PACKAGE.parent) in map(sysconfig.get_path, ("purelib", "platlib"))
     environment = os.environ if installed else {**os.environ, "MYPYPATH": str(PACKAGE.parent)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode in (0, 1), done.stdout + done.stderr

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -26,8 +27,8 @@ def mypy(folder: Path) -> list[str]:
     """The errors outside of `mistakes.py`; of that file, a line where it has none."""
     command = [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--follow-imports=silent"]
     command += [f"--cache-dir={folder}/cache", *map(str, sorted((folder / "typed").glob("*.py")))]
-    found = PACKAGE.parent.name == "site-packages"
-    environment = os.environ if found else {**os.environ, "MYPYPATH": str(PACKAGE.parent)}
+    installed = str(PACKAGE.parent) in map(sysconfig.get_path, ("purelib", "platlib"))
+    environment = os.environ if installed else {**os.environ, "MYPYPATH": str(PACKAGE.parent)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     return faults([line for line in done.stdout.splitlines() if ": error: " in line])
 

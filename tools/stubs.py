@@ -330,11 +330,12 @@ def module_stub(module: str) -> str:
 
 def class_stub(path: str, names: str) -> str:
     """A compiled module's classes, which have their types elsewhere; its other names are anything."""
-    shown = dict(
+    known = dict(
         reversed(name.split(" as ")) if " as " in name else (name, name) for name in names.split(", ")
     )
-    others = [n for n in vars(resolve(path.replace("/", "."))) if n not in shown and not n.startswith("__")]
-    lines = [f"from flambeau import {real} as {name}" for name, real in shown.items()]
+    others = [n for n in vars(resolve(path.replace("/", "."))) if n not in known and not n.startswith("__")]
+    lines = [f"from flambeau import {real} as {real}" for real in known.values()]
+    lines += [f"{name} = {real}" for name, real in known.items() if name != real]
     return whole([*lines, "", *(f"{n}: {aliased('Any')}" for n in sorted(others))], "the compiled module")
 
 

@@ -17,7 +17,7 @@ from ..core.base import display
 
 def save(
     obj: Any,
-    f: str | os.PathLike | BinaryIO,
+    f: str | os.PathLike[str] | BinaryIO,
     pickle_module: Any = None,
     pickle_protocol: int = 2,
     _use_new_zipfile_serialization: bool = True,
@@ -100,7 +100,7 @@ class Options(NamedTuple):
 
 
 def load(
-    f: str | os.PathLike | BinaryIO,
+    f: str | os.PathLike[str] | BinaryIO,
     map_location: Any = None,
     pickle_module: Any = None,
     *,

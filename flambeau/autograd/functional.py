@@ -88,7 +88,7 @@ def _finish(found: tuple, many: bool, create_graph: bool) -> Any:
 
 
 def vjp(
-    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """The outputs, and the product of v with the Jacobian (shaped as the inputs).
 
@@ -108,7 +108,7 @@ def vjp(
 
 
 def jvp(
-    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """The outputs, and the product of the Jacobian with v (shaped as the outputs): the adjoint of `vjp`.
 
@@ -134,7 +134,7 @@ def jvp(
 
 
 def jacobian(
-    func: Callable,
+    func: Callable[..., Any],
     inputs: Any,
     create_graph: bool = False,
     strict: bool = False,
@@ -180,7 +180,7 @@ def _rows(output: TensorBase, xs: tuple, create_graph: bool, strict: bool, i: in
     return tuple(stack(list(column)).reshape((*output.shape, *x.shape)) for column, x in zip(zip(*found), xs))
 
 
-def _columns(func: Callable, xs: tuple) -> tuple[bool, tuple]:
+def _columns(func: Callable[..., Any], xs: tuple) -> tuple[bool, tuple]:
     """The Jacobians of all outputs: one forward pass for each element of the inputs."""
     blocks: list = []
     several = False
@@ -204,7 +204,7 @@ def _columns(func: Callable, xs: tuple) -> tuple[bool, tuple]:
     return several, tuple(tuple(b[i] for b in blocks) for i in range(len(outputs)))
 
 
-def _scalar(func: Callable, who: str) -> Callable:
+def _scalar(func: Callable[..., Any], who: str) -> Callable:
     """func, checked to have a single output of one element."""
 
     def checked(*xs: Any) -> Any:
@@ -222,7 +222,7 @@ def _scalar(func: Callable, who: str) -> Callable:
 
 
 def hessian(
-    func: Callable,
+    func: Callable[..., Any],
     inputs: Any,
     create_graph: bool = False,
     strict: bool = False,
@@ -266,7 +266,7 @@ def _forward_safe_gradient(scalar: Callable) -> Callable:
 
 
 def vhp(
-    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """The value of a function with one element, and the product of v with its Hessian.
 
@@ -287,7 +287,7 @@ def vhp(
 
 
 def hvp(
-    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """The value of a function with one element, and the product of its Hessian with v.
 

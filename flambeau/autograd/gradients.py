@@ -115,7 +115,7 @@ def grad(
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple:
+) -> tuple[Any, ...]:
     """The gradients of `outputs` with respect to `inputs`, as a tuple; nothing is added to `.grad`.
 
     RuntimeError where an input was not used, unless `allow_unused` (then None stands for its gradient) or

@@ -39,7 +39,7 @@ def is_transforming() -> bool:
     return _running.depth > 0
 
 
-def _run(func: Callable, args: tuple) -> Any:
+def _run(func: Callable[..., Any], args: tuple) -> Any:
     _running.depth += 1
     try:
         return func(*args)
@@ -129,7 +129,7 @@ class _Pass:
     """One call of a function for reverse mode: its outputs, and gradients of them."""
 
     def __init__(
-        self, func: Callable, inputs: Any, has_aux: bool, who: str, kwargs: dict | None = None
+        self, func: Callable[..., Any], inputs: Any, has_aux: bool, who: str, kwargs: dict | None = None
     ) -> None:
         given = _tensors(inputs, who, "the inputs")
         with enable_grad():
@@ -211,7 +211,7 @@ def grad(func: Callable[P, Any], argnums: Argnums = 0, has_aux: bool = False) ->
     return differentiated
 
 
-def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """The output of `func(*primals)`, and a function that gives the product of a vector with the Jacobian.
 
     >>> import flambeau
@@ -232,7 +232,12 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]
 
 # --- forward mode ---
 def jvp(
-    func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False, has_aux: bool = False
+    func: Callable[..., Any],
+    primals: tuple[Any, ...],
+    tangents: tuple[Any, ...],
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
 ) -> tuple[Any, ...]:
     """The output of `func(*primals)`, and its derivative along `tangents`.
 
@@ -300,7 +305,7 @@ class _Adjoint:
         return [_released(t, keep) for t in found]
 
 
-def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable[..., Any]]:
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """The output of `func(*primals)`, and a function that gives the derivative there along any tangents.
 
     `func` is called once; what its derivative needs is kept as long as that function is. It takes tangents of the structure and

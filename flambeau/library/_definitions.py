@@ -55,7 +55,7 @@ class CustomOpDef(OpOverload):
         return self
 
     def register_kernel(
-        self, device_types: str | Sequence[str] | None, fn: Callable | None = None, /
+        self, device_types: str | Sequence[str] | None, fn: Callable[..., Any] | None = None, /
     ) -> Callable:
         """Register the function for types of devices (None: for all), as a decorator or with the function.
 
@@ -109,7 +109,9 @@ class CustomOpDef(OpOverload):
         self._entry.add_fake(fn, where(fn))
         return fn
 
-    def register_autograd(self, backward: Callable, /, *, setup_context: Callable | None = None) -> None:
+    def register_autograd(
+        self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None
+    ) -> None:
         """Register the derivative: `backward(ctx, *grads)` returns a gradient, or None, for each argument by position.
 
         `setup_context(ctx, inputs, output)` runs after the operation and keeps what `backward` reads; with arguments by name alone it
@@ -134,7 +136,7 @@ class CustomOpDef(OpOverload):
         self._entry.autograd = Autograd(backward, setup_context)
         self._changed()
 
-    def register_vmap(self, func: Callable | None = None) -> Callable:
+    def register_vmap(self, func: Callable[..., Any] | None = None) -> Callable:
         """Register what `vmap` calls: `func(info, in_dims, *args)` returns the result and its batch dimensions.
 
         `info.batch_size` is the size of the batch, `info.randomness` what `vmap` was told; `in_dims` has for each argument the
@@ -147,7 +149,9 @@ class CustomOpDef(OpOverload):
 
         return register if func is None else register(func)
 
-    def register_torch_dispatch(self, torch_dispatch_class: type, fn: Callable | None = None, /) -> Callable:
+    def register_torch_dispatch(
+        self, torch_dispatch_class: type, fn: Callable[..., Any] | None = None, /
+    ) -> Callable:
         """Register the answer of a class of modes: `fn(mode, func, types, args, kwargs)`."""
 
         def register(function: Callable) -> Callable:
@@ -246,7 +250,7 @@ def custom_op(
 
 def custom_op(
     name: str,
-    fn: Callable | None = None,
+    fn: Callable[..., Any] | None = None,
     /,
     *,
     mutates_args: str | Iterable[str],
@@ -340,7 +344,7 @@ def _resolved(op: Any, who: str) -> Any:
 def register_kernel(
     op: Any,
     device_types: str | Sequence[str] | None,
-    func: Callable | None = None,
+    func: Callable[..., Any] | None = None,
     /,
     *,
     lib: Library | None = None,
@@ -389,7 +393,7 @@ def register_autocast(
 
 def register_fake(
     op: Any,
-    func: Callable | None = None,
+    func: Callable[..., Any] | None = None,
     /,
     *,
     lib: Library | None = None,
@@ -419,7 +423,9 @@ def register_fake(
     return register if func is None else register(func)
 
 
-def impl_abstract(qualname: Any, func: Callable | None = None, *, lib: Library | None = None) -> Any:
+def impl_abstract(
+    qualname: Any, func: Callable[..., Any] | None = None, *, lib: Library | None = None
+) -> Any:
     """The older name of `register_fake`.
 
     >>> import warnings
@@ -433,7 +439,12 @@ def impl_abstract(qualname: Any, func: Callable | None = None, *, lib: Library |
 
 
 def register_autograd(
-    op: Any, backward: Callable, /, *, setup_context: Callable | None = None, lib: Library | None = None
+    op: Any,
+    backward: Callable[..., Any],
+    /,
+    *,
+    setup_context: Callable[..., Any] | None = None,
+    lib: Library | None = None,
 ) -> None:
     """Register the derivative of an operation; see `CustomOpDef.register_autograd`.
 
@@ -465,7 +476,12 @@ def _without_derivative(entry: Entry) -> None:
 
 
 def register_torch_dispatch(
-    op: Any, torch_dispatch_class: type, func: Callable | None = None, /, *, lib: Library | None = None
+    op: Any,
+    torch_dispatch_class: type,
+    func: Callable[..., Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
 ) -> Any:
     """Register the answer of a class of modes to an operation, without a change to either.
 
@@ -495,7 +511,7 @@ def register_torch_dispatch(
     return register if func is None else register(func)
 
 
-def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Library | None = None) -> Any:
+def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None) -> Any:
     """Register what `vmap` calls in an operation's place: `func(info, in_dims, *args)`; see `CustomOpDef.register_vmap`.
 
     >>> import flambeau
@@ -575,7 +591,7 @@ _NO_TRITON = (
 )
 
 
-def triton_op(name: str, fn: Callable | None = None, /, **kwargs: Any) -> Any:
+def triton_op(name: str, fn: Callable[..., Any] | None = None, /, **kwargs: Any) -> Any:
     """Refused: NotImplementedError.
 
     >>> import flambeau

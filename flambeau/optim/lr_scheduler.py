@@ -73,7 +73,12 @@ class _ByFunction(LRScheduler):
     None.
     """
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:
         check_optimizer(optimizer, self)
         self.lr_lambdas = _functions(type(self).__name__, optimizer, lr_lambda)
         super().__init__(optimizer, last_epoch)

@@ -1,7 +1,8 @@
 # Written by `python tools/interface.py` from the compiled module.
 from typing import Any as _Any
 
-from flambeau import Tensor as TensorBase
+from flambeau import Tensor as Tensor
+TensorBase = Tensor
 
 OutOfMemoryError: _Any
 _dtypes: _Any

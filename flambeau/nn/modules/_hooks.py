@@ -70,7 +70,9 @@ def _choose_kind(owner: Any, full: bool, where: str) -> None:
     owner._is_full_backward_hook = full
 
 
-def add_hook(hooks: OrderedDict, hook: Callable, prepend: bool = False, **flags: Any) -> RemovableHandle:
+def add_hook(
+    hooks: OrderedDict, hook: Callable[..., Any], prepend: bool = False, **flags: Any
+) -> RemovableHandle:
     """File `hook` under a new id; each `flags` pair (dictionary, value) notes that id in the dictionary if
     value is true.
     """
@@ -104,7 +106,7 @@ class HooksMixin:
             self._hooked = True
 
     def register_forward_pre_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
         """Call `hook(module, args)` before every `forward`; it may return new arguments.
 
@@ -119,7 +121,12 @@ class HooksMixin:
         return add_hook(self._forward_pre_hooks, hook, prepend, with_kwargs=with_kwargs_flag)
 
     def register_forward_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
     ) -> RemovableHandle:
         """Call `hook(module, args, output)` after every `forward`; it may return a new output.
 
@@ -139,7 +146,7 @@ class HooksMixin:
             always_call=(self._forward_hooks_always_called, always_call),
         )
 
-    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs are
         computed.
 
@@ -156,7 +163,7 @@ class HooksMixin:
         self._hooked = True
         return add_hook(self._backward_hooks, hook, prepend)
 
-    def register_backward_hook(self, hook: Callable) -> RemovableHandle:
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` when the last operation of `forward` is differentiated; deprecated.
 
         `grad_input` are the gradients of what that one operation read, which need not be the module's inputs. Use
@@ -172,7 +179,9 @@ class HooksMixin:
         self._hooked = True
         return add_hook(self._backward_hooks, hook)
 
-    def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    def register_full_backward_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Call `hook(module, grad_output)` when the gradients of the module's outputs are known.
 
         Args:
@@ -251,7 +260,7 @@ def _run_forward_pre_hooks(
 def _run_forward_hook(
     owner: Module | _GlobalHooks,
     key: int,
-    hook: Callable,
+    hook: Callable[..., Any],
     module: Module,
     args: tuple,
     kwargs: dict,
@@ -313,7 +322,7 @@ def _what_is_missed(args: tuple, result: Any, node: Any) -> str | None:
 class BoundHook:
     """A hook called with its module first; unlike a `partial`, it is copied and pickled along with the module."""
 
-    def __init__(self, hook: Callable, module: object) -> None:
+    def __init__(self, hook: Callable[..., Any], module: object) -> None:
         self.hook, self.module = hook, module
 
     def __call__(self, *args: Any) -> Any:
