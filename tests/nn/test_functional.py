@@ -508,3 +508,13 @@ def test_rrelu_in_place():
     x = flambeau.full((100,), -1.0)
     assert F.rrelu_(x, training=True) is x and x.min() >= -1 / 3 and x.max() <= -1 / 8 and x.min() != x.max()
     assert F.native_channel_shuffle is F.channel_shuffle
+
+
+def test_activations_show_their_parameters():
+    assert list(inspect.signature(F.hardtanh).parameters) == ["input", "min_val", "max_val", "inplace"]
+    x = flambeau.tensor([-1.0, 2.0])
+    assert F.hardtanh(x, -0.5, 0.5, True) is x and x.tolist() == [-0.5, 0.5]
+    with pytest.raises(TypeError, match=r"elu\(\) takes from 1 to 3 positional arguments but 4 were given"):
+        F.elu(x, 1.0, False, 3)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'alfa'"):
+        F.elu(x, alfa=1.0)

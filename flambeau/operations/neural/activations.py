@@ -316,7 +316,11 @@ def _with_inplace(op, *params: tuple[str, float], check: Callable | None = None)
     if params:
 
         def with_params(input, *given, inplace=False, **named) -> TensorBase:
-            values = dict(params)
+            values, most = dict(params), len(params) + 2
+            if len(given) + 1 > most:
+                raise TypeError(
+                    f"{name}() takes from 1 to {most} positional arguments but {len(given) + 1} were given"
+                )
             if len(given) > len(params):
                 inplace, given = given[-1], given[:-1]
             values.update(zip(values, given))
