@@ -240,7 +240,6 @@ from . import (
     hub,
     kernels,
     library,
-    legacy,
     monitor,
     multiprocessing,
     ops,

@@ -213,7 +213,7 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
 
     Args:
         hash_prefix: how the SHA-256 of the content must begin, in hexadecimal digits.
-        progress: whether to show a bar on stderr, where tqdm is installed.
+        progress: whether to show on stderr how far it is: tqdm's bar where that is installed, else a line.
 
     Raises:
         RuntimeError: the content has another hash.
@@ -233,33 +233,24 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
     from urllib.request import Request, urlopen
 
     from ._files.replacing import replacing
+    from .utils._progress import progress as _progress
 
     dst = os.path.expanduser(dst)
     digest = sha256()
     with urlopen(Request(url, headers={"User-Agent": f"{display.NAME}.hub"})) as answer:
         length = answer.headers.get("Content-Length")
-        with _bar(int(length) if length else None, progress) as show, replacing(dst, False) as file:
+        total = int(length) if length else None
+        with (
+            _progress(total=total, unit="B", unit_scale=True, unit_divisor=1024, disable=not progress) as bar,
+            replacing(dst, False) as file,
+        ):
             while block := answer.read(READ_DATA_CHUNK):
                 file.write(block)
                 digest.update(block)
-                show(len(block))
+                bar.update(len(block))
             found = digest.hexdigest()
             if hash_prefix is not None and not found.startswith(hash_prefix):
                 raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{found}")')
-
-
-@contextmanager
-def _bar(total: int | None, wanted: bool) -> Iterator[Any]:
-    """What is told of each part that has come."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        wanted = False
-    if not wanted:
-        yield lambda n: None
-        return
-    with tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024) as bar:
-        yield bar.update
 
 
 def load_state_dict_from_url(
@@ -276,7 +267,7 @@ def load_state_dict_from_url(
     Args:
         model_dir: the folder it is kept in; `get_dir()/checkpoints` by default.
         map_location: as of `flambeau.load`.
-        progress: whether to show a bar on stderr.
+        progress: as of `download_url_to_file`.
         check_hash: whether the file's name ends in the beginning of its SHA-256, `name-<digits>.pt`, which is then compared.
         file_name: its name there; by default that in the URL.
         weights_only: as of `flambeau.load`.  PyTorch's default is False here.

@@ -216,3 +216,16 @@ def test_the_installed_drop_in_is_the_shim():
         assert (dropin / "src" / file).read_bytes() == (SHIM / file).read_bytes()
     assert tomllib.loads((dropin / "pyproject.toml").read_text())["project"]["version"] == _as_torch.VERSION
     assert (SHIM / f"torch-{_as_torch.VERSION}.dist-info/METADATA").exists()
+
+
+def test_lua_torch_is_imported_by_programs_that_name_it():
+    run(
+        "-c",
+        """if True:
+        import sys, torch
+        loaded = [n for n in sys.modules if n.startswith(("torch.legacy", "flambeau.legacy"))]
+        assert not loaded, loaded
+        import torch.legacy.nn
+        assert torch.legacy.nn is sys.modules["flambeau.legacy.nn"] and torch.legacy.nn.Linear.__module__[:6] == "torch."
+        """,
+    )

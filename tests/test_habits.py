@@ -8,6 +8,7 @@ import abc
 import copy
 import enum
 import functools
+import importlib
 import inspect
 import pickle
 import types
@@ -86,9 +87,7 @@ def public() -> Iterator[tuple[str, object]]:
     """Every class and function of ours with its dotted name."""
     seen = set()
     for room in ROOMS:
-        module = flambeau
-        for part in room.split(".") if room else ():
-            module = getattr(module, part)
+        module = importlib.import_module(f"flambeau.{room}".rstrip("."))
         for name in dir(module):  # what is imported when it is asked for, too
             value = getattr(module, name)
             ours = getattr(value, "__module__", None) or ""

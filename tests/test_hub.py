@@ -119,8 +119,17 @@ def test_hashes_are_compared(tmp_path, capsys):
     assert os.listdir(tmp_path / "cache" / "checkpoints") == [named.name]
     hub.download_url_to_file(path.as_uri(), str(tmp_path / "out.pt"), digest[:6], progress=True)
     assert (tmp_path / "out.pt").read_bytes() == path.read_bytes()
+    assert "100%" in capsys.readouterr().err
     with pytest.raises(URLError):
         hub.download_url_to_file((tmp_path / "none.pt").as_uri(), str(tmp_path / "none2.pt"))
     assert not (tmp_path / "none2.pt").exists()
     with pytest.raises(ValueError, match="names no file"):
         hub.load_state_dict_from_url("file:///")
+
+
+def test_progress_without_tqdm(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    (tmp_path / "data").write_bytes(bytes(3 << 19))
+    for shown in (True, False):
+        hub.download_url_to_file((tmp_path / "data").as_uri(), str(tmp_path / "out"), progress=shown)
+        assert capsys.readouterr().err == ("100% 1.5M/1.5M B [0 s]\n" if shown else "")

@@ -339,6 +339,21 @@ def test_progress_bar(tmp_path):
     assert f"loss {trainer.history[1]['loss']:.4g}" in text
 
 
+def test_progress_without_tqdm(capsys, monkeypatch):
+    """A line an epoch where stderr is no terminal; nothing with `disable=None` there."""
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    trainer = make()
+    trainer.register_plugin(ProgressBar())
+    trainer.run(2)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line[:18] for line in lines] == ["epoch 1/2: 100% 4/", "epoch 2/2: 100% 4/"]
+    assert lines[1].endswith(f"loss {trainer.history[1]['loss']:.4g}, lr {trainer.history[1]['lr']:.4g}")
+    trainer = make()
+    trainer.register_plugin(ProgressBar(disable=None))
+    trainer.run(1)
+    assert capsys.readouterr().err == ""
+
+
 def test_curves(tmp_path):
     from PIL import Image
 
@@ -383,11 +398,10 @@ def test_tensorboard(tmp_path):
 @pytest.mark.parametrize(
     "plugin, module, extra",
     [
-        (ProgressBar(), "tqdm", "progress"),
         (Curves("x.png"), "matplotlib", "plot"),
         (TensorBoard("x"), "tensorboard", "tensorboard"),
     ],
-    ids=["tqdm", "matplotlib", "tensorboard"],
+    ids=["matplotlib", "tensorboard"],
 )
 def test_what_is_not_installed_is_told_before_training(plugin, module, extra, monkeypatch):
     from flambeau.utils.tensorboard import summary

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from .._progress import progress
 from .metrics import Accuracy, as_number
 
 __all__ = [
@@ -345,9 +346,10 @@ class EarlyStopping(Plugin):
 
 
 class ProgressBar(Plugin):
-    """A bar for each epoch, by tqdm (the extra `progress`); `options` are tqdm's, as `disable` and `file`.
+    """How far each epoch is, on stderr: tqdm's bar where tqdm is installed (the extra `progress`), else a line, which is rewritten on
+    a terminal, and elsewhere written every ten seconds and at the epoch's end.
 
-    Raises ImportError when a run begins without tqdm.
+    `options` are tqdm's; `disable` (None: where there is no terminal), `file` and `mininterval` count without it, too.
 
     >>> import io
     >>> import flambeau
@@ -367,13 +369,10 @@ class ProgressBar(Plugin):
         self.options = {"dynamic_ncols": True, **options}
         self.bar: Any = None
 
-    def start(self) -> None:
-        self._tqdm = _needed("tqdm", "progress").tqdm
-
     def iteration(self, count: int, input: Any, target: Any, output: Any, loss: Any) -> None:
         trainer = self.trainer
         if self.bar is None:
-            self.bar = self._tqdm(
+            self.bar = progress(
                 total=trainer.number_of_batches(),
                 initial=trainer.position.done - 1,
                 desc=f"epoch {trainer.epoch + 1}/{trainer.epochs}",
