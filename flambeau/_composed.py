@@ -277,7 +277,7 @@ OF_THE_SHAPE = frozenset(
 
 
 # Properties that call operations, and what says nothing of data.
-THROUGH_OPERATIONS = frozenset("T mT H mH real imag _base _is_view _make_subclass _take".split())
+THROUGH_OPERATIONS = frozenset("T mT H mH real imag _base _is_view _make_subclass _take _repr_html_".split())
 
 
 def _close() -> None:

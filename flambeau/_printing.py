@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from ._tensor import Tensor
 from .core.base.dtypes import by_name, get_default_dtype
 from .core.base.provided import provide
+from .core.make.create import empty
 from .nn.parameter import Parameter
 
 _PROFILES: dict[str, dict[str, float]] = {
@@ -79,7 +81,7 @@ def tensor_repr(t: Any, contents: str | None = None) -> str:
     elif t.numel() == 0:
         body = "[]"
     else:
-        body = values_text(t.detach().cpu(), len(prefix))
+        body = values_text(t.detach(), len(prefix))
     text = with_suffixes(prefix + body, suffixes, len(prefix)) + ")"
     return f"Parameter({text})" if isinstance(t, Parameter) and not plain else text
 
@@ -176,11 +178,13 @@ class _Complex:
 
 
 def values_text(t: Any, indent: int) -> str:
-    """The values of a tensor on the CPU."""
+    """The values of a tensor; those that are shown leave its device."""
     floating = t.dtype.is_floating_point
     if t.dtype.name == "float4_e2m1fn_x2":  # its bytes, as PyTorch shows it
         t = t.view(by_name["uint8"])
-    values = _nested(t, t.numel() > options.threshold)
+    abbreviate = t.numel() > options.threshold
+    cut = [abbreviate and size > 2 * options.edgeitems for size in t.shape]
+    values = _nested(_shown(t, cut), cut)
     leaves = list(_leaves(values))
     number = _Complex(leaves) if t.dtype.is_complex else _Number(leaves, floating)
     if t.dim() == 0:
@@ -188,20 +192,35 @@ def values_text(t: Any, indent: int) -> str:
     return _brackets(values, t.dim(), indent, number)
 
 
-def _nested(t: Any, abbreviate: bool) -> Any:
-    """The values as nested lists, with `...` in place of the middle of a dimension when they are to be
-    abbreviated."""
+def _shown(t: Any, cut: list[bool]) -> Any:
+    """A tensor on the CPU without the middle of the dimensions that are cut."""
+    if not any(cut) or t.device.type == "cpu":
+        return t.cpu()
     edge = options.edgeitems
-    if not abbreviate or t.dim() == 0:
+    shown = empty([2 * edge if is_cut else size for is_cut, size in zip(cut, t.shape)], dtype=t.dtype)
+    ends = [
+        [(slice(edge), slice(edge)), (slice(edge, None), slice(size - edge, None))]
+        if is_cut
+        else [(slice(None),) * 2]
+        for is_cut, size in zip(cut, t.shape)
+    ]
+    for corner in product(*ends):
+        to, of = zip(*corner)
+        shown[to] = t[of].cpu()
+    return shown
+
+
+def _nested(t: Any, cut: list[bool]) -> Any:
+    """The values as nested lists, with `...` in place of the middle of dimensions that are cut."""
+    if not any(cut):
         return t.tolist()
-    size = t.size(0)
-    if size <= 2 * edge:
-        return t.tolist() if t.dim() == 1 else [_nested(t[i], True) for i in range(size)]
+    edge, size = options.edgeitems, t.size(0)
+    places = [*range(edge), *range(size - edge, size)] if cut[0] else range(size)
     if t.dim() == 1:
-        return [*t[:edge].tolist(), ..., *t[size - edge :].tolist()]
-    head = [_nested(t[i], True) for i in range(edge)]
-    tail = [_nested(t[i], True) for i in range(size - edge, size)]
-    return [*head, ..., *tail]
+        values = [*t[:edge].tolist(), *t[size - edge :].tolist()]
+    else:
+        values = [_nested(t[i], cut[1:]) for i in places]
+    return [*values[:edge], ..., *values[edge:]] if cut[0] else values
 
 
 def _leaves(values: Any) -> Iterator[Any]:
@@ -224,3 +243,19 @@ def _brackets(values: list[Any], dim: int, indent: int, number: Any) -> str:
 
 
 provide("repr", tensor_repr)
+
+
+def _tensor_html(t: Any) -> str:
+    from ._html import tensor_html
+
+    return tensor_html(t)
+
+
+def _module_html(module: Any) -> str:
+    from ._html import module_html
+
+    return module_html(module)
+
+
+provide("tensor_html", _tensor_html)
+provide("module_html", _module_html)

@@ -151,6 +151,10 @@ class Tensor(TensorBase):
             return _wrapper_text(self, tensor_contents)
         return provided["repr"](self)
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: the text, figures and a picture."""
+        return provided["tensor_html"](self)
+
     def __format__(self, spec: str) -> str:
         if self.ndim == 0 and not self.is_meta and type(self) is Tensor:
             return format(self.item(), spec)

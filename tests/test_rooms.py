@@ -29,7 +29,7 @@ ORDER = """
     multiprocessing
     sparse
     nn.attention
-    _printing _tensor_str _checks _C _higher_order_ops
+    _html _printing _tensor_str _checks _C _higher_order_ops
     cpu cuda opencl functional fft linalg masked signal special return_types testing mps mtia xpu nested
     _files utils.safetensors hub utils.model_zoo serialization
     accelerator _utils random quasirandom backends __config__

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .._html import escape
+from .._html import table as table_html
+from .._html import text as text_html
 
 if TYPE_CHECKING:
     from .profiler_util import EventList
@@ -67,7 +71,59 @@ def _flops(events: Sequence[Any], shown: Sequence[Any]) -> Column | None:
     return Column(f"Total {('', 'K', 'M', 'G', 'T', 'P')[power]}FLOPs", cells)
 
 
-def build(
+class Table(NamedTuple):
+    """Columns, further lines below each row, and what is said below all."""
+
+    columns: list[Column]
+    source: Column | None  # the column that the further lines belong to
+    below: list[list[str]]
+    sums: list[str]
+
+
+def build(events: EventList, *, header: str | None, top_level_events_only: bool, **options: Any) -> str:
+    """The table of these events as text; see `EventList.table`."""
+    made = _made(events, top_level_events_only=top_level_events_only, **options)
+    if made is None:
+        return ""
+    columns = made.columns
+    rule = "".join("-" * c.width + GAP for c in columns)
+    text: list[str] = []
+    if header is not None:
+        text += ["=" * (len(rule) - len(GAP)), header]
+    if top_level_events_only:
+        text += ["=" * (len(rule) - len(GAP)), "This report only display top-level ops statistics"]
+    text += [rule, "".join(c.row(c.heading) + GAP for c in columns), rule]
+    for k, lines in enumerate(made.below):
+        text.append("".join(c.row(c.cells[k]) + GAP for c in columns))
+        for line in lines:
+            text.append("".join(c.row(line if c is made.source else "") + GAP for c in columns))
+    return "\n".join([*text, rule, *made.sums]) + "\n"
+
+
+def page(events: EventList, rows: int) -> str:
+    """The events that took longest by themselves, as HTML."""
+    made = _made(
+        events,
+        sort_by="self_cpu_time_total",
+        row_limit=rows,
+        max_src_column_width=None,
+        max_name_column_width=None,
+        max_shapes_column_width=None,
+        top_level_events_only=False,
+        time_unit=None,
+        profile_memory=events._profile_memory,
+        with_flops=events._with_flops,
+    )
+    if made is None:
+        return text_html("no events")
+    cells = list(zip(*(c.cells for c in made.columns)))
+    whole = table_html([c.heading for c in made.columns], cells)
+    sums = "<br>".join(escape(line) for line in made.sums)
+    left_out = len(events) - len(cells)
+    return f"{whole}{sums}" + (f"<br>{left_out:,} more rows" if left_out else "")
+
+
+def _made(
     events: EventList,
     *,
     sort_by: str | None,
@@ -75,17 +131,16 @@ def build(
     max_src_column_width: int | None,
     max_name_column_width: int | None,
     max_shapes_column_width: int | None,
-    header: str | None,
     top_level_events_only: bool,
     time_unit: str | None,
     profile_memory: bool,
     with_flops: bool,
-) -> str:
-    """The table of these events; see `EventList.table`."""
+) -> Table | None:
+    """What a table of the events says; None without events."""
     if time_unit is not None and time_unit not in UNITS:
         raise ValueError(f"table(): time_unit must be one of {list(UNITS)}, got {time_unit!r}")
     if not events:
-        return ""
+        return None
     rows: list[Any] = list(events)
     if sort_by is not None:
         key = plain_metric(sort_by)
@@ -155,21 +210,10 @@ def build(
     if with_flops and (flops := _flops(events, rows)) is not None:
         columns.append(flops)
 
-    rule = "".join("-" * c.width + GAP for c in columns)
-    text: list[str] = []
-    if header is not None:
-        text += ["=" * (len(rule) - len(GAP)), header]
-    if top_level_events_only:
-        text += ["=" * (len(rule) - len(GAP)), "This report only display top-level ops statistics"]
-    text += [rule, "".join(c.row(c.heading) + GAP for c in columns), rule]
-    for k in range(len(rows)):
-        text.append("".join(c.row(c.cells[k]) + GAP for c in columns))
-        for line in below[k]:
-            text.append("".join(c.row(line if c is source else "") + GAP for c in columns))
-    text += [rule, f"Self CPU time total: {time_text(on_cpu, time_unit)}"]
+    sums = [f"Self CPU time total: {time_text(on_cpu, time_unit)}"]
     if has_device:
-        text.append(f"Self {device} time total: {time_text(on_device, time_unit)}")
-    return "\n".join(text) + "\n"
+        sums.append(f"Self {device} time total: {time_text(on_device, time_unit)}")
+    return Table(columns, source, below, sums)
 
 
 def plain_metric(name: str) -> str:

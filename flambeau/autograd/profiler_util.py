@@ -343,6 +343,10 @@ class EventList(list):
     def __str__(self) -> str:
         return self.table()
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: the table, what took longest by itself first."""
+        return _table.page(self, rows=100)
+
     def _like(self, events: Iterable[Any]) -> EventList:
         return EventList(events, self._use_device, self._profile_memory, self._with_flops)
 

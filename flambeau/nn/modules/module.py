@@ -605,5 +605,9 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
         body = "\n  " + "\n  ".join(lines) + "\n" if lines else ""
         return f"{self._get_name()}({body})"
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: a table of the modules inside."""
+        return provided["module_html"](self)
+
 
 quicken(Module, Module)
