@@ -38,7 +38,7 @@ ORDER = """
     _array_api _array_object
     legacy utils.serialization._t7 utils.serialization.read_lua_file utils.serialization.write_lua_file
     utils.module_tracker utils.flop_counter utils.benchmark monitor
-    utils.collect_env
+    utils.collect_env utils.bottleneck
     library ops _ops _custom_ops
     distributions utils.tensorboard utils.trainer
     kernels utils.cpp_extension

@@ -31,6 +31,7 @@ __getattr__, __dir__ = lazily(
     submodules=(
         "_pytree",
         "benchmark",
+        "bottleneck",
         "collect_env",
         "cpp_extension",
         "flop_counter",
