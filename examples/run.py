@@ -22,8 +22,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import Image
-from tqdm import tqdm
+try:
+    from PIL import Image
+    from tqdm import tqdm
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed: pip install '.[examples]'")
 
 HERE = Path(__file__).resolve().parent
 NAMES = [
@@ -38,8 +41,9 @@ NAMES = [
         "time_series",
         "super_resolution",
         "graph_conv",
+        "languages",
     ),
-    *("hogwild", "scipy_layer", "own_kernel", "c_extension", "skorch", "captum"),
+    *("hogwild", "scipy_layer", "own_kernel", "c_extension", "skorch", "captum", "spelling_bert"),
 ]  # in the order of the page
 
 

@@ -1,6 +1,6 @@
 """Each program under examples/ runs, learns something, and draws its picture; the runner and the gallery know them all.
 
-What needs the drop-in (`examples/skorch`, `examples/captum`) cannot run where PyTorch may be imported, too: `make examples` runs those.
+What needs the drop-in (`ON_THE_DROP_IN`) cannot run where PyTorch may be imported, too: `make examples` runs those.
 """
 
 import ast
@@ -8,14 +8,17 @@ import importlib.util
 import re
 import runpy
 import sys
+import tomllib
 from pathlib import Path
 
 import matplotlib
 import pytest
 
 ROOT = Path(__file__).parents[1]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/main.py"))
-ON_THE_DROP_IN = {"captum", "skorch"}
+ON_THE_DROP_IN = {"captum", "skorch", "spelling_bert"}
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,52 @@ def test_runs(name, tmp_path, monkeypatch, capsys):
     matplotlib.pyplot.close("all")
     assert re.search(r"\d.*to reach", capsys.readouterr().out.splitlines()[-1])
     assert (tmp_path / "picture.png").stat().st_size > 5_000
+
+
+def needs(name):
+    """The packages that a program imports and Python, flambeau and the drop-in do not have."""
+    tree = ast.parse((ROOT / "examples" / name).read_text())
+    found = [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    found += [alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names]
+    tops = {module.partition(".")[0] for module in found}
+    return sorted(tops - sys.stdlib_module_names - {"flambeau", "torch"})
+
+
+@pytest.mark.parametrize(
+    "name, package",
+    [(name, p) for name in EXAMPLES if name not in ON_THE_DROP_IN for p in needs(f"{name}/main.py")],
+)
+def test_what_is_missing_is_named_with_its_extra(name, package, monkeypatch):
+    """Before anything is done, in one line."""
+    monkeypatch.setitem(sys.modules, package, None)
+    for module in [m for m in sys.modules if m.startswith(package + ".")]:
+        monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "examples" / name / "main.py"), run_name="__main__")
+    told = re.fullmatch(
+        rf"{package}(?:\.\w+)* is not installed: pip install '\.\[(\w+)\]'", str(ended.value.code)
+    )
+    assert told, ended.value.code
+    assert DISTRIBUTIONS.get(package, package) in EXTRAS[told[1]] or package in ("numpy", "scipy")
+
+
+@pytest.mark.parametrize("name", sorted(ON_THE_DROP_IN))
+def test_who_needs_the_drop_in_says_so(name):
+    """All that is not ours is imported where its absence is caught."""
+    tree = ast.parse((ROOT / "examples" / name / "main.py").read_text())
+    (caught,) = [node for node in tree.body if isinstance(node, ast.Try)]
+    assert needs(f"{name}/main.py") == sorted(
+        {
+            module.partition(".")[0]
+            for node in caught.body
+            for module in (
+                [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+            )
+        }
+        - {"torch"}
+    )
+    assert "pip install ./dropin '.[examples]'" in ast.unparse(caught.handlers[0]).replace("\\", "")
+    assert {DISTRIBUTIONS.get(p, p) for p in needs(f"{name}/main.py")} - {"numpy"} <= set(EXTRAS["examples"])
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -14,11 +14,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-import gymnasium
-import matplotlib.pyplot as plt
-import numpy as np
-from gymnasium.vector import AutoresetMode
-from tqdm import tqdm
+try:
+    import gymnasium
+    import matplotlib.pyplot as plt
+    import numpy as np
+    from gymnasium.vector import AutoresetMode
+    from tqdm import tqdm
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed: pip install '.[examples]'")
 
 import flambeau as torch
 from flambeau import nn

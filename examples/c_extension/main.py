@@ -18,10 +18,13 @@ import argparse
 import sys
 import time
 
-import matplotlib.pyplot as plt
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
-from tqdm import tqdm
+try:
+    import matplotlib.pyplot as plt
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import LogisticRegression
+    from tqdm import tqdm
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed: pip install '.[examples]'")
 
 import flambeau as torch
 from flambeau import nn

@@ -21,13 +21,16 @@ import flambeau
 
 flambeau.as_torch()
 
-import matplotlib.pyplot as plt
-import torch  # this is flambeau
-from captum.attr import DeepLift, IntegratedGradients
-from sklearn.datasets import load_digits
-from torch import nn
-from torch.nn import functional as F
-from tqdm import tqdm
+try:
+    import matplotlib.pyplot as plt
+    import torch  # this is flambeau
+    from captum.attr import DeepLift, IntegratedGradients
+    from sklearn.datasets import load_digits
+    from torch import nn
+    from torch.nn import functional as F
+    from tqdm import tqdm
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed: pip install ./dropin '.[examples]'")
 
 
 def network() -> nn.Module:

@@ -21,8 +21,11 @@ import textwrap
 from collections import Counter, defaultdict
 from pydoc_data.topics import topics
 
-import matplotlib.pyplot as plt
-from tqdm import tqdm
+try:
+    import matplotlib.pyplot as plt
+    from tqdm import tqdm
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed: pip install '.[examples]'")
 
 import flambeau as torch
 from flambeau import nn

@@ -17,9 +17,12 @@ import sys
 import time
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
+try:
+    import matplotlib.pyplot as plt
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import LogisticRegression
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed: pip install '.[demo]'")
 
 import flambeau as torch
 from flambeau import nn

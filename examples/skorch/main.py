@@ -21,20 +21,23 @@ import flambeau
 
 flambeau.as_torch()
 
-import matplotlib.pyplot as plt
-import numpy as np
-import torch  # this is flambeau
-from sklearn.datasets import load_breast_cancer
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import RocCurveDisplay
-from sklearn.model_selection import GridSearchCV, train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeClassifier
-from skorch import NeuralNetClassifier
-from skorch.callbacks import EarlyStopping, LRScheduler
-from torch import nn
-from tqdm import tqdm
+try:
+    import matplotlib.pyplot as plt
+    import numpy as np
+    import torch  # this is flambeau
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import RocCurveDisplay
+    from sklearn.model_selection import GridSearchCV, train_test_split
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.tree import DecisionTreeClassifier
+    from skorch import NeuralNetClassifier
+    from skorch.callbacks import EarlyStopping, LRScheduler
+    from torch import nn
+    from tqdm import tqdm
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed: pip install ./dropin '.[examples]'")
 
 
 class Net(nn.Module):

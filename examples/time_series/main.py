@@ -16,11 +16,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-import matplotlib.pyplot as plt
-import numpy as np
-from statsmodels.datasets import co2
-from statsmodels.tsa.ar_model import AutoReg
-from tqdm import tqdm
+try:
+    import matplotlib.pyplot as plt
+    import numpy as np
+    from statsmodels.datasets import co2
+    from statsmodels.tsa.ar_model import AutoReg
+    from tqdm import tqdm
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed: pip install '.[examples]'")
 
 import flambeau as torch
 from flambeau import nn

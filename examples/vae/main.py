@@ -15,9 +15,12 @@ import argparse
 import math
 import sys
 
-import matplotlib.pyplot as plt
-from sklearn.datasets import load_digits
-from tqdm import tqdm
+try:
+    import matplotlib.pyplot as plt
+    from sklearn.datasets import load_digits
+    from tqdm import tqdm
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is not installed: pip install '.[examples]'")
 
 import flambeau as torch
 from flambeau import nn
