@@ -7,8 +7,8 @@ Data: spellings and pronunciations of the CMU Pronouncing Dictionary (the packag
 words of 3 to 14 letters.  4,000 are held out.  The first network learns from spellings alone: a quarter of the letters is masked.  The
 second begins with what that one knows, and sees the number of syllables of 500 words.
 
-Figure: words held out whose number of syllables (1 to 4, or more) is right.  To reach: 70 %.  To compare: the same network that
-begins with random numbers, and logistic regression over groups of up to three letters, both on the same 500 words.
+Figure: words held out whose number of syllables (1 to 4, or more) is right, mean of three draws of 500 words.  To reach: 72 %.  To
+compare: the same network that begins with random numbers, and logistic regression over groups of up to three letters.
 
     python examples/spelling_bert/main.py --picture spelling_bert.png
 """
@@ -67,6 +67,11 @@ def configuration() -> BertConfig:
         pad_token_id=PAD,
         num_labels=MOST,
     )
+
+
+def fresh() -> BertForSequenceClassification:
+    """A network for syllables that knows nothing."""
+    return BertForSequenceClassification(configuration())
 
 
 def train(net, batches, steps: int, rate: float, name: str) -> list[float]:
@@ -172,43 +177,39 @@ def main() -> None:
     given = options.parse_args()
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # that the new layers of the second network are new
-    first_steps, second_steps = (20, 80) if given.quick else (900, 240)
+    first_steps, second_steps, draws = (20, 80, 1) if given.quick else (700, 240, 3)
 
     torch.manual_seed(0)
     words, letters, counts = load()
     order = torch.randperm(len(words))
     held_out, known = order[:4000], order[4000:]
-    seen = known[:500]
-
     filling = BertForMaskedLM(configuration())
     losses = {"letters": train(filling, masked(letters[known], 256), first_steps, 4e-3, "letters")}
-    with tempfile.TemporaryDirectory() as folder:
-        filling.save_pretrained(folder)
-        begun = BertForSequenceClassification.from_pretrained(folder, num_labels=MOST)
-    networks = {"fine-tuned": begun, "from random numbers": BertForSequenceClassification(configuration())}
-    scores = {}
-    for name, net in networks.items():
-        torch.manual_seed(1)
-        losses[f"syllables, {name}"] = train(
-            net, labelled(letters[seen], counts[seen], 64), second_steps, 1e-3, name
-        )
-        scores[name] = (answers(net, letters[held_out]) == counts[held_out]).double().mean().item()
-
     groups = CountVectorizer(analyzer="char_wb", ngram_range=(1, 3))
     linear = make_pipeline(groups, LogisticRegression(max_iter=3000))
-    linear.fit([words[k] for k in seen.tolist()], counts[seen].numpy())
-    scores["logistic regression"] = linear.score(
-        [words[k] for k in held_out.tolist()], counts[held_out].numpy()
-    )
+    found = {name: [] for name in ("fine-tuned", "from random numbers", "logistic regression")}
+    for seen in known[: 500 * draws].split(500):
+        with tempfile.TemporaryDirectory() as folder:
+            filling.save_pretrained(folder)
+            begun = BertForSequenceClassification.from_pretrained(folder, num_labels=MOST)
+        rates = {"fine-tuned": (begun, 3e-4), "from random numbers": (fresh(), 1e-3)}  # what suits each
+        for name, (net, rate) in rates.items():
+            batches = labelled(letters[seen], counts[seen], 64)
+            losses[f"syllables, {name}"] = train(net, batches, second_steps, rate, name)
+            found[name].append((answers(net, letters[held_out]) == counts[held_out]).double().mean().item())
+        linear.fit([words[k] for k in seen.tolist()], counts[seen].numpy())
+        right = linear.score([words[k] for k in held_out.tolist()], counts[held_out].numpy())
+        found["logistic regression"].append(right)
+    scores = {name: sum(values) / len(values) for name, values in found.items()}
 
     table = torch.zeros(MOST, MOST)
     pairs = counts[held_out], answers(begun, letters[held_out])
     table.index_put_(pairs, torch.ones(len(held_out)), accumulate=True)
     shown = [words[k] for k in held_out.tolist() if len(words[k]) > 6][:9]
     draw(given.picture, losses, list(zip(shown, guesses(filling, shown))), table, scores)
-    bar = 0.5 if given.quick else 0.7
+    bar = 0.5 if given.quick else 0.72
     print(
-        f"syllables of {scores['fine-tuned']:.1%} of the words right; to reach {bar:.0%}; from random numbers "
+        f"syllables of {scores['fine-tuned']:.1%} of the words right, mean of {draws}; to reach {bar:.0%}; from random numbers "
         f"{scores['from random numbers']:.1%}, logistic regression {scores['logistic regression']:.1%}"
     )
     if not scores["fine-tuned"] >= bar:
