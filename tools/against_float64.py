@@ -1,4 +1,4 @@
-"""How far float32 results are from float64 ones, flambeau's beside PyTorch's, where `opinfo.py` finds them different.
+"""How far float32 results are from float64 ones, flambeau's beside PyTorch's, where `parity_operations.py` finds them different.
 
     python tools/against_float64.py
 
