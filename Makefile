@@ -1,10 +1,10 @@
 # `make demo` trains a network on real digits; `make test` runs every check; `make aarch64` runs kernels for ARM under
 # emulation; `make examples` writes docs/gallery.md; `make docs` builds the site; `make clients` runs other people's
-# libraries; `make wheel` builds what installs without a compiler; `make compilers` compiles the C for other systems.  Each has
-# its own environment.
+# libraries; `make wheel` builds what installs without a compiler; `make compilers` compiles the C for other systems;
+# `make measure` compares with PyTorch.  Each has its own environment.
 PYTHON ?= python3
 
-.PHONY: demo test aarch64 clients compilers docs examples wheel clean
+.PHONY: demo test aarch64 clients compilers docs examples measure wheel clean
 .PRECIOUS: .venv-%/requirements.txt .venv-%/dependencies
 
 demo: .venv-demo/ready
@@ -23,6 +23,9 @@ clients: .venv-clients/ready
 
 docs: .venv-docs/ready
 	.venv-docs/bin/python tools/website.py  # build/site/html; `python tools/browse.py` looks at it in Chromium
+
+measure: .venv-measure/ready  # OPTIONS=--quick for a sample
+	.venv-measure/bin/python tools/measure.py $(OPTIONS)
 
 wheel: .venv-wheel/ready  # of what is committed; PYTHON=python3.13 for another version
 	rm -rf build/wheel
@@ -72,6 +75,10 @@ compilers: .venv-compilers/ready $(built)  # zig's Clang, which is newer than mo
 	$(PYTHON) -m venv .venv-clients
 	(.venv-clients/bin/python tools/requirements.py; cat clients/requirements.txt) > $@
 
+.venv-measure/requirements.txt: pyproject.toml tools/requirements.py
+	$(PYTHON) -m venv .venv-measure
+	.venv-measure/bin/python tools/requirements.py parity > $@
+
 .venv-%/requirements.txt: pyproject.toml tools/requirements.py
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python tools/requirements.py $* > $@
@@ -87,4 +94,4 @@ compilers: .venv-compilers/ready $(built)  # zig's Clang, which is newer than mo
 	touch $@
 
 clean:
-	rm -rf .venv-demo .venv-test .venv-clients .venv-docs .venv-examples .venv-wheel .venv-build .venv-compilers build dist digits.png
+	rm -rf .venv-demo .venv-test .venv-clients .venv-docs .venv-examples .venv-measure .venv-wheel .venv-build .venv-compilers build dist digits.png

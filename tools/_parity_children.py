@@ -22,6 +22,16 @@ Row = dict[str, Any]
 TESTED = "2.13"  # the release of PyTorch whose samples and counts the tables have
 
 
+class Differ(Exception):
+    """A comparison's result is not PyTorch's."""
+
+
+def must(condition: bool, message: str) -> None:
+    """Differ with the message where the condition does not hold."""
+    if not condition:
+        raise Differ(message)
+
+
 def require_torch() -> Any:
     """PyTorch with the modules that its own samples need; ends the program, saying what to install, where it is not there."""
     try:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from _parity_children import require_torch
+from _parity_children import Differ, must, one_line, require_torch
 
 # Private, experimental or GPU-only records that no user of the public API would miss.
 LEFT_OUT = re.compile(
@@ -280,6 +280,17 @@ def close(torch: Any, ours: Any, theirs: Any, values: bool) -> None:
         rtol, atol = TOLERANCES.get(str(theirs.dtype)[6:], (0, 0))
         plain = theirs.resolve_conj().resolve_neg()
         torch.testing.assert_close(ours, plain, rtol=rtol, atol=atol, equal_nan=True)
+
+
+def near(torch: Any, ours: Any, theirs: Any, what: str, tolerance: tuple[float, float]) -> None:
+    """Differ, naming `what`, where two tensors of PyTorch's differ in shape, dtype or, by more than (relative, absolute), numbers."""
+    shapes = [f"{t.dtype}{tuple(t.shape)}" for t in (ours, theirs)]
+    must(shapes[0] == shapes[1], f"{what}: {shapes[0]} is not {shapes[1]}")
+    rtol, atol = tolerance if theirs.is_floating_point() or theirs.is_complex() else (0, 0)
+    try:
+        torch.testing.assert_close(ours, theirs, rtol=rtol, atol=atol, equal_nan=True)
+    except AssertionError as error:
+        raise Differ(f"{what}: {one_line(error, 160)}") from None
 
 
 def quietly(call: Callable, *args: Any, **kwargs: Any) -> Any:
