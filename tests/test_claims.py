@@ -57,6 +57,21 @@ def test_every_command_of_a_page_names_a_file(page):
     assert not wrong
 
 
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.parent.name != "site"], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_every_link_of_a_page_leads_to_a_file(page):
+    """The site's own pages link to each other by other names, which the site's build looks at."""
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text())
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+def test_the_picture_of_speed_is_that_of_the_table():
+    """It draws the ratios of every case in RESULTS.md."""
+    picture = ROOT / "benchmarks" / "picture.py"
+    assert subprocess.run([sys.executable, str(picture), "speed", "--check"]).returncode == 0
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_help_needs_no_torch(program):
     done = run(program, "--help")

@@ -19,6 +19,7 @@ DOCS = ROOT / "docs"
 # Pages that stand elsewhere in the repository, by their name on the site.
 TAKEN = {
     "architecture": ROOT / "ARCHITECTURE.md",
+    **{page: DOCS / "dev" / f"{page}.md" for page in ("packages", "internals", "decisions")},
     "contributing": ROOT / "CONTRIBUTING.md",
     "changes": ROOT / "CHANGELOG.md",
     "benchmarks": ROOT / "benchmarks" / "RESULTS.md",
@@ -61,7 +62,7 @@ def on_the_site(text: str) -> str:
     """A page of the repository, whose links to pages that the site has lead there."""
     for page, path in TAKEN.items():
         text = re.sub(
-            rf"\]\((?:\.\./)*(?:docs/|benchmarks/)?{re.escape(path.name)}(#[^)]*)?\)",
+            rf"\]\((?:\.\./)*(?:docs/(?:dev/)?|benchmarks/)?{re.escape(path.name)}(#[^)]*)?\)",
             rf"]({page}.md\1)",
             text,
         )
