@@ -1,7 +1,7 @@
 """Run every program that compares flambeau with PyTorch, and print what they say as one Markdown table.
 
-    python tools/measure.py                      # everything: some hours on two cores
-    python tools/measure.py --quick              # a sample of each: a few minutes
+    python tools/measure.py                      # everything: about an hour on two cores
+    python tools/measure.py --quick              # a sample of each: some minutes
     python tools/measure.py --only parity_errors --write table.md
 
 Needs PyTorch: pip install ".[parity]"; `make measure` makes an environment that has it.  The programs run one after another, each in
