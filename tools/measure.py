@@ -6,7 +6,7 @@
 
 Needs PyTorch: pip install ".[parity]"; `make measure` makes an environment that has it.  The programs run one after another, each in
 a process of its own.  A row has the command, the last lines that it printed, and the minutes that it took; a program that fails says
-so there, and the exit status is 1.
+so there, and the exit status is 1.  Ratios of speed mean little while other programs run beside it, least of all with 2 threads.
 """
 
 from __future__ import annotations
