@@ -10,9 +10,9 @@ import sys
 
 import numpy as np
 import pytest
-from flambeau.core.base.dtypes import DEVICE_TYPES
 
 import flambeau
+from flambeau.core.base.dtypes import DEVICE_TYPES
 
 ABSENT = [
     t

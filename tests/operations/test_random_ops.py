@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from flambeau.core.make.random import _philox
 from scipy import stats
 
 import flambeau
+from flambeau.core.make.random import _philox
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 N = 200_000
