@@ -144,7 +144,8 @@ def refusing(room: str) -> Callable[[str], Any]:
         if (
             name.startswith("__") or why(dotted) is None
         ):  # what Python asks of any module, and what PyTorch has not
-            raise AttributeError(f"module {display.public(room)!r} has no attribute {name!r}")
+            text = f"module {display.public(room)!r} has no attribute {name!r}"
+            raise AttributeError(text, name=name, obj=sys.modules.get(f"{OWN}.{room}"))
         asking = sys._getframe(1)
         while asking.f_code.co_filename in _THROUGH:
             asking = asking.f_back  # type: ignore[assignment]

@@ -42,9 +42,12 @@ def lazily(
 
 
 def _missing(package: str, name: str) -> Any:
-    """What `_absent.py` makes of a name, or the AttributeError, which says why where that is known."""
+    """What `_absent.py` makes of a name, or the AttributeError, which says why where that is known and shows this function alone."""
     if "absent" in provided and not name.startswith("__"):
-        return provided["absent"](package, name)
+        try:
+            return provided["absent"](package, name)
+        except (AttributeError, ImportError) as error:
+            raise error.with_traceback(None) from None
     raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
 
 

@@ -26,6 +26,7 @@ from ..autograd.grad_mode import set_grad_enabled
 from ..codegen import expr as ex
 from ..codegen.expr import Expr
 from ..core.base.dtypes import by_name, get_default_dtype
+from ..core.base.spelling import hint
 from ..core.base.tensor import TensorBase
 from ..core.call.watching import is_watched
 from ..core.make.create import full, zeros_like
@@ -181,7 +182,7 @@ class Declared(Optimizer):
         """Whether an element without gradient stands still."""
         return True
 
-    def _begin(self, params: Params, options: dict[str, Any]) -> None:
+    def _check_options(self, options: dict[str, Any]) -> None:
         name = type(self).__name__
         for option, (_, holds, wanted, complaint) in self._checks.items():
             value = options[option]
@@ -200,11 +201,13 @@ class Declared(Optimizer):
                 said = (complaint or _complaint(option, value)).format(value)
                 raise ValueError(f"{name}: {said}, wanted {wanted}")
         self.check(options)
-        super().__init__(params, options)
         if options.get("fused"):
             for other in ("differentiable", "foreach"):
                 if options.get(other):
                     raise RuntimeError(f"{name}: fused=True and {other}=True exclude each other")
+
+    def _complete_all(self) -> None:
+        """Makes the entries of all parameters, where they are there from the start."""
         if self.at_once:
             for group in self.param_groups:
                 for p in group["params"]:
@@ -489,11 +492,17 @@ def _constructor(cls: type[Declared]) -> Callable[..., None]:
         try:
             bound = signature.bind(self, *args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{cls.__name__}.__init__(): {error}") from None
+            unknown = next(
+                (hint(name, signature.parameters) for name in kwargs if name not in signature.parameters), ""
+            )
+            raise TypeError(f"{cls.__name__}.__init__(): {error}{unknown}") from None
         bound.apply_defaults()
         _, params, *_ = bound.args
         options = {name: value for name, value in bound.arguments.items() if name not in ("self", "params")}
-        self._begin(params, {**options, **cls.fixed})
+        options |= cls.fixed
+        self._check_options(options)
+        super(Declared, self).__init__(params, options)
+        self._complete_all()
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"

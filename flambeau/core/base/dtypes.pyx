@@ -10,6 +10,7 @@ import builtins
 import functools
 cimport cython
 from . import display
+from .spelling import nearest
 
 cdef extern from "Python.h":
     ctypedef object (*allocfunc)(PyTypeObject*, Py_ssize_t)
@@ -163,7 +164,14 @@ cdef dtype as_dtype(object value, str who):
         return dtype_of(BOOL)
     if value is complex:
         return dtype_of(C128)
-    raise TypeError(f"{who}(): argument 'dtype' must be {display.public('dtype')}, not {type(value).__name__}")
+    raise TypeError(f"{who}(): argument 'dtype' must be {display.public('dtype')}, not {type(value).__name__}{meant_dtype(value)}")
+
+
+def meant_dtype(value) -> str:
+    """The end of a message about what is no dtype: the one of that name, as text, NumPy's types and dtypes name it."""
+    name = value if isinstance(value, str) else getattr(value, "name", None) or getattr(value, "__name__", None)
+    found = by_name.get(name.rpartition(".")[2]) if isinstance(name, str) else None
+    return "" if found is None else f"; did you mean {found}?"
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
@@ -193,6 +201,17 @@ cdef enum:
 
 cdef dict spelled = {}      # names of devices that were read before -> type and index
 
+cdef str meant_device(str name):
+    """The end of a message about a word that is no type of devices."""
+    cdef str kind = name.rstrip("0123456789 ")
+    if name.rpartition(".")[2] in by_name:
+        return meant_dtype(name)
+    found = "cuda" if kind.lower() in ("gpu", "nvidia") else nearest(kind, DEVICE_TYPES)
+    if found is None:
+        return ""
+    return f"; did you mean '{found}'?" if not name[len(kind):].isdecimal() else f"; did you mean '{found}:{name[len(kind):]}'?"
+
+
 cdef class device:
     """Where a tensor's memory is: a type, such as "cpu", and an index or None.  As a context (`with device("meta"):`) it is
     where this thread makes tensors that are told no device.
@@ -221,7 +240,8 @@ cdef class device:
         else:
             name, separator, number = type.partition(":")
             if name not in DEVICE_TYPES:
-                raise RuntimeError(f"device(): Expected one of {', '.join(DEVICE_TYPES)} device type at start of device string: {name}")
+                raise RuntimeError(f"device(): Expected one of {', '.join(DEVICE_TYPES)} device type at start of device string: {name}"
+                                   f"{meant_device(name)}")
         if separator:
             if index is not None or not (number.isdecimal() and number.isascii()) or number != str(int(number)):
                 raise RuntimeError(f"device(): invalid device string: '{type}'")
@@ -265,8 +285,11 @@ cdef class device:
         @functools.wraps(function)
         @cython.binding(True)
         def call(*args, **kwargs):
-            with self:
+            self.__enter__()
+            try:
                 return function(*args, **kwargs)
+            finally:
+                self.__exit__(None, None, None)
         return call
 
     def __reduce__(self):

@@ -1,11 +1,18 @@
-"""Whose error it is: the message of an error names the operation that was called, not one inside it."""
+"""What messages of errors say of the call: the name of the operation that was called, not of one inside it; what a keyword may mean."""
 
 from __future__ import annotations
 
+import inspect
 import re
+
+from ..base.spelling import hint
 
 # "gather(): …", "linalg.inv: …": how messages name the operation that raises.
 _RAISER = re.compile(r"^(?:[A-Za-z_][\w.]*\(\)|(?:linalg|fft|special)\.\w+)(?=:? )")
+# What Python says of the arguments of an `__init__`.
+_OF_INIT = re.compile(
+    r"^(?P<init>[\w.<>]+\.__init__)(?P<rest>\(\) (?:got|missing|takes) (?:an unexpected keyword argument '(?P<unknown>\w+)'|.*))$"
+)
 # What the core says of an index, without a name: indexing says so, too.
 _INDEX = re.compile(r"^index -?\d+ is out of bounds for dimension")
 
@@ -23,3 +30,20 @@ def ascribe(error: Exception, who: str) -> None:
         error.args = (f"{who}(): {text}",)
     elif named is not None and named[0].rpartition(".")[2] not in (who, f"{who}()"):
         error.args = (f"{who}(){text[named.end() :]}",)
+
+
+def explain_init(error: TypeError, cls: type) -> None:
+    """Let Python's error about the arguments of an `__init__` name a public class, and say which keyword was meant.
+
+    It may be about the class's own, a base's, or that of another class, which has said this already.
+    """
+    found = _OF_INIT.match(error.args[0]) if error.args and isinstance(error.args[0], str) else None
+    if found is None:
+        return
+    for base in cls.__mro__:
+        init = vars(base).get("__init__")
+        if init is not None and getattr(init, "__qualname__", None) == found["init"]:
+            shown = f"{cls.__name__}.__init__" if base.__name__.startswith("_") else found["init"]
+            meant = hint(found["unknown"], inspect.signature(init).parameters) if found["unknown"] else ""
+            error.args = (f"{shown}{found['rest']}{meant}", *error.args[1:])
+            return

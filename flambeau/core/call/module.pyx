@@ -10,13 +10,16 @@ and is copied and pickled as every object is; `quicken` puts the functions of th
 """
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF
+from .errors import explain_init
 
 cdef extern from "Python.h":
     ctypedef PyObject* (*getattrofunc)(PyObject*, PyObject*) except NULL
     ctypedef object (*callfunc)(object, tuple, PyObject*)
+    ctypedef int (*initproc)(PyObject*, PyObject*, PyObject*) noexcept
     ctypedef struct RawType "PyTypeObject":
         getattrofunc tp_getattro
         callfunc tp_call
+        initproc tp_init
     PyObject* _PyObject_GenericGetAttrWithDict(PyObject* o, PyObject* name, PyObject* d, int suppress)
     PyObject* PyObject_GenericGetDict(PyObject* o, void* context) except NULL
     PyObject* PyDict_GetItemWithError(PyObject* d, PyObject* key)
@@ -117,6 +120,32 @@ def call(self, *args, **kwargs):
     return run(self, args, <PyObject*>kwargs if kwargs else NULL)
 
 
+cdef initproc init_in_python = NULL     # CPython's slot for an `__init__` in Python
+
+
+cdef int begin(PyObject* self, PyObject* args, PyObject* kwargs) noexcept:
+    """`__init__`; a TypeError about its arguments says more than Python's."""
+    if init_in_python(self, args, kwargs) == 0:
+        return 0
+    mend(<object>self)
+    return -1
+
+
+cdef int mend(object self) noexcept:
+    cdef PyObject* kind = NULL
+    cdef PyObject* value = NULL
+    cdef PyObject* trace = NULL
+    PyErr_Fetch(&kind, &value, &trace)
+    PyErr_NormalizeException(&kind, &value, &trace)
+    if value != NULL and isinstance(<object>value, TypeError):
+        try:
+            explain_init(<object>value, type(self))
+        except Exception:
+            trace = trace     # what goes wrong in that is not to hide the error
+    PyErr_Restore(kind, value, trace)
+    return 0
+
+
 def quicken(cls, base) -> None:
     """Let instances of `cls` find their parameters and be called the short way, unless the class has attribute hooks
     or a `__call__` of its own.
@@ -124,8 +153,13 @@ def quicken(cls, base) -> None:
     CPython sets a class's slots when the class is made and anew whenever one of their methods is assigned to it or to
     a base, so what is set here gives way to everything that is written in Python.
     """
+    global init_in_python
     cdef RawType* slots = <RawType*>cls
+    if init_in_python == NULL:
+        init_in_python = (<RawType*>base).tp_init
     if cls.__getattr__ is base.__getattr__ and cls.__getattribute__ is object.__getattribute__:
         slots.tp_getattro = find
     if cls.__call__ is call:
         slots.tp_call = run
+    if slots.tp_init == init_in_python:
+        slots.tp_init = begin

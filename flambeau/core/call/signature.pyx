@@ -6,7 +6,9 @@ NumPy's `axis` and `keepdims`, and the array API's `x`, `x1`, `x2`.
 """
 from cpython.object cimport PyObject, PyTypeObject
 from ..base.dtypes cimport dtype
+from ..base.dtypes import meant_dtype
 from ..base.once import warn_once
+from ..base.spelling import hint
 from ..base.tensor cimport TENSOR as TENSOR_CLASS, TensorBase
 import inspect
 
@@ -66,19 +68,11 @@ cdef class Signature:
 
     cdef int place(self, str who, object key) except -1:
         """Which parameter a keyword means; TypeError for none."""
-        cdef int k
-        for k in range(self.total):
-            if PyTuple_GET_ITEM(self.names, k) == <PyObject*>key:
-                return k
-        for k in range(self.total):
-            if key == <object>PyTuple_GET_ITEM(self.names, k):
-                return k
-        for group in SPELLINGS:
-            if key in group:
-                for k in range(self.total):
-                    if <object>PyTuple_GET_ITEM(self.names, k) in group:
-                        return k
-        raise TypeError(f"{who}() got an unexpected keyword argument '{key}'")
+        cdef int k = place_of(self, key)
+        if k < 0:
+            others = tuple([name for group in SPELLINGS if not set(self.names).isdisjoint(group) for name in group])
+            raise TypeError(f"{who}() got an unexpected keyword argument '{key}'{hint(key, self.names + others)}")
+        return k
 
     def told(self):
         """The parameters as `inspect` has them."""
@@ -165,16 +159,30 @@ cdef class Signature:
 
     def knows(self, key):
         """Whether a keyword means one of the parameters."""
-        try:
-            return self.place("", key) >= 0
-        except TypeError:
-            return False
+        return place_of(self, key) >= 0
 
     cdef int check(self, str who, int k, object value) except -1:
         """TypeError where an argument is none of the kinds that its parameter takes."""
         if not is_kind(self.kinds[k], value):
             raise mistaken(who, self.names[k], k + 1, self.kinds[k], value)
         return 0
+
+
+cdef int place_of(Signature signature, object key) except -2:
+    """Which parameter a keyword means, -1 for none."""
+    cdef int k
+    for k in range(signature.total):
+        if PyTuple_GET_ITEM(signature.names, k) == <PyObject*>key:
+            return k
+    for k in range(signature.total):
+        if key == <object>PyTuple_GET_ITEM(signature.names, k):
+            return k
+    for group in SPELLINGS:
+        if key in group:
+            for k in range(signature.total):
+                if <object>PyTuple_GET_ITEM(signature.names, k) in group:
+                    return k
+    return -1
 
 
 cdef bint is_kind(int kinds, object value) except -1:
@@ -214,7 +222,8 @@ cdef bint is_kind(int kinds, object value) except -1:
 
 cdef object mistaken(str who, str name, int place, int kinds, object value):
     words = [word for kind, word in WORDS if kinds & kind]
-    return TypeError(f"{who}(): argument '{name}' (position {place}) must be {' or '.join(words)}, not {type(value).__name__}")
+    return TypeError(f"{who}(): argument '{name}' (position {place}) must be {' or '.join(words)}, not {type(value).__name__}"
+                     + (meant_dtype(value) if kinds & DTYPE else ""))
 
 
 cdef object annotation_of(int kinds):

@@ -491,8 +491,11 @@ class Mode:
         parts = getattr(operation, "composite", None)
         if parts is None:
             return NotImplemented
-        with self:
+        self.__enter__()
+        try:
             return parts(*args, **kwargs)
+        finally:
+            self.__exit__(None, None, None)
 
     def __enter__(self):
         push_mode(self, type(self).upper)

@@ -109,32 +109,39 @@ def _choose(wanted: str) -> tuple[str, str]:
 
 def _open() -> None:
     """Opens the library, takes its routines and sets it to one thread; does nothing where that is done."""
+    forks.making.acquire()
+    try:
+        if not opened:
+            _open_now()
+    finally:
+        forks.making.release()
+
+
+cdef int _open_now() except -1:
     global opened, opened_library, prefix_of_names, _provider
     cdef void* library
-    with forks.making:
-        if opened:
-            return
-        name, path = _choose(_wanted)
-        # OpenBLAS starts its threads as it is loaded, unless told here that it needs none.
-        before = os.environ.get("OPENBLAS_NUM_THREADS")
-        os.environ["OPENBLAS_NUM_THREADS"] = "1"
-        try:
-            library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
-        finally:
-            if before is None:
-                del os.environ["OPENBLAS_NUM_THREADS"]
-            else:
-                os.environ["OPENBLAS_NUM_THREADS"] = before
-        if library == NULL:
-            raise ImportError(f"cannot open the BLAS library {path}: {dlerror().decode()}")
-        _provider = (name, path, _set_up_mkl(library) if name == "mkl" else _set_up_openblas(library))
-        prefix = b"" if name == "mkl" else b"scipy_"
-        _take(&f32, library, prefix + b"s", sizeof(float))
-        _take(&f64, library, prefix + b"d", sizeof(double))
-        _take(&c64, library, prefix + b"c", sizeof(float complex))
-        _take(&c128, library, prefix + b"z", sizeof(double complex))
-        opened_library, prefix_of_names = library, prefix
-        opened = True
+    name, path = _choose(_wanted)
+    # OpenBLAS starts its threads as it is loaded, unless told here that it needs none.
+    before = os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    try:
+        library = dlopen(os.fsencode(path), RTLD_NOW | RTLD_LOCAL)
+    finally:
+        if before is None:
+            del os.environ["OPENBLAS_NUM_THREADS"]
+        else:
+            os.environ["OPENBLAS_NUM_THREADS"] = before
+    if library == NULL:
+        raise ImportError(f"cannot open the BLAS library {path}: {dlerror().decode()}")
+    _provider = (name, path, _set_up_mkl(library) if name == "mkl" else _set_up_openblas(library))
+    prefix = b"" if name == "mkl" else b"scipy_"
+    _take(&f32, library, prefix + b"s", sizeof(float))
+    _take(&f64, library, prefix + b"d", sizeof(double))
+    _take(&c64, library, prefix + b"c", sizeof(float complex))
+    _take(&c128, library, prefix + b"z", sizeof(double complex))
+    opened_library, prefix_of_names = library, prefix
+    opened = True
+    return 0
 
 
 cdef void* routine(str name) except NULL:
