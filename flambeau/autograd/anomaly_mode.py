@@ -9,6 +9,7 @@ import warnings
 from typing import Any
 
 from ..core import tape as _tape
+from ..core.base.provided import provide
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
@@ -43,15 +44,22 @@ def _report(node: Any, error: Exception) -> None:
         if stack is None:
             text.append("It was recorded outside of anomaly mode: no traceback of its forward call.")
         else:
-            line = _users_line(stack)
-            if line is not None:
-                error.add_note(f"{node.name()} was recorded at {line.filename}:{line.lineno}: {line.line}")
+            if _users_line(stack) is not None:
+                error.add_note(_recorded(node))
             text.append("Traceback of forward call:\n" + "".join(stack.format()))
         below, node = node.name(), node.metadata.get("parent_")
     warnings.warn("\n".join([said, *text]), stacklevel=2)
 
 
+def _recorded(node: Any) -> str:
+    """A node and the line that recorded it."""
+    line = _users_line(node.metadata.get("traceback_") or traceback.StackSummary())
+    where = "outside of anomaly mode" if line is None else f"at {line.filename}:{line.lineno}: {line.line}"
+    return f"{node.name()} was recorded {where}"
+
+
 _tape.set_watchers(_remember, _report)
+provide("recorded", _recorded)
 
 
 class detect_anomaly:

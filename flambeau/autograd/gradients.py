@@ -159,7 +159,9 @@ def grad(
                 f"grad(): argument 'inputs' must be Tensors, got {type(x).__name__} at position {k}"
             )
         if not x.requires_grad:
-            raise RuntimeError("One of the differentiated Tensors does not require grad")
+            raise RuntimeError(
+                f"grad(): One of the differentiated Tensors does not require grad: {_input(k, x)}"
+            )
     if materialize_grads and allow_unused is False:
         raise ValueError("grad(): Expected allow_unused to be True or not passed when materialize_grads=True")
     roots, sent = _start(roots, grads, create_graph, "grad")
@@ -167,13 +169,19 @@ def grad(
     if materialize_grads:
         found = tuple(x.new_zeros(x.shape) if g is None else g for g, x in zip(found, wanted))
     elif not allow_unused and any(g is None for g in found):
+        unused = ", ".join(_input(k, x) for k, (g, x) in enumerate(zip(found, wanted)) if g is None)
         raise RuntimeError(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is "
-            "the desired behavior."
+            "grad(): One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
+            f"this is the desired behavior. Not used: {unused}"
         )
     if wanted is not asked:
         found = [x._with(g) if x is not w and g is not None else g for g, x, w in zip(found, asked, wanted)]
     return tuple(found)
+
+
+def _input(k: int, x: Any) -> str:
+    """How messages name an input."""
+    return f"element {k} of inputs" + (f", of shape {list(x.shape)}" if isinstance(x, TensorBase) else "")
 
 
 def _batched(

@@ -72,3 +72,30 @@ def test_switching():
     assert not is_watching()
     x = leaf(1.0)
     assert "traceback_" not in (x * 2).grad_fn.metadata
+
+
+def test_anomaly_mode_names_the_line_that_wrote_to_a_saved_tensor():
+    x = flambeau.ones(3, requires_grad=True)
+    with (
+        pytest.warns(UserWarning, match="Error detected in MulBackward0"),
+        flambeau.autograd.detect_anomaly(),
+    ):
+        y = x * 2
+        z = y * y
+        y.add_(1)  # this line
+        with pytest.raises(
+            RuntimeError, match=r"Written to since: AddBackward0 was recorded at .*# this line"
+        ):
+            z.sum().backward()
+    z = (y := x * 2) * y
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="set_detect_anomaly"):
+        z.sum().backward()
+
+
+def test_grad_says_which_inputs_were_not_used():
+    x, y = flambeau.ones(3, requires_grad=True), flambeau.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"Not used: element 1 of inputs, of shape \[2\]"):
+        flambeau.autograd.grad(x.sum(), [x, y])
+    with pytest.raises(RuntimeError, match=r"does not require grad: element 1 of inputs, of shape \[4\]"):
+        flambeau.autograd.grad(x.sum(), [x, flambeau.ones(4)])

@@ -5,6 +5,9 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from ..base.dtypes cimport dtype_of, CATEGORY
 from ..base.tensor cimport TensorBase, alias, late
+from ..base import display
+from ..base.provided import provided
+from .anomaly cimport watching
 from .modes cimport grad_enabled, set_grad, wants_grad
 from .nodes cimport Node, passed_on, swapped_error
 from .forward cimport primal_in_push
@@ -61,12 +64,21 @@ cdef TensorBase kept(Slot* slot, Node node):
             "one of the variables needed for gradient computation has been modified by an inplace operation: "
             f"[{dtype_of(t.code)} {list(t.shape)}], which is "
             f"{'output ' + str(slot.output) if slot.output >= 0 else 'an input'} of {node.name()}, is at version "
-            f"{t.storage.version}; expected version {slot.version} instead. Hint: clone() the tensor before changing it.")
+            f"{t.storage.version}; expected version {slot.version} instead. Hint: clone() the tensor before changing it"
+            + (written_by(t, node) if watching else f"; under {display.public('autograd.set_detect_anomaly(True)')} errors name the lines."))
     if slot.output >= 0 and grad_enabled() and CATEGORY[t.code] >= 2:
         again = alias(t, t.rank, t.sizes, t.strides, t.offset)
         attach(again, node, slot.output)
         return again
     return primal_in_push(t) if late.forward and t.requires else t
+
+
+cdef str written_by(TensorBase t, Node node):
+    """Which line wrote to a tensor after the node was recorded, as far as the tape knows."""
+    writer = t.grad_fn_now()
+    if isinstance(writer, Node) and (<Node>writer).sequence > node.sequence:
+        return f". Written to since: {provided['recorded'](writer)}."
+    return "."
 
 
 # --- hooks on saved tensors ------------------------------
