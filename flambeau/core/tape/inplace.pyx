@@ -16,7 +16,7 @@ cdef int check_in_place(TensorBase t, str who) except -1:
     if not grad_enabled() & REVERSE:
         return 0
     if wants_grad(t) and t.grad_fn_now() is None:
-        raise RuntimeError(f"{who}(): a leaf Variable that requires grad is being used in an in-place operation.")
+        raise RuntimeError(f"{who}(): a leaf Variable that requires grad is being used in an in-place operation." + INSTEAD)
     if t.base is None or t.silent:
         return 0
     check_swapped(t)
@@ -30,10 +30,11 @@ cdef int check_in_place(TensorBase t, str who) except -1:
             "override the custom backward associated with the custom Function, leading to incorrect gradients. This behavior is "
             "forbidden. You can fix this by cloning the output of the custom Function.")
     if t.base.requires and t.base.fn is None:
-        raise RuntimeError(f"{who}(): a view of a leaf Variable that requires grad is being used in an in-place operation.")
+        raise RuntimeError(f"{who}(): a view of a leaf Variable that requires grad is being used in an in-place operation." + INSTEAD)
     return 0
 
 
+INSTEAD = " Write to it under no_grad(), or make a new tensor."
 AMBIGUOUS = (
     "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and "
     "the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "

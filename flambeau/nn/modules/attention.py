@@ -69,7 +69,7 @@ class MultiheadAttention(Module):
                 f"got embed_dim={embed_dim} and num_heads={num_heads} instead"
             )
         if embed_dim % num_heads != 0:
-            raise AssertionError("embed_dim must be divisible by num_heads")
+            raise AssertionError(f"embed_dim must be divisible by num_heads, got {embed_dim} and {num_heads}")
         super().__init__()
         self.embed_dim = embed_dim
         self.kdim = kdim if kdim is not None else embed_dim

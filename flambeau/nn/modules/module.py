@@ -544,7 +544,7 @@ class Module(StateDictMixin, ConversionMixin, HooksMixin):
             ValueError: `mode` is not a bool.
         """
         if not isinstance(mode, bool):
-            raise ValueError("training mode is expected to be boolean")
+            raise ValueError(f"training mode is expected to be boolean, got {type(mode).__name__}")
         self.training = mode
         for module in self.children():
             module.train(mode)

@@ -377,7 +377,7 @@ def _fill_integers(
 ) -> TensorBase:
     name = t.dtype.name
     if not low < high:
-        raise RuntimeError(f"{who} expects 'from' to be less than 'to', but got from={low} >= to={high}")
+        raise RuntimeError(f"{who}(): expects 'from' to be less than 'to', but got from={low} >= to={high}")
     if name not in LIMITS and name not in WHOLE:
         raise NotImplementedError(f"{who}(): \"{who}\" not implemented for '{name}'")
     least, most = LIMITS.get(name, (-(1 << 63), 1 << 63))
@@ -412,7 +412,7 @@ def _representable(t: TensorBase, low: int, high: int) -> tuple[int, int]:
         high = last - step(high - 1)
     if low >= high:
         raise RuntimeError(
-            "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got "
+            "random_(): expects 'from' casted to dtype to be less than 'to' casted to dtype, but got "
             f"from={low} >= to={high}"
         )
     return low, high
@@ -736,7 +736,8 @@ def multinomial(input: TensorBase, num_samples: int, replacement: bool = False, 
         raise RuntimeError(f"multinomial(): cannot sample n_sample <= 0 samples, got {num_samples}")
     if not replacement and num_samples > input.shape[-1]:
         raise RuntimeError(
-            "multinomial(): cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+            f"multinomial(): cannot sample n_sample > prob_dist.size(-1) samples without replacement: num_samples is {num_samples}, "
+            f"the distribution has {input.shape[-1]} categories"
         )
     weights = to_dtype(
         input.detach(), by_name["float64"] if input.dtype.name == "float64" else by_name["float32"]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ....core.base.device import device_count
 from ....core.base.recorder import begin_span, end_span, is_recording
+from ....core.base.tracebacks import shorten
 from ....core.make.random import Generator, default_generator, get_stream
 from ....operations.random.random import in_turn, new_seed
 from .errors import ExceptionWrapper
@@ -147,6 +148,9 @@ class _BaseDataLoaderIter:
             data = self._next_data()
         except StopIteration:
             self._place.ended = True
+            raise
+        except Exception as error:
+            shorten(error)
             raise
         finally:
             end_span(entry)
