@@ -68,11 +68,12 @@ cdef class Signature:
 
     cdef int place(self, str who, object key) except -1:
         """Which parameter a keyword means; TypeError for none."""
-        cdef int k = place_of(self, key)
-        if k < 0:
-            others = tuple([name for group in SPELLINGS if not set(self.names).isdisjoint(group) for name in group])
-            raise TypeError(f"{who}() got an unexpected keyword argument '{key}'{hint(key, self.names + others)}")
-        return k
+        cdef int k
+        for k in range(self.total):
+            if PyTuple_GET_ITEM(self.names, k) == <PyObject*>key:
+                return k
+        k = place_of(self, key)
+        return k if k >= 0 else refuse_keyword(self, who, key)
 
     def told(self):
         """The parameters as `inspect` has them."""
@@ -172,9 +173,6 @@ cdef int place_of(Signature signature, object key) except -2:
     """Which parameter a keyword means, -1 for none."""
     cdef int k
     for k in range(signature.total):
-        if PyTuple_GET_ITEM(signature.names, k) == <PyObject*>key:
-            return k
-    for k in range(signature.total):
         if key == <object>PyTuple_GET_ITEM(signature.names, k):
             return k
     for group in SPELLINGS:
@@ -183,6 +181,12 @@ cdef int place_of(Signature signature, object key) except -2:
                 if <object>PyTuple_GET_ITEM(signature.names, k) in group:
                     return k
     return -1
+
+
+cdef int refuse_keyword(Signature signature, str who, object key) except -1:
+    """TypeError for a keyword that means no parameter, with the one that may have been meant."""
+    names = signature.names + tuple([name for group in SPELLINGS if not set(signature.names).isdisjoint(group) for name in group])
+    raise TypeError(f"{who}() got an unexpected keyword argument '{key}'{hint(key, names)}")
 
 
 cdef bint is_kind(int kinds, object value) except -1:
