@@ -403,7 +403,7 @@ cdef int setitem(TensorBase t, object key, object value) except -1:
         given = reshaped(given, given.rank - d, given.sizes + d)
     for d in range(1, given.rank + 1):
         if d > v.rank or (given.sizes[given.rank - d] != v.sizes[v.rank - d] and given.sizes[given.rank - d] != 1):
-            raise RuntimeError(f"setitem: shape mismatch: a value of shape {list(given.shape)} cannot be broadcast to the shape "
+            raise RuntimeError(f"setitem(): shape mismatch: a value of shape {list(given.shape)} cannot be broadcast to the shape "
                                f"{list(v.shape)} of what the index selects")
     if turned:
         given = <TensorBase>turn(<TensorBase>(<object>given).expand(v.shape), turned)
