@@ -221,9 +221,11 @@ def test_a_debugger_stops_at_the_programs_line():
 def test_compiled_code_has_no_with():
     """Cython hands `__exit__` the traceback, and does not expect that there is none."""
     root = Path(PACKAGE)
+    files = list(root.rglob("*.pyx"))
+    assert files
     found = [
         f"{file.relative_to(root)}: {line.strip()}"
-        for file in root.rglob("*.pyx")
+        for file in files
         for line in file.read_text().splitlines()
         if re.match(r"\s+with (?!nogil|gil)\S.*:$", line) and not re.search(r"\bnogil\b", line)
     ]
