@@ -22,6 +22,8 @@ enter_device: _Any
 functools: _Any
 get_default_dtype: _Any
 leave_device: _Any
+meant_dtype: _Any
+nearest: _Any
 promote_types: _Any
 set_default_dtype: _Any
 without_tensors: _Any
