@@ -265,7 +265,7 @@ def _refused(name: str) -> Callable[..., Any]:
 
 _OF_THE_ELEMENTS = frozenset(
     (
-        "device grad_fn output_nr _version get_device element_size retain_grad retains_grad retains_grad_flag is_complex "
+        "device grad_fn output_nr _version get_device element_size retain_grad retains_grad _retains_grad_flag is_complex "
         "is_floating_point is_signed is_conj is_neg is_quantized is_leaf is_inference is_distributed"
     ).split()
 )

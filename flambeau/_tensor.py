@@ -244,7 +244,7 @@ class Tensor(TensorBase):
     @property
     def retains_grad(self) -> bool:
         """Whether `retain_grad` was called."""
-        return bool(self.retains_grad_flag())
+        return bool(self._retains_grad_flag())
 
     @property
     def layout(self):

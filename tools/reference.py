@@ -1,106 +1,202 @@
-"""The reference part of the documentation site: a page of each kind of operation and of each public module, with every public name.
+"""The reference part of the documentation site: every public name, on pages by group (`reference_groups.py`).
 
-`tools/website.py` calls `pages()`; what stands in them comes from the registry and from docstrings.
+`tools/website.py` calls `pages()`; what stands in them comes from the registry, the modules and their docstrings
+(`reference_text.py` makes Markdown of them).
 """
 
 from __future__ import annotations
 
-import enum
 import importlib
 import inspect
 import pkgutil
-import re
-import textwrap
+import sys
 import types
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
+from reference_groups import FUNCTIONAL, OPERATIONS, OTHERS, OWN, Page
+from reference_text import Name, call, docstring, markdown, reach, section
+
 import flambeau
-from flambeau.operations.declare.registry import REGISTRY
+from flambeau.operations.declare.registry import REGISTRY, Entry
 
-KINDS = {
-    "copy": "Copies",
-    "creation": "Creation",
-    "hosted": "Operations that NumPy and SciPy compute",
-    "indexing": "Reading and writing by index",
-    "join": "Joining",
-    "lapack": "Decompositions",
-    "pointwise": "Pointwise operations",
-    "question": "Questions",
-    "random": "Random numbers",
-    "reduction": "Reductions",
-    "row": "Operations on rows",
-    "scan": "Scans",
-    "search": "Searching",
-    "shape": "Shapes",
-    "sort": "Sorting",
-    "spectral": "Spectra",
-    "view": "Views",
-    "window": "Windows",
-    "library": "Products and other operations of libraries",
-    "composite": "Operations made of others",
-}
+# How the library is made, and its second name.
+INSIDE = (
+    "core",
+    "operations",
+    "codegen",
+    "devices",
+    "torch",
+    "nested.answers",
+    "nested.construction",
+    "sparse.methods",
+)
 
 
-class Name(NamedTuple):
-    """What is told of one thing: its names, the first of which is the heading, how it is called, and its docstring."""
+class Leaf(NamedTuple):
+    """A page of the reference: the public module that it belongs to, its title and its names."""
 
-    places: tuple[str, ...]
-    thing: Any
-    role: str  # of Sphinx's Python domain
-
-
-def pages() -> dict[str, tuple[str, list[Name]]]:
-    """Title and names of each page, by file name."""
-    found: dict[str, tuple[str, list[Name]]] = {}
-    told: set[int] = set()
-    places: set[str] = set()  # bound methods are new objects each time: their names tell
-    for name in operations():
-        entry, head = name.thing, name.places[0].rpartition(".")[0]
-        own = head in ("", "Tensor")
-        page = f"operations-{entry.kind}" if own else head
-        title = KINDS.get(entry.kind, entry.kind.capitalize()) if own else f"flambeau.{head}"
-        told.update(map(id, (entry.function, entry.in_place)))
-        found.setdefault(page, (title, []))[1].append(name._replace(thing=entry.function))
-    for module in sorted(public_modules(), key=lambda m: (m.count("."), m)):
-        short = module.removeprefix("flambeau").lstrip(".")
-        names = [n for n in members(module) if id(n.thing) not in told and n.places[0] not in places]
-        told.update(id(n.thing) for n in names)
-        places.update(n.places[0] for n in names)
-        if names:
-            title, listed = found.setdefault(short or "flambeau", (module, []))
-            found[short or "flambeau"] = (title, listed + names)
-    methods = [
-        Name((f"Tensor.{n}",), thing, "method")
-        for n, thing in inspect.getmembers(flambeau.Tensor)
-        if not n.startswith("_") and id(thing) not in told and inspect.getdoc(thing)
-    ]
-    found["Tensor"] = ("Tensor", methods)
-    return {page: (title, sorted(names, key=lambda n: n.places[0])) for page, (title, names) in found.items()}
+    module: str
+    title: str
+    names: list[Name]
 
 
-def operations() -> Iterator[Name]:
+_LIMIT = 52_000  # characters of HTML that names may fill, so that no page exceeds 150 KB (tools/website.py measures them)
+
+
+@cache
+def pages() -> dict[str, Leaf]:
+    """The pages by file name; those that would be long are several, by initials."""
+    gathered: dict[tuple[str, str, str], list[Name]] = defaultdict(list)
+    for page, name in [*operations(), *others()]:
+        gathered[page].append(name)
+    found = {}
+    for (file, module, title), names in sorted(gathered.items(), key=_rank):
+        cuts = list(_cut(sorted(names, key=_by_name)))
+        for names in cuts:
+            first, last = (n.places[0].rpartition(".")[2] for n in (names[0], names[-1]))
+            own = f"{title}: {first} to {last}" if len(cuts) > 1 else title
+            found[file if names is cuts[0] else f"{file}-{first}"] = Leaf(module, own, names)
+    return found
+
+
+def _rank(item: tuple[tuple[str, str, str], list[Name]]) -> tuple[bool, bool, str, int]:
+    """`flambeau` first, `legacy` last, pages of a module in the order of the table."""
+    file, module, _ = item[0]
+    order = [p.file for p in (*OPERATIONS, *OTHERS)]
+    return module.startswith("legacy"), bool(module), module, order.index(file) if file in order else -1
+
+
+def _by_name(name: Name) -> tuple[str, str]:
+    return name.places[0].rpartition(".")[2].lower(), name.places[0]
+
+
+def _cut(names: list[Name]) -> Iterator[list[Name]]:
+    """As few runs of names as the limit allows, of about the same length."""
+    sizes = [size(name) for name in names]
+    share = sum(sizes) / -(-sum(sizes) // _LIMIT)
+    runs = defaultdict(list)
+    filled = 0.0
+    for name, more in zip(names, sizes, strict=True):
+        runs[int((filled + more / 2) // share)].append(name)
+        filled += more
+    yield from runs.values()
+
+
+def size(name: Name) -> int:
+    """About how many characters of HTML an entry takes."""
+    calls = sum(600 + 130 * call(place, name).count(",") for place in name.places)
+    return calls + 2 * len(docstring(name)) + sum(map(size, name.members))
+
+
+def count(names: Iterable[Name]) -> int:
+    """How many entries there are: each name of a thing, and each member of a class."""
+    return sum(len(name.places) + count(name.members) for name in names)
+
+
+# --- operations ------------------------------
+def operations() -> Iterator[tuple[tuple[str, str, str], Name]]:
     """The registry's entries, each with all of its public places."""
-    for entry in REGISTRY.values():
-        places = [p for p in entry.places if not any(part.startswith("_") for part in p.split("."))]
+    public_modules()  # which may bring more operations
+    for entry in [*REGISTRY.values()]:
+        places = list(public_places(entry))
         if places and callable(entry.function):
-            if entry.in_place is not None:
-                places += [p + "_" for p in places]
-            yield Name(tuple(places), entry, "class" if inspect.isclass(entry.function) else "function")
+            page = page_of(entry, places)
+            if page.module == "nn.functional" or page.file in FUNCTIONAL.values():
+                places.sort(key=lambda p: not p.startswith("nn.functional."))
+            role = "function" if not inspect.isclass(entry.function) else class_role(entry.function)
+            name = Name(tuple(places), entry.function, role)
+            yield (page.file, page.module, page.title), with_members(name)
 
 
+def public_places(entry: Entry) -> Iterator[str]:
+    """Where users find an operation and its form in place."""
+    own = [p for p in entry.places if not any(part.startswith("_") for part in p.split("."))]
+    for place in own:
+        yield place
+    for place in own:
+        if entry.in_place is not None and reach(place + "_") is not None:
+            yield place + "_"
+
+
+def page_of(entry: Entry, places: list[str]) -> Page:
+    """By the family that declares it, and the modules where it is public."""
+    head = places[0].rpartition(".")[0]
+    if head in OWN:
+        return Page(head, head, f"flambeau.{head}", "")
+    family = entry.module.removeprefix("flambeau.operations.")
+    if any(p.startswith("nn.functional.") for p in places) and family in FUNCTIONAL:
+        return next(p for p in OPERATIONS if p.file == FUNCTIONAL[family])
+    if gives_bool(entry) and f"{family}:test" in _FAMILIES:
+        return _FAMILIES[f"{family}:test"]
+    return _FAMILIES.get(f"{family}:{entry.kind}") or _FAMILIES[family]
+
+
+_FAMILIES = {family: page for page in OPERATIONS for family in page.families.split()}
+
+
+def gives_bool(entry: Entry) -> bool:
+    """Whether a pointwise operation answers a question about each element: that is tried, on tensors without data."""
+    if entry.kind != "pointwise":
+        return False
+    empty = flambeau.empty(0, device="meta")
+    try:
+        return bool(entry.function(*[empty] * len(entry.details["operands"])).dtype is flambeau.bool)
+    except (TypeError, RuntimeError, NotImplementedError):  # of integers alone, or with a number besides
+        return False
+
+
+# --- everything else ------------------------------
+def others() -> Iterator[tuple[tuple[str, str, str], Name]]:
+    """What modules publish besides operations, each thing under its shortest name, and the Tensor class."""
+    told = {p for e in REGISTRY.values() for p in public_places(e)}
+    seen = {id(e.function) for e in REGISTRY.values()} | {id(e.in_place) for e in REGISTRY.values()}
+    for module in sorted(public_modules(), key=lambda m: (m.startswith("flambeau.legacy"), m.count("."), m)):
+        short = module.removeprefix("flambeau").lstrip(".")
+        for name in members(module):
+            if id(name.thing) in seen or name.places[0] in told or name.thing is flambeau.Tensor:
+                continue
+            seen.add(id(name.thing))
+            page = _MODULES.get(family_of(name.thing))
+            if page is not None and (page.module == short or not short):
+                title = page.title or next(p.title for p in OPERATIONS if p.file == page.file)
+                yield (page.file, page.module, title), with_members(name)
+            else:
+                yield (short or "flambeau.utilities", short, f"flambeau.{short}"), with_members(name)
+    for name in tensor_members(told):
+        yield ("Tensor", "Tensor", "flambeau.Tensor"), name
+
+
+_MODULES = {family: page for page in OTHERS for family in page.families.split()}
+
+
+def family_of(thing: Any) -> str:
+    """The module that defines a thing: of classes that are shown in the flat namespace, that of what they derive from."""
+    if isinstance(thing, type):
+        for kind in (thing, *thing.__mro__[1:-1], type(thing)):
+            if kind.__module__ not in ("flambeau", "builtins"):
+                return kind.__module__.removeprefix("flambeau.")
+        return source_of(thing.__init__) or "core.base.dtypes"
+    return source_of(thing)
+
+
+def source_of(thing: Any) -> str:
+    inner = inspect.unwrap(thing) if callable(thing) else thing
+    inner = getattr(inner, "function", inner)
+    space = getattr(inner, "__globals__", None) or {"__name__": getattr(inner, "__module__", None) or ""}
+    return str(space["__name__"]).removeprefix("flambeau.")
+
+
+@cache
 def public_modules() -> list[str]:
     """All modules without an underscore in their path that can be imported here."""
     found = ["flambeau"]
     for module in pkgutil.walk_packages(flambeau.__path__, "flambeau.", onerror=lambda name: None):
-        parts = module.name.split(".")[1:]
-        if any(p.startswith("_") for p in parts) or parts[0] in (
-            "core",
-            "operations",
-            "codegen",
-            "devices",
-            "torch",
+        short = module.name.removeprefix("flambeau.")
+        if any(p.startswith("_") for p in short.split(".")) or f"{short}.".startswith(
+            tuple(f"{inside}." for inside in INSIDE)
         ):
             continue
         try:
@@ -112,113 +208,142 @@ def public_modules() -> list[str]:
 
 
 def members(module: str) -> Iterator[Name]:
-    """What a module publishes: its `__all__`, else what it defines."""
+    """What a module publishes: what can be called of its `__all__`; the flat namespace has all that is not a module."""
     here = importlib.import_module(module)
     short = module.removeprefix("flambeau").lstrip(".")
-    listed = getattr(here, "__all__", None)
-    if listed is None and short.count("."):  # a file of a room, not a place where users look
-        return
-    for name in sorted({*(listed if listed is not None else vars(here))}):
+    for name in sorted(vars(here) if not short else getattr(here, "__all__", ())):
         thing = getattr(here, name, None)
-        if name.startswith("_") or isinstance(thing, types.ModuleType) or not callable(thing):
-            continue
-        if listed is None and not str(getattr(thing, "__module__", "")).startswith("flambeau"):
-            continue
-        yield Name((f"{short}.{name}".lstrip("."),), thing, "class" if inspect.isclass(thing) else "function")
+        if not name.startswith("_") and callable(thing) and not is_annotation(thing):
+            role = class_role(thing) if inspect.isclass(thing) else "function"
+            yield Name((f"{short}.{name}".lstrip("."),), thing, role)
 
 
-def page_text(title: str, names: list[Name]) -> str:
-    """A page in Markdown, for MyST."""
-    return f"# {title}\n\n" + "\n".join(section(name) for name in names)
+def is_annotation(thing: Any) -> bool:
+    """Whether it is a type for annotations, which Python takes for something to call."""
+    return isinstance(thing, (types.GenericAlias, types.UnionType)) or type(thing).__module__ == "typing"
 
 
-def section(name: Name) -> str:
-    """One thing: a directive of Sphinx's Python domain, so that the search and other pages find it by name."""
-    first, *others = name.places
-    lines = ["flambeau." + first + signature(name.thing)]
-    lines += ["flambeau." + other for other in others]
-    head = ("\n" + " " * (len(name.role) + 8)).join(lines)
-    body = markdown(inspect.getdoc(name.thing) or "")
-    fence = "`" * 5
-    return f"{fence}{{py:{name.role}}} {head}\n\n{body}\n{fence}\n"
+# --- classes ------------------------------
+@cache
+def listed() -> dict[type, str]:
+    """The classes that have entries, with their names there."""
+    found: dict[type, str] = {flambeau.Tensor: "Tensor"}
+    for entry in REGISTRY.values():
+        if inspect.isclass(entry.function):
+            found[entry.function] = entry.places[0]
+    for module in sorted(public_modules(), key=lambda m: (m.startswith("flambeau.legacy"), m.count("."), m)):
+        for name in members(module):
+            if inspect.isclass(name.thing):
+                found.setdefault(name.thing, name.places[0])
+    return found
 
 
-def signature(thing: Any) -> str:
-    if inspect.isclass(thing) and issubclass(thing, enum.Enum):  # is not made
-        return ""
-    try:
-        text = str(inspect.signature(thing))
-    except (TypeError, ValueError):
-        return "(…)"
-    text = re.sub(r" at 0x[0-9a-f]+", "", text)
-    return text.partition(" -> ")[0].replace("\n", " ") if "<" not in text else "(…)"
+def class_role(thing: type) -> str:
+    return "exception" if issubclass(thing, BaseException) else "class"
 
 
-# --- docstrings ------------------------------
-_SECTIONS = {
-    "Args:": "Arguments",
-    "Arguments:": "Arguments",
-    "Raises:": "Errors",
-    "Shape:": "Shapes",
-    "Returns:": "Result",
-}
-
-
-def markdown(text: str) -> str:
-    """A docstring as Markdown: examples in fences, sections in bold, and nothing outside of code read as markup."""
-    out: list[str] = []
-    lines = text.splitlines()
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        if line.lstrip().startswith(">>>"):
-            end = at
-            while end < len(lines) and lines[end].strip():
-                end += 1
-            out += ["```pycon", *textwrap.dedent("\n".join(lines[at:end])).splitlines(), "```", ""]
-            at = end
-            continue
-        if line.strip() in _SECTIONS:
-            end = at + 1
-            while end < len(lines) and (not lines[end].strip() or lines[end].startswith(" ")):
-                end += 1
-            out += [f"**{_SECTIONS[line.strip()]}**", "", *items(lines[at + 1 : end]), ""]
-            at = end
-            continue
-        out.append(escaped(line))
-        at += 1
-    return "\n".join(out)
-
-
-def items(lines: list[str]) -> list[str]:
-    """`name: text` on indented lines, with what continues them, as a list."""
-    text = textwrap.dedent("\n".join(lines)).splitlines()
-    return [
-        f"- {escaped(line)}" if line and not line.startswith(" ") else f"  {escaped(line.strip())}"
-        for line in text
-        if line.strip()
-    ]
-
-
-def escaped(line: str) -> str:
-    """A line of prose, in which only what stands in backticks is markup."""
-    parts = re.split(r"(`+[^`]*`+)", line)
-    return "".join(
-        part if part.startswith("`") else re.sub(r"([*_<>\[\]$|{}#])", r"\\\1", part) for part in parts
+def with_members(name: Name) -> Name:
+    """A class with its public methods and properties: its own, and those of bases that have no entry of their own."""
+    if not inspect.isclass(name.thing):
+        return name
+    own: dict[str, Name] = {}
+    inherited: dict[str, list[str]] = {}
+    told: set[str] = set()
+    bases = [kind for kind in name.thing.__mro__[1:] if kind in listed()]
+    for kind in name.thing.__mro__:
+        base = next((listed()[b] for b in bases if issubclass(b, kind)), None)
+        for attribute, thing in vars(kind).items():
+            if attribute.startswith("_") or attribute in told or not kind.__module__.startswith("flambeau"):
+                continue
+            told.add(attribute)
+            if base is not None:
+                inherited.setdefault(base, []).append(attribute)
+            elif (role := member_role(thing)) is not None:
+                own[attribute] = Name((f"{name.places[0]}.{attribute}",), thing, role, owner=name.thing)
+    return name._replace(
+        members=tuple(own[a] for a in sorted(own)),
+        inherited=tuple((base, tuple(sorted(names))) for base, names in inherited.items()),
     )
 
 
-def index(found: dict[str, tuple[str, list[Name]]]) -> str:
-    """The page that lists the pages."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for page in found:
-        groups["Operations" if page.startswith("operations-") or page == "Tensor" else "Modules"].append(page)
-    lines = [
-        "# Reference",
-        "",
-        "Every public name with its docstring, written from the registry and the sources by `make docs`.",
-        "",
-    ]
-    for group in ("Operations", "Modules"):
-        lines += [f"## {group}", "", "```{toctree}", ":maxdepth: 1", "", *sorted(groups[group]), "```", ""]
-    return "\n".join(lines)
+def member_role(thing: Any) -> str | None:
+    """How Sphinx's Python domain calls what stands in a class; None for what is neither called nor computed."""
+    if isinstance(thing, (property, types.GetSetDescriptorType, types.MemberDescriptorType)) or (
+        type(thing).__name__ in ("cached_property", "lazy_property")
+    ):
+        return "property"
+    if isinstance(thing, (staticmethod, classmethod)):
+        return type(thing).__name__
+    return "method" if callable(thing) and not inspect.isclass(thing) else None
+
+
+def tensor_members(told: set[str]) -> Iterator[Name]:
+    """The class Tensor, and what it has besides operations."""
+    yield Name(("Tensor",), flambeau.Tensor, "class")
+    for attribute in dir(flambeau.Tensor):
+        thing = inspect.getattr_static(flambeau.Tensor, attribute)
+        if not attribute.startswith("_") and f"Tensor.{attribute}" not in told:
+            yield Name((f"Tensor.{attribute}",), thing, member_role(thing) or "property")
+
+
+# --- Markdown ------------------------------
+def page_text(leaf: Leaf) -> str:
+    """A page: what its module says of itself where it has no index, then each name with what is told of it."""
+    alone = leaf.module and sum(other.module == leaf.module for other in pages().values()) == 1
+    about = introduction(leaf.module) if alone else ""
+    return f"# {leaf.title}\n\n{about}" + "\n".join(map(section, leaf.names))
+
+
+def introduction(module: str) -> str:
+    """The docstring of a public module."""
+    here = sys.modules.get(f"flambeau.{module}" if module else "flambeau")
+    return markdown(inspect.cleandoc(getattr(here, "__doc__", None) or "")) + "\n\n"
+
+
+def link(place: str, file: str) -> str:
+    """To the entry of a name on a page, in HTML: there are hundreds on a page, and Sphinx's own are three times as long."""
+    return f'<a href="{file}.html#flambeau.{place}">{place}</a>'
+
+
+def index() -> dict[str, str]:
+    """The pages that list pages, by file name: all of the reference, each module that has several, and the methods of Tensor."""
+    modules: dict[str, list[str]] = defaultdict(list)
+    for file, leaf in pages().items():
+        modules[leaf.module].append(file)
+    texts = {"Tensor-methods": methods()}
+    entries = ["Tensor-methods"]
+    for module, files in modules.items():
+        if module and len(files) == 1:
+            entries += files
+            continue
+        own = f"{module or 'flambeau'}-index"
+        entries.append(own)
+        texts[own] = f"# {f'flambeau.{module}'.rstrip('.')}\n\n{introduction(module)}"
+        for file in files:
+            names = ", ".join(link(n.places[0], file) for n in pages()[file].names)
+            texts[own] += f"## [{pages()[file].title}]({file}.md)\n\n{names}\n\n"
+        texts[own] += toctree(files, hidden=True)
+    texts["index"] = (
+        "# Reference\n\nEvery public name with its docstring, by group. Most operations are functions and methods of Tensor, and "
+        "have forms in place: an entry shows all names of a thing.\n\n" + toctree(entries)
+    )
+    return texts
+
+
+def methods() -> str:
+    """All that a tensor has, with links to where it is told."""
+    found = {
+        place: file
+        for file, leaf in pages().items()
+        for name in leaf.names
+        for place in name.places
+        if place.startswith("Tensor.")
+    }
+    listed = ", ".join(link(place, found[place]) for place in sorted(found))
+    return f"# Methods and properties of Tensor\n\n{listed}\n"
+
+
+def toctree(files: list[str], hidden: bool = False) -> str:
+    return "\n".join(
+        ["```{toctree}", *([":hidden:"] if hidden else []), ":maxdepth: 1", "", *files, "```", ""]
+    )

@@ -11,7 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import links
+import long_pages
 import reference
+
+LONGEST = 150_000  # bytes of a page
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -45,17 +49,24 @@ def write(source: Path) -> None:
     """All pages, in Markdown, in one folder."""
     shutil.copytree(DOCS / "site", source)
     for page, path in TAKEN.items():
-        (source / f"{page}.md").write_text(on_the_site(path.read_text()))
+        for name, text in long_pages.cut(page, on_the_site(path.read_text())).items():
+            (source / f"{name}.md").write_text(text)
     shutil.copytree(DOCS / "gallery", source / "gallery")
     for program in (ROOT / "examples").glob("*/main.py"):  # the gallery links to them
         (source / "examples" / program.parent.name).mkdir(parents=True)
         shutil.copy(program, source / "examples" / program.parent.name)
-    found = reference.pages()
     folder = source / "reference"
     folder.mkdir()
-    for page, (title, names) in found.items():
-        (folder / f"{page}.md").write_text(reference.page_text(title, names))
-    (folder / "index.md").write_text(reference.index(found))
+    for page, leaf in reference.pages().items():
+        (folder / f"{page}.md").write_text(reference.page_text(leaf))
+    for page, text in reference.index().items():
+        (folder / f"{page}.md").write_text(text)
+
+
+def brought() -> frozenset[str]:
+    """The pages of the site that do not stand in docs/site."""
+    found = {f"{page}.md" for page in TAKEN}
+    return frozenset(found | {f"reference/{page}.md" for page in (*reference.pages(), *reference.index())})
 
 
 def on_the_site(text: str) -> str:
@@ -74,7 +85,19 @@ def main(arguments: list[str]) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     write(folder / "source")
     build = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "2", "-b", "html"]
-    return subprocess.run([*build, str(folder / "source"), str(folder / "html")]).returncode
+    status = subprocess.run([*build, str(folder / "source"), str(folder / "html")]).returncode
+    if status:
+        return status
+    wrong = links.in_html(folder / "html")
+    pages = {p: p.stat().st_size for p in (folder / "html").rglob("*.html") if "_static" not in p.parts}
+    wrong += [f"{p.relative_to(folder)}: {size // 1000} KB" for p, size in pages.items() if size > LONGEST]
+    names = [name for leaf in reference.pages().values() for name in leaf.names]
+    print(*wrong, sep="\n")
+    print(
+        f"{len(pages)} pages, the largest {max(pages.values()) // 1000} KB; {reference.count(names)} entries of "
+        f"{len(names)} things and their members; {len(wrong)} broken links and long pages"
+    )
+    return bool(wrong)
 
 
 if __name__ == "__main__":

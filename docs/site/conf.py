@@ -1,6 +1,45 @@
 """How Sphinx builds the site; `make docs` gathers the pages first (tools/website.py)."""
 
+from pathlib import Path
+
+from docutils.parsers.rst import directives
+from sphinx.domains.python import PyClasslike, PyFunction, PyObject
+
 import flambeau
+
+
+class _Indexed:
+    """In the index by its last name, and where that stands."""
+
+    def add_target_and_index(self, name_cls, sig, signode):
+        PyObject.add_target_and_index(self, name_cls, sig, signode)
+
+    def get_index_text(self, modname, name_cls):
+        home, _, name = name_cls[0].rpartition(".")
+        return (
+            f"{name} ({self.objtype} in {home})"
+            if home != "flambeau.Tensor"
+            else f"{name} (method of {home})"
+        )
+
+
+class Function(_Indexed, PyFunction):
+    """A function with other names besides its first: `:also: call ;; call`, each of which is found and linked to."""
+
+    option_spec = {**PyFunction.option_spec, "also": directives.unchanged}
+
+    def get_signatures(self):
+        return [*super().get_signatures(), *filter(None, self.options.get("also", "").split(" ;; "))]
+
+
+class Class(_Indexed, PyClasslike):
+    """A class or an exception."""
+
+
+def setup(app):
+    for objtype, directive in (("function", Function), ("class", Class), ("exception", Class)):
+        app.add_directive_to_domain("py", objtype, directive, override=True)
+
 
 project = "flambeau"
 author = "the flambeau authors"
@@ -22,6 +61,9 @@ html_theme_options = {
     "footer_end": [],
 }
 html_show_sourcelink = False
+html_split_index = True  # `_templates` leaves out the page of all letters
+templates_path = ["_templates"]
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_sidebars = {page: [] for page in ("index", "first_steps", "from_pytorch", "how_it_works", "gallery")}
 toc_object_entries_show_parents = "hide"
 copybutton_prompt_text = r">>> |\.\.\. "

@@ -11,6 +11,8 @@ from ..core.base.tensor import TensorBase
 from ..core.call.watching import is_watched
 from ..core.tape import _set_grad_enabled, _set_recording, record_function, recording
 
+__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+
 
 class FunctionCtx:
     """What `forward` leaves for `backward`: tensors by `save_for_backward`, anything else as an attribute.

@@ -20,6 +20,8 @@ from types import ModuleType
 
 from ..operations.neural.convolution_families import allowed as _allowed
 
+__all__ = ["get_cpu_capability"]
+
 
 def get_cpu_capability() -> str:
     """The widest vectors that kernels are made of: "AVX512", "AVX2", "NEON", or "DEFAULT" for others.

@@ -12,6 +12,28 @@ from ..operations.neural.attention import _refusal
 from ..operations.neural.backends import SDPBackend, state
 from ._switched import Part, has_precision
 
+__all__ = [
+    "SDPAParams",
+    "allow_fp16_bf16_reduction_math_sdp",
+    "can_use_cudnn_attention",
+    "can_use_efficient_attention",
+    "can_use_flash_attention",
+    "cudnn_sdp_enabled",
+    "enable_cudnn_sdp",
+    "enable_flash_sdp",
+    "enable_math_sdp",
+    "enable_mem_efficient_sdp",
+    "flash_sdp_enabled",
+    "fp16_bf16_reduction_math_sdp_allowed",
+    "is_built",
+    "is_ck_sdpa_available",
+    "is_flash_attention_available",
+    "math_sdp_enabled",
+    "matmul",
+    "mem_efficient_sdp_enabled",
+    "sdp_kernel",
+]
+
 
 def is_built() -> bool:
     """True: support for NVIDIA's devices is part of every build; `cuda.is_available()` says whether there is one.

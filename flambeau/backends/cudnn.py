@@ -11,6 +11,8 @@ from typing import Any
 
 from ._switched import Part, has_precision
 
+__all__ = ["flags", "is_acceptable", "is_available", "set_flags", "version"]
+
 enabled = True
 benchmark = False
 benchmark_limit: int | None = 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["get_max_alg_id", "is_available", "version"]
+
 
 def is_available() -> bool:
     """False.

@@ -5,6 +5,8 @@ Here training and inference take one path.  The switch is kept as programs set i
 
 from __future__ import annotations
 
+__all__ = ["get_fastpath_enabled", "set_fastpath_enabled"]
+
 _state = {"enabled": True}
 
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from ._switched import during
 
+__all__ = ["flags", "set_flags"]
+
 immediate = False
 
 

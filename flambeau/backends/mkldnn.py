@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from ._switched import Part, during, has_precision
 
+__all__ = ["flags", "is_available", "set_flags"]
+
 enabled = True
 deterministic = False
 allow_tf32 = True

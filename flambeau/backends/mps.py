@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "get_core_count",
+    "get_name",
+    "is_available",
+    "is_built",
+    "is_macos13_or_newer",
+    "is_macos_or_newer",
+]
+
 
 def is_available() -> bool:
     """False.

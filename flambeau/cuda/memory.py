@@ -9,6 +9,30 @@ from ..core.base import device as _devices
 from ._find import find
 from ._sensors import list_gpu_processes  # noqa: F401  PyTorch has it here
 
+__all__ = [
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "empty_cache",
+    "get_allocator_backend",
+    "get_per_process_memory_fraction",
+    "list_gpu_processes",
+    "max_memory_allocated",
+    "max_memory_cached",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_cached",
+    "memory_reserved",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
+]
+
 # What the device counts, by PyTorch's names.
 _NAMES = {
     "allocated_bytes.all.current": "allocated_bytes",

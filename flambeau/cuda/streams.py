@@ -17,6 +17,8 @@ from ..devices import streams as _streams
 from ..devices.cuda import Mark
 from ._find import find
 
+__all__ = ["Event", "ExternalStream", "Stream"]
+
 
 class Stream(_streams.Stream):
     """One of the device's 32 streams of a priority (0, or negative for more urgent work), handed out in turn."""

@@ -10,6 +10,24 @@ from __future__ import annotations
 from .._lazily import lazily as _lazily
 from ..devices.absent import refusals as _refusals
 
+__all__ = [
+    "Event",
+    "compile_shader",
+    "current_allocated_memory",
+    "device_count",
+    "driver_allocated_memory",
+    "empty_cache",
+    "get_rng_state",
+    "is_available",
+    "load_metallib",
+    "manual_seed",
+    "recommended_max_memory",
+    "seed",
+    "set_per_process_memory_fraction",
+    "set_rng_state",
+    "synchronize",
+]
+
 
 def is_available() -> bool:
     """False.

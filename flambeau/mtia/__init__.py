@@ -14,6 +14,47 @@ from .._lazily import lazily as _lazily
 from ..core.base.tensor import TensorBase
 from ..devices.absent import refusals as _refusals
 
+__all__ = [
+    "Event",
+    "MTIAGraph",
+    "Stream",
+    "StreamContext",
+    "attach_out_of_memory_observer",
+    "current_device",
+    "current_stream",
+    "default_stream",
+    "device",
+    "device_count",
+    "empty_cache",
+    "get_device_capability",
+    "get_device_properties",
+    "get_rng_state",
+    "get_rng_state_all",
+    "graph",
+    "graph_pool_handle",
+    "init",
+    "initial_seed",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "memory_allocated",
+    "memory_stats",
+    "record_memory_history",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "snapshot",
+    "stream",
+    "synchronize",
+]
+
 
 def is_available() -> bool:
     """False.

@@ -6,6 +6,8 @@ from ._declared import Declared, Option, like, scalar
 from ._functional import function_of
 from ._functions import sqrt
 
+__all__ = ["Adadelta", "adadelta"]
+
 
 class Adadelta(Declared):
     """Adadelta: steps by the gradient times a root of past steps over one of past gradients (Zeiler, 2012).

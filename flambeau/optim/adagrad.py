@@ -6,6 +6,8 @@ from ._declared import Declared, like, scalar
 from ._functional import function_of
 from ._functions import sqrt
 
+__all__ = ["Adagrad", "adagrad"]
+
 
 class Adagrad(Declared):
     """Adagrad: steps by the gradient over the root of the sum of its squares so far (Duchi et al., 2011).

@@ -9,6 +9,8 @@ from ._declared import Declared, like, scalar
 from ._functional import function_of
 from ._functions import maximum, sqrt
 
+__all__ = ["Adam", "adam"]
+
 
 class Adam(Declared):
     """Adam: steps by the running mean of gradients over the root of that of their squares (Kingma and Ba,

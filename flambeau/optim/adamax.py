@@ -6,6 +6,8 @@ from ._declared import Declared, like, scalar
 from ._functional import function_of
 from ._functions import absolute, maximum
 
+__all__ = ["Adamax", "adamax"]
+
 
 class Adamax(Declared):
     """Adamax: Adam with the largest gradient, which decays, in place of the root of mean squares (Kingma and Ba,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ._functional import function_of
 from .adam import Adam
 
+__all__ = ["AdamW", "adamw"]
+
 
 class AdamW(Adam):
     """Adam that shrinks the parameters by lr·`weight_decay` apart from the gradient (Loshchilov and Hutter,

@@ -6,6 +6,8 @@ from ._declared import Declared, anything, like, scalar
 from ._functional import function_of
 from ._functions import maximum, power, where
 
+__all__ = ["ASGD", "asgd"]
+
 
 class ASGD(Declared):
     """Stochastic gradient descent that keeps the average of the parameters, too (Polyak and Juditsky, 1992).

@@ -12,6 +12,8 @@ from ..operations.declare.registry import published
 from ._line_search import Point, cubic_minimum, strong_wolfe
 from .optimizer import Optimizer, Params
 
+__all__ = ["LBFGS"]
+
 _cat = published("")["cat"]
 
 

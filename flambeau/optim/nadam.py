@@ -6,6 +6,8 @@ from ._declared import Declared, like, scalar
 from ._functional import function_of
 from ._functions import kept, power, sqrt
 
+__all__ = ["NAdam", "nadam"]
+
 
 class NAdam(Declared):
     """NAdam: Adam that looks a step ahead, as Nesterov's momentum does (Dozat, 2016).

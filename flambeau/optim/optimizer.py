@@ -38,6 +38,8 @@ from ._derived import (  # noqa: F401
     _view_as_real,
 )
 
+__all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook", "required"]
+
 Group: TypeAlias = dict[str, Any]
 Params: TypeAlias = Iterable[Any]  # of tensors, of (name, tensor) pairs, or of groups (dicts)
 ParamsT = Params  # PyTorch's name of it

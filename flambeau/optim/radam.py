@@ -6,6 +6,8 @@ from ._declared import Declared, like, scalar
 from ._functional import function_of
 from ._functions import maximum, sqrt, where
 
+__all__ = ["RAdam", "radam"]
+
 
 class RAdam(Declared):
     """RAdam: Adam whose first steps are those of momentum, while too few gradients are known to tell their variance

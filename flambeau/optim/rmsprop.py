@@ -6,6 +6,8 @@ from ._declared import Declared, like, scalar
 from ._functional import function_of
 from ._functions import sqrt
 
+__all__ = ["RMSprop", "rmsprop"]
+
 
 class RMSprop(Declared):
     """RMSprop: steps by the gradient over the root of the running mean of its squares (Tieleman and Hinton,

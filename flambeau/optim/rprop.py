@@ -6,6 +6,8 @@ from ._declared import Declared, Option, anything, like, scalar
 from ._functional import function_of
 from ._functions import maximum, minimum, where
 
+__all__ = ["Rprop", "rprop"]
+
 
 class Rprop(Declared):
     """Resilient propagation: each element has a step of its own, and only the gradient's sign counts (Riedmiller and

@@ -8,6 +8,8 @@ from ._declared import Declared, anything, like
 from ._functional import function_of
 from ._functions import detached
 
+__all__ = ["SGD", "sgd"]
+
 
 class SGD(Declared):
     """Stochastic gradient descent, with momentum if wanted (Sutskever et al., 2013).

@@ -7,6 +7,8 @@ from typing import Any
 from ._declared import Declared, Option, like, scalar
 from ._functions import sqrt
 
+__all__ = ["SparseAdam"]
+
 
 class SparseAdam(Declared):
     """Adam for sparse gradients: parameters and means change where the gradient has elements, and nowhere else.

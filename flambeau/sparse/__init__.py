@@ -249,7 +249,7 @@ def to_dense(self: TensorBase, dtype: Any = None, *, masked_grad: bool | None = 
     return self if dtype is None else self.to(dtype)
 
 
-def _lazy(home: str, name: str) -> Any:
+def _lazy(home: str, name: str, text: str) -> Any:
     """A method of all tensors that stands in a module which is imported with the first call."""
 
     def method(self: TensorBase, *args: Any, **kwargs: Any) -> Any:
@@ -258,23 +258,24 @@ def _lazy(home: str, name: str) -> Any:
         import_module(".methods", __package__)
         return getattr(import_module(home, __package__), name)(self, *args, **kwargs)
 
-    return _named(method, name)
+    return _named(method, name, text)
 
 
-def _named(method: Any, name: str) -> Any:
-    """A method as it is found by name."""
+def _named(method: Any, name: str, text: str) -> Any:
+    """A method as it is found by name, with its docstring."""
+    method.__doc__ = text
     method.__name__, method.__qualname__ = name, f"Tensor.{name}"
     method.__module__ = __name__.partition(".")[0]
     return method
 
 
-def _not_dense(name: str, kind: str) -> Any:
+def _not_dense(name: str, kind: str, text: str) -> Any:
     """A method that tensors of another layout have."""
 
     def method(self: TensorBase, *args: Any) -> Any:
         raise RuntimeError(f"{name} expected sparse {kind}tensor layout but got Strided")
 
-    return _named(method, name)
+    return _named(method, name, f"{text}; RuntimeError for tensors that have no such.")
 
 
 def _copied(name: str) -> Any:
@@ -294,12 +295,33 @@ def _copied(name: str) -> Any:
     return copied
 
 
-_CONVERSIONS = ("to_sparse", *(f"to_sparse_{kind}" for kind in ("coo", "csr", "csc", "bsr", "bsc")))
-_KINDS = {
-    **dict.fromkeys(("indices", "coalesce", "is_coalesced", "_indices"), "coordinate "),
-    **dict.fromkeys(("crow_indices", "col_indices"), "row compressed "),
-    **dict.fromkeys(("ccol_indices", "row_indices"), "column compressed "),
-    **dict.fromkeys(("values", "_values", "_nnz"), ""),
+_BY_ROWS = "The same elements as a list by compressed {}, without the zeros"
+_CONVERSIONS = {
+    "to_sparse": "The same elements without the zeros, in coordinates or in the `layout` given.",
+    "to_sparse_coo": "The same elements without the zeros, each with its coordinates.",
+    "to_sparse_csr": _BY_ROWS.format("rows") + ".",
+    "to_sparse_csc": _BY_ROWS.format("columns") + ".",
+    "to_sparse_bsr": _BY_ROWS.format("rows of blocks") + "; `blocksize` divides the matrix.",
+    "to_sparse_bsc": _BY_ROWS.format("columns of blocks") + "; `blocksize` divides the matrix.",
+}
+_KINDS = {  # the layout that a message names, and what the method gives
+    "indices": (
+        "coordinate ",
+        "Where the values of a sparse tensor stand, (sparse dimensions, values), sorted and without doubles",
+    ),
+    "coalesce": (
+        "coordinate ",
+        "The same sparse tensor with sorted coordinates, where values at the same place are added",
+    ),
+    "is_coalesced": ("coordinate ", "Whether the coordinates are sorted and differ"),
+    "_indices": ("coordinate ", "The coordinates as they are, perhaps with doubles"),
+    "crow_indices": ("row compressed ", "Where each row begins among the values: (rows + 1)"),
+    "col_indices": ("row compressed ", "The column of each value"),
+    "ccol_indices": ("column compressed ", "Where each column begins among the values: (columns + 1)"),
+    "row_indices": ("column compressed ", "The row of each value"),
+    "values": ("", "The values that a sparse tensor lists"),
+    "_values": ("", "The values as they are, of coordinates perhaps with doubles"),
+    "_nnz": ("", "How many values a sparse tensor lists"),
 }
 _MAKES = {
     **dict.fromkeys(("indices", "values"), "to_sparse()"),
@@ -308,13 +330,23 @@ _MAKES = {
 }
 METHODS: dict[str, Any] = {
     "to_dense": to_dense,
-    "sparse_mask": _lazy(".masks", "sparse_mask"),
-    "to_scipy": _lazy(".exchange", "to_scipy"),
-    **{name: _lazy(".conversion", name) for name in _CONVERSIONS},
-    **{name: _not_dense(name, kind) for name, kind in _KINDS.items()},
-    "sparse_dim": _named(lambda self: 0, "sparse_dim"),
-    "dense_dim": _named(lambda self: self.ndim, "dense_dim"),
-    "is_sparse_csr": property(lambda self: False),
+    "sparse_mask": _lazy(
+        ".masks", "sparse_mask", "The elements at the places that a sparse tensor lists, as such a tensor."
+    ),
+    "to_scipy": _lazy(
+        ".exchange", "to_scipy", "The sparse matrix as SciPy's, of the same layout, in common memory."
+    ),
+    **{name: _lazy(".conversion", name, text) for name, text in _CONVERSIONS.items()},
+    **{name: _not_dense(name, kind, text) for name, (kind, text) in _KINDS.items()},
+    "sparse_dim": _named(
+        lambda self: 0, "sparse_dim", "How many dimensions are listed by coordinates; 0 of a dense tensor."
+    ),
+    "dense_dim": _named(
+        lambda self: self.ndim,
+        "dense_dim",
+        "How many dimensions each listed value has; all of a dense tensor's.",
+    ),
+    "is_sparse_csr": property(lambda self: False, doc="Whether it is a matrix by compressed rows."),
 }
 COPIES: dict[str, Any] = {f"{name}_copy": BuiltIn(_copied(name)) for name in _MAKES}
 globals().update(COPIES)

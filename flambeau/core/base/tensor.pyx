@@ -557,10 +557,12 @@ cdef class TensorBase:
         return self.rank
 
     def ndimension(self) -> int:
+        """How many dimensions; `dim`."""
         return self.rank
 
     @property
     def ndim(self) -> int:
+        """How many dimensions."""
         return self.rank
 
     def numel(self) -> int:
@@ -568,6 +570,7 @@ cdef class TensorBase:
         return self.count
 
     def nelement(self) -> int:
+        """How many elements; `numel`."""
         return self.count
 
     def element_size(self) -> int:
@@ -576,13 +579,16 @@ cdef class TensorBase:
 
     @property
     def itemsize(self) -> int:
+        """Bytes of one element."""
         return self.width
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all elements, those that a view repeats counted each time."""
         return <object>self.count * self.width
 
     def storage_offset(self) -> int:
+        """Where the first element stands in the storage, counted in elements."""
         return self.offset
 
     def data_ptr(self) -> int:
@@ -590,10 +596,12 @@ cdef class TensorBase:
         return <uintptr_t>place_of(self) if self.count else 0
 
     def untyped_storage(self):
+        """The bytes that the tensor lies in, which its views share."""
         return self.storage
 
     @property
     def dtype(self):
+        """What kind of numbers the elements are."""
         return dtype_of(self.code)
 
     @property
@@ -603,14 +611,17 @@ cdef class TensorBase:
 
     @property
     def is_cpu(self) -> bool:
+        """Whether the elements are in the main memory."""
         return self.storage.on is None or (told(self) is not None and told(self).device.type == "cpu")
 
     @property
     def is_cuda(self) -> bool:
+        """Whether the elements are in the memory of an NVIDIA device."""
         return self.storage.on is not None and self.device.type == "cuda"
 
     @property
     def is_opencl(self) -> bool:
+        """Whether the elements are in the memory of an OpenCL device."""
         return self.storage.on is not None and self.device.type == "opencl"
 
     @property
@@ -620,10 +631,12 @@ cdef class TensorBase:
 
     @property
     def is_sparse(self) -> bool:
+        """Whether it is a list of elements in coordinates; False for the other sparse layouts, as in PyTorch."""
         return False
 
     @property
     def is_quantized(self) -> bool:
+        """False: there are no quantised dtypes."""
         return False
 
     def get_device(self) -> int:
@@ -631,18 +644,23 @@ cdef class TensorBase:
         return -1 if self.storage.on is None else self.storage.on.index
 
     def is_floating_point(self) -> bool:
+        """Whether the dtype has a fraction and is real."""
         return CATEGORY[self.code] == 2
 
     def is_complex(self) -> bool:
+        """Whether the dtype is complex."""
         return CATEGORY[self.code] == 3
 
     def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
         return (<dtype>dtype_of(self.code)).is_signed
 
     def is_conj(self) -> bool:
+        """False: `conj` computes, it sets no mark."""
         return False
 
     def is_neg(self) -> bool:
+        """False: negation computes, it sets no mark."""
         return False
 
     def is_inference(self) -> bool:
@@ -665,6 +683,7 @@ cdef class TensorBase:
     # the tape's side
     @property
     def is_leaf(self) -> bool:
+        """Whether it was made by the program, not by an operation on the tape: `backward` fills its `grad`."""
         return self.grad_fn is None
 
     cdef object grad_fn_now(self):
@@ -683,6 +702,7 @@ cdef class TensorBase:
 
     @property
     def output_nr(self) -> int:
+        """Which result of its `grad_fn` it is."""
         return self.output_number
 
     @property
@@ -741,7 +761,7 @@ cdef class TensorBase:
     def grad(self):
         self.grad_ = None
 
-    def retains_grad_flag(self):
+    def _retains_grad_flag(self):
         return self.retains
 
     @property

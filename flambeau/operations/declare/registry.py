@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ class Entry(NamedTuple):
     domain: tuple[float, float]  # where random test inputs are drawn from
     differentiable: bool
     details: dict[str, Any]
+    module: str  # where it is declared: its family
 
 
 REGISTRY: dict[str, Entry] = {}
@@ -157,9 +159,17 @@ def register(
     call_as(function, places)
     call_as(in_place, [p + "_" for p in places if p.rpartition(".")[0] in _IN_PLACE])
     REGISTRY[name] = Entry(
-        name, kind, function, places, in_place, body, reference, domain, differentiable, details
+        name, kind, function, places, in_place, body, reference, domain, differentiable, details, declaring()
     )
     return function
+
+
+def declaring() -> str:
+    """The module that declares the operation that is entered: the nearest caller outside of this package."""
+    frame = sys._getframe(1)
+    while frame.f_globals["__name__"].startswith(__package__) and frame.f_back is not None:
+        frame = frame.f_back
+    return str(frame.f_globals["__name__"])
 
 
 def as_operation(function: Any, owns: bool, out: bool = False) -> Any:

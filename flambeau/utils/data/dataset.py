@@ -15,6 +15,17 @@ from ...core.make.random import Generator, randperm
 from ._utils.fetch import samples_of
 from ._utils.worker import room_for
 
+__all__ = [
+    "ChainDataset",
+    "ConcatDataset",
+    "Dataset",
+    "IterableDataset",
+    "StackDataset",
+    "Subset",
+    "TensorDataset",
+    "random_split",
+]
+
 T_co = TypeVar("T_co", covariant=True)
 
 

@@ -12,6 +12,15 @@ from ...core.make.literal import as_tensor
 from ...core.make.random import Generator, randperm
 from ...operations.random.random import multinomial, new_seed, randint
 
+__all__ = [
+    "BatchSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SubsetRandomSampler",
+    "WeightedRandomSampler",
+]
+
 _AT_ONCE = 1024  # how many draws are made at a time
 _WHOLE = 1 << 26  # up to so many weighted draws stand in memory
 

@@ -17,6 +17,21 @@ from ..._tensor import Tensor
 from ...core.base import display
 from ...core.base.dtypes import by_name
 
+__all__ = [
+    "audio",
+    "custom_scalars",
+    "histogram",
+    "histogram_raw",
+    "hparams",
+    "image",
+    "mesh",
+    "pr_curve",
+    "pr_curve_raw",
+    "scalar",
+    "text",
+    "video",
+]
+
 # tensorboard's modules of messages, and of what its plug-ins say about themselves.
 _MODULES = {
     "event_pb2": "compat.proto.event_pb2",
