@@ -1,12 +1,11 @@
-"""flambeau: PyTorch built anew, Python first.
+"""PyTorch built anew, Python first: tensors, a tape, neural networks, optimisers, data loading.
 
-    import flambeau as torch
+Operations are declared once, in `flambeau.operations`.  They stand here in one flat namespace, and on the Tensor class.
 
-runs people's code: tensors, a tape, neural networks, optimisers, data loading.  Operations are declared once, in
-`flambeau.operations`; this file gathers them into one flat namespace and onto the Tensor class.
+>>> import flambeau as torch
+>>> torch.arange(3).square().sum()
+tensor(5)
 """
-
-from __future__ import annotations
 
 from . import _interpreter  # first of all
 from . import _absent

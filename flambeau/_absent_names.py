@@ -287,7 +287,7 @@ NAMES = {
     """,
     "jit.annotations": """
         AnyType=AnyType ComplexType=ComplexType DictType=DictType FloatType=FloatType IntType=IntType
-        ListType=ListType Module=jit.Module StringType=StringType TensorType=TensorType TupleType=TupleType
+        ListType=ListType Module=nn.Module StringType=StringType TensorType=TensorType TupleType=TupleType
     """,
     "nn.quantized": """
         BatchNorm2d(nn.modules.batchnorm._BatchNorm) BatchNorm3d(nn.modules.batchnorm._BatchNorm)

@@ -2,8 +2,8 @@
 
 python tools/browse.py [FOLDER]     # by default build/site/html; needs chromium and chromedriver on the path
 
-Every page is loaded: no errors on its console, no dead link inside of the site, every picture shown. The search is asked for
-`softmax`. Ends with another status than 0 where anything is wrong.
+Every page is loaded: no errors on its console, no dead link inside of the site, every picture shown. The search for `softmax`
+finds the function first and `legacy` last. Ends with another status than 0 where anything is wrong.
 """
 
 from __future__ import annotations
@@ -116,8 +116,11 @@ def main(arguments: list[str]) -> int:
     try:
         wrong = walk(driver, home)
         found = search(driver, home, "softmax")
-        if not any("softmax" in address for address in found):
-            wrong.append(f"the search finds no page of softmax, but {found[:5]}")
+        if not found or not found[0].endswith(".softmax"):
+            wrong.append(f"the search finds softmax not first, but {found[:5]}")
+        old = ["/legacy." in address for address in found]
+        if old != sorted(old) or not any(old):
+            wrong.append("the search for softmax finds `legacy` not last")
     finally:
         driver.quit()
         server.shutdown()

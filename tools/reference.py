@@ -46,6 +46,9 @@ class Leaf(NamedTuple):
 _LIMIT = 52_000  # characters of HTML that names may fill, so that no page exceeds 150 KB (tools/website.py measures them)
 
 
+_FROM = ", from "  # of a title of which a page has a part
+
+
 @cache
 def pages() -> dict[str, Leaf]:
     """The pages by file name; those that would be long are several, by initials."""
@@ -57,19 +60,26 @@ def pages() -> dict[str, Leaf]:
         cuts = list(_cut(sorted(names, key=_by_name)))
         for names in cuts:
             first, last = (n.places[0].rpartition(".")[2] for n in (names[0], names[-1]))
-            own = f"{title}: {first} to {last}" if len(cuts) > 1 else title
+            own = f"{title}{_FROM}{first} to {last}" if len(cuts) > 1 else title
             found[file if names is cuts[0] else f"{file}-{first}"] = Leaf(module, own, names)
     return found
 
 
-def _rank(item: tuple[tuple[str, str, str], list[Name]]) -> tuple[bool, bool, str, int]:
-    """`flambeau` first, `legacy` last, pages of a module in the order of the table."""
+_FIRST = ("", "Tensor", "nn", "nn.functional", "autograd", "optim", "utils.data")
+
+
+def _rank(item: tuple[tuple[str, str, str], list[Name]]) -> tuple[bool, int, str, int]:
+    """What most programs use first, `legacy` last, pages of a module in the order of the table."""
     file, module, _ = item[0]
     order = [p.file for p in (*OPERATIONS, *OTHERS)]
-    return module.startswith("legacy"), bool(module), module, order.index(file) if file in order else -1
+    place = _FIRST.index(module) if module in _FIRST else len(_FIRST)
+    return module.startswith("legacy"), place, module, order.index(file) if file in order else -1
 
 
 def _by_name(name: Name) -> tuple[str, str]:
+    """The order on a page; the Tensor class stands before its methods."""
+    if name.thing is flambeau.Tensor:
+        return "", ""
     return name.places[0].rpartition(".")[2].lower(), name.places[0]
 
 
@@ -306,12 +316,11 @@ def link(place: str, file: str) -> str:
 
 
 def index() -> dict[str, str]:
-    """The pages that list pages, by file name: all of the reference, each module that has several, and the methods of Tensor."""
+    """The pages that list pages, by file name: all of the reference, and each module that has several."""
     modules: dict[str, list[str]] = defaultdict(list)
     for file, leaf in pages().items():
         modules[leaf.module].append(file)
-    texts = {"Tensor-methods": methods()}
-    entries = ["Tensor-methods"]
+    texts, entries = {}, []
     for module, files in modules.items():
         if module and len(files) == 1:
             entries += files
@@ -319,9 +328,14 @@ def index() -> dict[str, str]:
         own = f"{module or 'flambeau'}-index"
         entries.append(own)
         texts[own] = f"# {f'flambeau.{module}'.rstrip('.')}\n\n{introduction(module)}"
+        groups: dict[str, list[str]] = defaultdict(list)
         for file in files:
-            names = ", ".join(link(n.places[0], file) for n in pages()[file].names)
-            texts[own] += f"## [{pages()[file].title}]({file}.md)\n\n{names}\n\n"
+            groups[pages()[file].title.partition(_FROM)[0]].append(file)
+        for title, parts in groups.items():
+            names = ", ".join(link(n.places[0], file) for file in parts for n in pages()[file].names)
+            texts[own] += f"## {title}\n\n{names}\n\n"
+        if module == "Tensor":
+            texts[own] += methods()
         texts[own] += toctree(files, hidden=True)
     texts["index"] = (
         "# Reference\n\nEvery public name with its docstring, by group. Most operations are functions and methods of Tensor, and "
@@ -331,16 +345,16 @@ def index() -> dict[str, str]:
 
 
 def methods() -> str:
-    """All that a tensor has, with links to where it is told."""
+    """What a tensor has of operations, with links to where it is told."""
     found = {
         place: file
         for file, leaf in pages().items()
         for name in leaf.names
         for place in name.places
-        if place.startswith("Tensor.")
+        if place.startswith("Tensor.") and leaf.module != "Tensor"
     }
     listed = ", ".join(link(place, found[place]) for place in sorted(found))
-    return f"# Methods and properties of Tensor\n\n{listed}\n"
+    return f"## Operations that are methods\n\n{listed}\n\n"
 
 
 def toctree(files: list[str], hidden: bool = False) -> str:

@@ -31,6 +31,10 @@ class Function(_Indexed, PyFunction):
     def get_signatures(self):
         return [*super().get_signatures(), *filter(None, self.options.get("also", "").split(" ;; "))]
 
+    def _toc_entry_name(self, sig_node):
+        """On the side of the page by its first name alone."""
+        return super()._toc_entry_name(sig_node) if sig_node is sig_node.parent[0] else ""
+
 
 class Class(_Indexed, PyClasslike):
     """A class or an exception."""
@@ -56,6 +60,7 @@ html_static_path = ["_static"]
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
+    "header_links_before_dropdown": 7,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],

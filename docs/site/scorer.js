@@ -2,7 +2,7 @@
 //
 // A name that is the whole word comes first, shorter ones before longer ones: softmax before nn.functional.softmax before
 // nn.Softmax.forward. What is kept for old programs (`legacy`) comes last.
-const Scorer = {
+var Scorer = {
     objNameMatch: 30,
     objPartialMatch: 6,
     objPrio: { 0: 15, 1: 5, 2: -5 },

@@ -3,16 +3,20 @@
 OpenCL's devices are asked for by their name: the commonest of their drivers makes the host's own processor one.
 """
 
-from __future__ import annotations
+from types import ModuleType as _ModuleType
+from types import TracebackType as _TracebackType
+from typing import Any as _Any
 
-from types import ModuleType, TracebackType
-from typing import Any
-
-from .. import cpu, cuda, mps, mtia, opencl, xpu
+from .. import cpu as _cpu
+from .. import cuda as _cuda
+from .. import mps as _mps
+from .. import mtia as _mtia
+from .. import opencl as _opencl
+from .. import xpu as _xpu
 from .._lazily import lazily as _lazily
-from ..core.base.display import NAME
-from ..core.base.dtypes import by_name
-from ..core.base.dtypes import device as Device
+from ..core.base.display import NAME as _NAME
+from ..core.base.dtypes import by_name as _by_name
+from ..core.base.dtypes import device as _Device
 
 __all__ = [
     "current_accelerator",
@@ -40,14 +44,14 @@ __all__ = [
 ]
 
 
-def _here() -> ModuleType:
+def _here() -> _ModuleType:
     """The module of the accelerator; RuntimeError where there is none."""
-    if not cuda.is_available():
+    if not _cuda.is_available():
         raise RuntimeError("Cannot access accelerator device when none is available.")
-    return cuda
+    return _cuda
 
 
-def get_device_module(device: Device | str | None = None) -> ModuleType:
+def get_device_module(device: _Device | str | None = None) -> _ModuleType:
     """The module of a type of device, as `flambeau.cuda`; None means the accelerator's, or the host's where there is none.
 
     RuntimeError for a type without a module and for what names no device.
@@ -57,18 +61,18 @@ def get_device_module(device: Device | str | None = None) -> ModuleType:
     True
     """
     if device is None:
-        return cuda if cuda.is_available() else cpu
-    if not isinstance(device, (Device, str)):
-        raise RuntimeError(f"Invalid value of device '{device}', expect {NAME}.device, str, or None")
-    type = Device(device).type
+        return _cuda if _cuda.is_available() else _cpu
+    if not isinstance(device, (_Device, str)):
+        raise RuntimeError(f"Invalid value of device '{device}', expect {_NAME}.device, str, or None")
+    type = _Device(device).type
     if type not in _MODULES:
         raise RuntimeError(
-            f"Device '{type}' does not have a corresponding module registered as '{NAME}.{type}'."
+            f"Device '{type}' does not have a corresponding module registered as '{_NAME}.{type}'."
         )
     return _MODULES[type]
 
 
-_MODULES = {"cpu": cpu, "cuda": cuda, "opencl": opencl, "mps": mps, "mtia": mtia, "xpu": xpu}
+_MODULES = {"cpu": _cpu, "cuda": _cuda, "opencl": _opencl, "mps": _mps, "mtia": _mtia, "xpu": _xpu}
 
 
 def is_available() -> bool:
@@ -78,17 +82,17 @@ def is_available() -> bool:
     >>> flambeau.accelerator.is_available() == (flambeau.accelerator.device_count() > 0)
     True
     """
-    return cuda.is_available()
+    return _cuda.is_available()
 
 
-def current_accelerator(check_available: bool = False) -> Device | None:
+def current_accelerator(check_available: bool = False) -> _Device | None:
     """Its device without an index, as `device("cuda")`; None where there is none.
 
     >>> import flambeau
     >>> flambeau.accelerator.current_accelerator() in (None, flambeau.device("cuda"))
     True
     """
-    return Device("cuda") if is_available() else None
+    return _Device("cuda") if is_available() else None
 
 
 def device_count() -> int:
@@ -111,7 +115,7 @@ def current_device_index() -> int:
     return _here().current_device()
 
 
-def set_device_index(device: Any) -> None:
+def set_device_index(device: _Any) -> None:
     """Use the device of that index.  RuntimeError without an accelerator.
 
     >>> import flambeau
@@ -141,12 +145,12 @@ class device_index:
             self.before = current_device_index()
             set_device_index(self.index)
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: _TracebackType | None) -> None:
         if self.index is not None:
             set_device_index(self.before)
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: _Any = None) -> None:
     """Wait until all that is queued has run.  RuntimeError without an accelerator.
 
     >>> import flambeau
@@ -156,7 +160,7 @@ def synchronize(device: Any = None) -> None:
     _here().synchronize(device)
 
 
-def current_stream(device: Any = None) -> Any:
+def current_stream(device: _Any = None) -> _Any:
     """The stream in use.  RuntimeError without an accelerator.
 
     >>> import flambeau
@@ -166,7 +170,7 @@ def current_stream(device: Any = None) -> Any:
     return _here().current_stream(device)
 
 
-def set_stream(stream: Any) -> None:
+def set_stream(stream: _Any) -> None:
     """Use a stream from here on.  RuntimeError without an accelerator.
 
     >>> import flambeau
@@ -188,7 +192,7 @@ def empty_cache() -> None:
         module.empty_cache()
 
 
-def memory_stats(device: Any = None) -> dict[str, Any]:
+def memory_stats(device: _Any = None) -> dict[str, _Any]:
     """What the accelerator's own `memory_stats` says.
 
     >>> import flambeau
@@ -198,7 +202,7 @@ def memory_stats(device: Any = None) -> dict[str, Any]:
     return _here().memory_stats(device)
 
 
-def memory_allocated(device: Any = None) -> int:
+def memory_allocated(device: _Any = None) -> int:
     """Bytes that tensors hold on the device.
 
     >>> import flambeau
@@ -208,7 +212,7 @@ def memory_allocated(device: Any = None) -> int:
     return _here().memory_allocated(device)
 
 
-def max_memory_allocated(device: Any = None) -> int:
+def max_memory_allocated(device: _Any = None) -> int:
     """The most that tensors have held on the device.
 
     >>> import flambeau
@@ -218,7 +222,7 @@ def max_memory_allocated(device: Any = None) -> int:
     return _here().max_memory_allocated(device)
 
 
-def memory_reserved(device: Any = None) -> int:
+def memory_reserved(device: _Any = None) -> int:
     """Bytes taken from the driver.
 
     >>> import flambeau
@@ -228,7 +232,7 @@ def memory_reserved(device: Any = None) -> int:
     return _here().memory_reserved(device)
 
 
-def reset_peak_memory_stats(device: Any = None) -> None:
+def reset_peak_memory_stats(device: _Any = None) -> None:
     """Start measuring the peak anew.
 
     >>> import flambeau
@@ -238,7 +242,7 @@ def reset_peak_memory_stats(device: Any = None) -> None:
     _here().reset_peak_memory_stats(device)
 
 
-def reset_accumulated_memory_stats(device: Any = None) -> None:
+def reset_accumulated_memory_stats(device: _Any = None) -> None:
     """Count anew what is handed out and freed.
 
     >>> import flambeau
@@ -248,7 +252,7 @@ def reset_accumulated_memory_stats(device: Any = None) -> None:
     _here().reset_accumulated_memory_stats(device)
 
 
-def max_memory_reserved(device: Any = None) -> int:
+def max_memory_reserved(device: _Any = None) -> int:
     """The most bytes that were taken from the driver.
 
     >>> import flambeau
@@ -258,7 +262,7 @@ def max_memory_reserved(device: Any = None) -> int:
     return _here().max_memory_reserved(device)
 
 
-def get_memory_info(device: Any = None) -> tuple[int, int]:
+def get_memory_info(device: _Any = None) -> tuple[int, int]:
     """Bytes that are free on the device, whoever uses it, and all that it has.
 
     >>> import flambeau
@@ -278,7 +282,7 @@ def empty_host_cache() -> None:
     _here()
 
 
-def get_device_capability(device: Any = None) -> dict[str, Any]:
+def get_device_capability(device: _Any = None) -> dict[str, _Any]:
     """`supported_dtypes`: the dtypes of tensors on the device.  RuntimeError without an accelerator.
 
     >>> import flambeau
@@ -286,7 +290,7 @@ def get_device_capability(device: Any = None) -> dict[str, Any]:
     ...     assert flambeau.float32 in flambeau.accelerator.get_device_capability()["supported_dtypes"]
     """
     _here().get_device_capability(device)
-    return {"supported_dtypes": set(by_name.values())}
+    return {"supported_dtypes": set(_by_name.values())}
 
 
 __getattr__, __dir__ = _lazily(__name__, submodules=("memory",))

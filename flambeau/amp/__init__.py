@@ -3,8 +3,6 @@
 `autocast` chooses the dtype of each operation, `GradScaler` keeps small gradients of float16 from becoming 0.
 """
 
-from __future__ import annotations
-
 from .autocast_mode import (
     _enter_autocast as _enter_autocast,
 )

@@ -1,16 +1,14 @@
 """Quantisation of models, of which only the marks are here: where a float model will take and give quantised numbers."""
 
-from __future__ import annotations
+from typing import Any as _Any
 
-from typing import Any
-
-from .._absent import refusing
-from ..nn.modules.module import Module
+from .._absent import refusing as _refusing
+from ..nn.modules.module import Module as _Module
 
 __all__ = ["DeQuantStub", "QuantStub"]
 
 
-class QuantStub(Module):
+class QuantStub(_Module):
     """Where a model that is converted takes floats; until then the identity.
 
     >>> import flambeau
@@ -18,12 +16,12 @@ class QuantStub(Module):
     tensor([1., 1.])
     """
 
-    def __init__(self, qconfig: Any = None) -> None:
+    def __init__(self, qconfig: _Any = None) -> None:
         super().__init__()
         if qconfig:
             self.qconfig = qconfig
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: _Any) -> _Any:
         return x
 
 
@@ -32,4 +30,4 @@ class DeQuantStub(QuantStub):
 
 
 __path__: list[str] = []  # libraries import from modules below it
-__getattr__ = refusing("ao.quantization")
+__getattr__ = _refusing("ao.quantization")

@@ -1,8 +1,6 @@
 """Automatic differentiation: gradients of results with respect to tensors."""
 
-from __future__ import annotations
-
-from .._lazily import lazily
+from .._lazily import lazily as _lazily
 from ..core.base.recorder import is_recording as _profiler_enabled  # noqa: F401
 from ..core.tape import is_grad_enabled
 from . import anomaly_mode, forward_ad, functional, graph
@@ -12,7 +10,7 @@ from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, s
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .gradients import backward, grad
 
-__getattr__, __dir__ = lazily(
+__getattr__, __dir__ = _lazily(
     __name__,
     ("profiler", "profiler_util", "variable"),
     {"Variable": ".variable", "_disable_profiler": ".profiler"},

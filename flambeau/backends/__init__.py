@@ -9,7 +9,7 @@ stream of random numbers is drawn.
 'none'
 """
 
-from .._lazily import lazily
+from .._lazily import lazily as _lazily
 from ._switched import (
     assignable as __allow_nonbracketed_mutation,  # noqa: F401
 )
@@ -35,6 +35,6 @@ __all__ = [
     "random",
 ]
 
-__getattr__, __dir__ = lazily(__name__, submodules=tuple(n for n in __all__ if n not in globals()))
+__getattr__, __dir__ = _lazily(__name__, submodules=tuple(n for n in __all__ if n not in globals()))
 has_precision(__name__)
 del has_precision

@@ -3,13 +3,11 @@
 Work on the host is done when a call returns: it has one stream, on which nothing ever waits.
 """
 
-from __future__ import annotations
+import time as _time
+from types import TracebackType as _TracebackType
+from typing import Any as _Any
 
-import time
-from types import TracebackType
-from typing import Any
-
-from ..core.base import display
+from ..core.base import display as _display
 from ..core.base.dtypes import cpu_device as _cpu
 from ..core.base.dtypes import device as _device
 from ..core.base.memory import (
@@ -71,15 +69,15 @@ def current_device() -> str:
     return "cpu"
 
 
-def set_device(device: Any) -> None:
+def set_device(device: _Any) -> None:
     """Nothing changes: there is one host.  Programs written for any device call this."""
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: _Any = None) -> None:
     """Return at once: calls on the host are finished when they return."""
 
 
-def get_capabilities() -> dict[str, Any]:
+def get_capabilities() -> dict[str, _Any]:
     """What the processor is and can: `architecture`, `cpu_name`, `num_logical_cores`, and for each of its kinds of
     instructions that kernels are made of its name with True, such as `avx2`.
 
@@ -98,7 +96,7 @@ def get_capabilities() -> dict[str, Any]:
         for f in features.split(",")
         if f[:1] == "+"
     }
-    told: dict[str, Any] = {
+    told: dict[str, _Any] = {
         "architecture": platform.machine(),
         "cpu_name": name,
         "num_logical_cores": os.cpu_count() or 1,
@@ -121,7 +119,7 @@ class Event(_streams.Event):
     _timing: bool
     _at: float | None
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> _Any:
         if interprocess:
             raise NotImplementedError("Event(): events cannot be shared with other processes yet")
         made = object.__new__(cls)
@@ -133,11 +131,11 @@ class Event(_streams.Event):
         """The host."""
         return _cpu
 
-    def record(self, stream: Any = None) -> None:
+    def record(self, stream: _Any = None) -> None:
         """Put it here: behind all work of the host so far."""
-        self._at = time.perf_counter()
+        self._at = _time.perf_counter()
 
-    def wait(self, stream: Any = None) -> None:
+    def wait(self, stream: _Any = None) -> None:
         """Return at once: what was recorded is done."""
 
     def query(self) -> bool:
@@ -147,7 +145,7 @@ class Event(_streams.Event):
     def synchronize(self) -> None:
         """Return at once: what was recorded is done."""
 
-    def elapsed_time(self, end_event: Any) -> float:
+    def elapsed_time(self, end_event: _Any) -> float:
         """Milliseconds between this and `end_event`; ValueError unless both are timed and recorded."""
         if not (self._timing and end_event._timing):
             raise ValueError("Event.elapsed_time(): both events must be made with enable_timing=True")
@@ -156,7 +154,7 @@ class Event(_streams.Event):
         return (end_event._at - self._at) * 1e3
 
     def __repr__(self) -> str:
-        return f"<{display.NAME}.cpu.Event>"
+        return f"<{_display.NAME}.cpu.Event>"
 
 
 class Stream(_streams.OneStream):
@@ -179,14 +177,14 @@ class Stream(_streams.OneStream):
         return hash(Stream)
 
     def __repr__(self) -> str:
-        return f"<{display.NAME}.cpu.Stream>"
+        return f"<{_display.NAME}.cpu.Stream>"
 
 
 _streams.kinds["cpu"] = {"Stream": Stream, "Event": Event}
 _the_stream = Stream()
 
 
-def current_stream(device: Any = None) -> Stream:
+def current_stream(device: _Any = None) -> Stream:
     """The host's stream.
 
     >>> import flambeau
@@ -211,7 +209,7 @@ class StreamContext:
     def __enter__(self) -> None:
         """Nothing changes."""
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: _TracebackType | None) -> None:
         """Nothing changes."""
 
 

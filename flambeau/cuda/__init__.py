@@ -8,10 +8,9 @@ a device raises RuntimeError.  No work is done on a device before it is first us
 True
 """
 
-from __future__ import annotations
-
-from types import SimpleNamespace, TracebackType
-from typing import Any
+from types import SimpleNamespace as _SimpleNamespace
+from types import TracebackType as _TracebackType
+from typing import Any as _Any
 
 from ..core.base import device as _devices
 from ..core.base.device import OutOfMemoryError
@@ -208,12 +207,12 @@ class device:
         self.before = _devices.current_device("cuda")
         set_device(self.index)
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: _TracebackType | None) -> None:
         if self.index is not None and self.index >= 0:
             _devices.set_device("cuda", self.before)
 
 
-class DeviceProperties(SimpleNamespace):
+class DeviceProperties(_SimpleNamespace):
     """What the driver tells of a device."""
 
     def __repr__(self) -> str:
@@ -252,7 +251,7 @@ class device_of(device):
     ...     pass
     """
 
-    def __init__(self, obj: Any):
+    def __init__(self, obj: _Any):
         super().__init__(obj.get_device() if obj.is_cuda else -1)
 
 

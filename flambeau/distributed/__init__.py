@@ -8,18 +8,19 @@ Stores, through which processes tell each other texts, are whole. What would use
 `init_process_group`; every other name says that it is absent.
 """
 
-from __future__ import annotations
+import os as _os
+from collections.abc import Callable as _Callable
+from importlib import import_module as _import_module
+from typing import Any as _Any
 
-import os
-from collections.abc import Callable
-from importlib import import_module
-from typing import Any
-
-from .._absent import NO_GROUP, message, refusing, unmakeable
-from ..core.base import display
+from .._absent import NO_GROUP as _NO_GROUP
+from .._absent import message as _message
+from .._absent import refusing as _refusing
+from .._absent import unmakeable as _unmakeable
+from ..core.base import display as _display
 from ._reductions import ReduceOp  # noqa: F401
 
-ProcessGroup, Work = unmakeable("distributed.ProcessGroup"), unmakeable("distributed.Work")
+ProcessGroup, Work = _unmakeable("distributed.ProcessGroup"), _unmakeable("distributed.Work")
 
 
 class group:
@@ -56,10 +57,10 @@ def is_torchelastic_launched() -> bool:
     >>> is_torchelastic_launched()
     False
     """
-    return os.environ.get("TORCHELASTIC_RUN_ID") is not None
+    return _os.environ.get("TORCHELASTIC_RUN_ID") is not None
 
 
-def init_process_group(*args: Any, **options: Any) -> None:
+def init_process_group(*args: _Any, **options: _Any) -> None:
     """Form a group: NotImplementedError, as there are none yet.
 
     >>> init_process_group("gloo")
@@ -68,37 +69,37 @@ def init_process_group(*args: Any, **options: Any) -> None:
     NotImplementedError: flambeau.distributed.init_process_group is not here: there are no process groups yet (docs/coverage.md \
 lists what is here)
     """
-    raise NotImplementedError(message("distributed.init_process_group"))
+    raise NotImplementedError(_message("distributed.init_process_group"))
 
 
-def _engine(name: str) -> Callable[[], bool]:
+def _engine(name: str) -> _Callable[[], bool]:
     def available() -> bool:
         return False
 
     available.__name__ = available.__qualname__ = name
-    available.__module__ = display.public("distributed")
+    available.__module__ = _display.public("distributed")
     available.__doc__ = f"""Whether groups can talk through it: False.
 
-    >>> import {display.NAME}
-    >>> {display.public("distributed")}.{name}()
+    >>> import {_display.NAME}
+    >>> {_display.public("distributed")}.{name}()
     False
     """
     return available
 
 
-def _of_group(name: str) -> Callable[..., Any]:
-    def refuse(*args: Any, **options: Any) -> Any:
-        raise ValueError(NO_GROUP)
+def _of_group(name: str) -> _Callable[..., _Any]:
+    def refuse(*args: _Any, **options: _Any) -> _Any:
+        raise ValueError(_NO_GROUP)
 
     refuse.__name__ = refuse.__qualname__ = name
-    refuse.__module__ = display.public("distributed")
+    refuse.__module__ = _display.public("distributed")
     refuse.__doc__ = f"""ValueError: there is no group that it could use.
 
-    >>> import {display.NAME}
-    >>> {display.public("distributed")}.{name}()
+    >>> import {_display.NAME}
+    >>> {_display.public("distributed")}.{name}()
     Traceback (most recent call last):
         ...
-    ValueError: {NO_GROUP}
+    ValueError: {_NO_GROUP}
     """
     return refuse
 
@@ -111,14 +112,14 @@ _OF_GROUP = """
 """
 globals().update({name: _engine(name) for name in (f"is_{engine}_available" for engine in _ENGINES.split())})
 globals().update({name: _of_group(name) for name in _OF_GROUP.split()})
-_absent_name = refusing("distributed")
+_absent_name = _refusing("distributed")
 _STORES = "DistError DistNetworkError DistStoreError HashStore PrefixStore Store TCPStore".split()
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     if name not in _STORES:
         return _absent_name(name)
-    value = globals()[name] = getattr(import_module("._stores", __package__), name)
+    value = globals()[name] = getattr(_import_module("._stores", __package__), name)
     return value
 
 

@@ -1,8 +1,6 @@
 """Exported programs, which are not kept yet: every name says that it is absent."""
 
-from __future__ import annotations
-
-from .._absent import refusing
+from .._absent import refusing as _refusing
 
 __all__: list[str] = []
-__getattr__ = refusing("export")
+__getattr__ = _refusing("export")

@@ -1,6 +1,6 @@
 """Discrete Fourier transforms, as `torch.fft` names them."""
 
-from ..operations.declare.registry import published
+from ..operations.declare.registry import published as _published
 
-globals().update(published("fft."))
-__all__ = sorted(published("fft."))
+globals().update(_published("fft."))
+__all__ = sorted(_published("fft."))

@@ -5,23 +5,22 @@
 False
 """
 
-from __future__ import annotations
+from collections.abc import Callable as _Callable
+from typing import TypeVar as _TypeVar
 
-from collections.abc import Callable
-from typing import TypeVar
-
-from .._absent import refusing, unmakeable
-from ..nn.modules.module import Module
+from .._absent import refusing as _refusing
+from .._absent import unmakeable as _unmakeable
+from ..nn.modules.module import Module as _Module
 
 __all__ = ["Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer", "wrap"]
 
-F = TypeVar("F", bound="Callable | str")
+F = _TypeVar("F", bound=_Callable | str)
 
-Graph, Node, Proxy = unmakeable("fx.Graph"), unmakeable("fx.Node"), unmakeable("fx.Proxy")
-GraphModule = unmakeable("fx.GraphModule", (Module,))
-Interpreter = unmakeable("fx.Interpreter")
-Transformer = unmakeable("fx.Transformer", (Interpreter,))
-Tracer = unmakeable("fx.Tracer")
+Graph, Node, Proxy = _unmakeable("fx.Graph"), _unmakeable("fx.Node"), _unmakeable("fx.Proxy")
+GraphModule = _unmakeable("fx.GraphModule", (_Module,))
+Interpreter = _unmakeable("fx.Interpreter")
+Transformer = _unmakeable("fx.Transformer", (Interpreter,))
+Tracer = _unmakeable("fx.Tracer")
 
 
 def wrap(fn_or_name: F) -> F:
@@ -37,4 +36,4 @@ def wrap(fn_or_name: F) -> F:
     return fn_or_name
 
 
-__getattr__ = refusing("fx")
+__getattr__ = _refusing("fx")

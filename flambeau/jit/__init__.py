@@ -13,13 +13,16 @@ What would need a graph (`trace`, `freeze`, `save`) is an AttributeError that sa
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+import builtins as _builtins
+from collections.abc import Callable as _Callable
+from typing import Any as _Any
+from typing import Final
+from typing import TypeVar as _TypeVar
 
-from .._absent import refusing, unmakeable
+from .._absent import refusing as _refusing
+from .._absent import unmakeable as _unmakeable
 from ..futures import Future
-from ..nn.modules.module import Module
+from ..nn.modules.module import Module as _Module
 from .annotations import BroadcastingList1 as _  # noqa: F401  `jit.annotations`, until here a feature of __future__
 
 __all__ = [
@@ -41,12 +44,12 @@ __all__ = [
     "unused",
 ]
 
-T = TypeVar("T")
-F = TypeVar("F", bound=Callable)
+T = _TypeVar("T")
+F = _TypeVar("F", bound=_Callable)
 
-ScriptModule = unmakeable("jit.ScriptModule", (Module,))
-RecursiveScriptModule = unmakeable("jit.RecursiveScriptModule", (ScriptModule,))
-ScriptFunction = unmakeable("jit.ScriptFunction")
+ScriptModule = _unmakeable("jit.ScriptModule", (_Module,))
+RecursiveScriptModule = _unmakeable("jit.RecursiveScriptModule", (ScriptModule,))
+ScriptFunction = _unmakeable("jit.ScriptFunction")
 
 
 def is_scripting() -> bool:
@@ -68,7 +71,7 @@ def is_tracing() -> bool:
 
 
 def script(
-    obj: T, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None
+    obj: T, optimize: _Any = None, _frames_up: int = 0, _rcb: _Any = None, example_inputs: _Any = None
 ) -> T:
     """A function, class or module as it is: it runs as Python, like with `PYTORCH_JIT=0` in PyTorch.
 
@@ -118,7 +121,7 @@ def unused(fn: F) -> F:
     return fn
 
 
-def ignore(drop: Any = False, **options: Any) -> Any:
+def ignore(drop: _Any = False, **options: _Any) -> _Any:
     """Mark a function that scripts leave to Python: returned as it is. With `drop=…` a decorator.
 
     RuntimeError for an argument that is neither a function nor a bool.
@@ -128,7 +131,7 @@ def ignore(drop: Any = False, **options: Any) -> Any:
     """
     if callable(drop):
         return drop
-    if not builtins.isinstance(drop, bool):
+    if not _builtins.isinstance(drop, bool):
         raise RuntimeError(f"Argument to @jit.ignore must be a bool or a function but got {drop}")
     return lambda fn: fn
 
@@ -139,12 +142,12 @@ def interface(obj: T) -> T:
     >>> interface(dict) is dict
     True
     """
-    if not builtins.isinstance(obj, type):
+    if not _builtins.isinstance(obj, type):
         raise RuntimeError("interface must be applied to a class")
     return obj
 
 
-def annotate(the_type: Any, the_value: T) -> T:
+def annotate(the_type: _Any, the_value: T) -> T:
     """A value as it is: the type is for scripts.
 
     >>> annotate(list, [])
@@ -153,7 +156,7 @@ def annotate(the_type: Any, the_value: T) -> T:
     return the_value
 
 
-def isinstance(obj: Any, target_type: Any) -> bool:
+def isinstance(obj: _Any, target_type: _Any) -> bool:
     """`isinstance`, and for `list[int]`, `Optional[…]` and kin whether all that is inside is of that type.
 
     >>> isinstance([1, 2], list[int]), isinstance([1, "a"], list[int]), isinstance(None, int | None)
@@ -166,4 +169,4 @@ def isinstance(obj: Any, target_type: Any) -> bool:
 
 _overload = _overload_method = export  # PyTorch's own spellings of marks for scripts
 _script_if_tracing = script_if_tracing
-__getattr__ = refusing("jit")
+__getattr__ = _refusing("jit")

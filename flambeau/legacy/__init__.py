@@ -4,10 +4,8 @@ A program of that time computes gradients itself, module by module: `forward`, `
 module says what it computes with today's operations, and the tape knows the gradients.
 """
 
-from __future__ import annotations
-
-from .._lazily import lazily
+from .._lazily import lazily as _lazily
 
 __all__ = ["nn", "optim"]  # noqa: F822
 
-__getattr__, __dir__ = lazily(__name__, submodules=("nn", "optim"))
+__getattr__, __dir__ = _lazily(__name__, submodules=("nn", "optim"))

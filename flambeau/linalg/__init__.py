@@ -1,6 +1,6 @@
 """Linear algebra, as `torch.linalg` names it."""
 
-from ..operations.declare.registry import published
+from ..operations.declare.registry import published as _published
 
-globals().update(published("linalg."))
-__all__ = sorted(published("linalg."))
+globals().update(_published("linalg."))
+__all__ = sorted(_published("linalg."))

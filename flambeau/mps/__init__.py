@@ -5,8 +5,6 @@
 (False, 0)
 """
 
-from __future__ import annotations
-
 from .._lazily import lazily as _lazily
 from ..devices.absent import refusals as _refusals
 

@@ -5,13 +5,11 @@
 (False, 0)
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable as _Iterable
+from typing import Any as _Any
 
 from .._lazily import lazily as _lazily
-from ..core.base.tensor import TensorBase
+from ..core.base.tensor import TensorBase as _TensorBase
 from ..devices.absent import refusals as _refusals
 
 __all__ = [
@@ -130,7 +128,7 @@ def seed_all() -> None:
     """
 
 
-def get_rng_state_all() -> list[TensorBase]:
+def get_rng_state_all() -> list[_TensorBase]:
     """An empty list.
 
     >>> import flambeau
@@ -140,7 +138,7 @@ def get_rng_state_all() -> list[TensorBase]:
     return []
 
 
-def set_rng_state_all(new_states: Iterable[TensorBase]) -> None:
+def set_rng_state_all(new_states: _Iterable[_TensorBase]) -> None:
     """RuntimeError for any state: there is no device that it could be of.
 
     >>> import flambeau
@@ -150,7 +148,7 @@ def set_rng_state_all(new_states: Iterable[TensorBase]) -> None:
         raise RuntimeError(f"mtia.set_rng_state_all(): got {given} states for 0 devices")
 
 
-def memory_allocated(device: Any = None) -> int:
+def memory_allocated(device: _Any = None) -> int:
     """0.
 
     >>> import flambeau
@@ -160,7 +158,7 @@ def memory_allocated(device: Any = None) -> int:
     return 0
 
 
-def max_memory_allocated(device: Any = None) -> int:
+def max_memory_allocated(device: _Any = None) -> int:
     """0.
 
     >>> import flambeau
@@ -170,7 +168,7 @@ def max_memory_allocated(device: Any = None) -> int:
     return 0
 
 
-def memory_stats(device: Any = None) -> dict[str, Any]:
+def memory_stats(device: _Any = None) -> dict[str, _Any]:
     """An empty dict.
 
     >>> import flambeau

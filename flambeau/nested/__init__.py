@@ -4,13 +4,11 @@ The classes themselves are imported with the first nested tensor.  From then on 
 arguments (see `flambeau.overrides`), which costs other tensors some 50 ns a call.
 """
 
-from __future__ import annotations
+import typing as _typing
 
-from typing import TYPE_CHECKING
+from .._lazily import lazily as _lazily
 
-from .._lazily import lazily
-
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from .construction import (
         as_nested_tensor,
         masked_select,
@@ -29,4 +27,4 @@ __all__ = [
     "to_padded_tensor",
 ]
 
-__getattr__, __dir__ = lazily(__name__, names={name: ".construction" for name in __all__})
+__getattr__, __dir__ = _lazily(__name__, names={name: ".construction" for name in __all__})

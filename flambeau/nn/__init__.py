@@ -1,15 +1,13 @@
 """Neural networks: modules, the functions they are made of, initial values and tools for parameters."""
 
-from __future__ import annotations
+import typing as _typing
 
-from typing import TYPE_CHECKING
-
-from .._lazily import lazily
+from .._lazily import lazily as _lazily
 from . import functional, init, modules, utils
 from .modules import __all__ as _names
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from .modules import *
     from .parallel import DataParallel
 
@@ -17,7 +15,7 @@ _now = {name: value for name, value in vars(modules).items() if name in _names}
 globals().update(_now)
 
 # What few programs use is imported when it is asked for.
-__getattr__, __dir__ = lazily(
+__getattr__, __dir__ = _lazily(
     __name__,
     submodules=("attention", "common_types", "grad", "parallel", "quantized"),
     names={**{name: ".modules" for name in _names if name not in _now}, "DataParallel": ".parallel"},

@@ -1,16 +1,14 @@
 """ONNX, which is not written yet: nothing is being exported, and every other name says that it is absent."""
 
-from __future__ import annotations
+from collections.abc import Callable as _Callable
+from typing import Any as _Any
 
-from collections.abc import Callable
-from typing import Any
-
-from .._absent import refusing
+from .._absent import refusing as _refusing
 from . import operators
 
 __all__ = ["is_in_onnx_export", "operators", "register_custom_op_symbolic", "unregister_custom_op_symbolic"]
 
-_forms: dict[tuple[str, int], Callable[..., Any]] = {}
+_forms: dict[tuple[str, int], _Callable[..., _Any]] = {}
 
 
 def is_in_onnx_export() -> bool:
@@ -23,7 +21,7 @@ def is_in_onnx_export() -> bool:
 
 
 def register_custom_op_symbolic(
-    symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int
+    symbolic_name: str, symbolic_fn: _Callable[..., _Any], opset_version: int
 ) -> None:
     """Keep how an operation "namespace::name" is written in ONNX; nothing is written yet.
 
@@ -50,4 +48,4 @@ def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> Non
     del _forms[symbolic_name, opset_version]
 
 
-__getattr__ = refusing("onnx")
+__getattr__ = _refusing("onnx")

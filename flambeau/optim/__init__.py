@@ -1,7 +1,5 @@
 """Optimisers, learning-rate schedules and averages of weights."""
 
-from __future__ import annotations
-
 from . import lr_scheduler, swa_utils
 from ._adafactor import Adafactor
 from ._muon import Muon

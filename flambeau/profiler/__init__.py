@@ -11,9 +11,7 @@
 [[2, 3], [3, 4]]
 """
 
-from __future__ import annotations
-
-from .._lazily import lazily
+from .._lazily import lazily as _lazily
 
 _PUBLIC = {
     "DeviceType": "..autograd.profiler_util",
@@ -39,4 +37,4 @@ __all__ = [  # noqa: F822
     "tensorboard_trace_handler",
 ]
 
-__getattr__, __dir__ = lazily(__name__, submodules=("profiler",), names=_PUBLIC)
+__getattr__, __dir__ = _lazily(__name__, submodules=("profiler",), names=_PUBLIC)

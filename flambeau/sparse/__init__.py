@@ -4,15 +4,13 @@ The class itself is imported with the first sparse tensor.  From then on every o
 arguments (see `flambeau.overrides`), which costs other tensors some 50 ns a call.
 """
 
-from __future__ import annotations
+from typing import Any as _Any
 
-from typing import Any
-
-from .._lazily import lazily
-from ..core.base import formats
-from ..core.base.provided import provide
-from ..core.base.tensor import TensorBase
-from ..core.call.function import BuiltIn
+from .._lazily import lazily as _lazily
+from ..core.base import formats as _formats
+from ..core.base.provided import provide as _provide
+from ..core.base.tensor import TensorBase as _TensorBase
+from ..core.call.function import BuiltIn as _BuiltIn
 
 __all__ = [
     "addmm",
@@ -30,7 +28,7 @@ __all__ = [
 
 _METHODS = ("SparseTensor", *(name for name in __all__ if name != "check_sparse_tensor_invariants"))
 _CLASSES = tuple(f"{kind}Tensor" for kind in "Double Float Half BFloat16 Byte Char Short Int Long".split())
-__getattr__, __dir__ = lazily(
+__getattr__, __dir__ = _lazily(
     __name__,
     (),
     {
@@ -42,19 +40,19 @@ __getattr__, __dir__ = lazily(
 
 
 # --- made of parts ------------------------------
-@BuiltIn
+@_BuiltIn
 def sparse_coo_tensor(
-    indices: Any = None,
-    values: Any = None,
-    size: Any = None,
+    indices: _Any = None,
+    values: _Any = None,
+    size: _Any = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: _Any = None,
+    device: _Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
-) -> TensorBase:
+) -> _TensorBase:
     """A sparse tensor in coordinates: `values` (nnz, …) at `indices` (sparse dimensions, nnz), zeros elsewhere.
 
     Values at the same place add up.  `size` is the whole shape: sparse dimensions, then those that a value has; by
@@ -78,20 +76,20 @@ def sparse_coo_tensor(
     return in_coordinates(indices, values, size, dtype, device, requires_grad, check_invariants, is_coalesced)
 
 
-@BuiltIn
+@_BuiltIn
 def sparse_compressed_tensor(
-    compressed_indices: Any,
-    plain_indices: Any,
-    values: Any,
-    size: Any = None,
+    compressed_indices: _Any,
+    plain_indices: _Any,
+    values: _Any,
+    size: _Any = None,
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: _Any = None,
+    layout: _Any = None,
+    device: _Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
-) -> TensorBase:
+) -> _TensorBase:
     """A sparse tensor in one of the compressed `layout`s: `sparse_csr`, `sparse_csc`, `sparse_bsr`, `sparse_bsc`.
 
     `compressed_indices` (batch …, n + 1) say where each of n rows (columns) begins among `plain_indices` (batch …, nnz), the
@@ -112,19 +110,19 @@ def sparse_compressed_tensor(
     )
 
 
-@BuiltIn
+@_BuiltIn
 def sparse_csr_tensor(
-    crow_indices: Any,
-    col_indices: Any,
-    values: Any,
-    size: Any = None,
+    crow_indices: _Any,
+    col_indices: _Any,
+    values: _Any,
+    size: _Any = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: _Any = None,
+    device: _Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
-) -> TensorBase:
+) -> _TensorBase:
     """A sparse tensor whose elements are listed row by row; see `sparse_compressed_tensor`.
 
     RuntimeError names the rule that the parts break, and where.
@@ -138,22 +136,22 @@ def sparse_csr_tensor(
 
     parts = crow_indices, col_indices, values, size
     options = dtype, device, requires_grad, check_invariants
-    return compressed("sparse_csr_tensor", formats.sparse_csr, *parts, *options)
+    return compressed("sparse_csr_tensor", _formats.sparse_csr, *parts, *options)
 
 
-@BuiltIn
+@_BuiltIn
 def sparse_csc_tensor(
-    ccol_indices: Any,
-    row_indices: Any,
-    values: Any,
-    size: Any = None,
+    ccol_indices: _Any,
+    row_indices: _Any,
+    values: _Any,
+    size: _Any = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: _Any = None,
+    device: _Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
-) -> TensorBase:
+) -> _TensorBase:
     """A sparse tensor whose elements are listed column by column; see `sparse_compressed_tensor`.
 
     RuntimeError names the rule that the parts break, and where.
@@ -167,22 +165,22 @@ def sparse_csc_tensor(
 
     parts = ccol_indices, row_indices, values, size
     options = dtype, device, requires_grad, check_invariants
-    return compressed("sparse_csc_tensor", formats.sparse_csc, *parts, *options)
+    return compressed("sparse_csc_tensor", _formats.sparse_csc, *parts, *options)
 
 
-@BuiltIn
+@_BuiltIn
 def sparse_bsr_tensor(
-    crow_indices: Any,
-    col_indices: Any,
-    values: Any,
-    size: Any = None,
+    crow_indices: _Any,
+    col_indices: _Any,
+    values: _Any,
+    size: _Any = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: _Any = None,
+    device: _Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
-) -> TensorBase:
+) -> _TensorBase:
     """A sparse tensor whose elements (nnz, high, wide) are listed in blocks, row by row; see `sparse_compressed_tensor`.
 
     RuntimeError names the rule that the parts break, and where.
@@ -196,22 +194,22 @@ def sparse_bsr_tensor(
 
     parts = crow_indices, col_indices, values, size
     options = dtype, device, requires_grad, check_invariants
-    return compressed("sparse_bsr_tensor", formats.sparse_bsr, *parts, *options)
+    return compressed("sparse_bsr_tensor", _formats.sparse_bsr, *parts, *options)
 
 
-@BuiltIn
+@_BuiltIn
 def sparse_bsc_tensor(
-    ccol_indices: Any,
-    row_indices: Any,
-    values: Any,
-    size: Any = None,
+    ccol_indices: _Any,
+    row_indices: _Any,
+    values: _Any,
+    size: _Any = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: _Any = None,
+    device: _Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
-) -> TensorBase:
+) -> _TensorBase:
     """A sparse tensor whose elements (nnz, high, wide) are listed in blocks, column by column; see `sparse_compressed_tensor`.
 
     RuntimeError names the rule that the parts break, and where.
@@ -225,10 +223,10 @@ def sparse_bsc_tensor(
 
     parts = ccol_indices, row_indices, values, size
     options = dtype, device, requires_grad, check_invariants
-    return compressed("sparse_bsc_tensor", formats.sparse_bsc, *parts, *options)
+    return compressed("sparse_bsc_tensor", _formats.sparse_bsc, *parts, *options)
 
 
-def _of_gradient(indices: TensorBase, values: TensorBase, size: Any) -> TensorBase:
+def _of_gradient(indices: _TensorBase, values: _TensorBase, size: _Any) -> _TensorBase:
     """A sparse tensor of parts that fit."""
     from .methods import of_gradient
 
@@ -236,7 +234,7 @@ def _of_gradient(indices: TensorBase, values: TensorBase, size: Any) -> TensorBa
 
 
 # --- methods of all tensors ------------------------------
-def to_dense(self: TensorBase, dtype: Any = None, *, masked_grad: bool | None = None) -> TensorBase:
+def to_dense(self: _TensorBase, dtype: _Any = None, *, masked_grad: bool | None = None) -> _TensorBase:
     """The same elements with all zeros; of a dense tensor itself.  `dtype` is the result's.
 
     The gradient of a sparse tensor lists what it lists, or with `masked_grad=False` every element that is not zero.
@@ -249,10 +247,10 @@ def to_dense(self: TensorBase, dtype: Any = None, *, masked_grad: bool | None = 
     return self if dtype is None else self.to(dtype)
 
 
-def _lazy(home: str, name: str, text: str) -> Any:
+def _lazy(home: str, name: str, text: str) -> _Any:
     """A method of all tensors that stands in a module which is imported with the first call."""
 
-    def method(self: TensorBase, *args: Any, **kwargs: Any) -> Any:
+    def method(self: _TensorBase, *args: _Any, **kwargs: _Any) -> _Any:
         from importlib import import_module
 
         import_module(".methods", __package__)
@@ -261,7 +259,7 @@ def _lazy(home: str, name: str, text: str) -> Any:
     return _named(method, name, text)
 
 
-def _named(method: Any, name: str, text: str) -> Any:
+def _named(method: _Any, name: str, text: str) -> _Any:
     """A method as it is found by name, with its docstring."""
     method.__doc__ = text
     method.__name__, method.__qualname__ = name, f"Tensor.{name}"
@@ -269,19 +267,19 @@ def _named(method: Any, name: str, text: str) -> Any:
     return method
 
 
-def _not_dense(name: str, kind: str, text: str) -> Any:
+def _not_dense(name: str, kind: str, text: str) -> _Any:
     """A method that tensors of another layout have."""
 
-    def method(self: TensorBase, *args: Any) -> Any:
+    def method(self: _TensorBase, *args: _Any) -> _Any:
         raise RuntimeError(f"{name} expected sparse {kind}tensor layout but got Strided")
 
     return _named(method, name, f"{text}; RuntimeError for tensors that have no such.")
 
 
-def _copied(name: str) -> Any:
+def _copied(name: str) -> _Any:
     """What a method of a sparse tensor returns, in memory of its own."""
 
-    def copied(self: TensorBase) -> TensorBase:
+    def copied(self: _TensorBase) -> _TensorBase:
         return getattr(self, name)().clone()
 
     copied.__name__ = copied.__qualname__ = f"{name}_copy"
@@ -328,7 +326,7 @@ _MAKES = {
     **dict.fromkeys(("crow_indices", "col_indices"), "to_sparse_csr()"),
     **dict.fromkeys(("ccol_indices", "row_indices"), "to_sparse_csc()"),
 }
-METHODS: dict[str, Any] = {
+METHODS: dict[str, _Any] = {
     "to_dense": to_dense,
     "sparse_mask": _lazy(
         ".masks", "sparse_mask", "The elements at the places that a sparse tensor lists, as such a tensor."
@@ -348,13 +346,13 @@ METHODS: dict[str, Any] = {
     ),
     "is_sparse_csr": property(lambda self: False, doc="Whether it is a matrix by compressed rows."),
 }
-COPIES: dict[str, Any] = {f"{name}_copy": BuiltIn(_copied(name)) for name in _MAKES}
+COPIES: dict[str, _Any] = {f"{name}_copy": _BuiltIn(_copied(name)) for name in _MAKES}
 globals().update(COPIES)
 
 
 # --- functions of the flat namespace ------------------------------
-@BuiltIn
-def smm(input: TensorBase, mat: TensorBase) -> TensorBase:
+@_BuiltIn
+def smm(input: _TensorBase, mat: _TensorBase) -> _TensorBase:
     """A sparse matrix in coordinates times a dense one, in coordinates.
 
     >>> import flambeau
@@ -366,10 +364,10 @@ def smm(input: TensorBase, mat: TensorBase) -> TensorBase:
     return products.smm(input, mat)  # type: ignore[arg-type]
 
 
-@BuiltIn
+@_BuiltIn
 def sspaddmm(
-    input: TensorBase, mat1: TensorBase, mat2: TensorBase, *, beta: Any = 1, alpha: Any = 1
-) -> TensorBase:
+    input: _TensorBase, mat1: _TensorBase, mat2: _TensorBase, *, beta: _Any = 1, alpha: _Any = 1
+) -> _TensorBase:
     """beta * input + alpha * (mat1 @ mat2), where `input`, `mat1` and the result are sparse, in coordinates, and `mat2` is dense.
 
     >>> import flambeau
@@ -386,8 +384,8 @@ def sspaddmm(
 sspaddmm.orders = (("beta", "input", "alpha", "mat1", "mat2"), ("beta", "input", "mat1", "mat2"))
 
 
-@BuiltIn
-def hspmm(mat1: TensorBase, mat2: TensorBase) -> TensorBase:
+@_BuiltIn
+def hspmm(mat1: _TensorBase, mat2: _TensorBase) -> _TensorBase:
     """A sparse matrix in coordinates times a dense one, as the rows of the product that are not all zero: sparse_dim is 1.
 
     >>> import flambeau
@@ -399,8 +397,8 @@ def hspmm(mat1: TensorBase, mat2: TensorBase) -> TensorBase:
     return products.hspmm(mat1, mat2)  # type: ignore[arg-type]
 
 
-@BuiltIn
-def native_norm(input: TensorBase, p: Any = 2) -> TensorBase:
+@_BuiltIn
+def native_norm(input: _TensorBase, p: _Any = 2) -> _TensorBase:
     """The p-norm of all elements of a sparse tensor.
 
     >>> import flambeau
@@ -412,8 +410,8 @@ def native_norm(input: TensorBase, p: Any = 2) -> TensorBase:
     return reductions.native_norm(input, p)  # type: ignore[arg-type]
 
 
-@BuiltIn
-def resize_as_sparse_(input: TensorBase, the_template: TensorBase) -> TensorBase:
+@_BuiltIn
+def resize_as_sparse_(input: _TensorBase, the_template: _TensorBase) -> _TensorBase:
     """Give a tensor in coordinates the size and kinds of dimensions of another.
 
     >>> import flambeau
@@ -425,12 +423,12 @@ def resize_as_sparse_(input: TensorBase, the_template: TensorBase) -> TensorBase
     return masks.resize_as_sparse_(input, the_template)  # type: ignore[arg-type]
 
 
-def _of_gathered(grad: TensorBase, index: TensorBase, dim: int, size: Any) -> TensorBase:
+def _of_gathered(grad: _TensorBase, index: _TensorBase, dim: int, size: _Any) -> _TensorBase:
     """The gradient of what was gathered along a dimension, at the places read."""
     from .methods import of_gathered
 
     return of_gathered(grad, index, dim, size)
 
 
-provide("sparse_coo", _of_gradient)
-provide("sparse_coo_gathered", _of_gathered)
+_provide("sparse_coo", _of_gradient)
+_provide("sparse_coo_gathered", _of_gathered)

@@ -1,6 +1,6 @@
 """Special functions, as `torch.special` names them."""
 
-from ..operations.declare.registry import published
+from ..operations.declare.registry import published as _published
 
-globals().update(published("special."))
-__all__ = sorted(published("special."))
+globals().update(_published("special."))
+__all__ = sorted(_published("special."))

@@ -5,13 +5,11 @@
 (False, 0)
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable as _Iterable
+from typing import Any as _Any
 
 from .._lazily import lazily as _lazily
-from ..core.base.tensor import TensorBase
+from ..core.base.tensor import TensorBase as _TensorBase
 from ..devices.absent import refusals as _refusals
 
 __all__ = [
@@ -156,7 +154,7 @@ def seed_all() -> None:
     """
 
 
-def get_rng_state_all() -> list[TensorBase]:
+def get_rng_state_all() -> list[_TensorBase]:
     """An empty list.
 
     >>> import flambeau
@@ -166,7 +164,7 @@ def get_rng_state_all() -> list[TensorBase]:
     return []
 
 
-def set_rng_state_all(new_states: Iterable[TensorBase]) -> None:
+def set_rng_state_all(new_states: _Iterable[_TensorBase]) -> None:
     """RuntimeError for any state: there is no device that it could be of.
 
     >>> import flambeau
@@ -176,7 +174,7 @@ def set_rng_state_all(new_states: Iterable[TensorBase]) -> None:
         raise RuntimeError(f"xpu.set_rng_state_all(): got {given} states for 0 devices")
 
 
-def memory_allocated(device: Any = None) -> int:
+def memory_allocated(device: _Any = None) -> int:
     """0.
 
     >>> import flambeau
@@ -186,7 +184,7 @@ def memory_allocated(device: Any = None) -> int:
     return 0
 
 
-def max_memory_allocated(device: Any = None) -> int:
+def max_memory_allocated(device: _Any = None) -> int:
     """0.
 
     >>> import flambeau
@@ -196,7 +194,7 @@ def max_memory_allocated(device: Any = None) -> int:
     return 0
 
 
-def memory_stats(device: Any = None) -> dict[str, Any]:
+def memory_stats(device: _Any = None) -> dict[str, _Any]:
     """An empty dict.
 
     >>> import flambeau
@@ -206,7 +204,7 @@ def memory_stats(device: Any = None) -> dict[str, Any]:
     return {}
 
 
-def memory_reserved(device: Any = None) -> int:
+def memory_reserved(device: _Any = None) -> int:
     """0.
 
     >>> import flambeau
@@ -216,7 +214,7 @@ def memory_reserved(device: Any = None) -> int:
     return 0
 
 
-def max_memory_reserved(device: Any = None) -> int:
+def max_memory_reserved(device: _Any = None) -> int:
     """0.
 
     >>> import flambeau

@@ -1,7 +1,5 @@
 """`autocast` and `GradScaler` for "cpu", by their old names."""
 
-from __future__ import annotations
-
 from .autocast_mode import autocast
 from .grad_scaler import GradScaler
 

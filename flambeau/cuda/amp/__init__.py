@@ -1,7 +1,5 @@
 """`autocast` and `GradScaler` for "cuda", by their old names."""
 
-from __future__ import annotations
-
 from .autocast_mode import autocast, custom_bwd, custom_fwd
 from .common import amp_definitely_not_available
 from .grad_scaler import GradScaler

@@ -1,7 +1,5 @@
 """Launchers that restart workers, which are absent."""
 
-from __future__ import annotations
+from ..._absent import refusing as _refusing
 
-from ..._absent import refusing
-
-__getattr__ = refusing("distributed.elastic")
+__getattr__ = _refusing("distributed.elastic")

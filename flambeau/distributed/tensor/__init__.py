@@ -1,10 +1,9 @@
 """Tensors over several processes, which are absent: nothing is a `DTensor`, and every other name says so."""
 
-from __future__ import annotations
-
-from ..._absent import refusing, unmakeable
+from ..._absent import refusing as _refusing
+from ..._absent import unmakeable as _unmakeable
 
 __all__ = ["DTensor"]
 
-DTensor = unmakeable("distributed.tensor.DTensor")
-__getattr__ = refusing("distributed.tensor")
+DTensor = _unmakeable("distributed.tensor.DTensor")
+__getattr__ = _refusing("distributed.tensor")

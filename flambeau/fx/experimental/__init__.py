@@ -1,7 +1,5 @@
 """Graphs of what tensors are called with, which are absent."""
 
-from __future__ import annotations
+from ..._absent import refusing as _refusing
 
-from ..._absent import refusing
-
-__getattr__ = refusing("fx.experimental")
+__getattr__ = _refusing("fx.experimental")

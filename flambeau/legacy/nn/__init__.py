@@ -24,8 +24,6 @@ operations (`_module.py:Computed`), and its gradients come from the tape.
 True
 """
 
-from __future__ import annotations
-
 from . import utils
 from ._container import (
     Concat,

@@ -11,8 +11,6 @@ the step; those that evaluate more than once (`cg`, `lbfgs`, `rprop`) return the
 (True, 50)
 """
 
-from __future__ import annotations
-
 from ._lines import cg, lbfgs
 from ._steps import adadelta, adagrad, adam, adamax, asgd, nag, rmsprop, rprop, sgd
 

@@ -4,13 +4,12 @@
 of scores and masks that become part of the kernels, `varlen` sequences of different lengths in one tensor.
 """
 
-from __future__ import annotations
+from collections.abc import Iterator as _Iterator
+from contextlib import contextmanager as _contextmanager
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from ..._absent import refusing
-from ...operations.neural.backends import SDPBackend, state
+from ..._absent import refusing as _refusing
+from ...operations.neural.backends import SDPBackend
+from ...operations.neural.backends import state as _state
 from . import bias, flex_attention, varlen
 
 __all__ = ["SDPBackend", "bias", "flex_attention", "sdpa_kernel", "varlen"]
@@ -18,11 +17,11 @@ __all__ = ["SDPBackend", "bias", "flex_attention", "sdpa_kernel", "varlen"]
 
 def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:
     """The backends that may be taken now, in order of priority if asked."""
-    return state.listed(with_priority)
+    return _state.listed(with_priority)
 
 
-@contextmanager
-def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = False) -> Iterator[dict]:
+@_contextmanager
+def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = False) -> _Iterator[dict]:
     """Let `scaled_dot_product_attention` take these backends alone; `set_priority`: in this order.
 
     `SDPBackend` says what each is.  A call that none of them can serve is a RuntimeError.  The choice is the process's, in all
@@ -40,12 +39,12 @@ def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = Fa
             f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, got {type(backends).__name__}"
         )
     wanted = [backends] if isinstance(backends, SDPBackend) else list(dict.fromkeys(backends))
-    before = state.enabled, state.order
-    state.choose(wanted, set_priority)
+    before = _state.enabled, _state.order
+    _state.choose(wanted, set_priority)
     try:
         yield {}
     finally:
-        state.enabled, state.order = before
+        _state.enabled, _state.order = before
 
 
-__getattr__ = refusing("nn.attention")
+__getattr__ = _refusing("nn.attention")

@@ -1,8 +1,6 @@
 """The layers, flat."""
 
-from __future__ import annotations
-
-from ..._lazily import lazily
+from ..._lazily import lazily as _lazily
 from .activation import (
     CELU,
     ELU,
@@ -179,7 +177,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "linear_cross_entropy_options": (),
     "utils": (),
 }
-__getattr__, __dir__ = lazily(
+__getattr__, __dir__ = _lazily(
     __name__, tuple(_LATER), {name: f".{home}" for home, names in _LATER.items() for name in names}
 )
 

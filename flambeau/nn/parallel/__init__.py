@@ -1,7 +1,5 @@
 """One module on several devices of one process: its input is cut along the batch, its copies run in threads."""
 
-from __future__ import annotations
-
 from .data_parallel import DataParallel, data_parallel
 from .distributed import DistributedDataParallel
 from .parallel_apply import parallel_apply

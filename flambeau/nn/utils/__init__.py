@@ -3,9 +3,8 @@
 Each name is loaded with its file when it is first used: a program that trains needs few of them.
 """
 
-from __future__ import annotations
-
-from ..._lazily import functions_first, lazily
+from ..._lazily import functions_first as _functions_first
+from ..._lazily import lazily as _lazily
 
 # The file of each name; what is a file itself stands below.
 _WHERE = {
@@ -38,5 +37,5 @@ _MORE_MODULES = ("clip_grad", "convert_parameters", "fusion", "init", "memory_fo
 
 __all__ = sorted([*_WHERE, *_MODULES])
 
-__getattr__, __dir__ = lazily(__name__, submodules=(*_MODULES, *_MORE_MODULES), names=_WHERE)
-functions_first(__name__)  # `spectral_norm`, `weight_norm`
+__getattr__, __dir__ = _lazily(__name__, submodules=(*_MODULES, *_MORE_MODULES), names=_WHERE)
+_functions_first(__name__)  # `spectral_norm`, `weight_norm`

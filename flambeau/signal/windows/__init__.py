@@ -1,6 +1,6 @@
 """Window functions, as `torch.signal.windows` names them."""
 
-from ...operations.declare.registry import published
+from ...operations.declare.registry import published as _published
 
-globals().update(published("signal.windows."))
-__all__ = sorted(published("signal.windows."))
+globals().update(_published("signal.windows."))
+__all__ = sorted(_published("signal.windows."))

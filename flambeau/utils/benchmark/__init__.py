@@ -6,8 +6,6 @@
 (True, 'add')
 """
 
-from __future__ import annotations
-
 from .compare import Compare
 from .fuzzer import FuzzedParameter, FuzzedTensor, Fuzzer, ParameterAlias
 from .measurement import (

@@ -4,7 +4,7 @@
 structures, so a library serves every version.
 """
 
-from ..._lazily import lazily
+from ..._lazily import lazily as _lazily
 
 _PUBLIC = (
     *(
@@ -26,7 +26,7 @@ _PUBLIC = (
 _BUILDING = ("BuildExtension", "CUDAExtension", "CppExtension", "SyclExtension")
 
 __all__ = sorted((*_PUBLIC, *_BUILDING))
-__getattr__, __dir__ = lazily(
+__getattr__, __dir__ = _lazily(
     __name__,
     names={
         "_get_build_directory": "._build",

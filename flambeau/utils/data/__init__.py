@@ -1,8 +1,6 @@
 """Datasets, samplers and the loader that makes batches of them."""
 
-from __future__ import annotations
-
-from ..._absent import refusing
+from ..._absent import refusing as _refusing
 from . import _utils, dataloader, dataset, distributed, sampler  # noqa: F401
 from ._utils.collate import default_collate, default_convert
 from ._utils.worker import get_worker_info
@@ -49,4 +47,4 @@ __all__ = [
     "random_split",
 ]
 
-__getattr__ = refusing("utils.data")
+__getattr__ = _refusing("utils.data")

@@ -1,8 +1,6 @@
 """Settings of `flambeau.save` and `flambeau.load`, and files of Lua Torch: `load_lua` and `save_lua`."""
 
-from __future__ import annotations
-
-from ..._lazily import lazily
+from ..._lazily import lazily as _lazily
 from . import config
 
 __all__ = [  # noqa: F822
@@ -17,7 +15,7 @@ __all__ = [  # noqa: F822
     "save_lua",
 ]
 
-__getattr__, __dir__ = lazily(
+__getattr__, __dir__ = _lazily(
     __name__,
     submodules=("read_lua_file", "write_lua_file"),
     names={

@@ -1,7 +1,5 @@
 """Event files for TensorBoard, by its own writer (the extra `tensorboard`); it runs without TensorFlow."""
 
-from __future__ import annotations
-
 from .writer import FileWriter, SummaryWriter
 
 __all__ = ["FileWriter", "SummaryWriter"]

@@ -33,8 +33,6 @@ With `folder="runs/circle"` and `trainer.run(epochs=15, resume=True)` the same p
 or any signal, and started again: it goes on from its last checkpoint, and ends with the same bits.
 """
 
-from __future__ import annotations
-
 from ._loop import Trainer
 from .metrics import Accuracy, Mean, Metric
 from .plugins import (

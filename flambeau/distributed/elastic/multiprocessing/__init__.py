@@ -1,7 +1,5 @@
 """Workers of a launcher that restarts them, which is absent."""
 
-from __future__ import annotations
+from ...._absent import refusing as _refusing
 
-from ...._absent import refusing
-
-__getattr__ = refusing("distributed.elastic.multiprocessing")
+__getattr__ = _refusing("distributed.elastic.multiprocessing")

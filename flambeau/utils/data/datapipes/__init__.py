@@ -1,7 +1,5 @@
 """Pipes of data, which PyTorch deprecated: what libraries look for before they take another way."""
 
-from __future__ import annotations
+from ...._absent import refusing as _refusing
 
-from ...._absent import refusing
-
-__getattr__ = refusing("utils.data.datapipes")
+__getattr__ = _refusing("utils.data.datapipes")
