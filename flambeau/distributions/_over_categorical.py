@@ -38,10 +38,12 @@ class OverCategorical(Distribution):
 
     @property
     def probs(self) -> Tensor:
+        """The probability of each category."""
         return self._categorical.probs
 
     @property
     def logits(self) -> Tensor:
+        """The logarithm of the probability of each category."""
         return self._categorical.logits
 
     @property

@@ -41,10 +41,12 @@ class ByProbsOrLogits(Distribution):
 
     @lazy_property
     def logits(self) -> Tensor:
+        """log(p / (1 - p)) of the probability of success."""
         return probs_to_logits(self.probs, is_binary=True)
 
     @lazy_property
     def probs(self) -> Tensor:
+        """The probability of success."""
         return logits_to_probs(self.logits, is_binary=True)
 
     @property

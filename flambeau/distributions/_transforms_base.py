@@ -160,10 +160,12 @@ class _InverseTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Any:  # type: ignore[override]
+        """Where the arguments lie."""
         return self._inv.codomain
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self) -> Any:  # type: ignore[override]
+        """Where the results lie."""
         return self._inv.domain
 
     @property
@@ -221,6 +223,7 @@ class ComposeTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Any:  # type: ignore[override]
+        """Where the arguments lie."""
         if not self.parts:
             return constraints.real
         domain = self.parts[0].domain
@@ -233,6 +236,7 @@ class ComposeTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self) -> Any:  # type: ignore[override]
+        """Where the results lie."""
         if not self.parts:
             return constraints.real
         codomain = self.parts[-1].codomain
@@ -325,10 +329,12 @@ class IndependentTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Any:  # type: ignore[override]
+        """Where the arguments lie."""
         return constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims)
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self) -> Any:  # type: ignore[override]
+        """Where the results lie."""
         return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
 
     @property
@@ -382,10 +388,12 @@ class ReshapeTransform(Transform):
 
     @constraints.dependent_property
     def domain(self) -> Any:  # type: ignore[override]
+        """Where the arguments lie."""
         return constraints.independent(constraints.real, len(self.in_shape))
 
     @constraints.dependent_property
     def codomain(self) -> Any:  # type: ignore[override]
+        """Where the results lie."""
         return constraints.independent(constraints.real, len(self.out_shape))
 
     def with_cache(self, cache_size: int = 1) -> Transform:
@@ -503,10 +511,12 @@ class CatTransform(_Joined):
 
     @constraints.dependent_property
     def domain(self) -> Any:  # type: ignore[override]
+        """Where the arguments lie."""
         return constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
 
     @constraints.dependent_property
     def codomain(self) -> Any:  # type: ignore[override]
+        """Where the results lie."""
         return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
 
@@ -544,10 +554,12 @@ class StackTransform(_Joined):
 
     @constraints.dependent_property
     def domain(self) -> Any:  # type: ignore[override]
+        """Where the arguments lie."""
         return constraints.stack([t.domain for t in self.transforms], self.dim)
 
     @constraints.dependent_property
     def codomain(self) -> Any:  # type: ignore[override]
+        """Where the results lie."""
         return constraints.stack([t.codomain for t in self.transforms], self.dim)
 
 
@@ -571,6 +583,7 @@ class CumulativeDistributionTransform(Transform):
 
     @property
     def domain(self) -> Any:  # type: ignore[override]
+        """Where the arguments lie."""
         return self.distribution.support
 
     def _call(self, x: Any) -> Any:

@@ -81,10 +81,12 @@ class Categorical(Distribution):
 
     @lazy_property
     def logits(self) -> Tensor:
+        """The logarithm of the probability of each category."""
         return probs_to_logits(self.probs)
 
     @lazy_property
     def probs(self) -> Tensor:
+        """The probability of each category."""
         return logits_to_probs(self.logits)
 
     @property

@@ -149,6 +149,7 @@ class ContinuousBernoulli(ByProbsOrLogits, ExponentialFamily):
 
     @lazy_property
     def probs(self) -> Tensor:
+        """The parameter λ, in (0, 1)."""
         return clamp_probs(logits_to_probs(self.logits, is_binary=True))
 
     def _cont_bern_log_norm(self) -> Any:

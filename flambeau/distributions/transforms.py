@@ -325,12 +325,14 @@ class AffineTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Any:  # type: ignore[override]
+        """Where the arguments lie."""
         return (
             constraints.independent(constraints.real, self.event_dim) if self.event_dim else constraints.real
         )
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self) -> Any:  # type: ignore[override]
+        """Where the results lie."""
         return (
             constraints.independent(constraints.real, self.event_dim) if self.event_dim else constraints.real
         )

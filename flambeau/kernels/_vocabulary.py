@@ -108,6 +108,11 @@ WORDS: tuple[Word, ...] = (
 )
 
 
+for _word in WORDS:
+    if not _word.function.__doc__:
+        _word.function.__doc__ = f"`{_word.name}({_word.arguments})`: {_word.gives}."
+
+
 def _gradient(word: Word) -> str:
     """Whether kernels that call it have gradients of themselves."""
     if word.arguments in ("", "x, number") or "combine" in word.arguments:

@@ -18,6 +18,7 @@ from ...core.views.views import view_as_complex, view_as_real
 def named_result(name: str, *fields: str) -> Any:
     """The class of an operation's results that have names; `flambeau.return_types` has them all, and pickle finds them there."""
     made = RESULTS[name] = namedtuple(name, fields, module=display.public("return_types"))  # type: ignore[misc]
+    made.__doc__ = f"What `{name}` gives: {', '.join(fields)}."
     return made
 
 
