@@ -1,7 +1,7 @@
 // How the search ranks what it finds (Sphinx reads this file in place of its own numbers).
 //
 // A name that is the whole word comes first, shorter ones before longer ones: softmax before nn.Softmax before
-// nn.Softmax.forward; `nn.functional` counts as one. What is kept for old programs (`legacy`) comes last.
+// nn.Softmax.forward, and what is in `nn` before the rest. What is kept for old programs (`legacy`) comes last.
 var Scorer = {
     objNameMatch: 30,
     objPartialMatch: 6,
@@ -12,7 +12,7 @@ var Scorer = {
     term: 5,
     partialTerm: 2,
     score: ([page, title, , , score]) => {
-        const depth = title.replace("nn.", "").split(".").length;
+        const depth = title.replace("nn.functional", "nn").split(".").length - (title.startsWith("flambeau.nn.") ? 0.5 : 0);
         return score - (page.startsWith("reference/legacy") ? 100 : 0) - (page.startsWith("reference/") ? depth : 0);
     },
 };

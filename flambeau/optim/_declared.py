@@ -113,7 +113,7 @@ class Declared(Optimizer):
     is None, and so is its result.
     `elementwise`: whether each element is by itself; else the rule sees whole tensors, which it may write in place.
     `takes_complex`: whether parameters may be complex; they are pairs of real ones then.
-    `takes_sparse`: whether gradients may be sparse.  The rule steps the elements that they list, where `by_rows` says so,
+    `takes_sparse`: whether gradients may be sparse.  The rule steps the elements that they list, where `_by_rows` says so,
     else all.  `takes_dense`: whether they may be dense.
     `decoupled`: whether `weight_decay` shrinks p by lr·weight_decay in place of entering the gradient; an option
     `decoupled_weight_decay` may say it, too.
@@ -174,11 +174,11 @@ class Declared(Optimizer):
         return [name for name in cls.flags.replace(",", " ").split() if name != "*"]
 
     @classmethod
-    def check(cls, options: dict[str, Any]) -> None:
+    def _check(cls, options: dict[str, Any]) -> None:
         """Raises ValueError for options that do not go together."""
 
     @staticmethod
-    def by_rows(group: Group) -> bool:
+    def _by_rows(group: Group) -> bool:
         """Whether an element without gradient stands still."""
         return True
 
@@ -200,7 +200,7 @@ class Declared(Optimizer):
             if not holds(value):
                 said = (complaint or _complaint(option, value)).format(value)
                 raise ValueError(f"{name}: {said}, wanted {wanted}")
-        self.check(options)
+        self._check(options)
         if options.get("fused"):
             for other in ("differentiable", "foreach"):
                 if options.get(other):
@@ -312,7 +312,7 @@ class Declared(Optimizer):
             )
         if group.get("weight_decay"):
             raise RuntimeError(f"{name}: weight_decay option is not compatible with sparse gradients")
-        if group.get("differentiable") or not self.by_rows(group):
+        if group.get("differentiable") or not self._by_rows(group):
             return params, [g.to_dense() for g in grads]
         for p, g in _chosen((list(zip(params, grads)),), are_sparse, True)[0]:
             self._step_rows(group, p, g.coalesce())

@@ -48,7 +48,7 @@ class Adam(Declared):
     )
 
     @classmethod
-    def check(cls, options: dict[str, Any]) -> None:
+    def _check(cls, options: dict[str, Any]) -> None:
         if options["foreach"] and not options["capturable"]:
             for x in (options["lr"], *options["betas"]):
                 if isinstance(x, TensorBase):

@@ -39,7 +39,7 @@ class SGD(Declared):
     takes_sparse = True
 
     @classmethod
-    def check(cls, options: dict[str, Any]) -> None:
+    def _check(cls, options: dict[str, Any]) -> None:
         if options["nesterov"] and (options["momentum"] <= 0 or options["dampening"] != 0):
             raise ValueError(
                 "Nesterov momentum requires a momentum and zero dampening, got "
@@ -47,7 +47,7 @@ class SGD(Declared):
             )
 
     @staticmethod
-    def by_rows(group: dict[str, Any]) -> bool:
+    def _by_rows(group: dict[str, Any]) -> bool:
         """Whether an element without gradient stands still: not while its momentum moves it."""
         return not group["momentum"]
 

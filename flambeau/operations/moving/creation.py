@@ -1,5 +1,5 @@
-"""Creating tensors, NumPy and other libraries' arrays, and the generator: compiled functions under their
-public names; and what Python adds to them.
+"""Creating tensors, and NumPy and other libraries' arrays: compiled functions under their public names; and what
+Python adds to them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 from ...core.base.dtypes import dtype, get_default_dtype
 from ...core.base.tensor import TensorBase
 from ...core.make import arrow, bridge, create, elements, interchange, literal
-from ...core.make import random as generator
 from ..declare.registry import library, register
 from ..declare.results import into
 
@@ -24,10 +23,6 @@ for _module, _names in (
     (literal, "tensor as_tensor asarray"),
     (bridge, "from_numpy frombuffer"),
     (interchange, "from_dlpack"),
-    (
-        generator,
-        "manual_seed seed initial_seed get_rng_state set_rng_state Generator default_generator randperm",
-    ),
 ):
     for _name in _names.split():
         register(_name, "creation", getattr(_module, _name), places=(_name,), differentiable=False)

@@ -20,6 +20,7 @@ from ...codegen import philox
 from ...core import tape
 from ...core.base.dtypes import by_name
 from ...core.base.tensor import TensorBase
+from ...core.make import random as generator
 from ...core.make import sampling, twisted
 from ...core.make.create import empty, empty_like
 from ...core.make.random import Generator, _reserve, generator_on
@@ -772,3 +773,9 @@ def _refuse_weights(nothing: bool) -> None:
     if nothing:
         raise RuntimeError("multinomial(): invalid multinomial distribution (sum of probabilities <= 0)")
     raise RuntimeError("multinomial(): probability tensor contains either `inf`, `nan` or element < 0")
+
+
+for (
+    _name
+) in "manual_seed seed initial_seed get_rng_state set_rng_state Generator default_generator randperm".split():
+    register(_name, "creation", getattr(generator, _name), places=(_name,), differentiable=False)
