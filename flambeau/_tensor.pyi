@@ -211,7 +211,8 @@ class Tensor:
         """The tensor as uint8; itself where it is that already."""
     def cauchy_(self, median: _float = 0.0, sigma: _float = 1.0, *, generator: _Generator | None = None) -> Tensor:
         """Overwrite with Cauchy numbers of that median and scale."""
-    def ccol_indices(self) -> Tensor: ...
+    def ccol_indices(self) -> Tensor:
+        """Where each column begins among the values: (columns + 1); RuntimeError for tensors that have no such."""
     def cdouble(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as complex128; itself where it is that already."""
     def ceil(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
@@ -254,8 +255,10 @@ class Tensor:
         """`clamp` in place."""
     def clone(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """A copy with its own memory, on the tape: with the strides of the input where it has no gaps, or in `memory_format`."""
-    def coalesce(self) -> Tensor: ...
-    def col_indices(self) -> Tensor: ...
+    def coalesce(self) -> Tensor:
+        """The same sparse tensor with sorted coordinates, where values at the same place are added; RuntimeError for tensors that have no such."""
+    def col_indices(self) -> Tensor:
+        """The column of each value; RuntimeError for tensors that have no such."""
     def combinations(self, r: _int = 2, with_replacement: _bool = False) -> Tensor:
         """All choices of r elements of a 1-dim tensor, as rows in the order of `itertools.combinations`."""
     def conj(self) -> Tensor:
@@ -292,7 +295,8 @@ class Tensor:
         """The tensor in the CPU's memory; itself where it is there."""
     def cross(self, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
         """Vector product along `dim`, which has three elements (by default the first dimension that has)."""
-    def crow_indices(self) -> Tensor: ...
+    def crow_indices(self) -> Tensor:
+        """Where each row begins among the values: (rows + 1); RuntimeError for tensors that have no such."""
     def cuda(self, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor on a CUDA device, by default the current one; RuntimeError where there is none."""
     def cummax(self, dim: _int, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.cummax:
@@ -314,7 +318,8 @@ class Tensor:
         """Degrees to radians."""
     def deg2rad_(self) -> Tensor:
         """`deg2rad` in place: the result is written over the tensor itself, which is returned."""
-    def dense_dim(self) -> _int: ...
+    def dense_dim(self) -> _int:
+        """How many dimensions each listed value has; all of a dense tensor's."""
     def det(self, *, out: Tensor | None = None) -> Tensor:
         """The determinant of square matrices."""
     def detach(self) -> Tensor:
@@ -526,23 +531,28 @@ class Tensor:
         """Combine the parts of `source` with the parts of dimension `dim` that a vector of indices names, by "prod", "mean", "amax" or "amin"."""
     def index_select(self, dim: _int | _Sequence[_int] | None, index: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """The parts of dimension `dim` that a vector of indices names, in its order."""
-    def indices(self) -> Tensor: ...
+    def indices(self) -> Tensor:
+        """Where the values of a sparse tensor stand, (sparse dimensions, values), sorted and without doubles; RuntimeError for tensors that have no such."""
     def inner(self, other: Tensor, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Sums of products over the last dimension of both; the shape is input's other dimensions, then other's. With a 0-dim tensor it is the product of all elements with it. RuntimeError where the last sizes or the dtypes differ."""
     def int(self, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor as int32; itself where it is that already."""
     def inverse(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse of square matrices; LinAlgError where one is singular."""
-    def is_coalesced(self) -> _bool: ...
-    def is_complex(self) -> _bool: ...
-    def is_conj(self) -> _bool: ...
+    def is_coalesced(self) -> _bool:
+        """Whether the coordinates are sorted and differ; RuntimeError for tensors that have no such."""
+    def is_complex(self) -> _bool:
+        """Whether the dtype is complex."""
+    def is_conj(self) -> _bool:
+        """False: `conj` computes, it sets no mark."""
     def is_contiguous(self, memory_format: _memory_format | None = None) -> _bool:
         """Whether the elements lie in row-major order without gaps; with `channels_last` (or `channels_last_3d`), whether they lie in the order batch, height, width, channel."""
     is_cpu: _bool
     is_cuda: _bool
     def is_distributed(self) -> _bool:
         """Whether the elements lie in several processes: False."""
-    def is_floating_point(self) -> _bool: ...
+    def is_floating_point(self) -> _bool:
+        """Whether the dtype has a fraction and is real."""
     is_hpu: _bool
     def is_inference(self) -> _bool:
         """Whether the tensor was made in inference mode: the tape cannot save it."""
@@ -553,7 +563,8 @@ class Tensor:
     is_mkldnn: _bool
     is_mps: _bool
     is_mtia: _bool
-    def is_neg(self) -> _bool: ...
+    def is_neg(self) -> _bool:
+        """False: negation computes, it sets no mark."""
     is_nested: _bool
     def is_nonzero(self) -> _bool:
         """Whether a tensor's only element is not zero; RuntimeError unless there is just one."""
@@ -567,7 +578,8 @@ class Tensor:
         """Whether both lie over the same storage at the same place with the same shape and strides."""
     def is_shared(self) -> _bool:
         """Whether other processes can see this memory."""
-    def is_signed(self) -> _bool: ...
+    def is_signed(self) -> _bool:
+        """Whether the dtype has negative numbers."""
     is_sparse: _bool
     is_sparse_csr: _bool
     is_vulkan: _bool
@@ -791,7 +803,8 @@ class Tensor:
         """A copy of `narrow`."""
     nbytes: _int
     ndim: _int
-    def ndimension(self) -> _int: ...
+    def ndimension(self) -> _int:
+        """How many dimensions; `dim`."""
     def ne(self, other: Tensor | _complex, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Whether input ne other, element by element (bool)."""
     def ne_(self, other: Tensor | _complex) -> Tensor:
@@ -804,7 +817,8 @@ class Tensor:
         """-input, element by element."""
     def negative_(self) -> Tensor:
         """`neg` in place: the result is written over the tensor itself, which is returned."""
-    def nelement(self) -> _int: ...
+    def nelement(self) -> _int:
+        """How many elements; `numel`."""
     def new(self, *args: _Any, **named: _Any) -> Tensor:
         """A tensor of this one's dtype on its device, made of sizes, elements, an array, a storage or a tensor, as by the old constructors."""
     @_overload
@@ -945,7 +959,6 @@ class Tensor:
     def retain_grad(self) -> None:
         """Keep the gradient of a result in `.grad`."""
     retains_grad: _bool
-    def retains_grad_flag(self, /) -> _Any: ...
     def roll(self, shifts: _int | _Sequence[_int], dims: _int | _Sequence[_int] | None = None) -> Tensor:
         """The elements moved on by `shifts` along `dims`, the last ones to the front; without dims, along all as if one."""
     def rot90(self, k: _int = 1, dims: _Sequence[_int] = (0, 1)) -> Tensor:
@@ -954,7 +967,8 @@ class Tensor:
         """Nearest multiple of 10^-decimals, ties to even; its derivative is 0."""
     def round_(self, *args: _Any, **named: _Any) -> Tensor:
         """`round` in place."""
-    def row_indices(self) -> Tensor: ...
+    def row_indices(self) -> Tensor:
+        """The row of each value; RuntimeError for tensors that have no such."""
     def rsqrt(self, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """1 / √input."""
     def rsqrt_(self) -> Tensor:
@@ -1030,8 +1044,10 @@ class Tensor:
         """Exponentials of a row, relative to its largest element, divided by their sum."""
     def sort(self, dim: _int = -1, descending: _bool = False, stable: _bool = False, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.sort:
         """The elements in order along `dim` and where each stood, as a named tuple (values, indices)."""
-    def sparse_dim(self) -> _int: ...
-    def sparse_mask(self, mask: Tensor) -> Tensor: ...
+    def sparse_dim(self) -> _int:
+        """How many dimensions are listed by coordinates; 0 of a dense tensor."""
+    def sparse_mask(self, mask: Tensor) -> Tensor:
+        """The elements at the places that a sparse tensor lists, as such a tensor."""
     def split(self, split_size_or_sections: _int | _Sequence[_int] | None = None, dim: _int | _Sequence[_int] | None = 0, *, split_size: _int | _Sequence[_int] | None = None) -> _tuple[Tensor, ...]:
         """Pieces of `split_size_or_sections` elements (the last may be shorter), or of the lengths in that list."""
     def split_with_sizes(self, split_sizes: _int | _Sequence[_int], dim: _int | _Sequence[_int] | None = 0) -> _tuple[Tensor, ...]:
@@ -1056,7 +1072,8 @@ class Tensor:
         """Fourier transforms of windows of n_fft elements, at every hop_length-th place: (batch, frequency, place)."""
     def storage(self) -> _TypedStorage:
         """The elements under this tensor as a `TypedStorage`; `untyped_storage` has the bytes, and no warning."""
-    def storage_offset(self) -> _int: ...
+    def storage_offset(self) -> _int:
+        """Where the first element stands in the storage, counted in elements."""
     def storage_type(self) -> _type:
         """The old class of storages of this dtype."""
     @_overload
@@ -1122,13 +1139,20 @@ class Tensor:
         """The tensor on another device, or itself: `to` by the name of the array API standard."""
     def to_padded_tensor(self, padding: _float, output_size: _Sequence[_int] | None = None) -> Tensor:
         """NotImplementedError: only a nested tensor has parts to pad; see `flambeau.nested.to_padded_tensor`."""
-    def to_scipy(self, *args: _Any, **kwargs: _Any) -> _Any: ...
-    def to_sparse(self, *args: _Any, **kwargs: _Any) -> Tensor: ...
-    def to_sparse_bsc(self, blocksize: _int | _Sequence[_int], dense_dim: _int | None=...) -> Tensor: ...
-    def to_sparse_bsr(self, blocksize: _int | _Sequence[_int], dense_dim: _int | None=...) -> Tensor: ...
-    def to_sparse_coo(self) -> Tensor: ...
-    def to_sparse_csc(self, dense_dim: _int | None=...) -> Tensor: ...
-    def to_sparse_csr(self, dense_dim: _int | None=...) -> Tensor: ...
+    def to_scipy(self, *args: _Any, **kwargs: _Any) -> _Any:
+        """The sparse matrix as SciPy's, of the same layout, in common memory."""
+    def to_sparse(self, *args: _Any, **kwargs: _Any) -> Tensor:
+        """The same elements without the zeros, in coordinates or in the `layout` given."""
+    def to_sparse_bsc(self, blocksize: _int | _Sequence[_int], dense_dim: _int | None=...) -> Tensor:
+        """The same elements as a list by compressed columns of blocks, without the zeros; `blocksize` divides the matrix."""
+    def to_sparse_bsr(self, blocksize: _int | _Sequence[_int], dense_dim: _int | None=...) -> Tensor:
+        """The same elements as a list by compressed rows of blocks, without the zeros; `blocksize` divides the matrix."""
+    def to_sparse_coo(self) -> Tensor:
+        """The same elements without the zeros, each with its coordinates."""
+    def to_sparse_csc(self, dense_dim: _int | None=...) -> Tensor:
+        """The same elements as a list by compressed columns, without the zeros."""
+    def to_sparse_csr(self, dense_dim: _int | None=...) -> Tensor:
+        """The same elements as a list by compressed rows, without the zeros."""
     def tolist(self, /) -> _Any:
         """Nested lists of Python numbers; a number for a 0-dim tensor."""
     def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: Tensor | _tuple[Tensor, ...] | None = None) -> _return_types.topk:
@@ -1213,8 +1237,10 @@ class Tensor:
         """A new dimension of size 1 at `dim`."""
     def unsqueeze_(self, dim: _int | _Sequence[_int] | None) -> Tensor:
         """`unsqueeze` in place: the tensor itself gets the new shape."""
-    def untyped_storage(self) -> _UntypedStorage: ...
-    def values(self) -> Tensor: ...
+    def untyped_storage(self) -> _UntypedStorage:
+        """The bytes that the tensor lies in, which its views share."""
+    def values(self) -> Tensor:
+        """The values that a sparse tensor lists; RuntimeError for tensors that have no such."""
     def var(self, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None, out: Tensor | _tuple[Tensor, ...] | None = None) -> Tensor:
         """Variance over `dim`: squared deviations over n - correction (default 1)."""
     def var_mean(self, dim: _int | _Sequence[_int] | None = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: _float | None = None) -> _tuple[Tensor, Tensor]:

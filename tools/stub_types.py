@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import types
 from math import isfinite
 
 from flambeau.operations.declare.registry import Entry
@@ -113,6 +114,8 @@ def aliased(kind: str) -> str:
 
 
 def typed(annotation: object) -> str:
+    if isinstance(annotation, types.UnionType):  # of a module whose annotations are evaluated
+        annotation = str(annotation)
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "Any")
     found = ast.unparse(_Known().visit(ast.parse(text.strip("'\""), mode="eval")))
     return re.sub(r"\b(tuple|list|Callable)\b(?!\[)", lambda m: f"{m[0]}[{ANYTHING[m[0]]}]", found)

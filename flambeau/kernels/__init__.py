@@ -20,9 +20,9 @@ tensor([0.5000, 1.6514])
 
 from typing import TYPE_CHECKING
 
-from .._lazily import on_first_use
+from .._lazily import on_first_use as _on_first_use
 
 if TYPE_CHECKING:
     from ._public import *  # noqa: F403
 
-__getattr__, __dir__ = on_first_use(__name__, "_public")
+__getattr__, __dir__ = _on_first_use(__name__, "_public")

@@ -1,15 +1,13 @@
 """Operations that programs add: functions that become operations as ours are.  The names are imported with the first of them."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from .._lazily import on_first_use
+from .._lazily import on_first_use as _on_first_use
 
 if TYPE_CHECKING:
     from ._names import *  # noqa: F403
 
-__getattr__, __dir__ = on_first_use(
+__getattr__, __dir__ = _on_first_use(
     "flambeau.library",
     "_names",
     alone=(

@@ -19,14 +19,13 @@ tensor([2., 2., 2.])
 tensor([2., 2., 2.])
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from .._lazily import functions_first, on_first_use
+from .._lazily import functions_first as _functions_first
+from .._lazily import on_first_use as _on_first_use
 
 if TYPE_CHECKING:
     from ._public import *  # noqa: F403
 
-__getattr__, __dir__ = on_first_use(__name__, "_public")
-functions_first(__name__)  # `spawn`
+__getattr__, __dir__ = _on_first_use(__name__, "_public")
+_functions_first(__name__)  # `spawn`

@@ -1,10 +1,8 @@
 """Helpers around training: loading data, checkpoints, the trainer, TensorBoard, trees, hooks, DLPack."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from .._lazily import lazily
+from .._lazily import lazily as _lazily
 from . import _python_dispatch, checkpoint, data, dlpack, hooks  # noqa: F401
 from ._swap import swap_tensors
 
@@ -26,7 +24,7 @@ __all__ = [  # noqa: F822
     "trainer",
 ]
 
-__getattr__, __dir__ = lazily(
+__getattr__, __dir__ = _lazily(
     __name__,
     submodules=(
         "_pytree",
