@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from ..core.base import display
+from ..core.base.tracebacks import shorten
 
 
 def save(
@@ -259,9 +260,9 @@ def _named(path: Any, weights_only: bool) -> Iterator[None]:
     except RuntimeError as error:
         if type(error) not in (Damaged, RuntimeError):
             raise
-        raise RuntimeError(f"{who}{error}") from error
+        raise RuntimeError(f"{who}{error}") from _cause(error)
     except (tarfile.TarError, struct.error) as error:
-        raise RuntimeError(f"{who}{type(error).__name__}: {error}") from error
+        raise RuntimeError(f"{who}{type(error).__name__}: {error}") from _cause(error)
     except UnpicklingError as error:
         told = f"{who}{error}"
         if weights_only:
@@ -270,9 +271,15 @@ def _named(path: Any, weights_only: bool) -> Iterator[None]:
                 f"{who}Weights only load failed. {error}\n"
                 "Only where you trust whoever wrote the file, `weights_only=False` runs all that it says."
             )
-        raise UnpicklingError(told) from error
+        raise UnpicklingError(told) from _cause(error)
     except EOFError as error:
-        raise EOFError(f"{who}{error}") from error
+        raise EOFError(f"{who}{error}") from _cause(error)
+
+
+def _cause(error: Exception) -> Exception | None:
+    """An error that a program's function has part in, without our own frames; None for one whose text the new error has."""
+    shorten(error)
+    return error if error.__traceback__ is not None else None
 
 
 def _safetensors(path: Any, map_location: Any) -> Any:

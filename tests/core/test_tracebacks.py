@@ -230,3 +230,33 @@ def test_compiled_code_has_no_with():
         if re.match(r"\s+with (?!nogil|gil)\S.*:$", line) and not re.search(r"\bnogil\b", line)
     ]
     assert not found
+
+
+def test_errors_of_files_show_what_a_program_raised_and_not_how_files_are_read(tmp_path):
+    path = tmp_path / "x.pt"
+    flambeau.save({"x": flambeau.ones(2)}, path)
+    error = raised(flambeau.load, path, map_location=lambda storage, place: ours())
+    assert names(error.__cause__)[-2:] == ["<lambda>", "ours"]
+    path.write_bytes(b"not a file of tensors")
+    error = raised(flambeau.load, path)
+    assert error.__cause__ is None and error.__suppress_context__
+
+
+def test_errors_of_datasets_and_of_collating_show_the_programs_lines():
+    class Fails(flambeau.utils.data.Dataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, k):
+            ours()
+
+    assert names(raised(lambda: list(flambeau.utils.data.DataLoader(Fails()))))[-3:] == [
+        "<lambda>",
+        "__getitem__",
+        "ours",
+    ]
+    unequal = [flambeau.ones(2), flambeau.ones(3)]
+    assert names(raised(lambda: list(flambeau.utils.data.DataLoader(unequal, batch_size=2)))) == [
+        "raised",
+        "<lambda>",
+    ]
